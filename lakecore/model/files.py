@@ -1,0 +1,167 @@
+"""Data files and what travels about them: the values that cross process borders.
+
+Keys, partitions and statistics are serialized BinaryRows (`format/binary_row.py`), as manifests
+hold them: values compare and hash by these bytes without being decoded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EMPTY_ROW = bytes(12)
+"""The serialized BinaryRow without fields: the partition of an unpartitioned table."""
+
+
+class FileSource(IntEnum):
+    """What wrote a data file."""
+
+    APPEND = 0
+    COMPACT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """Least and greatest values and null counts of some columns; null or None means unknown."""
+
+    min_values: bytes = EMPTY_ROW
+    max_values: bytes = EMPTY_ROW
+    null_counts: tuple[int | None, ...] | None = ()
+
+
+NO_STATS = Stats()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """One immutable file of rows, with all that a manifest says about it.
+
+    `sequence_min` and `sequence_max` are the range of its sequence numbers, `delete_row_count` the
+    number of its rows of kind -U or -D (None: unknown), `creation_time_ms` the writer's wall clock
+    taken as UTC. `value_stats` covers `value_stats_columns`, or all columns of schema `schema_id`.
+    """
+
+    name: str
+    size_bytes: int
+    row_count: int
+    key_min: bytes = EMPTY_ROW
+    key_max: bytes = EMPTY_ROW
+    key_stats: Stats = NO_STATS
+    value_stats: Stats = NO_STATS
+    sequence_min: int
+    sequence_max: int
+    schema_id: int
+    level: int = 0
+    extra_files: tuple[str, ...] = ()
+    creation_time_ms: int | None = None
+    delete_row_count: int | None = None
+    embedded_index: bytes | None = None
+    file_source: FileSource | None = None
+    value_stats_columns: tuple[str, ...] | None = None
+    external_path: str | None = None
+    first_row_id: int | None = None
+    write_columns: tuple[str, ...] | None = None
+    write_columns_sequences: tuple[int, ...] | None = None
+
+    @property
+    def format(self) -> str:
+        """The file format: parquet, orc or avro, by the last suffix of the name."""
+        return self.name.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorRange:
+    """Where the deletion vector of one data file lies in an index file.
+
+    `length` is as stored: of a 32-bit vector less its length and checksum fields, of a 64-bit one
+    with both (`format/deletion_vector.py` knows).
+    """
+
+    data_file: str
+    offset: int
+    length: int
+    cardinality: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalIndex:
+    """The extra facts of a global index file; carried over unread."""
+
+    row_range_start: int
+    row_range_end: int
+    index_field_id: int
+    extra_field_ids: tuple[int, ...] | None = None
+    index_meta: bytes | None = None
+    source_meta: bytes | None = None
+
+
+HASH_INDEX = "HASH"
+DELETION_VECTORS = "DELETION_VECTORS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexFile:
+    """One index file; `row_count` counts hashes or vectors. `vectors` is None but for vectors."""
+
+    index_type: str
+    name: str
+    size_bytes: int
+    row_count: int
+    vectors: tuple[VectorRange, ...] | None = None
+    external_path: str | None = None
+    global_index: GlobalIndex | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitMessage:
+    """What the writer of one bucket hands to the commit. Picklable; holds no rows.
+
+    The `new_*` parts go into an APPEND (or OVERWRITE) snapshot, the `compact_*` parts into the
+    COMPACT snapshot after it. `total_buckets` is the bucket count the rows were hashed with, -1
+    for unaware and dynamic buckets. `new_index_files` replace the bucket's index files of their
+    type. `base_snapshot_id` is the snapshot the writer looked at (None: an empty table).
+    """
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    new_files: tuple[DataFile, ...] = ()
+    changelog_files: tuple[DataFile, ...] = ()
+    new_index_files: tuple[IndexFile, ...] = ()
+    compact_before: tuple[DataFile, ...] = ()
+    compact_after: tuple[DataFile, ...] = ()
+    compact_changelog_files: tuple[DataFile, ...] = ()
+    compact_index_files: tuple[IndexFile, ...] = ()
+    base_snapshot_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """What one reader reads: files of one bucket, and how.
+
+    `raw`: each file is read as it is (with its deletion vector), in any order. Otherwise the files
+    are one section whose runs are merged. `vectors` gives, by data file name, the index file path
+    and range of its deletion vector.
+    """
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    snapshot_id: int
+    files: tuple[DataFile, ...]
+    raw: bool
+    vectors: Mapping[str, tuple[str, VectorRange]] = field(default_factory=dict)
+
+    @property
+    def row_count(self) -> int:
+        """Rows as stored, before merging and without deletion vectors."""
+        return sum(file.row_count for file in self.files)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the files as stored."""
+        return sum(file.size_bytes for file in self.files)

@@ -1,0 +1,105 @@
+"""Manifest entries and how they fold to the live files of a snapshot.
+
+INVARIANT: an ADD comes before the DELETE of the same file. Any grouping of entries into manifests
+that keeps this order means the same table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from lakecore.errors import CorruptTable
+from lakecore.model.files import NO_STATS, DataFile, IndexFile, Stats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class FileKind(IntEnum):
+    """Whether an entry adds its file to the table or takes it away."""
+
+    ADD = 0
+    DELETE = 1
+
+
+class EntryIdentity(NamedTuple):
+    """What makes two entries speak of the same file. The level is part of it: see upgrades."""
+
+    partition: bytes
+    bucket: int
+    level: int
+    name: str
+    extra_files: tuple[str, ...]
+    embedded_index: bytes | None
+    external_path: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestEntry:
+    """One file added to, or deleted from, a bucket."""
+
+    kind: FileKind
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    file: DataFile
+
+    @property
+    def identity(self) -> EntryIdentity:
+        """What a DELETE must share with its ADD."""
+        file = self.file
+        return EntryIdentity(
+            self.partition,
+            self.bucket,
+            file.level,
+            file.name,
+            file.extra_files,
+            file.embedded_index,
+            file.external_path,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestFile:
+    """One line of a manifest list: a manifest and what may be known without reading it."""
+
+    name: str
+    size_bytes: int
+    added_count: int
+    deleted_count: int
+    schema_id: int
+    partition_stats: Stats = NO_STATS
+    bucket_min: int | None = None
+    bucket_max: int | None = None
+    level_min: int | None = None
+    level_max: int | None = None
+    row_id_min: int | None = None
+    row_id_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexEntry:
+    """One live index file of a bucket; an index manifest lists them all."""
+
+    partition: bytes
+    bucket: int
+    file: IndexFile
+
+
+def fold(entries: Iterable[ManifestEntry]) -> tuple[ManifestEntry, ...]:
+    """The live ADD entries, in the order they were added.
+
+    Raises CorruptTable if a file is added twice, or deleted without having been added.
+    """
+    live: dict[EntryIdentity, ManifestEntry] = {}
+    for entry in entries:
+        identity = entry.identity
+        if entry.kind is FileKind.ADD:
+            if identity in live:
+                raise CorruptTable("a file is added twice", file=entry.file.name)
+            live[identity] = entry
+        elif live.pop(identity, None) is None:
+            raise CorruptTable("a file is deleted that was not added", file=entry.file.name)
+    return tuple(live.values())

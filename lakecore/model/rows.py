@@ -1,0 +1,50 @@
+"""Row kinds, and the columns that Paimon and lakecore add to a table's own."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from lakecore.errors import InvalidRequest
+
+KEY_PREFIX = "_KEY_"
+SEQUENCE_NUMBER = "_SEQUENCE_NUMBER"
+VALUE_KIND = "_VALUE_KIND"
+ROW_KIND = "_row_kind"
+"""The column of text kinds (+I -U +U -D) by which users hand in and get row kinds."""
+
+SYSTEM_COLUMNS = frozenset({SEQUENCE_NUMBER, VALUE_KIND, "_LEVEL", "rowkind", "_ROW_ID"})
+SEQUENCE_NUMBER_ID = 2_147_483_646
+VALUE_KIND_ID = 2_147_483_645
+KEY_ID_OFFSET = 1_073_741_823
+
+
+class RowKind(IntEnum):
+    """What a row does to its key; the number is the one in data files."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+    @property
+    def text(self) -> str:
+        """The short form: +I, -U, +U or -D."""
+        return _TEXTS[self]
+
+    @property
+    def retracts(self) -> bool:
+        """Whether the row takes something back; the others add."""
+        return self in RETRACTS
+
+
+_TEXTS = ("+I", "-U", "+U", "-D")
+KIND_TEXTS = _TEXTS
+"""The text of each kind, at its number."""
+RETRACTS = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
+
+
+def parse_row_kind(text: str) -> RowKind:
+    """The kind that a short text names."""
+    if text not in _TEXTS:
+        raise InvalidRequest("unknown row kind", kind=text, known=_TEXTS)
+    return RowKind(_TEXTS.index(text))

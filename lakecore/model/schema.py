@@ -1,0 +1,113 @@
+"""A table's schema: columns with ids, keys, options; and the rules by which it changes.
+
+INVARIANT: a field id is given out once. `highest_field_id` never falls, so a column that is
+dropped and added again under its name is another column, and old files read as null for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.types import (
+    Array,
+    Atomic,
+    DataType,
+    Field,
+    Map,
+    Multiset,
+    Row,
+    arrow_schema,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+SCHEMA_VERSION = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSchema:
+    """One schema file: `id` numbers the schemas of a table from 0; `version` is the format's."""
+
+    id: int
+    fields: tuple[Field, ...]
+    highest_field_id: int
+    partition_keys: tuple[str, ...] = ()
+    primary_keys: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    time_ms: int = 0
+    version: int = SCHEMA_VERSION
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Field]:
+        """Fields by column name."""
+        return {column.name: column for column in self.fields}
+
+    @cached_property
+    def by_id(self) -> Mapping[int, Field]:
+        """Top-level fields by id."""
+        return {column.id: column for column in self.fields}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names in order."""
+        return tuple(column.name for column in self.fields)
+
+    def field(self, name: str) -> Field:
+        """The column of that name; InvalidRequest naming the known ones if there is none."""
+        found = self.by_name.get(name)
+        if found is None:
+            raise InvalidRequest("unknown column", column=name, columns=self.names)
+        return found
+
+    @cached_property
+    def trimmed_primary_keys(self) -> tuple[str, ...]:
+        """The primary key less the partition keys, in primary-key order."""
+        return tuple(name for name in self.primary_keys if name not in self.partition_keys)
+
+    @cached_property
+    def key_fields(self) -> tuple[Field, ...]:
+        """The fields of the trimmed primary key; empty for an append table."""
+        return tuple(self.by_name[name] for name in self.trimmed_primary_keys)
+
+    @cached_property
+    def partition_fields(self) -> tuple[Field, ...]:
+        """The fields of the partition keys, in declared order."""
+        return tuple(self.by_name[name] for name in self.partition_keys)
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema in which the table gives out and takes in rows."""
+        return arrow_schema(self.fields)
+
+
+def number_fields(fields: Sequence[Field], start: int = 0) -> tuple[tuple[Field, ...], int]:
+    """The fields with ids given depth-first in order from `start`, and the next free id."""
+    out: list[Field] = []
+    for column in fields:
+        own = start
+        data_type, start = _number_type(column.type, start + 1)
+        out.append(replace(column, id=own, type=data_type))
+    return tuple(out), start
+
+
+def _number_type(data_type: DataType, start: int) -> tuple[DataType, int]:
+    match data_type:
+        case Atomic():
+            return data_type, start
+        case Array() | Multiset():
+            element, start = _number_type(data_type.element, start)
+            return replace(data_type, element=element), start
+        case Map():
+            key, start = _number_type(data_type.key, start)
+            value, start = _number_type(data_type.value, start)
+            return replace(data_type, key=key, value=value), start
+        case Row():
+            fields, start = number_fields(data_type.fields, start)
+            return replace(data_type, fields=fields), start

@@ -1,0 +1,90 @@
+"""Snapshots and tags: the committed states of a table, numbered from 1 without gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BATCH_COMMIT_IDENTIFIER = 9_223_372_036_854_775_807
+"""The commit identifier of writers that do not number their commits."""
+
+
+class CommitKind(StrEnum):
+    """What a snapshot did to the table."""
+
+    APPEND = "APPEND"
+    COMPACT = "COMPACT"
+    OVERWRITE = "OVERWRITE"
+    ANALYZE = "ANALYZE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One committed state: `base` manifests as they were before it, then its own `delta`.
+
+    `total_record_count` counts rows as stored, not merged. Times are milliseconds since the epoch.
+    """
+
+    id: int
+    schema_id: int
+    base_manifest_list: str
+    delta_manifest_list: str
+    commit_user: str
+    commit_identifier: int
+    commit_kind: CommitKind
+    time_ms: int
+    version: int = 3
+    uuid: str | None = None
+    base_manifest_list_size: int | None = None
+    delta_manifest_list_size: int | None = None
+    changelog_manifest_list: str | None = None
+    changelog_manifest_list_size: int | None = None
+    index_manifest: str | None = None
+    writer_version: str | None = None
+    total_record_count: int | None = None
+    delta_record_count: int | None = None
+    changelog_record_count: int | None = None
+    watermark: int | None = None
+    statistics: str | None = None
+    properties: Mapping[str, str] | None = None
+    next_row_id: int | None = None
+    operation: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tag:
+    """A named snapshot that expiration leaves alone.
+
+    `create_time` is the wall clock as (year, month, day, hour, minute, second, nanosecond);
+    `retained_seconds` how long to keep it, None for ever.
+    """
+
+    name: str
+    snapshot: Snapshot
+    create_time: tuple[int, ...] | None = None
+    retained_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitResult:
+    """What a verb that writes did. `snapshot_ids` is empty when there was nothing to commit."""
+
+    snapshot_ids: tuple[int, ...] = ()
+    rows: int = 0
+    files_added: int = 0
+    files_deleted: int = 0
+    bytes_added: int = 0
+    bytes_deleted: int = 0
+    attempts: int = 0
+    commit_user: str = ""
+    identifier: int = BATCH_COMMIT_IDENTIFIER
+    facts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The last snapshot it made."""
+        return self.snapshot_ids[-1] if self.snapshot_ids else None
