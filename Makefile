@@ -1,0 +1,64 @@
+# Everything a person or a machine does with this repository. A fresh machine needs Python 3.11 or
+# newer and make; `make interop` also needs Java 17 and Maven. `make` alone prints the targets.
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+SOURCES := $(wildcard lakecore spark_bridge tests property_tests bench conftest.py)
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test fmt lint types props interop bench ci clean
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lakecore needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; name another by: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+venv: $(INSTALLED) ## create .venv with lakecore and what its development needs
+
+demo: venv ## run lakecore's main job on real data
+	$(BIN)/lakecore demo $(ARGS)
+
+test: venv ## run the tests that need no Java and no network
+	$(PYTEST) $(ARGS)
+
+fmt: venv ## format the code and sort its imports
+	$(BIN)/ruff check --select I --fix --quiet .
+	$(BIN)/ruff format .
+
+lint: venv ## check style, formatting and the layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+
+types: venv ## check the types, strictly
+	$(BIN)/mypy $(SOURCES)
+
+props: venv ## run the laws with many examples, and the slow tests
+	$(PYTEST) -m '(props or slow) and not interop and not spark' --hypothesis-profile=ci $(ARGS)
+
+interop: $(VENV)/.installed-interop ## exchange tables with other implementations of Paimon (Java 17, Maven)
+	$(PYTEST) -m interop tests/interop $(ARGS)
+
+$(VENV)/.installed-interop: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,interop]'
+	@touch $@
+
+bench: venv ## measure each verb
+	$(BIN)/python -m bench $(ARGS)
+
+ci: ## run all that a change must pass
+	.ci/run
+
+clean: ## remove what builds, checks and runs leave behind
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .ci/logs
+	find lakecore tests property_tests -name __pycache__ -type d -prune -exec rm -rf {} +

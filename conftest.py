@@ -1,0 +1,31 @@
+"""What every test shares: the Hypothesis profiles, and the marker of the property tests.
+
+Both profiles explore anew at each run; a failure prints the blob that reproduces it. `quick` is the
+default; `ci` (chosen by `--hypothesis-profile=ci`) draws more.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+PROPERTY_TESTS = Path(__file__).parent / "property_tests"
+
+# A law over real files has no fixed cost per example, so there is no deadline for one.
+settings.register_profile("quick", max_examples=40, deadline=None, print_blob=True)
+settings.register_profile(
+    "ci",
+    max_examples=300,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("quick")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(PROPERTY_TESTS):
+            item.add_marker(pytest.mark.props)

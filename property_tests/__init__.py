@@ -1,0 +1,1 @@
+"""The laws: codecs, merges, histories, crashes."""

@@ -1,0 +1,1 @@
+"""The tests of lakecore; the folders mirror the package."""
