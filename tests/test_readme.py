@@ -1,0 +1,48 @@
+"""What the documents tell a reader to do works: README's Python blocks run, named targets exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def python_blocks(text: str) -> list[tuple[int, str]]:
+    """The line on which each Python block begins, and its code."""
+    return [
+        (text.count("\n", 0, match.start(1)) + 1, match[1]) for match in PYTHON_BLOCK.finditer(text)
+    ]
+
+
+def test_blocks_are_found_with_their_lines() -> None:
+    text = "# T\n\n```python\na = 1\n```\n\n```bash\nls\n```\n\n```python\nb = a\n\nc = b\n```\n"
+
+    assert python_blocks(text) == [(4, "a = 1\n"), (12, "b = a\n\nc = b\n")]
+
+
+def test_every_python_block_of_the_readme_runs_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "README.md").read_text()
+    blocks = python_blocks(text)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "readme"}
+    for line, code in blocks:
+        # Empty lines before the code give a traceback the line numbers of the README.
+        exec(compile("\n" * (line - 1) + code, "README.md", "exec"), names)  # noqa: S102 - ours
+
+    assert len(blocks) == text.count("```python")
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", ".ci/run"])
+def test_every_target_named_exists(document: str) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    text = (ROOT / document).read_text()
+    named = set(re.findall(r"(?:`| {4}|part [a-z]+ \d+ )make ([a-z]+)\b", text))
+
+    assert named
+    assert named <= targets
