@@ -1,0 +1,3 @@
+"""The only code that touches storage, time or chance."""
+
+from __future__ import annotations

@@ -1,0 +1,268 @@
+"""Files of the operating system; `put_if_absent` is a hard link.
+
+A path is absolute or relative, or a `file:` URI, whose path is taken as it stands: Paimon escapes
+partition values with `%`, so nothing is decoded.
+
+To publish a file only if it is absent:
+
+1. write the bytes to a hidden file beside the target, `.NAME.UUID.tmp`, and fsync it, so that no
+   crash can leave a published file without its content;
+2. hard-link it to the target: the link fails if the target exists, on NFS too;
+3. remove the hidden name, and fsync the directory, so that the new name survives a power failure.
+
+A crash leaves at most a hidden file, which the removal of orphans finds.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakecore.errors import AlreadyExists, CommitUnknown, InvalidRequest, NotFound, Unsupported
+from lakecore.io.ambient import SYSTEM
+from lakecore.io.store import FileStatus, plain_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["LocalStore"]
+
+# What `link` says on file systems without hard links (FAT, some FUSE and network mounts).
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
+
+# What says nothing about whether the link was made: a disk or a file server failed on the way.
+_OUTCOME_UNKNOWN = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EINTR}
+
+# What a write says, as opposed to whatever else may fail while an output is open.
+_WRITE_FAILED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
+class LocalStore:
+    """Files of the operating system. What a call wrote is on the disk when it returns."""
+
+    def read(self, path: str) -> bytes:
+        with plain_errors(path), open(_local(path), "rb") as file:
+            return file.read()
+
+    def exists(self, path: str) -> bool:
+        with plain_errors(path):
+            try:
+                os.stat(_local(path))
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
+
+    def size(self, path: str) -> int:
+        with plain_errors(path):
+            status = os.stat(_local(path))
+        if stat.S_ISDIR(status.st_mode):
+            raise NotFound("a directory, not a file", path=path)
+        return status.st_size
+
+    def list(self, directory: str) -> tuple[FileStatus, ...]:
+        prefix = directory.rstrip("/") + "/"
+        children: list[FileStatus] = []
+        with plain_errors(directory):
+            try:
+                entries = os.scandir(_local(directory))
+            except (FileNotFoundError, NotADirectoryError):
+                return ()
+            with entries:
+                for entry in entries:
+                    with suppress(FileNotFoundError):  # removed since the listing began
+                        status = entry.stat()
+                        is_directory = stat.S_ISDIR(status.st_mode)
+                        size_bytes = 0 if is_directory else status.st_size
+                        modified_ms = status.st_mtime_ns // 1_000_000
+                        child = FileStatus(
+                            prefix + entry.name, size_bytes, modified_ms, is_directory
+                        )
+                        children.append(child)
+        return tuple(sorted(children, key=lambda child: child.path))
+
+    def put(self, path: str, data: bytes) -> None:
+        local = _local(path)
+        with plain_errors(path), _hidden_file(local, data) as hidden:
+            os.replace(hidden, local)
+            _sync_directory(os.path.dirname(local))
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        local = _local(path)
+        with plain_errors(path):
+            if os.path.lexists(local):
+                return False
+            with _hidden_file(local, data) as hidden:
+                if not _link(hidden, local, path):
+                    return False
+            try:
+                _sync_directory(os.path.dirname(local))
+            except OSError as error:
+                raise CommitUnknown(
+                    "the file is there, but may not survive a power failure", path=path
+                ) from error
+            return True
+
+    def delete(self, path: str) -> None:
+        with plain_errors(path), suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(_local(path))
+
+    def delete_directory(self, path: str) -> None:
+        local = _local(path)
+        if os.path.dirname(os.path.abspath(local)) == os.path.abspath(local):
+            raise InvalidRequest("the root of a file system is no table to delete", path=path)
+        with plain_errors(path):
+            while os.path.lexists(local):
+                with suppress(FileNotFoundError):  # somebody else removes it too; go on with them
+                    shutil.rmtree(local)
+
+    def rename_directory(self, source: str, target: str) -> None:
+        local_source, local_target = _local(source), _local(target)
+        if not os.path.isdir(local_source):
+            raise NotFound("no such directory", path=source)
+        if os.path.lexists(local_target):
+            raise AlreadyExists("the target of the rename exists", path=target)
+        with plain_errors(target):
+            _make_directory(os.path.dirname(local_target))
+            try:
+                os.rename(local_source, local_target)
+            except OSError as error:
+                if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:
+                    raise AlreadyExists("the target of the rename exists", path=target) from error
+                raise
+            _sync_directory(os.path.dirname(local_source))
+            _sync_directory(os.path.dirname(local_target))
+
+    def make_directory(self, path: str) -> None:
+        with plain_errors(path):
+            _make_directory(_local(path))
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        local = _local(path)
+        with plain_errors(path):
+            if os.path.isdir(local):
+                raise IsADirectoryError(local)
+            return pa.OSFile(local, "r")
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
+        """As `Store.open_output`; fsyncs the file and its directory when the block ends."""
+        local = _local(path)
+        with plain_errors(path):
+            _make_directory(os.path.dirname(local))
+            # NOTE: this descriptor only serves fsync. It is opened before the first write, because
+            # a write-back error is reported to the descriptors that were open when it happened.
+            descriptor = os.open(local, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        try:
+            with plain_errors(path):
+                sink = pa.OSFile(local, "w")
+            try:
+                yield sink
+            finally:
+                with plain_errors(path):
+                    sink.close()
+            with plain_errors(path):
+                os.fsync(descriptor)
+                _sync_directory(os.path.dirname(local))
+        except BaseException as error:
+            with suppress(OSError):
+                os.unlink(local)
+            if isinstance(error, OSError) and error.errno in _WRITE_FAILED:
+                with plain_errors(path):
+                    raise
+            raise
+        finally:
+            os.close(descriptor)
+
+    def local_path(self, path: str) -> str | None:
+        return _local(path)
+
+
+def _local(path: str) -> str:
+    """The path for the operating system, without the `file:` of a URI."""
+    local = path
+    if path.startswith("file:"):
+        local = path.removeprefix("file:")
+        if local.startswith("//"):
+            authority, slash, rest = local[2:].partition("/")
+            if authority not in {"", "localhost"}:
+                raise InvalidRequest(
+                    "a file URI names no host; write file:///path", path=path, host=authority
+                )
+            local = slash + rest
+    if not local:
+        raise InvalidRequest("the path is empty", path=path)
+    return local
+
+
+@contextmanager
+def _hidden_file(local: str, data: bytes) -> Iterator[str]:
+    """The path of a durable file beside `local` that holds the data; gone after the block."""
+    directory, name = os.path.split(local)
+    _make_directory(directory)
+    # This name is seen by nobody and stays nowhere, so no seed needs to decide it.
+    hidden = os.path.join(directory, f".{name}.{SYSTEM.new_uuid()}.tmp")
+    try:
+        descriptor = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        yield hidden
+    finally:
+        with suppress(OSError):
+            os.unlink(hidden)
+
+
+def _link(hidden: str, local: str, path: str) -> bool:
+    """Whether the target is now a second name of the hidden file."""
+    try:
+        os.link(hidden, local)
+    except FileExistsError:
+        # NOTE: NFS may carry out a link, lose the reply, and refuse the repetition.
+        return os.stat(hidden).st_nlink == 2
+    except OSError as error:
+        if error.errno in _NO_HARD_LINKS:
+            raise Unsupported(
+                "this file system has no hard links, so commits on it would not be atomic; "
+                "put the warehouse on one that has",
+                path=path,
+                reason=error.strerror,
+            ) from error
+        if error.errno in _OUTCOME_UNKNOWN:
+            raise CommitUnknown(
+                "the link may or may not have been made", path=path, reason=error.strerror
+            ) from error
+        raise
+    return True
+
+
+def _make_directory(local: str) -> None:
+    """Make the directory and those above it, and fsync each parent that got a new entry."""
+    if not local or os.path.isdir(local):
+        return
+    parent = os.path.dirname(local.rstrip("/"))
+    _make_directory(parent)
+    try:
+        os.mkdir(local)
+    except FileExistsError:
+        if not os.path.isdir(local):
+            raise
+    else:
+        _sync_directory(parent)
+
+
+def _sync_directory(local: str) -> None:
+    """Make the entries of a directory durable."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows neither opens directories nor needs this
+        return
+    descriptor = os.open(local or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
