@@ -1,0 +1,287 @@
+"""Every path and file name of a table: where each thing lies, built here and nowhere else.
+
+A branch keeps its own schemas, snapshots, tags, consumers and changelogs under
+`branch/branch-NAME`; data files, manifests, index files and statistics always lie in the
+directories of the main table.
+
+INVARIANT: a path is made from what metadata says (names, partition values, buckets), and nothing
+but a number is ever read back out of a name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.format.partition_path import partition_path
+
+if TYPE_CHECKING:
+    from lakecore.model.files import DataFile, IndexFile
+
+__all__ = [
+    "BRANCH_PREFIX",
+    "BUCKET_PREFIX",
+    "CHANGELOG_PREFIX",
+    "CONSUMER_PREFIX",
+    "EARLIEST",
+    "LATEST",
+    "MAIN_BRANCH",
+    "POSTPONE_BUCKET",
+    "SCHEMA_PREFIX",
+    "SNAPSHOT_PREFIX",
+    "TAG_PREFIX",
+    "Layout",
+    "data_file_name",
+    "file_index_name",
+    "index_file_name",
+    "index_manifest_name",
+    "manifest_list_name",
+    "manifest_name",
+    "parse_numbered",
+    "partition_path",
+    "statistics_name",
+]
+
+MAIN_BRANCH = "main"
+POSTPONE_BUCKET = -2
+
+SNAPSHOT_PREFIX = "snapshot-"
+SCHEMA_PREFIX = "schema-"
+TAG_PREFIX = "tag-"
+BRANCH_PREFIX = "branch-"
+CONSUMER_PREFIX = "consumer-"
+CHANGELOG_PREFIX = "changelog-"
+BUCKET_PREFIX = "bucket-"
+LATEST = "LATEST"
+EARLIEST = "EARLIEST"
+
+_ID_MAX = 2**63 - 1
+_COMPRESSION_SUFFIXES = {
+    "zstd": "zst",
+    "gzip": "gz",
+    "bzip2": "bz2",
+    "deflate": "deflate",
+    "snappy": "snappy",
+    "lz4": "lz4",
+    "none": "",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The paths of one branch of a table. `root` is the table directory, as the store names it.
+
+    `index_in_data_dir` is the option `index-file-in-data-file-dir`, `data_directory` the option
+    `data-file.path-directory`. Partition paths are those of `format/partition_path.py`, the empty
+    text for an unpartitioned table.
+    """
+
+    root: str
+    branch: str = MAIN_BRANCH
+    index_in_data_dir: bool = False
+    data_directory: str = ""
+
+    def on_branch(self, branch: str) -> Layout:
+        """The same table's layout, seen from another branch."""
+        return Layout(
+            root=self.root,
+            branch=branch,
+            index_in_data_dir=self.index_in_data_dir,
+            data_directory=self.data_directory,
+        )
+
+    # --- a branch's own ---
+
+    @property
+    def metadata_dir(self) -> str:
+        """The directory that holds this branch's schema, snapshot, tag and other folders."""
+        if self.branch == MAIN_BRANCH:
+            return self._main()
+        return f"{self.branches_dir}/{BRANCH_PREFIX}{self.branch}"
+
+    @property
+    def schema_dir(self) -> str:
+        """The folder of schema files."""
+        return f"{self.metadata_dir}/schema"
+
+    def schema(self, schema_id: int) -> str:
+        """The schema file of that id."""
+        return f"{self.schema_dir}/{SCHEMA_PREFIX}{schema_id}"
+
+    @property
+    def snapshot_dir(self) -> str:
+        """The folder of snapshots and their hints."""
+        return f"{self.metadata_dir}/snapshot"
+
+    def snapshot(self, snapshot_id: int) -> str:
+        """The snapshot file of that id."""
+        return f"{self.snapshot_dir}/{SNAPSHOT_PREFIX}{snapshot_id}"
+
+    @property
+    def latest_hint(self) -> str:
+        """The hint at the newest snapshot; it may be missing or stale."""
+        return f"{self.snapshot_dir}/{LATEST}"
+
+    @property
+    def earliest_hint(self) -> str:
+        """The hint at the oldest snapshot; it may be missing or stale."""
+        return f"{self.snapshot_dir}/{EARLIEST}"
+
+    @property
+    def tag_dir(self) -> str:
+        """The folder of tags."""
+        return f"{self.metadata_dir}/tag"
+
+    def tag(self, name: str) -> str:
+        """The tag of that name."""
+        return f"{self.tag_dir}/{TAG_PREFIX}{name}"
+
+    @property
+    def consumer_dir(self) -> str:
+        """The folder of consumers."""
+        return f"{self.metadata_dir}/consumer"
+
+    def consumer(self, consumer_id: str) -> str:
+        """The consumer of that id."""
+        return f"{self.consumer_dir}/{CONSUMER_PREFIX}{consumer_id}"
+
+    @property
+    def changelog_dir(self) -> str:
+        """The folder of long-lived changelogs and their hints."""
+        return f"{self.metadata_dir}/changelog"
+
+    def changelog(self, snapshot_id: int) -> str:
+        """The long-lived changelog of an expired snapshot."""
+        return f"{self.changelog_dir}/{CHANGELOG_PREFIX}{snapshot_id}"
+
+    @property
+    def changelog_latest_hint(self) -> str:
+        """The hint at the newest long-lived changelog."""
+        return f"{self.changelog_dir}/{LATEST}"
+
+    @property
+    def changelog_earliest_hint(self) -> str:
+        """The hint at the oldest long-lived changelog."""
+        return f"{self.changelog_dir}/{EARLIEST}"
+
+    # --- the main table's, whatever the branch ---
+
+    @property
+    def branches_dir(self) -> str:
+        """The folder of branches."""
+        return f"{self._main()}/branch"
+
+    @property
+    def manifest_dir(self) -> str:
+        """The folder of manifests, manifest lists and index manifests."""
+        return f"{self._main()}/manifest"
+
+    def manifest(self, name: str) -> str:
+        """The manifest, manifest list or index manifest of that name."""
+        return f"{self.manifest_dir}/{name}"
+
+    @property
+    def statistics_dir(self) -> str:
+        """The folder of table statistics."""
+        return f"{self._main()}/statistics"
+
+    def statistics(self, name: str) -> str:
+        """The statistics file that a snapshot names."""
+        return f"{self.statistics_dir}/{name}"
+
+    @property
+    def index_dir(self) -> str:
+        """The folder of index files, unless they lie beside the data files."""
+        return f"{self._main()}/index"
+
+    def index_file(self, name: str, partition_path: str = "", bucket: int = 0) -> str:
+        """Where an index file of that name is written; the bucket matters only beside data."""
+        if self.index_in_data_dir:
+            return self.file_in_bucket(partition_path, bucket, name)
+        return f"{self.index_dir}/{name}"
+
+    def live_index_file(self, partition_path: str, bucket: int, file: IndexFile) -> str:
+        """Where an index file that an index manifest lists can be read."""
+        return file.external_path or self.index_file(file.name, partition_path, bucket)
+
+    @property
+    def data_dir(self) -> str:
+        """The directory above all partitions and buckets."""
+        return f"{self._main()}/{self.data_directory}" if self.data_directory else self._main()
+
+    def partition_dir(self, partition_path: str) -> str:
+        """The directory of a partition; of the whole table for the empty path."""
+        return f"{self.data_dir}/{partition_path}" if partition_path else self.data_dir
+
+    def bucket_dir(self, partition_path: str, bucket: int) -> str:
+        """The directory of a bucket."""
+        name = "postpone" if bucket == POSTPONE_BUCKET else str(bucket)
+        return f"{self.partition_dir(partition_path)}/{BUCKET_PREFIX}{name}"
+
+    def file_in_bucket(self, partition_path: str, bucket: int, name: str) -> str:
+        """Where a data or changelog file of that name is written."""
+        return f"{self.bucket_dir(partition_path, bucket)}/{name}"
+
+    def data_file(self, partition_path: str, bucket: int, file: DataFile) -> str:
+        """Where a data or changelog file that a manifest lists can be read."""
+        return file.external_path or self.file_in_bucket(partition_path, bucket, file.name)
+
+    def extra_file(self, partition_path: str, bucket: int, file: DataFile, name: str) -> str:
+        """Where one of a data file's extra files lies: always beside it."""
+        parent, _, _ = self.data_file(partition_path, bucket, file).rpartition("/")
+        return f"{parent}/{name}"
+
+    def _main(self) -> str:
+        return self.root.rstrip("/")
+
+
+def parse_numbered(name: str, prefix: str) -> int | None:
+    """The number of a name such as `snapshot-12`; None for temporary and foreign files."""
+    digits = name.removeprefix(prefix)
+    if len(digits) == len(name) or not (digits.isascii() and digits.isdecimal()):
+        return None
+    number = int(digits)
+    return number if number <= _ID_MAX else None
+
+
+def data_file_name(
+    prefix: str, writer: str, counter: int, file_format: str, compression: str | None = None
+) -> str:
+    """The name of a writer's next data or changelog file.
+
+    `writer` is the UUID of the writer, `counter` the number of files it made before. The name
+    holds the compression only if it is given (`file.suffix.include.compression`).
+    """
+    suffix = compression and _COMPRESSION_SUFFIXES.get(compression.lower(), compression)
+    middle = f".{suffix}" if suffix else ""
+    return f"{prefix}{writer}-{counter}{middle}.{file_format}"
+
+
+def file_index_name(data_file: str) -> str:
+    """The name of a data file's external file index."""
+    return f"{data_file}.index"
+
+
+def manifest_name(committer: str, counter: int) -> str:
+    """The name of a manifest; `committer` is a UUID."""
+    return f"manifest-{committer}-{counter}"
+
+
+def manifest_list_name(committer: str, counter: int) -> str:
+    """The name of a manifest list."""
+    return f"manifest-list-{committer}-{counter}"
+
+
+def index_manifest_name(committer: str, counter: int) -> str:
+    """The name of an index manifest."""
+    return f"index-manifest-{committer}-{counter}"
+
+
+def index_file_name(writer: str, counter: int) -> str:
+    """The name of a deletion-vector or hash index file."""
+    return f"index-{writer}-{counter}"
+
+
+def statistics_name(writer: str, counter: int) -> str:
+    """The name of a table statistics file."""
+    return f"stat-{writer}-{counter}"
