@@ -1,0 +1,420 @@
+"""Arrow columns as the 64-bit words of BinaryRows: what encoding and hashing have in common.
+
+A BinaryRow is a header with null bits, a slot of one word a field, and a variable part in which
+each value takes whole words. A column becomes `ColumnWords`: its slots, and a *tail* that says
+which words each row puts into the variable part. Everything is computed for all rows at once; only
+ARRAY, MAP and MULTISET go value by value, because they are never keys or partitions.
+
+INVARIANT: a null has the slot 0 and no tail, except DECIMAL(p>18) and TIMESTAMP(p>3), whose space
+in the variable part is reserved with zeros: bucket hashes see it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.types import (
+    BINARIES,
+    INTEGERS,
+    STRINGS,
+    TIMESTAMPS,
+    Array,
+    Atomic,
+    DataType,
+    Map,
+    Multiset,
+    Root,
+    Row,
+    arrow_type,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+Bools: TypeAlias = "NDArray[np.bool_]"
+Bytes: TypeAlias = "NDArray[np.uint8]"
+Ints: TypeAlias = "NDArray[np.int64]"
+Words: TypeAlias = "NDArray[np.uint64]"
+
+INLINE_BYTES_MAX = 7
+"""Strings and binaries up to this length lie in the slot itself."""
+
+MULTISET_COUNT = Atomic(root=Root.INT, nullable=False)
+_U32 = np.uint64(32)
+_KEEP = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
+_NATURAL_WIDTH = {
+    Root.BOOLEAN: 1,
+    Root.TINYINT: 1,
+    Root.SMALLINT: 2,
+    Root.INT: 4,
+    Root.FLOAT: 4,
+    Root.DATE: 4,
+    Root.TIME: 4,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FixedTail:
+    """The same number of words for each row; `words[j]` holds the j-th word of all rows."""
+
+    words: tuple[Words, ...]
+
+    @property
+    def counts(self) -> int:
+        return len(self.words)
+
+    def parts(self, rows: int) -> Iterator[tuple[int, Ints | None, Words]]:
+        """For each word: its place in the tail, the rows that have it (None: all), its values."""
+        del rows
+        for place, word in enumerate(self.words):
+            yield place, None, word
+
+
+@dataclass(frozen=True, slots=True)
+class BytesTail:
+    """Byte strings cut from `source`; `counts` is how many words each row's takes."""
+
+    source: Words
+    starts: Ints
+    lengths: Ints
+    counts: Ints
+
+    def parts(self, rows: int) -> Iterator[tuple[int, Ints | None, Words]]:
+        """For each word: its place in the tail, the rows that have it (None: all), its values."""
+        if not rows:
+            return
+        starts, lengths, counts = self.starts, self.lengths, self.counts
+        active: Ints | None = None
+        everywhere = int(counts.min())
+        for place in range(int(counts.max())):
+            if place >= everywhere:
+                has = np.flatnonzero(counts > place)
+                starts, lengths, counts = starts[has], lengths[has], counts[has]
+                active = has if active is None else active[has]
+            yield place, active, gather_word(self.source, starts, lengths, place)
+
+
+Tail: TypeAlias = FixedTail | BytesTail
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnWords:
+    """One column: null mask (None: no null), slots, and the tail that slots point to, if any.
+
+    The slots lack the offset of the tail, which depends on the columns before; it is added to all
+    slots, or to those marked in `pointing`.
+    """
+
+    nulls: Bools | None
+    slots: Words
+    tail: Tail | None = None
+    pointing: Bools | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowWords:
+    """The columns of some rows. All that a row's bytes are made of, in order: `parts`."""
+
+    rows: int
+    columns: tuple[ColumnWords, ...]
+
+    @property
+    def header_words(self) -> int:
+        """Words of row kind and null bits."""
+        return (len(self.columns) + 8 + 63) // 64
+
+    def header(self, place: int) -> Words | None:
+        """One word of the header; None where it is 0 in all rows."""
+        word: Words | None = None
+        for index, column in enumerate(self.columns):
+            bit = index + 8 - 64 * place
+            if column.nulls is not None and 0 <= bit < 64:
+                flags = column.nulls.astype(np.uint64) << np.uint64(bit)
+                word = flags if word is None else word | flags
+        return word
+
+    def parts(self) -> Iterator[tuple[int | Ints, Ints | None, Words | None]]:
+        """Each word of the rows: its place in the row, the rows (None: all), values (None: 0)."""
+        for place in range(self.header_words):
+            yield place, None, self.header(place)
+        fixed = self.header_words + len(self.columns)
+        before: int | Ints = fixed
+        for index, column in enumerate(self.columns):
+            yield self.header_words + index, None, _with_offset(column, before)
+            if column.tail is not None:
+                before = before + column.tail.counts
+        before = fixed
+        for column in self.columns:
+            if column.tail is None:
+                continue
+            for place, rows, word in column.tail.parts(self.rows):
+                at = before if rows is None or isinstance(before, int) else before[rows]
+                yield at + place, rows, word
+            before = before + column.tail.counts
+
+    def lengths(self) -> Ints:
+        """Words of each row."""
+        length: int | Ints = self.header_words + len(self.columns)
+        for column in self.columns:
+            if column.tail is not None:
+                length = length + column.tail.counts
+        return np.broadcast_to(np.asarray(length, dtype=np.int64), (self.rows,))
+
+    def bytes(self) -> tuple[Bytes, Ints]:
+        """The rows one after another, and their n + 1 byte offsets."""
+        ends = np.cumsum(self.lengths())
+        offsets = np.concatenate([np.zeros(1, dtype=np.int64), ends])
+        out = np.zeros(int(offsets[-1]), dtype=np.uint64)
+        starts = offsets[:-1]
+        for place, rows, word in self.parts():
+            if word is not None:
+                out[(starts if rows is None else starts[rows]) + place] = word
+        return out.view(np.uint8), offsets * 8
+
+
+def row_words(columns: Sequence[pa.Array], types: Sequence[DataType], rows: int) -> RowWords:
+    """The words of the rows that the columns make."""
+    assert all(len(column) == rows for column in columns), "columns of one length"
+    words = tuple(column_words(*pair) for pair in zip(columns, types, strict=True))
+    return RowWords(rows, words)
+
+
+def column_words(column: pa.Array, data_type: DataType) -> ColumnWords:
+    """The words of one column."""
+    array = conform(column, data_type)
+    nulls = None
+    if array.null_count:
+        nulls = pc.is_null(array).to_numpy(zero_copy_only=False)
+    match data_type:
+        case Atomic(root=root) if root in STRINGS or root in BINARIES:
+            return _text_words(array, nulls)
+        case Atomic(root=Root.DECIMAL, precision=precision):
+            return _decimal_words(array, nulls, wide=(precision or 0) > 18)
+        case Atomic(root=root, precision=precision) if root in TIMESTAMPS:
+            return _timestamp_words(array, nulls, precision or 0)
+        case Atomic():
+            return ColumnWords(nulls, _zeroed(_plain_slots(array, data_type), nulls))
+        case _:
+            return _nested_words(array, nulls, data_type)
+
+
+def conform(column: pa.Array, data_type: DataType) -> pa.Array:
+    """The column as one array that this module can look into; cast if it is not so already.
+
+    Strings stay large strings if they are; a timestamp's zone does not matter, its unit does.
+    """
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    want, have = arrow_type(data_type), array.type
+    if have == want:
+        return array
+    is_text = isinstance(data_type, Atomic) and data_type.root in STRINGS | BINARIES
+    if is_text and (pa.types.is_large_string(have) or pa.types.is_large_binary(have)):
+        return array
+    if pa.types.is_timestamp(want) and pa.types.is_timestamp(have):
+        want = pa.timestamp(want.unit, tz=have.tz)
+    try:
+        return array if have == want else array.cast(want)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidRequest(
+            "the values do not fit the type", type=data_type, arrow=have, reason=error
+        ) from error
+
+
+def fixed_width(array: pa.Array, dtype: str) -> NDArray[np.generic]:
+    """The value buffer of an array as NumPy sees it, without copying."""
+    width = np.dtype(dtype).itemsize
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(array), dtype=dtype)
+    return np.frombuffer(buffer, dtype, len(array), array.offset * width)
+
+
+def byte_ranges(array: pa.Array) -> tuple[Bytes, Ints, Ints]:
+    """Bytes, starts and lengths of a string or binary array of 32- or 64-bit offsets."""
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    dtype = np.dtype(np.int64 if wide else np.int32)
+    if not len(array):
+        return np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    _, offset_buffer, data = array.buffers()
+    offsets = np.frombuffer(offset_buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
+    first, last = int(offsets[0]), int(offsets[-1])
+    content = np.zeros(0, np.uint8)
+    if last > first:
+        content = np.frombuffer(data, np.uint8, last - first, first)
+    starts = np.subtract(offsets[:-1], first, dtype=np.int64)
+    return content, starts, np.subtract(offsets[1:], offsets[:-1], dtype=np.int64)
+
+
+def padded_words(content: Bytes) -> Words:
+    """A copy of the bytes as words, with two words of zeros behind for reads across the end."""
+    out = np.zeros(len(content) // 8 + 3, dtype=np.uint64)
+    out.view(np.uint8)[: len(content)] = content
+    return out
+
+
+def gather_word(source: Words, starts: Ints, lengths: Ints, place: int) -> Words:
+    """Bytes 8*place to 8*place+7 of each byte string as a word, zeros behind its end."""
+    at = starts + 8 * place if place else starts
+    index = at >> 3
+    shift = ((at & 7) << 3).astype(np.uint64)
+    # A shift by 64, which is what an aligned start asks for, gives 0 in NumPy.
+    word: Words = source[index] >> shift
+    word |= source[index + 1] << (np.uint64(64) - shift)
+    word &= _KEEP[np.clip(lengths - 8 * place, 0, 8)]
+    return word
+
+
+def _with_offset(column: ColumnWords, before: int | Ints) -> Words:
+    if column.tail is None:
+        return column.slots
+    if isinstance(before, int):
+        offset: Words | np.uint64 = np.uint64((before * 8) << 32)
+    else:
+        offset = (before * 8).astype(np.uint64) << _U32
+    if column.pointing is None:
+        return column.slots | offset
+    return np.where(column.pointing, column.slots | offset, column.slots)
+
+
+def _zeroed(values: Words, nulls: Bools | None) -> Words:
+    return values if nulls is None else np.where(nulls, np.uint64(0), values)
+
+
+def _plain_slots(array: pa.Array, data_type: Atomic) -> Words:
+    root = data_type.root
+    if root is Root.BOOLEAN:
+        return fixed_width(array.cast(pa.uint8()), "u1").astype(np.uint64)
+    width = natural_width(data_type)
+    assert root in INTEGERS or root in {Root.FLOAT, Root.DOUBLE, Root.DATE, Root.TIME}
+    return fixed_width(array, f"u{width}").astype(np.uint64, copy=False)
+
+
+def _text_words(array: pa.Array, nulls: Bools | None) -> ColumnWords:
+    content, starts, lengths = byte_ranges(array)
+    source = padded_words(content)
+    if nulls is not None:
+        lengths = np.where(nulls, 0, lengths)
+    long = lengths > INLINE_BYTES_MAX
+    if long.all():
+        return ColumnWords(
+            nulls,
+            lengths.view(np.uint64),
+            BytesTail(source, starts, lengths, (lengths + 7) >> 3),
+        )
+    inline = gather_word(source, starts, np.minimum(lengths, INLINE_BYTES_MAX), 0)
+    inline |= (lengths.view(np.uint64) + np.uint64(0x80)) << np.uint64(56)
+    slots = _zeroed(inline, nulls)
+    if not long.any():
+        return ColumnWords(nulls, slots)
+    slots = np.where(long, lengths.view(np.uint64), slots)
+    counts = np.where(long, (lengths + 7) >> 3, 0)
+    return ColumnWords(nulls, slots, BytesTail(source, starts, lengths, counts), long)
+
+
+def _timestamp_words(array: pa.Array, nulls: Bools | None, precision: int) -> ColumnWords:
+    values = fixed_width(array, "i8").astype(np.int64, copy=False)
+    if nulls is not None:
+        values = np.where(nulls, 0, values)
+    if precision <= 3:
+        return ColumnWords(nulls, values.view(np.uint64))
+    per_ms, nanos_each = (1_000, 1_000) if precision <= 6 else (1_000_000, 1)
+    millis = np.floor_divide(values, per_ms)
+    nanos = (values - millis * per_ms) * nanos_each
+    return ColumnWords(nulls, nanos.view(np.uint64), FixedTail((millis.view(np.uint64),)))
+
+
+def decimal_limbs(array: pa.Array) -> tuple[Words, NDArray[np.int64]]:
+    """Low and high halves of a decimal128 column; the high half is signed."""
+    buffer = array.buffers()[1]
+    both = np.frombuffer(buffer, np.uint64, 2 * len(array), array.offset * 16).reshape(-1, 2)
+    return both[:, 0], both[:, 1].view(np.int64)
+
+
+def _decimal_words(array: pa.Array, nulls: Bools | None, *, wide: bool) -> ColumnWords:
+    low, high = decimal_limbs(array)
+    low = _zeroed(low, nulls)
+    if not wide:
+        return ColumnWords(nulls, np.ascontiguousarray(low))
+    if nulls is not None:
+        high = np.where(nulls, 0, high)
+    # The fewest bytes of two's complement: one more than whole bytes of significant bits.
+    sign = high >> 63
+    high_bits, low_bits = (high ^ sign).view(np.uint64), low ^ sign.view(np.uint64)
+    length = np.ones(len(low), dtype=np.uint64)
+    for size in range(1, 16):
+        bits = 8 * size - 1
+        if bits < 64:
+            length += (high_bits > 0) | (low_bits >= np.uint64(1 << bits))
+        else:
+            length += high_bits >= np.uint64(1 << (bits - 64))
+    # Big-endian and flush left: shift the 128 bits up, then swap bytes.
+    shift = (np.uint64(16) - length) << np.uint64(3)
+    up = high.view(np.uint64)
+    upper: Words = np.bitwise_or(up << shift, low >> (np.uint64(64) - shift))
+    far = shift >= np.uint64(64)
+    upper = np.where(far, low << (shift - np.uint64(64)), upper)
+    lower = np.where(far, np.uint64(0), low << shift)
+    slots = _zeroed(length, nulls)
+    return ColumnWords(nulls, slots, FixedTail((upper.byteswap(), lower.byteswap())))
+
+
+def _nested_words(
+    array: pa.Array, nulls: Bools | None, data_type: Array | Map | Multiset | Row
+) -> ColumnWords:
+    if isinstance(data_type, Row):
+        types = [field.type for field in data_type.fields]
+        content, offsets = row_words(array.flatten(), types, len(array)).bytes()
+    else:
+        parts = [_collection(value, data_type) if value.is_valid else b"" for value in array]
+        offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        content = np.frombuffer(b"".join(parts), np.uint8)
+    lengths = np.diff(offsets)
+    if nulls is not None:
+        lengths = np.where(nulls, 0, lengths)
+    tail = BytesTail(padded_words(content), offsets[:-1], lengths, (lengths + 7) >> 3)
+    return ColumnWords(nulls, lengths.view(np.uint64), tail, None if nulls is None else ~nulls)
+
+
+def _collection(value: pa.Scalar, data_type: Array | Map | Multiset) -> bytes:
+    if isinstance(data_type, Array):
+        return _array_bytes(value.values, data_type.element)
+    element = data_type.key if isinstance(data_type, Map) else data_type.element
+    keys = _array_bytes(value.values.field(0), element)
+    counted = data_type.value if isinstance(data_type, Map) else MULTISET_COUNT
+    return len(keys).to_bytes(4, "little") + keys + _array_bytes(value.values.field(1), counted)
+
+
+def _array_bytes(values: pa.Array, element: DataType) -> bytes:
+    """The nested form: count, null bits in 4-byte words, elements, their variable parts."""
+    count = len(values)
+    column = column_words(values, element)
+    width = natural_width(element)
+    null_bytes = (count + 31) // 32 * 4
+    fixed = (4 + null_bytes + count * width + 7) // 8 * 8
+    flags = np.zeros(null_bytes * 8, dtype=np.bool_)
+    if column.nulls is not None:
+        flags[:count] = column.nulls
+    starts = np.zeros(count + 1, dtype=np.int64)
+    if column.tail is not None:
+        counts = np.broadcast_to(np.asarray(column.tail.counts, dtype=np.int64), (count,))
+        np.cumsum(counts, out=starts[1:])
+    slots = _with_offset(column, fixed // 8 + starts[:-1]).astype(f"<u{width}")
+    variable = np.zeros(int(starts[-1]), dtype=np.uint64)
+    if column.tail is not None:
+        for place, rows, word in column.tail.parts(count):
+            variable[(starts[:-1] if rows is None else starts[rows]) + place] = word
+    head = count.to_bytes(4, "little") + np.packbits(flags, bitorder="little").tobytes()
+    return (head + slots.tobytes()).ljust(fixed, b"\0") + variable.tobytes()
+
+
+def natural_width(data_type: DataType) -> int:
+    """Bytes of an element of that type in a nested array."""
+    return _NATURAL_WIDTH.get(data_type.root, 8) if isinstance(data_type, Atomic) else 8
