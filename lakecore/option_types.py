@@ -1,0 +1,450 @@
+"""How an option's text is read: the kinds of value, and what an option declares of itself.
+
+A `Kind` turns the text of a schema file into a value, and a value back into the text of a
+document. It refuses every text outside its domain by `ValueError`, whose message is what is
+allowed; `options.py` adds the key and the table.
+
+Texts follow Paimon: sizes are powers of 1024 (`128 mb`), a duration without a unit is in
+milliseconds (`10 s`), and flags and choices ignore case.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+D = TypeVar("D")
+E = TypeVar("E", bound=StrEnum)
+
+INT_MAX = 2_147_483_647
+LONG_MAX = 9_223_372_036_854_775_807
+
+
+class Effect(StrEnum):
+    """What an option is needed for; OTHER is other engines' work and tuning that moves no row."""
+
+    READ = "read"
+    WRITE = "write"
+    MAINTAIN = "maintain"
+    OTHER = "other"
+
+
+class Scope(StrEnum):
+    """The tables for which an option means something."""
+
+    ALL = "all"
+    PRIMARY_KEY = "primary-key"
+    APPEND = "append"
+
+
+class MergeEngine(StrEnum):
+    """How the rows of one key become one."""
+
+    DEDUPLICATE = "deduplicate"
+    PARTIAL_UPDATE = "partial-update"
+    AGGREGATION = "aggregation"
+    FIRST_ROW = "first-row"
+
+
+class ChangelogProducer(StrEnum):
+    """Where the changelog of a primary-key table comes from."""
+
+    NONE = "none"
+    INPUT = "input"
+    LOOKUP = "lookup"
+    FULL_COMPACTION = "full-compaction"
+
+
+class BucketFunction(StrEnum):
+    """How a bucket key becomes a bucket number."""
+
+    DEFAULT = "default"
+    MOD = "mod"
+    HIVE = "hive"
+
+
+class SortOrder(StrEnum):
+    """Which sequence field wins: the greater (ascending) or the smaller one."""
+
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
+
+class ScanMode(StrEnum):
+    """Where a scan starts."""
+
+    DEFAULT = "default"
+    LATEST_FULL = "latest-full"
+    FULL = "full"
+    LATEST = "latest"
+    LATEST_DELTA = "latest-delta"
+    COMPACTED_FULL = "compacted-full"
+    FROM_TIMESTAMP = "from-timestamp"
+    FROM_CREATION_TIMESTAMP = "from-creation-timestamp"
+    FROM_FILE_CREATION_TIME = "from-file-creation-time"
+    FROM_SNAPSHOT = "from-snapshot"
+    FROM_SNAPSHOT_FULL = "from-snapshot-full"
+    INCREMENTAL = "incremental"
+
+
+class IncrementalScanMode(StrEnum):
+    """What an incremental read takes from the snapshots of its range."""
+
+    AUTO = "auto"
+    DELTA = "delta"
+    CHANGELOG = "changelog"
+    DIFF = "diff"
+
+
+class ConsumerMode(StrEnum):
+    """How exactly a consumer records its progress."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+
+
+class TableType(StrEnum):
+    """What kind of thing lies at the table's path."""
+
+    TABLE = "table"
+    FORMAT_TABLE = "format-table"
+    MATERIALIZED_TABLE = "materialized-table"
+    OBJECT_TABLE = "object-table"
+    LANCE_TABLE = "lance-table"
+    ICEBERG_TABLE = "iceberg-table"
+
+
+class SequenceInit(StrEnum):
+    """Where a writer learns the next sequence number."""
+
+    SCAN = "scan"
+    SNAPSHOT = "snapshot"
+
+
+class LookupCompact(StrEnum):
+    """How eagerly a lookup compaction takes level 0."""
+
+    RADICAL = "radical"
+    GENTLE = "gentle"
+
+
+class TagCreation(StrEnum):
+    """What makes tags by itself."""
+
+    NONE = "none"
+    PROCESS_TIME = "process-time"
+    WATERMARK = "watermark"
+    BATCH = "batch"
+
+
+class TagPeriod(StrEnum):
+    """The period of tags made by themselves."""
+
+    DAILY = "daily"
+    HOURLY = "hourly"
+    TWO_HOURS = "two-hours"
+
+
+class TagFormatter(StrEnum):
+    """How the name of a tag made by itself is written."""
+
+    WITH_DASHES = "with_dashes"
+    WITHOUT_DASHES = "without_dashes"
+    WITHOUT_DASHES_AND_SPACES = "without_dashes_and_spaces"
+
+
+class PartitionExpiry(StrEnum):
+    """What a partition's age is measured by."""
+
+    VALUES_TIME = "values-time"
+    UPDATE_TIME = "update-time"
+
+
+class ExpireMode(StrEnum):
+    """Whether the committer waits for expiry."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+class ExternalPathStrategy(StrEnum):
+    """How a writer picks an external path."""
+
+    NONE = "none"
+    SPECIFIC_FS = "specific-fs"
+    ROUND_ROBIN = "round-robin"
+    ENTROPY_INJECT = "entropy-inject"
+    WEIGHT_ROBIN = "weight-robin"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A domain of option values: `parse` reads a text or raises ValueError, `show` writes one."""
+
+    name: str
+    parse: Callable[[str], T]
+    show: Callable[[T], str] = str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """All that is said of one option; `default` is the value, `default_text` how a page shows it.
+
+    `supported` is False where lakecore knows the key but cannot do what another value than the
+    default asks for; `ignorable` says that leaving it undone keeps the rows right.
+    `fallbacks` are older keys of the same meaning. `immutable` ones stay once there are snapshots.
+    """
+
+    key: str
+    kind: Kind[object]
+    default: object
+    effect: Effect
+    meaning: str
+    scope: Scope = Scope.ALL
+    supported: bool = True
+    ignorable: bool = False
+    immutable: bool = False
+    fallbacks: tuple[str, ...] = ()
+
+    @property
+    def default_text(self) -> str:
+        """The default as a document shows it; empty where there is none."""
+        return "" if self.default in (None, (), "", {}) else self.kind.show(self.default)
+
+
+def option(  # noqa: PLR0913  one declaration says all about an option
+    key: str,
+    kind: Kind[T],
+    default: D,
+    effect: Effect,
+    meaning: str,
+    *,
+    scope: Scope = Scope.ALL,
+    supported: bool = True,
+    ignorable: bool = False,
+    immutable: bool = False,
+    fallbacks: tuple[str, ...] = (),
+) -> T | D:
+    """A dataclass field whose metadata says how the option is written and what it means."""
+    declared = Option(
+        key=key,
+        kind=cast("Kind[object]", kind),
+        default=default,
+        effect=effect,
+        meaning=meaning,
+        scope=scope,
+        supported=supported,
+        ignorable=ignorable,
+        immutable=immutable,
+        fallbacks=fallbacks,
+    )
+    metadata = {"option": declared}
+    if isinstance(default, dict):
+        return cast("T | D", field(default_factory=dict, metadata=metadata))
+    return cast("T | D", field(default=default, metadata=metadata))
+
+
+def family(
+    suffix: str, kind: Kind[T], effect: Effect, meaning: str, *, scope: Scope = Scope.ALL
+) -> Mapping[str, T]:
+    """A dataclass field that maps columns to the value of their option `fields.X.suffix`."""
+    declared = Option(
+        key=f"fields.#.{suffix}",
+        kind=cast("Kind[object]", kind),
+        default=None,
+        effect=effect,
+        meaning=meaning,
+        scope=scope,
+    )
+    return cast("Mapping[str, T]", field(default_factory=dict, metadata={"option": declared}))
+
+
+# --- parsers ------------------------------------------------------------------------------------
+
+_SIZE_UNITS = {
+    **dict.fromkeys(("", "b", "bytes"), 1),
+    **dict.fromkeys(("k", "kb", "kibibytes"), 1 << 10),
+    **dict.fromkeys(("m", "mb", "mebibytes"), 1 << 20),
+    **dict.fromkeys(("g", "gb", "gibibytes"), 1 << 30),
+    **dict.fromkeys(("t", "tb", "tebibytes"), 1 << 40),
+}
+_NANOS = {
+    **dict.fromkeys(("d", "day", "days"), 86_400_000_000_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000_000_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000_000_000),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1_000_000_000),
+    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), 1_000_000),
+    **dict.fromkeys(("µs", "micro", "micros", "microsecond", "microseconds"), 1_000),
+    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), 1),
+}
+_AMOUNT = re.compile(r"(\d+)\s*([^\d\s]*)\Z")
+
+
+def parse_size(text: str) -> int:
+    """The bytes that a text such as `128 mb` names."""
+    match = _AMOUNT.match(text.strip().lower())
+    if match is None or match[2] not in _SIZE_UNITS:
+        raise ValueError("a size such as '128 mb', in b, kb, mb, gb or tb")
+    return min(int(match[1]) * _SIZE_UNITS[match[2]], LONG_MAX)
+
+
+def show_size(size_bytes: int) -> str:
+    """The size in the greatest unit that divides it."""
+    if size_bytes == LONG_MAX:
+        return "infinite"
+    for unit, factor in (("tb", 1 << 40), ("gb", 1 << 30), ("mb", 1 << 20), ("kb", 1 << 10)):
+        if size_bytes and size_bytes % factor == 0:
+            return f"{size_bytes // factor} {unit}"
+    return f"{size_bytes} bytes"
+
+
+def parse_duration(text: str) -> int:
+    """The milliseconds that a text such as `10 s` names; smaller parts are cut off."""
+    match = _AMOUNT.match(text.strip().lower())
+    if match is None or match[2] not in _NANOS:
+        raise ValueError("a duration such as '10 s', in d, h, min, s or ms")
+    return int(match[1]) * _NANOS[match[2]] // 1_000_000
+
+
+def show_duration(duration_ms: int) -> str:
+    """The duration in the greatest unit that divides it."""
+    for unit, factor in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if duration_ms and duration_ms % factor == 0:
+            return f"{duration_ms // factor} {unit}"
+    return f"{duration_ms} ms"
+
+
+def parse_flag(text: str) -> bool:
+    """True or false."""
+    flag = {"true": True, "false": False}.get(text.strip().lower())
+    if flag is None:
+        raise ValueError("true or false")
+    return flag
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """The names of a list that commas part, blanks stripped."""
+    return tuple(name for part in text.split(",") if (name := part.strip()))
+
+
+def parse_per_level(text: str) -> Mapping[int, str]:
+    """The value of each level that a text such as `0:avro,3:parquet` names."""
+    levels: dict[int, str] = {}
+    for part in parse_names(text):
+        level, colon, value = (piece.strip() for piece in part.partition(":"))
+        if not (level.isdecimal() and colon and value):
+            raise ValueError("a list such as '0:avro,3:parquet'")
+        levels[int(level)] = value.lower()
+    return levels
+
+
+def parse_stats_mode(text: str) -> str:
+    """The statistics mode, in small letters without blanks."""
+    mode = re.sub(r"\s", "", text).lower()
+    if not re.fullmatch(r"none|counts|full|truncate\([1-9]\d*\)", mode):
+        raise ValueError("none, counts, full or truncate(LENGTH)")
+    return mode
+
+
+def integer(least: int, most: int = INT_MAX, *also: int) -> Kind[int]:
+    """Whole numbers between two bounds, and single ones besides."""
+    bounds = f"at least {least}" if most in (INT_MAX, LONG_MAX) else f"{least} to {most}"
+    allowed = " or ".join(["a whole number, " + bounds, *map(str, also)])
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[+-]?\d+", text.strip()):
+            raise ValueError(allowed)
+        number = int(text)
+        if not (least <= number <= most or number in also):
+            raise ValueError(allowed)
+        return number
+
+    return Kind("integer", parse)
+
+
+def fraction(least: float, most: float) -> Kind[float]:
+    """Numbers between two bounds, which are part of it."""
+
+    def parse(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = float("nan")
+        if not least <= number <= most:
+            raise ValueError(f"a number between {least} and {most}")
+        return number
+
+    return Kind("number", parse)
+
+
+def choice(values: type[E]) -> Kind[E]:
+    """One of the members of an enum, by its text, in any case."""
+    known = {str(member).lower(): member for member in values}
+
+    def parse(text: str) -> E:
+        member = known.get(text.strip().lower())
+        if member is None:
+            raise ValueError(", ".join(str(value) for value in values))
+        return member
+
+    return Kind("one of " + ", ".join(known), parse)
+
+
+def one_of(*values: str) -> Kind[str]:
+    """One of these texts, in small letters."""
+
+    def parse(text: str) -> str:
+        if text.strip().lower() not in values:
+            raise ValueError(", ".join(values))
+        return text.strip().lower()
+
+    return Kind("one of " + ", ".join(values), parse)
+
+
+def _show_flag(flag: bool) -> str:  # noqa: FBT001  the shape of Kind.show
+    return str(flag).lower()
+
+
+def _show_levels(levels: Mapping[int, str]) -> str:
+    return ",".join(f"{level}:{value}" for level, value in levels.items())
+
+
+def _empty_is_absent(text: str) -> str | None:
+    return text.strip() or None
+
+
+FLAG: Kind[bool] = Kind("true or false", parse_flag, _show_flag)
+INTEGER = integer(-INT_MAX - 1)
+COUNT = integer(1)
+LONG = integer(-LONG_MAX - 1, LONG_MAX)
+SIZE = Kind("size", parse_size, show_size)
+DURATION = Kind("duration", parse_duration, show_duration)
+TEXT: Kind[str] = Kind("text", str)
+NAME: Kind[str | None] = Kind("name", _empty_is_absent, str)
+NAMES: Kind[tuple[str, ...]] = Kind("names", parse_names, ",".join)
+PER_LEVEL: Kind[Mapping[int, str]] = Kind("level:value list", parse_per_level, _show_levels)
+STATS_MODE = Kind("statistics mode", parse_stats_mode)
+NUMBER = fraction(float("-inf"), float("inf"))
+FORMAT = one_of("parquet", "orc", "avro", "csv", "json", "text", "mosaic")
+COMPRESSION = one_of(
+    "zstd",
+    "lz4",
+    "snappy",
+    "gzip",
+    "none",
+    "uncompressed",
+    "lzo",
+    "brotli",
+    "zlib",
+    "deflate",
+    "zstandard",
+    "lz4_raw",
+    "bzip2",
+    "xz",
+)

@@ -1,0 +1,189 @@
+"""Table options: text in, one frozen typed value out.
+
+`option_values.py` declares the options that lakecore's verbs read, `option_keys.py` the other keys
+that Paimon knows. A key that nobody knows is refused: it may change what the rows mean. The way
+out for a key that lakecore does not know, or may leave undone without wrong rows, is the dynamic
+option `lakecore.ignore-options`, a list of keys; a `*` at the end of one stands for any text.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.option_keys import OTHER_KEYS, OTHER_PATTERNS
+from lakecore.option_types import (
+    BucketFunction,
+    ChangelogProducer,
+    Effect,
+    MergeEngine,
+    Option,
+    ScanMode,
+    SortOrder,
+)
+from lakecore.option_values import (
+    DECLARED,
+    FAMILIES,
+    IGNORE_KEY,
+    RENAMED,
+    SINGLE,
+    TableOptions,
+    find_option,
+    member,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = [
+    "BucketFunction",
+    "ChangelogProducer",
+    "Effect",
+    "MergeEngine",
+    "Option",
+    "ScanMode",
+    "SortOrder",
+    "TableOptions",
+    "describe_options",
+    "find_option",
+    "options_page",
+    "parse_options",
+]
+
+
+def describe_options() -> list[Option]:
+    """Every option that lakecore knows, in the order of their keys."""
+    known = (*DECLARED.values(), *OTHER_KEYS.values(), *OTHER_PATTERNS)
+    return sorted(known, key=lambda each: each.key)
+
+
+def parse_options(
+    options: Mapping[str, str],
+    *,
+    table: str = "",
+    creating: bool = False,
+) -> TableOptions:
+    """The typed value of these options, as text.
+
+    Raises InvalidRequest for a text outside an option's domain. An unknown key is InvalidRequest
+    with the nearest known one when `creating` (or altering) a table, and else Unsupported: a newer
+    release may know it, and mean something by it that changes the rows.
+    """
+    patterns = parse_ignored(options, table=table)
+    kept = {key: text for key, text in options.items() if not _is_ignored(key, patterns, table)}
+    for key in kept:
+        if find_option(key) is None:
+            raise _unknown(key, table, creating=creating)
+    for old, today in RENAMED.items():
+        if old in kept:
+            text = kept.pop(old)
+            kept.setdefault(today, text)
+    values: dict[str, object] = {}
+    for key, text in kept.items():
+        if key in SINGLE:
+            values[SINGLE[key]] = _value(DECLARED[SINGLE[key]], key, text, table)
+        elif key in OTHER_KEYS:
+            _value(OTHER_KEYS[key], key, text, table)
+        elif (found := member(key)) is not None:
+            name, column = found
+            values.setdefault(name, {})
+            by_column = cast("dict[str, object]", values[name])
+            by_column[column] = _value(DECLARED[name], key, text, table)
+    return replace(TableOptions(texts=kept, table=table), **values)  # type: ignore[arg-type]
+
+
+def parse_ignored(options: Mapping[str, str], *, table: str = "") -> tuple[str, ...]:
+    """The keys, and beginnings of keys before a `*`, that the caller wants left unread."""
+    known = DECLARED[SINGLE[IGNORE_KEY]]
+    patterns = _value(known, IGNORE_KEY, options.get(IGNORE_KEY, ""), table)
+    return cast("tuple[str, ...]", patterns)
+
+
+def options_page() -> str:
+    """The page `docs/options.md`, which lists every option."""
+    lines = [
+        "# Table options",
+        "",
+        "Keys, defaults and meanings are Paimon's; `lakecore.*` and `commit.single-writer` are",
+        "lakecore's own. *Needed to* says what an option decides: **read** rows right, **write**",
+        "rows right, **maintain** (compaction, expiry, tags, streams: used when that verb runs),",
+        "or **other**: work of other engines, and tuning that moves no row.",
+        "",
+        "*Not yet*: any other value than the default raises `Unsupported` when the table is read",
+        f"or written. Where it says *may be ignored*, `{IGNORE_KEY}` leaves the option undone.",
+        "",
+        "| key | type | default | needed to | tables | meaning |",
+        "|---|---|---|---|---|---|",
+    ]
+    for known in describe_options():
+        cells = (
+            f"`{known.key}`",
+            known.kind.name,
+            f"`{known.default_text}`" if known.default_text else "",
+            str(known.effect),
+            str(known.scope),
+            known.meaning + _page_notes(known),
+        )
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _page_notes(known: Option) -> str:
+    notes = ""
+    if known.fallbacks:
+        notes += " Older keys: " + ", ".join(f"`{old}`" for old in known.fallbacks) + "."
+    if known.immutable:
+        notes += " Fixed once there are snapshots."
+    if not known.supported:
+        notes += " *Not yet; may be ignored.*" if known.ignorable else " *Not yet.*"
+    return notes
+
+
+def _value(known: Option, key: str, text: str, table: str) -> object:
+    try:
+        return known.kind.parse(text)
+    except ValueError as error:
+        raise InvalidRequest(
+            "the option's value is not allowed",
+            option=key,
+            value=text,
+            allowed=str(error),
+            table=table,
+        ) from error
+
+
+def _is_ignored(key: str, patterns: Sequence[str], table: str) -> bool:
+    if not any(_covers(pattern, key) for pattern in patterns):
+        return False
+    known = find_option(key)
+    if known is None or known.ignorable or known.effect is Effect.OTHER:
+        return True
+    raise InvalidRequest(
+        "the option cannot be ignored: rows or files would be wrong",
+        option=key,
+        effect=known.effect,
+        table=table,
+    )
+
+
+def _covers(pattern: str, key: str) -> bool:
+    return key.startswith(pattern[:-1]) if pattern.endswith("*") else key == pattern
+
+
+def _unknown(key: str, table: str, *, creating: bool) -> InvalidRequest | Unsupported:
+    facts: dict[str, object] = {"option": key, "table": table}
+    if creating:
+        near = difflib.get_close_matches(key, _all_keys(), 1, 0.6)
+        if near:
+            facts["did_you_mean"] = near[0]
+        return InvalidRequest("unknown table option", **facts)
+    facts["way_out"] = f"set the dynamic option {IGNORE_KEY}={key} if it cannot change the rows"
+    return Unsupported("lakecore does not know this table option", **facts)
+
+
+def _all_keys() -> Iterator[str]:
+    yield from SINGLE
+    yield from OTHER_KEYS
+    yield from (key.replace("#", "NAME") for key in FAMILIES)
