@@ -1,0 +1,136 @@
+"""Installs the peers: `python -m tests.interop.setup_peers` prints the folder that holds them.
+
+The folder is `$LAKECORE_PEERS`, or `~/.cache/lakecore-peers`. In it:
+
+- `venv/`: pypaimon, paimon-rust (as pypaimon's native path) and JPype; they pin old versions of
+  libraries that lakecore uses, so they never share its environment;
+- `jars/`: Java Paimon and the Hadoop client it needs, fetched by Maven.
+
+Each part is built once, under a lock, and again when what it should hold has changed. A missing
+Java, Maven or package is an error: a suite that skips its peers proves nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+JAVA_VERSIONS = ("1.4.2", "0.9.0")
+PACKAGES = ("pypaimon==2.1.0", "pypaimon-rust==0.4.0", "datafusion>=54,<55", "JPype1==1.7.1")
+SHARED_JARS = (
+    "org.apache.hadoop:hadoop-client-api:3.3.6",
+    "org.apache.hadoop:hadoop-client-runtime:3.3.6",
+    "org.slf4j:slf4j-api:1.7.36",
+    "org.slf4j:slf4j-nop:1.7.36",
+    "commons-logging:commons-logging:1.2",
+)
+
+
+def peers_home() -> Path:
+    """The folder that holds the peers."""
+    chosen = os.environ.get("LAKECORE_PEERS")
+    return Path(chosen) if chosen else Path.home() / ".cache" / "lakecore-peers"
+
+
+def python() -> Path:
+    """The interpreter of the peers' own environment."""
+    return peers_home() / "venv" / "bin" / "python"
+
+
+def jars(version: str) -> list[Path]:
+    """The class path of Java Paimon in one version."""
+    assert version in JAVA_VERSIONS, version
+    coordinates = (*SHARED_JARS, f"org.apache.paimon:paimon-bundle:{version}")
+    return [_jar(coordinate) for coordinate in coordinates]
+
+
+def set_up() -> Path:
+    """Install what is missing; return the folder. Safe to call from many processes at once."""
+    home = peers_home()
+    home.mkdir(parents=True, exist_ok=True)
+    with _locked(home / "lock"):
+        _require("java", "Java 17 or newer")
+        _install_packages(home)
+        missing = [
+            coordinate
+            for version in JAVA_VERSIONS
+            for coordinate in (*SHARED_JARS, f"org.apache.paimon:paimon-bundle:{version}")
+            if not _jar(coordinate).exists()
+        ]
+        for coordinate in dict.fromkeys(missing):
+            _fetch_jar(coordinate)
+    return home
+
+
+def _install_packages(home: Path) -> None:
+    wanted = "\n".join((sys.version, *PACKAGES))
+    ready = home / "venv" / "ready"
+    if ready.exists() and ready.read_text(encoding="utf-8") == wanted:
+        return
+    _say(f"installing {', '.join(PACKAGES)} into {home / 'venv'}")
+    shutil.rmtree(home / "venv", ignore_errors=True)
+    venv.create(home / "venv", with_pip=True)
+    _run([str(python()), "-m", "pip", "install", "--quiet", "--no-input", *PACKAGES])
+    ready.write_text(wanted, encoding="utf-8")
+
+
+def _jar(coordinate: str) -> Path:
+    _, artifact, version = coordinate.split(":")
+    return peers_home() / "jars" / f"{artifact}-{version}.jar"
+
+
+def _fetch_jar(coordinate: str) -> None:
+    _require("mvn", "Maven")
+    _say(f"fetching {coordinate}")
+    jar = _jar(coordinate)
+    arriving = jar.parent / f"{jar.stem}.arriving"
+    _run(
+        [
+            *("mvn", "-q", "-B", "dependency:copy"),
+            f"-Dartifact={coordinate}",
+            f"-DoutputDirectory={arriving}",
+        ]
+    )
+    (arriving / jar.name).replace(jar)
+    arriving.rmdir()
+
+
+def _require(command: str, what: str) -> None:
+    if shutil.which(command) is None:
+        message = f"the interop suite needs {what}: no `{command}` on the path"
+        raise SystemExit(message)
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(
+        command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8"
+    )
+    if done.returncode != 0:
+        message = f"failed with {done.returncode}: {' '.join(command)}\n{done.stdout}"
+        raise SystemExit(message)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"setup_peers: {text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{set_up()}\n")
