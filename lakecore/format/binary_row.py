@@ -39,7 +39,7 @@ _C2 = np.uint32(0x1B873593)
 _ADD = np.uint32(0xE6546B64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class BinaryRows:
     """Rows of one arity without its prefix; row i is `data[offsets[i]:offsets[i + 1]]`."""
 

@@ -97,7 +97,7 @@ def _check_arity(prefixes: NDArray[np.uint32], arity: int) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Joined:
     """Rows one after another: `starts` are where their headers begin, in bytes."""
 

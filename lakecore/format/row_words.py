@@ -61,7 +61,7 @@ _NATURAL_WIDTH = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FixedTail:
     """The same number of words for each row; `words[j]` holds the j-th word of all rows."""
 
@@ -78,7 +78,7 @@ class FixedTail:
             yield place, None, word
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class BytesTail:
     """Byte strings cut from `source`; `counts` is how many words each row's takes."""
 
@@ -105,7 +105,7 @@ class BytesTail:
 Tail: TypeAlias = FixedTail | BytesTail
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ColumnWords:
     """One column: null mask (None: no null), slots, and the tail that slots point to, if any.
 
@@ -119,7 +119,7 @@ class ColumnWords:
     pointing: Bools | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RowWords:
     """The columns of some rows. All that a row's bytes are made of, in order: `parts`."""
 

@@ -1,0 +1,187 @@
+"""Dynamic buckets: each key goes to the bucket it was first put in, a new one where there is room.
+
+For each partition, given the hashes of the trimmed primary keys in order of arrival
+(https://paimon.apache.org/docs/master/primary-key-table/data-distribution/#dynamic-bucket):
+
+1. a hash that is known keeps its bucket, and equal hashes share one;
+2. new hashes fill the known buckets, by number, up to the target;
+3. then new buckets, the smallest unused numbers, each up to the target;
+4. past the largest number of buckets, they spread over all buckets by their hash.
+
+With several assigners (`dynamic-bucket.initial-buckets`) the hash h belongs to assigner |h| % n,
+which fills the buckets b where b % n is its number: n buckets grow side by side from the start, and
+n processes may assign at once if each gets the keys of its own. INVARIANT: a hash never changes its
+bucket; if it did, its key would be there twice. Buckets are filled by hashes ever seen: deleting
+rows makes no room.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lakecore.errors import CorruptTable, InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+BUCKETS_MAX = 32_767
+"""The number of a dynamic bucket is a short."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicBucketRule:
+    """How large buckets grow, how many there may be at most, and how many grow side by side."""
+
+    target_row_count: int = 2_000_000
+    buckets_max: int = BUCKETS_MAX
+    initial_buckets: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.target_row_count, self.buckets_max, self.initial_buckets) < 1:
+            raise InvalidRequest("the options of dynamic buckets must be positive", rule=self)
+
+    @property
+    def bound(self) -> int:
+        """One more than the largest bucket number."""
+        return min(self.buckets_max, BUCKETS_MAX)
+
+    @property
+    def assigners(self) -> int:
+        """How many buckets grow side by side."""
+        return min(self.initial_buckets, self.bound)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HashRun:
+    """Hashes in ascending order, each once, and their buckets."""
+
+    hashes: NDArray[np.int32]
+    buckets: NDArray[np.int16]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HashIndexState:
+    """The hash index of one partition. `counts[b]` is the hashes in bucket b, -1 if there is none.
+
+    Held as sorted runs that no hash shares, each at least twice the next, so that taking in a
+    batch costs what the batch does, not what the index does.
+    """
+
+    runs: tuple[HashRun, ...] = ()
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.full(BUCKETS_MAX + 1, -1))
+
+    @staticmethod
+    def of(hashes: Mapping[int, NDArray[np.int32]]) -> HashIndexState:
+        """The state that the index files of a partition's buckets say."""
+        if not hashes:
+            return HashIndexState()
+        if not 0 <= min(hashes) <= max(hashes) <= BUCKETS_MAX:
+            raise CorruptTable("a hash index names no dynamic bucket", buckets=sorted(hashes))
+        counts = HashIndexState().counts
+        for bucket, own in hashes.items():
+            counts[bucket] = len(own)
+        buckets = np.concatenate(
+            [np.full(len(own), bucket, dtype=np.int16) for bucket, own in sorted(hashes.items())]
+        )
+        joined = np.concatenate([own for _, own in sorted(hashes.items())]).astype(np.int32)
+        distinct, firsts = np.unique(joined, return_index=True)
+        return HashIndexState((HashRun(distinct, buckets[firsts]),), counts)
+
+    def buckets_of(self, hashes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The bucket of each hash, -1 if it is not known."""
+        found = np.full(len(hashes), -1, dtype=np.int32)
+        for run in self.runs:
+            if len(run.hashes):
+                at = np.minimum(np.searchsorted(run.hashes, hashes), len(run.hashes) - 1)
+                found = np.where(run.hashes[at] == hashes, run.buckets[at], found)
+        return found
+
+    def hashes_of(self, bucket: int) -> NDArray[np.int32]:
+        """All hashes of a bucket: the content of its index file."""
+        parts = [run.hashes[run.buckets == bucket] for run in self.runs]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)
+
+    def with_run(self, run: HashRun) -> HashIndexState:
+        """The state with hashes that were not known."""
+        runs = [*self.runs, run]
+        while len(runs) > 1 and len(runs[-2].hashes) < 2 * len(runs[-1].hashes):
+            newer, older = runs.pop(), runs.pop()
+            hashes = np.concatenate([older.hashes, newer.hashes])
+            order = np.argsort(hashes, kind="stable")
+            buckets = np.concatenate([older.buckets, newer.buckets])
+            runs.append(HashRun(hashes[order], buckets[order]))
+        counts = self.counts.copy()
+        added = np.bincount(run.buckets, minlength=len(counts))
+        counts[(counts < 0) & (added > 0)] = 0
+        return HashIndexState(tuple(runs), counts + added)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Assignment:
+    """The bucket of each row, the index after it, and what each bucket's index file gains."""
+
+    buckets: NDArray[np.int32]
+    state: HashIndexState
+    new_hashes: Mapping[int, NDArray[np.int32]]
+
+
+def assign_dynamic(
+    known: HashIndexState, hashes: NDArray[np.int32], rule: DynamicBucketRule
+) -> Assignment:
+    """The bucket of each row, by the hash of its trimmed primary key."""
+    distinct, firsts, places = np.unique(hashes, return_index=True, return_inverse=True)
+    buckets = known.buckets_of(distinct)
+    unknown = np.flatnonzero(buckets < 0)
+    if not len(unknown):
+        return Assignment(buckets=buckets[places], state=known, new_hashes={})
+    arrival = unknown[np.argsort(firsts[unknown])]
+    buckets[arrival] = _new_buckets(known.counts, distinct[arrival], rule)
+    run = HashRun(distinct[unknown], buckets[unknown].astype(np.int16))
+    new_hashes = {
+        int(bucket): run.hashes[run.buckets == bucket] for bucket in np.unique(run.buckets)
+    }
+    return Assignment(buckets=buckets[places], state=known.with_run(run), new_hashes=new_hashes)
+
+
+def _new_buckets(
+    counts: NDArray[np.int64], hashes: NDArray[np.int32], rule: DynamicBucketRule
+) -> NDArray[np.int32]:
+    """Buckets for hashes that have none, in order of arrival."""
+    buckets = np.empty(len(hashes), dtype=np.int32)
+    sizes = np.abs(hashes.astype(np.int64))
+    assigners = sizes % rule.assigners
+    for assigner in np.unique(assigners):
+        own = np.flatnonzero(assigners == assigner)
+        buckets[own] = _filled(counts, int(assigner), sizes[own], rule)
+    return buckets
+
+
+def _filled(
+    counts: NDArray[np.int64], assigner: int, sizes: NDArray[np.int64], rule: DynamicBucketRule
+) -> NDArray[np.int64]:
+    """Buckets of one assigner for its new hashes: `sizes` are their absolute values."""
+    known = np.flatnonzero(counts >= 0)
+    used = known[known % rule.assigners == assigner]
+    room = np.maximum(rule.target_row_count - counts[used], 0)
+    missing = max(len(sizes) - int(room.sum()), 0)
+    candidates = np.arange(assigner, rule.bound, rule.assigners)
+    unused = candidates[counts[candidates] < 0]
+    fresh = unused[: -(-missing // rule.target_row_count)]
+    buckets = np.concatenate([used, fresh])
+    bounds = np.cumsum(np.concatenate([room, np.full(len(fresh), rule.target_row_count)]))
+    at = np.searchsorted(bounds, np.arange(len(sizes)), side="right")
+    over = at == len(buckets)
+    if over.any():
+        if rule.buckets_max >= BUCKETS_MAX:
+            raise InvalidRequest(
+                "too many dynamic buckets: raise dynamic-bucket.target-row-num or set max-buckets",
+                target_row_num=rule.target_row_count,
+                buckets=BUCKETS_MAX,
+            )
+        at[over] = sizes[over] % len(buckets)
+    return buckets[at]
