@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, cast
 
+from lakecore.option_choices import (
+    Effect,
+)
 from lakecore.option_types import (
     DURATION,
     FLAG,
@@ -17,7 +20,6 @@ from lakecore.option_types import (
     NUMBER,
     SIZE,
     TEXT,
-    Effect,
     Kind,
     Option,
 )
@@ -66,7 +68,6 @@ manifest.merge-optimize.enabled | flag | true | Merge manifests block by block.
 overwrite-upgrade | flag | true | Move the files of an overwrite to the last level at once.
 page-size | size | 64 kb | Memory page.
 row-tracking.partition-group-on-commit | flag | true | Group new files before ids are given.
-scan.manifest.entry-cache | flag | false | Cache entries of manifests.
 scan.max-splits-per-task | integer | 10 | Splits that a task holds.
 scan.plan-auto-tag-for-read.time-retained | duration | | Age of a tag that guards a read.
 sort-compaction.local-sample.magnification | integer | 1000 | Samples of a sorting compaction.
@@ -261,7 +262,6 @@ tag.callbacks | names | | Java classes called after a tag is made.
 """
 
 _BESIDE = """
-add-column.directive | text | | What a comment says of a column's type.
 blob-as-descriptor | flag | false | BLOB: write references.
 blob-compaction.enabled | flag | false | BLOB: compact its files.
 blob-descriptor.source-table | text | | BLOB: table whose references are read.
@@ -347,6 +347,17 @@ tag.callback.#.param | text | | Argument of a tag callback.
 """
 
 
+_FIXED = frozenset(
+    {
+        "blob-descriptor-field",
+        "blob-field",
+        "blob-view-field",
+        "data-evolution.enabled",
+        "pk-clustering-override",
+    }
+)
+
+
 def _chapter(
     text: str, effect: Effect, *, supported: bool = True, ignorable: bool = False
 ) -> Iterator[Option]:
@@ -361,6 +372,7 @@ def _chapter(
             meaning=meaning,
             supported=supported,
             ignorable=ignorable,
+            immutable=key in _FIXED,
         )
 
 

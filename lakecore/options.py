@@ -13,15 +13,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.option_keys import OTHER_KEYS, OTHER_PATTERNS
-from lakecore.option_types import (
+from lakecore.option_choices import (
     BucketFunction,
     ChangelogProducer,
     Effect,
     MergeEngine,
-    Option,
     ScanMode,
     SortOrder,
+)
+from lakecore.option_keys import OTHER_KEYS, OTHER_PATTERNS
+from lakecore.option_types import (
+    Option,
 )
 from lakecore.option_values import (
     DECLARED,

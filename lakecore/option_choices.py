@@ -1,0 +1,162 @@
+"""The closed sets among option values, and what options are needed for."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Effect(StrEnum):
+    """What an option is needed for; OTHER is other engines' work and tuning that moves no row."""
+
+    READ = "read"
+    WRITE = "write"
+    MAINTAIN = "maintain"
+    OTHER = "other"
+
+
+class Scope(StrEnum):
+    """The tables for which an option means something."""
+
+    ALL = "all"
+    PRIMARY_KEY = "primary-key"
+    APPEND = "append"
+
+
+class MergeEngine(StrEnum):
+    """How the rows of one key become one."""
+
+    DEDUPLICATE = "deduplicate"
+    PARTIAL_UPDATE = "partial-update"
+    AGGREGATION = "aggregation"
+    FIRST_ROW = "first-row"
+
+
+class ChangelogProducer(StrEnum):
+    """Where the changelog of a primary-key table comes from."""
+
+    NONE = "none"
+    INPUT = "input"
+    LOOKUP = "lookup"
+    FULL_COMPACTION = "full-compaction"
+
+
+class BucketFunction(StrEnum):
+    """How a bucket key becomes a bucket number."""
+
+    DEFAULT = "default"
+    MOD = "mod"
+    HIVE = "hive"
+
+
+class SortOrder(StrEnum):
+    """Which sequence field wins: the greater (ascending) or the smaller one."""
+
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
+
+class ScanMode(StrEnum):
+    """Where a scan starts."""
+
+    DEFAULT = "default"
+    LATEST_FULL = "latest-full"
+    FULL = "full"
+    LATEST = "latest"
+    LATEST_DELTA = "latest-delta"
+    COMPACTED_FULL = "compacted-full"
+    FROM_TIMESTAMP = "from-timestamp"
+    FROM_CREATION_TIMESTAMP = "from-creation-timestamp"
+    FROM_FILE_CREATION_TIME = "from-file-creation-time"
+    FROM_SNAPSHOT = "from-snapshot"
+    FROM_SNAPSHOT_FULL = "from-snapshot-full"
+    INCREMENTAL = "incremental"
+
+
+class IncrementalScanMode(StrEnum):
+    """What an incremental read takes from the snapshots of its range."""
+
+    AUTO = "auto"
+    DELTA = "delta"
+    CHANGELOG = "changelog"
+    DIFF = "diff"
+
+
+class ConsumerMode(StrEnum):
+    """How exactly a consumer records its progress."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+
+
+class TableType(StrEnum):
+    """What kind of thing lies at the table's path."""
+
+    TABLE = "table"
+    FORMAT_TABLE = "format-table"
+    MATERIALIZED_TABLE = "materialized-table"
+    OBJECT_TABLE = "object-table"
+    LANCE_TABLE = "lance-table"
+    ICEBERG_TABLE = "iceberg-table"
+
+
+class SequenceInit(StrEnum):
+    """Where a writer learns the next sequence number."""
+
+    SCAN = "scan"
+    SNAPSHOT = "snapshot"
+
+
+class LookupCompact(StrEnum):
+    """How eagerly a lookup compaction takes level 0."""
+
+    RADICAL = "radical"
+    GENTLE = "gentle"
+
+
+class TagCreation(StrEnum):
+    """What makes tags by itself."""
+
+    NONE = "none"
+    PROCESS_TIME = "process-time"
+    WATERMARK = "watermark"
+    BATCH = "batch"
+
+
+class TagPeriod(StrEnum):
+    """The period of tags made by themselves."""
+
+    DAILY = "daily"
+    HOURLY = "hourly"
+    TWO_HOURS = "two-hours"
+
+
+class TagFormatter(StrEnum):
+    """How the name of a tag made by itself is written."""
+
+    WITH_DASHES = "with_dashes"
+    WITHOUT_DASHES = "without_dashes"
+    WITHOUT_DASHES_AND_SPACES = "without_dashes_and_spaces"
+
+
+class PartitionExpiry(StrEnum):
+    """What a partition's age is measured by."""
+
+    VALUES_TIME = "values-time"
+    UPDATE_TIME = "update-time"
+
+
+class ExpireMode(StrEnum):
+    """Whether the committer waits for expiry."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+class ExternalPathStrategy(StrEnum):
+    """How a writer picks an external path."""
+
+    NONE = "none"
+    SPECIFIC_FS = "specific-fs"
+    ROUND_ROBIN = "round-robin"
+    ENTROPY_INJECT = "entropy-inject"
+    WEIGHT_ROBIN = "weight-robin"
