@@ -1,0 +1,308 @@
+"""Schema, snapshot, tag, consumer and hint files <-> values.
+
+Text is laid out as Java's writer does, field order included, so an unchanged value gives the very
+bytes Java wrote. Fields that lakecore does not know are ignored; an absent optional one is None,
+never 0. What a newer format version means is unknown, so it is refused, not guessed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
+from lakecore.model.schema import SCHEMA_VERSION, TableSchema
+from lakecore.model.snapshot import CommitKind, Snapshot, Tag
+from lakecore.model.types import field_to_json, parse_field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SNAPSHOT_VERSION = 3
+
+
+# --- schemas ------------------------------------------------------------------------------------
+
+
+def encode_schema(schema: TableSchema) -> bytes:
+    """The bytes of a schema file."""
+    out: dict[str, Any] = {
+        "version": schema.version,
+        "id": schema.id,
+        "fields": [field_to_json(field) for field in schema.fields],
+        "highestFieldId": schema.highest_field_id,
+        "partitionKeys": list(schema.partition_keys),
+        "primaryKeys": list(schema.primary_keys),
+        "options": dict(schema.options),
+    }
+    if schema.comment is not None:
+        out["comment"] = schema.comment
+    out["timeMillis"] = schema.time_ms
+    return _to_bytes(out)
+
+
+def decode_schema(data: bytes, path: str) -> TableSchema:
+    """The schema that a schema file holds.
+
+    Old versions spell out what they took for granted: one bucket up to version 1, ORC up to 2.
+    """
+    record = _Record.parse(data, path, "schema")
+    version = record.optional_number("version") or 1
+    _check_version(version, SCHEMA_VERSION, path, "schema")
+    options = dict(record.optional_texts("options") or {})
+    if version <= 1:
+        options.setdefault("bucket", "1")
+    if version <= 2:
+        options.setdefault("file.format", "orc")
+    try:
+        fields = tuple(parse_field(field) for field in record.values("fields"))
+    except InvalidRequest as error:
+        raise CorruptTable("the schema file has a bad column", path=path, why=error) from error
+    return TableSchema(
+        version=version,
+        id=record.number("id"),
+        fields=fields,
+        highest_field_id=record.number("highestFieldId"),
+        partition_keys=tuple(map(str, record.values("partitionKeys"))),
+        primary_keys=tuple(map(str, record.values("primaryKeys"))),
+        options=options,
+        comment=record.optional_text("comment"),
+        time_ms=record.optional_number("timeMillis") or 0,
+    )
+
+
+# --- snapshots and tags -------------------------------------------------------------------------
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """The bytes of a snapshot file; what is None is left out."""
+    return _to_bytes(_snapshot_fields(snapshot))
+
+
+def decode_snapshot(data: bytes, path: str) -> Snapshot:
+    """The snapshot that a snapshot file, or a long-lived changelog, holds."""
+    return _snapshot(_Record.parse(data, path, "snapshot"))
+
+
+def encode_tag(tag: Tag) -> bytes:
+    """The bytes of a tag file: those of its snapshot, and its retention if it has one."""
+    out = _snapshot_fields(tag.snapshot)
+    if tag.create_time is not None:
+        out["tagCreateTime"] = list(tag.create_time)
+    if tag.retained_seconds is not None:
+        out["tagTimeRetained"] = tag.retained_seconds
+    return _to_bytes(out)
+
+
+def decode_tag(data: bytes, name: str, path: str) -> Tag:
+    """The tag of that name that a tag file holds."""
+    record = _Record.parse(data, path, "tag")
+    time: tuple[int, ...] | None = None
+    if record.source.get("tagCreateTime") is not None:
+        parts = record.values("tagCreateTime")
+        if not 3 <= len(parts) <= 7 or not all(isinstance(part, int) for part in parts):
+            raise CorruptTable("the tag has a bad creation time", path=path, value=parts)
+        # Java leaves out seconds and nanoseconds that are zero.
+        time = (*parts, *[0] * (7 - len(parts)))
+    retained = record.source.get("tagTimeRetained")
+    if retained is not None and not isinstance(retained, int | float):
+        raise CorruptTable("the tag has a bad retention", path=path, value=retained)
+    return Tag(
+        name=name,
+        snapshot=_snapshot(record),
+        create_time=time,
+        retained_seconds=None if retained is None else float(retained),
+    )
+
+
+def _snapshot_fields(snapshot: Snapshot) -> dict[str, Any]:
+    fields = {
+        "version": snapshot.version,
+        "uuid": snapshot.uuid,
+        "id": snapshot.id,
+        "schemaId": snapshot.schema_id,
+        "baseManifestList": snapshot.base_manifest_list,
+        "baseManifestListSize": snapshot.base_manifest_list_size,
+        "deltaManifestList": snapshot.delta_manifest_list,
+        "deltaManifestListSize": snapshot.delta_manifest_list_size,
+        "changelogManifestList": snapshot.changelog_manifest_list,
+        "changelogManifestListSize": snapshot.changelog_manifest_list_size,
+        "indexManifest": snapshot.index_manifest,
+        "commitUser": snapshot.commit_user,
+        "writerVersion": snapshot.writer_version,
+        "commitIdentifier": snapshot.commit_identifier,
+        "commitKind": str(snapshot.commit_kind),
+        "timeMillis": snapshot.time_ms,
+        "totalRecordCount": snapshot.total_record_count,
+        "deltaRecordCount": snapshot.delta_record_count,
+        "changelogRecordCount": snapshot.changelog_record_count,
+        "watermark": snapshot.watermark,
+        "statistics": snapshot.statistics,
+        "properties": None if snapshot.properties is None else dict(snapshot.properties),
+        "nextRowId": snapshot.next_row_id,
+        "operation": snapshot.operation,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _snapshot(record: _Record) -> Snapshot:
+    version = record.optional_number("version") or 1
+    _check_version(version, SNAPSHOT_VERSION, record.path, "snapshot")
+    kind = record.text("commitKind")
+    if kind not in CommitKind.__members__:
+        raise Unsupported("unknown kind of commit", kind=kind, path=record.path)
+    return Snapshot(
+        version=version,
+        uuid=record.optional_text("uuid"),
+        id=record.number("id"),
+        schema_id=record.number("schemaId"),
+        base_manifest_list=record.text("baseManifestList"),
+        base_manifest_list_size=record.optional_number("baseManifestListSize"),
+        delta_manifest_list=record.text("deltaManifestList"),
+        delta_manifest_list_size=record.optional_number("deltaManifestListSize"),
+        changelog_manifest_list=record.optional_text("changelogManifestList"),
+        changelog_manifest_list_size=record.optional_number("changelogManifestListSize"),
+        index_manifest=record.optional_text("indexManifest"),
+        commit_user=record.text("commitUser"),
+        writer_version=record.optional_text("writerVersion"),
+        commit_identifier=record.number("commitIdentifier"),
+        commit_kind=CommitKind(kind),
+        time_ms=record.number("timeMillis"),
+        total_record_count=record.optional_number("totalRecordCount"),
+        delta_record_count=record.optional_number("deltaRecordCount"),
+        changelog_record_count=record.optional_number("changelogRecordCount"),
+        watermark=record.optional_number("watermark"),
+        statistics=record.optional_text("statistics"),
+        properties=record.optional_texts("properties"),
+        next_row_id=record.optional_number("nextRowId"),
+        operation=record.optional_text("operation"),
+    )
+
+
+# --- consumers and hints ------------------------------------------------------------------------
+
+
+def encode_consumer(next_snapshot: int) -> bytes:
+    """The bytes of a consumer that will read that snapshot next."""
+    return _to_bytes({"nextSnapshot": next_snapshot})
+
+
+def decode_consumer(data: bytes, path: str) -> int:
+    """The snapshot that a consumer will read next."""
+    return _Record.parse(data, path, "consumer").number("nextSnapshot")
+
+
+def encode_hint(snapshot_id: int) -> bytes:
+    """The bytes of a hint at a snapshot."""
+    return str(snapshot_id).encode()
+
+
+def decode_hint(data: bytes) -> int | None:
+    """The snapshot a hint points at; None if it is unreadable, as a half-written hint may be."""
+    text = data.decode("ascii", errors="replace").strip()
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+def _check_version(version: int, known: int, path: str, what: str) -> None:
+    if version > known:
+        raise Unsupported(
+            f"the {what} was written by a newer format", version=version, known=known, path=path
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A JSON object whose fields are asked for by name and type; CorruptTable if they differ."""
+
+    source: Mapping[str, Any]
+    path: str
+    what: str
+
+    @classmethod
+    def parse(cls, data: bytes, path: str, what: str) -> _Record:
+        try:
+            source = json.loads(data.decode("utf-8"))
+        except ValueError as error:
+            raise CorruptTable(f"the {what} file is no JSON", path=path, why=error) from error
+        if not isinstance(source, dict):
+            raise CorruptTable(f"the {what} file is no JSON object", path=path)
+        return cls(source, path, what)
+
+    def number(self, name: str) -> int:
+        value = self.optional_number(name)
+        if value is None:
+            raise self._bad(name)
+        return value
+
+    def optional_number(self, name: str) -> int | None:
+        value = self.source.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self._bad(name)
+        return value
+
+    def text(self, name: str) -> str:
+        value = self.optional_text(name)
+        if value is None:
+            raise self._bad(name)
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        value = self.source.get(name)
+        if value is not None and not isinstance(value, str):
+            raise self._bad(name)
+        return value
+
+    def values(self, name: str) -> list[Any]:
+        value = self.source.get(name)
+        if not isinstance(value, list):
+            raise self._bad(name)
+        return value
+
+    def optional_texts(self, name: str) -> Mapping[str, str] | None:
+        value = self.source.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+            raise self._bad(name)
+        return value
+
+    def _bad(self, name: str) -> CorruptTable:
+        value = self.source.get(name)
+        why = "lacks a field" if value is None else "has a field of the wrong type"
+        return CorruptTable(f"the {self.what} file {why}", path=self.path, field=name, value=value)
+
+
+def _to_bytes(value: Mapping[str, Any]) -> bytes:
+    return "".join(_pretty(value, "")).encode("utf-8")
+
+
+def _pretty(value: Any, indent: str) -> Iterator[str]:
+    """The text of a JSON value as Java prints it: objects on lines of their own, lists in one."""
+    match value:
+        case dict() if value:
+            inner = f"{indent}  "
+            for index, (name, part) in enumerate(value.items()):
+                yield f"{',' if index else '{'}\n{inner}{_scalar(name)} : "
+                yield from _pretty(part, inner)
+            yield f"\n{indent}}}"
+        case list() if value:
+            for index, part in enumerate(value):
+                yield ", " if index else "[ "
+                yield from _pretty(part, indent)
+            yield " ]"
+        case dict():
+            yield "{ }"
+        case list():
+            yield "[ ]"
+        case _:
+            yield _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,50 @@
+"""Schema, snapshot, tag, consumer, hint, manifest list, manifest and index manifest <-> bytes.
+
+Pure both ways: `encode_*` takes a value of the model, `decode_*` bytes and the path they came from,
+which every error names. JSON files are in `json_files.py`, Avro files in `manifest_files.py`.
+
+INVARIANT: decode(encode(x)) == x. A file of a newer format is Unsupported, a damaged one is
+CorruptTable; neither is ever read half.
+"""
+
+from __future__ import annotations
+
+from lakecore.format.json_files import (
+    decode_consumer,
+    decode_hint,
+    decode_schema,
+    decode_snapshot,
+    decode_tag,
+    encode_consumer,
+    encode_hint,
+    encode_schema,
+    encode_snapshot,
+    encode_tag,
+)
+from lakecore.format.manifest_files import (
+    decode_index_manifest,
+    decode_manifest,
+    decode_manifest_list,
+    encode_index_manifest,
+    encode_manifest,
+    encode_manifest_list,
+)
+
+__all__ = [
+    "decode_consumer",
+    "decode_hint",
+    "decode_index_manifest",
+    "decode_manifest",
+    "decode_manifest_list",
+    "decode_schema",
+    "decode_snapshot",
+    "decode_tag",
+    "encode_consumer",
+    "encode_hint",
+    "encode_index_manifest",
+    "encode_manifest",
+    "encode_manifest_list",
+    "encode_schema",
+    "encode_snapshot",
+    "encode_tag",
+]
