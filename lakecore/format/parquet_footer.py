@@ -1,0 +1,291 @@
+"""Parquet footers, taken apart and put together: many small files become one, without re-encoding.
+
+A row group is encoded on its own, as a Parquet file of one row group, so that several threads can
+encode at once. Joining them is a matter of footers alone:
+
+1. the bytes between the leading magic and the footer of each part are laid one after another;
+2. every offset in the part's footer moves by the distance its bytes moved;
+3. the row groups of all parts go into one footer, with the schema of the first part.
+
+On the way a column can be *relabelled*: Arrow's writer has no INT96 for a single column, but twelve
+fixed bytes are encoded exactly as INT96 is, so only the names of the type differ, in the footer.
+The statistics of such a column go, for INT96 has no order.
+
+The footer is Thrift in its compact protocol (https://github.com/apache/parquet-format). Structs
+are lists of (field id, wire type, value), so what this module does not know passes through it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from lakecore.errors import CorruptTable
+
+MAGIC = b"PAR1"
+INT96_BYTES = 12
+
+Struct: TypeAlias = "list[tuple[int, int, Wire]]"
+Wire: TypeAlias = "bool | int | bytes | ListValue | Struct"
+
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+_PHYSICAL_INT96, _PHYSICAL_FIXED = 3, 7
+
+# Field ids of the structs that are changed here.
+_FILE_SCHEMA, _FILE_ROWS, _FILE_GROUPS = 2, 3, 4
+_ELEMENT_TYPE, _ELEMENT_LENGTH, _ELEMENT_NAME, _ELEMENT_CHILDREN = 1, 2, 4, 5
+_GROUP_COLUMNS, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_ORDINAL = 1, 3, 5, 7
+_CHUNK_OFFSET, _CHUNK_META, _CHUNK_INDEXES = 2, 3, (4, 6)
+_META_TYPE, _META_PATH, _META_STATISTICS, _META_ENCODING_STATS = 1, 3, 12, 13
+_META_OFFSETS = (9, 10, 11, 14)
+
+
+@dataclass(frozen=True, slots=True)
+class ListValue:
+    """A Thrift list: the wire type of its elements, and them."""
+
+    kind: int
+    items: list[Wire]
+
+
+@dataclass(slots=True)
+class FooterJoin:
+    """The footer of a file that grows by parts. `size_bytes` is where the next part goes."""
+
+    name: str
+    int96: frozenset[str] = frozenset()
+    size_bytes: int = len(MAGIC)
+    row_count: int = 0
+    _footer: Struct | None = None
+    _groups: list[Wire] = field(default_factory=list)
+
+    def add(self, part: memoryview) -> memoryview:
+        """The bytes of a part to append to the file; its row groups are now in the footer."""
+        part = part.cast("B")
+        start, footer = split(part)
+        body = part[len(MAGIC) : start]
+        distance = self.size_bytes - len(MAGIC)
+        for group in _structs(_get(footer, _FILE_GROUPS)):
+            self._groups.append(self._moved_group(group, distance))
+        self.row_count += _int(_get(footer, _FILE_ROWS))
+        self.size_bytes += len(body)
+        if self._footer is None:
+            self._footer = footer
+        return body
+
+    def finish(self) -> bytes:
+        """The bytes that end the file: footer, its length, magic."""
+        assert self._footer is not None, "a file needs one part at least"
+        schema = _get(self._footer, _FILE_SCHEMA)
+        assert isinstance(schema, ListValue)
+        _set(self._footer, _FILE_SCHEMA, ListValue(_STRUCT, self._elements(_structs(schema))))
+        _set(self._footer, _FILE_ROWS, self.row_count)
+        _set(self._footer, _FILE_GROUPS, ListValue(_STRUCT, self._groups))
+        out = bytearray()
+        _write_struct(out, self._footer)
+        return bytes(out) + len(out).to_bytes(4, "little") + MAGIC
+
+    def _moved_group(self, group: Struct, distance: int) -> Struct:
+        for chunk in _structs(_get(group, _GROUP_COLUMNS)):
+            _move(chunk, _CHUNK_OFFSET, distance)
+            for id_ in _CHUNK_INDEXES:
+                _move(chunk, id_, distance)
+            meta = _get(chunk, _CHUNK_META)
+            assert isinstance(meta, list)
+            for id_ in _META_OFFSETS:
+                _move(meta, id_, distance)
+            if self.int96 and _path(_get(meta, _META_PATH)) in self.int96:
+                _set(meta, _META_TYPE, _PHYSICAL_INT96)
+                _drop(meta, _META_STATISTICS)
+        _move(group, _GROUP_OFFSET, distance)
+        if _get(group, _GROUP_ORDINAL) is not None:
+            _set(group, _GROUP_ORDINAL, min(len(self._groups), 0x7FFF))
+        return group
+
+    def _elements(self, elements: list[Struct]) -> list[Wire]:
+        """The schema's elements, the root renamed and INT96 columns relabelled.
+
+        Elements come depth-first, each saying how many children follow it.
+        """
+        root = elements[0]
+        _set(root, _ELEMENT_NAME, self.name.encode())
+        open_: list[tuple[str, int]] = []
+        for element in elements[1:]:
+            name = _get(element, _ELEMENT_NAME)
+            assert isinstance(name, bytes)
+            path = ".".join([*(part for part, _ in open_), name.decode()])
+            if open_:
+                open_[-1] = (open_[-1][0], open_[-1][1] - 1)
+            children = _get(element, _ELEMENT_CHILDREN)
+            if children:
+                open_.append((name.decode(), _int(children)))
+            elif path in self.int96:
+                assert _get(element, _ELEMENT_TYPE) == _PHYSICAL_FIXED
+                _set(element, _ELEMENT_TYPE, _PHYSICAL_INT96)
+                _drop(element, _ELEMENT_LENGTH)
+            while open_ and open_[-1][1] == 0:
+                open_.pop()
+        return list(elements)
+
+
+def split(file: memoryview) -> tuple[int, Struct]:
+    """Where the footer of a whole Parquet file begins, and the footer."""
+    if len(file) < 12 or bytes(file[-4:]) != MAGIC or bytes(file[:4]) != MAGIC:
+        raise CorruptTable("not a whole Parquet file", size_bytes=len(file))
+    length = int.from_bytes(file[-8:-4], "little")
+    start = len(file) - 8 - length
+    footer, _ = _read_struct(file[start:-8], 0)
+    return start, footer
+
+
+def _path(value: Wire | None) -> str:
+    assert isinstance(value, ListValue)
+    return b".".join(part for part in value.items if isinstance(part, bytes)).decode()
+
+
+def _structs(value: Wire | None) -> list[Struct]:
+    assert isinstance(value, ListValue)
+    assert value.kind == _STRUCT or not value.items
+    return [item for item in value.items if isinstance(item, list)]
+
+
+def _int(value: Wire | None) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _get(struct: Struct, id_: int) -> Wire | None:
+    return next((value for found, _, value in struct if found == id_), None)
+
+
+def _set(struct: Struct, id_: int, value: Wire) -> None:
+    at = next(index for index, part in enumerate(struct) if part[0] == id_)
+    struct[at] = (id_, struct[at][1], value)
+
+
+def _drop(struct: Struct, id_: int) -> None:
+    struct[:] = [part for part in struct if part[0] != id_]
+
+
+def _move(struct: Struct, id_: int, distance: int) -> None:
+    value = _get(struct, id_)
+    if value:  # 0 and absence both mean that there is nothing to point at
+        _set(struct, id_, _int(value) + distance)
+
+
+# --- Thrift's compact protocol -------------------------------------------------------------------
+
+
+def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _read_int(data: memoryview, at: int) -> tuple[int, int]:
+    value, at = _read_varint(data, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _read_struct(data: memoryview, at: int) -> tuple[Struct, int]:
+    struct: Struct = []
+    id_ = 0
+    while True:
+        head = data[at]
+        at += 1
+        if head == 0:
+            return struct, at
+        kind = head & 0x0F
+        if head >> 4:
+            id_ += head >> 4
+        else:
+            id_, at = _read_int(data, at)
+        value: Wire
+        if kind in (_TRUE, _FALSE):
+            value, kind = kind == _TRUE, _TRUE
+        else:
+            value, at = _read_value(data, at, kind)
+        struct.append((id_, kind, value))
+
+
+def _read_value(data: memoryview, at: int, kind: int) -> tuple[Wire, int]:
+    match kind:
+        case 1 | 2:
+            return data[at] == _TRUE, at + 1
+        case 3:
+            return bytes(data[at : at + 1]), at + 1
+        case 4 | 5 | 6:
+            return _read_int(data, at)
+        case 7:
+            return bytes(data[at : at + 8]), at + 8
+        case 8:
+            length, at = _read_varint(data, at)
+            return bytes(data[at : at + length]), at + length
+        case 9 | 10:
+            head = data[at]
+            at += 1
+            count, of = head >> 4, head & 0x0F
+            if count == 15:
+                count, at = _read_varint(data, at)
+            items: list[Wire] = []
+            for _ in range(count):
+                item, at = _read_value(data, at, of)
+                items.append(item)
+            return ListValue(of, items), at
+        case 12:
+            return _read_struct(data, at)
+        case _:
+            raise CorruptTable("unknown part in a Parquet footer", wire_type=kind)
+
+
+def _write_varint(out: bytearray, value: int) -> None:
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _write_int(out: bytearray, value: int) -> None:
+    _write_varint(out, (value << 1) ^ (value >> 63))
+
+
+def _write_struct(out: bytearray, struct: Struct) -> None:
+    last = 0
+    for id_, kind, value in struct:
+        wire = kind if kind != _TRUE else (_TRUE if value else _FALSE)
+        if 0 < id_ - last <= 15:
+            out.append((id_ - last) << 4 | wire)
+        else:
+            out.append(wire)
+            _write_int(out, id_)
+        last = id_
+        if kind != _TRUE:
+            _write_value(out, kind, value)
+    out.append(0)
+
+
+def _write_value(out: bytearray, kind: int, value: Wire) -> None:
+    match value:
+        case bool():
+            out.append(_TRUE if value else _FALSE)
+        case int():
+            _write_int(out, value)
+        case bytes():
+            if kind == _BINARY:
+                _write_varint(out, len(value))
+            out += value
+        case ListValue(of, items):
+            if len(items) < 15:
+                out.append(len(items) << 4 | of)
+            else:
+                out.append(0xF0 | of)
+                _write_varint(out, len(items))
+            for item in items:
+                _write_value(out, of, item)
+        case list():
+            _write_struct(out, value)

@@ -1,0 +1,176 @@
+"""Data files: a run of rows written to one file, and read from one, in Parquet, ORC or Avro.
+
+The columns are the *physical* ones of the file: keys, sequence number and kind included, under the
+names of the schema that the file was written with. `plan/evolution.py` turns them into the columns
+of the schema that is read with.
+
+INVARIANT: batches come in the order of the file, every row once, so that the position of a row
+(which deletion vectors name) is the count of rows before it. `read_positions` says it outright.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import pyarrow as pa
+
+from lakecore.errors import CorruptTable, Unsupported
+from lakecore.io.avro_files import AvroWriter, avro_columns, read_avro
+from lakecore.io.file_format import RowGroup, RunWriter, WriteFormat
+from lakecore.io.orc_files import OrcWriter, orc_columns, read_orc
+from lakecore.io.parquet_read import parquet_columns, parquet_row_groups, read_parquet
+from lakecore.io.parquet_write import ParquetWriter
+from lakecore.model.arrow_arrays import retype
+from lakecore.model.types import Field, arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from lakecore.io.store import Store
+
+__all__ = [
+    "FORMATS",
+    "RowGroup",
+    "RunWriter",
+    "WriteFormat",
+    "file_columns",
+    "open_writer",
+    "prefetched",
+    "read_file",
+    "read_positions",
+    "row_group_bounds",
+]
+
+BATCH_ROWS = 131_072
+Item = TypeVar("Item")
+
+
+class _Open(Protocol):
+    def __call__(
+        self, store: Store, path: str, fields: Sequence[Field], write_format: WriteFormat, /
+    ) -> RunWriter: ...
+
+
+class _Read(Protocol):
+    def __call__(
+        self,
+        store: Store,
+        path: str,
+        fields: Sequence[Field],
+        batch_rows: int,
+        row_groups: Sequence[int] | None,
+        /,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFormat:
+    """What can be done with files of one format. Batches are as stored; names are the file's."""
+
+    open: _Open
+    read: _Read
+    columns: Callable[[Store, str], tuple[str, ...]]
+
+
+FORMATS: Mapping[str, FileFormat] = {
+    "parquet": FileFormat(open=ParquetWriter, read=read_parquet, columns=parquet_columns),
+    "orc": FileFormat(open=OrcWriter, read=read_orc, columns=orc_columns),
+    "avro": FileFormat(open=AvroWriter, read=read_avro, columns=avro_columns),
+}
+"""The file formats, by the option `file.format` and by the last suffix of a file's name."""
+
+
+def open_writer(
+    store: Store, path: str, fields: Sequence[Field], write_format: WriteFormat
+) -> RunWriter:
+    """A writer of a new file with these columns, which the rows must have in this order."""
+    return _format(write_format.format, path).open(store, path, fields, write_format)
+
+
+def read_file(
+    store: Store,
+    path: str,
+    *,
+    fields: Sequence[Field],
+    batch_rows: int = BATCH_ROWS,
+    row_groups: Sequence[int] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Batches of these columns of the file, in its order, each column of `arrow_type(field)`.
+
+    `row_groups` are indexes of Parquet row groups to read, ascending; None reads all.
+    Raises NotFound without the file, CorruptTable if it is damaged or lacks a column.
+    """
+    for _, batch in read_positions(
+        store, path, fields=fields, batch_rows=batch_rows, row_groups=row_groups
+    ):
+        yield batch
+
+
+def read_positions(
+    store: Store,
+    path: str,
+    *,
+    fields: Sequence[Field],
+    batch_rows: int = BATCH_ROWS,
+    row_groups: Sequence[int] | None = None,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The batches of `read_file`, each with the position of its first row in the file."""
+    schema = arrow_schema(fields)
+    file_format = _format(path.rpartition(".")[2], path)
+    for at, batch in file_format.read(store, path, fields, batch_rows, row_groups):
+        yield at, _typed(batch, schema, path)
+
+
+def prefetched(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items; while one is used, a thread makes the next."""
+    with ThreadPoolExecutor(1, thread_name_prefix="lakecore-prefetch") as pool:
+        ahead = pool.submit(next, items, None)
+        while (item := ahead.result()) is not None:
+            ahead = pool.submit(next, items, None)
+            yield item
+
+
+def file_columns(store: Store, path: str) -> tuple[str, ...]:
+    """The names of the file's columns, in order: a file in thin mode has none named `_KEY_`."""
+    return _format(path.rpartition(".")[2], path).columns(store, path)
+
+
+def row_group_bounds(
+    store: Store, path: str, columns: Sequence[str]
+) -> tuple[RowGroup, ...] | None:
+    """The row groups of a Parquet file, with bounds of these columns; None for other formats."""
+    if path.rpartition(".")[2] != "parquet":
+        return None
+    return parquet_row_groups(store, path, columns)
+
+
+def _format(name: str, path: str) -> FileFormat:
+    file_format = FORMATS.get(name.lower())
+    if file_format is None:
+        raise Unsupported("unknown file format", format=name, path=path, known=tuple(FORMATS))
+    return file_format
+
+
+def _typed(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
+    """The batch with the columns and types of the schema; parts are shared where they agree."""
+    columns: list[pa.Array] = []
+    for node in schema:
+        index = batch.schema.get_field_index(node.name)
+        if index < 0:
+            raise CorruptTable(
+                "the data file lacks a column", path=path, column=node.name,
+                columns=batch.schema.names,
+            )  # fmt: skip
+        try:
+            columns.append(retype(batch.column(index), node.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise CorruptTable(
+                "a column of the data file is of another type than its schema says",
+                path=path,
+                column=node.name,
+                stored=batch.column(index).type,
+                wanted=node.type,
+            ) from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

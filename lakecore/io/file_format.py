@@ -1,0 +1,91 @@
+"""What the three file formats share: how a run is written, and what is known of a row group.
+
+A *run writer* takes Arrow tables or batches whose columns are the physical columns of the file, in
+order. It encodes as it goes, and knows at any time about how large the file is, so that its caller
+can end it at the target file size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from lakecore.errors import Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+CODECS = ("zstd", "none", "snappy", "gzip", "lz4", "brotli")
+ROW_GROUP_ROWS = 131_072
+ROW_GROUP_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteFormat:
+    """How data files are encoded. A row group ends at its rows or its bytes, whichever first.
+
+    Row groups are small on purpose: their bounds are what cuts a section into windows, and several
+    are encoded at once. `row_group_bytes` counts bytes in memory, before encoding.
+    """
+
+    format: str = "parquet"
+    compression: str = "zstd"
+    zstd_level: int = 1
+    row_group_rows: int = ROW_GROUP_ROWS
+    row_group_bytes: int = ROW_GROUP_BYTES
+
+    @property
+    def codec(self) -> str:
+        """The compression in one spelling; Unsupported if no format knows it."""
+        codec = {"zstandard": "zstd", "uncompressed": "none", "null": "none", "": "none"}.get(
+            self.compression.lower(), self.compression.lower()
+        )
+        if codec not in CODECS:
+            raise Unsupported("unknown file.compression", codec=self.compression, known=CODECS)
+        return codec
+
+
+class Abandoned(Exception):
+    """Tells a store's output that the file is given up; never leaves the writers."""
+
+
+class RunWriter(Protocol):
+    """One data file being written."""
+
+    @property
+    def bytes_written(self) -> int:
+        """About how large the file would be if it ended now; never falls."""
+        ...
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Append rows: the file's columns, in order."""
+        ...
+
+    def close(self) -> tuple[int, int]:
+        """End the file: its size in bytes and its count of rows. Now it can be read."""
+        ...
+
+    def abort(self) -> None:
+        """Give the file up and remove it; does no harm after `close` failed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowGroup:
+    """One row group of a file: where its rows are, its size, and bounds of some columns.
+
+    `size_bytes` is as stored, `decoded_bytes` before compression, still encoded.
+    `bounds` holds (least, greatest) of each column asked for, as Python values; None if unknown or
+    if there is no value. They bound the non-null values; they need not occur. `null_counts` is None
+    where unknown.
+    """
+
+    index: int
+    first_row: int
+    row_count: int
+    size_bytes: int
+    decoded_bytes: int
+    bounds: Mapping[str, tuple[object, object] | None]
+    null_counts: Mapping[str, int | None]

@@ -1,0 +1,176 @@
+"""Data files in ORC, through Arrow's adapter.
+
+Written: TIME as int milliseconds, CHAR and VARCHAR as string (readers take lengths from the table's
+schema), the attribute `paimon.id` on every column and part. A timestamp with local time zone is
+written as the true instant, as an engine in UTC writes it.
+
+NOTE: an engine whose JVM is in another zone shifts such instants by its offset, unless
+`orc.timestamp-ltz.legacy.type` is false, and the file does not say which was done. lakecore reads
+every file as an engine in UTC does.
+
+NOTE: Arrow reads ORC timestamps as nanoseconds, so the years 1677 to 2262 are all it can hold;
+others are refused, on writing too.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from pyarrow import orc
+
+from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
+from lakecore.io.file_format import Abandoned
+from lakecore.io.parquet_types import physical_schema
+from lakecore.io.store import plain_errors
+from lakecore.model.arrow_arrays import retype_chunked
+from lakecore.model.types import TIMESTAMPS, Atomic, Field, Root, arrow_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakecore.io.file_format import WriteFormat
+    from lakecore.io.store import Store
+
+ID_ATTRIBUTE = "paimon.id"
+_CODECS = {"none": "uncompressed", "zstd": "zstd", "snappy": "snappy", "gzip": "zlib", "lz4": "lz4"}
+_STRIPE_BYTES = 64 << 20
+_DICTIONARY_SHARE_MAX = 0.8
+_ENCODED_SHARE_GUESS = 0.5
+
+
+class OrcWriter:
+    """An ORC file being written. The zstd level is the library's own."""
+
+    def __init__(
+        self, store: Store, path: str, fields: Sequence[Field], write_format: WriteFormat
+    ) -> None:
+        codec = _CODECS.get(write_format.codec)
+        if codec is None:
+            raise Unsupported("ORC has no such codec", codec=write_format.codec, known=[*_CODECS])
+        self._store = store
+        self._path = path
+        self._schema = physical_schema(fields, orc_leaf, ID_ATTRIBUTE)
+        self._row_count = 0
+        self._raw_bytes = 0
+        self._size_bytes = 0
+        self._closing = ExitStack()
+        self._out = self._closing.enter_context(store.open_output(path))
+        self._writer = orc.ORCWriter(
+            self._out,
+            compression=codec,
+            stripe_size=_STRIPE_BYTES,
+            dictionary_key_size_threshold=_DICTIONARY_SHARE_MAX,
+        )
+
+    @property
+    def bytes_written(self) -> int:
+        flushed: int = self._out.tell()
+        self._size_bytes = max(
+            self._size_bytes, flushed, int(self._raw_bytes * _ENCODED_SHARE_GUESS)
+        )
+        return self._size_bytes
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        table = pa.table(rows) if isinstance(rows, pa.RecordBatch) else rows
+        if table.column_names != self._schema.names:
+            raise InvalidRequest(
+                "the rows do not have the columns of the file",
+                path=self._path,
+                columns=self._schema.names,
+                given=table.column_names,
+            )
+        self._write(table)
+
+    def close(self) -> tuple[int, int]:
+        try:
+            if not self._row_count:
+                self._write(self._schema.empty_table())
+            self._writer.close()
+            size_bytes: int = self._out.tell()
+            self._closing.close()
+        except BaseException:
+            self.abort()
+            raise
+        return size_bytes, self._row_count
+
+    def abort(self) -> None:
+        self._closing.__exit__(Abandoned, Abandoned(), None)
+        self._store.delete(self._path)
+
+    def _write(self, table: pa.Table) -> None:
+        try:
+            columns = [
+                retype_chunked(column, node.type)
+                for column, node in zip(table.columns, self._schema, strict=True)
+            ]
+            self._writer.write(pa.Table.from_arrays(columns, schema=self._schema))
+        except pa.ArrowInvalid as error:
+            raise InvalidRequest(
+                "the rows do not fit the columns of the file", path=self._path, cause=error
+            ) from error
+        self._row_count += table.num_rows
+        self._raw_bytes += table.nbytes
+
+
+def orc_leaf(data_type: Atomic) -> pa.DataType:
+    """The Arrow type from which Arrow's adapter makes the ORC column of that type."""
+    if data_type.root is Root.TIME:
+        return pa.int32()
+    if data_type.root in TIMESTAMPS:
+        return pa.timestamp("ns", arrow_type(data_type).tz)
+    return arrow_type(data_type)
+
+
+def orc_columns(store: Store, path: str) -> tuple[str, ...]:
+    """The names of the file's top-level columns, in order."""
+    with _orc_errors(path), store.open_input(path) as source:
+        return tuple(orc.ORCFile(source).schema.names)
+
+
+def read_orc(
+    store: Store,
+    path: str,
+    fields: Sequence[Field],
+    batch_rows: int,
+    row_groups: Sequence[int] | None,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches of these columns as stored, each with the file position of its first row."""
+    if row_groups is not None:
+        raise Unsupported("row groups are chosen in Parquet files only", path=path)
+    with _orc_errors(path), store.open_input(path) as source:
+        stored = orc.ORCFile(source).schema.names
+        fragment = ds.OrcFileFormat().make_fragment(source)
+        scanner = fragment.scanner(
+            columns=[field.name for field in fields if field.name in stored],
+            batch_size=batch_rows,
+            batch_readahead=1,
+        )
+        at = 0
+        for batch in scanner.to_batches():
+            if batch.num_rows:
+                yield at, batch
+            at += batch.num_rows
+
+
+@contextmanager
+def _orc_errors(path: str) -> Iterator[None]:
+    """Raise what Arrow says of the file's bytes as an error of lakecore's tree."""
+    try:
+        with plain_errors(path):
+            try:
+                yield
+            except OSError as error:
+                if error.errno is not None:
+                    raise
+                raise CorruptTable(
+                    "the data file is no readable ORC", path=path, cause=error
+                ) from error
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        if "nanosecond" in str(error):
+            raise Unsupported(
+                "ORC timestamps outside the years 1677 to 2262 cannot be read", path=path
+            ) from error
+        raise CorruptTable("the data file is no readable ORC", path=path, cause=error) from error

@@ -1,0 +1,173 @@
+"""Which Parquet columns hold which type: Paimon's message type, in Arrow's terms.
+
+Arrow's encoder makes the message type from an Arrow schema, all but for INT96, which it cannot
+write for one column alone. Timestamps past microseconds are therefore handed to it as twelve fixed
+bytes and named INT96 in the footer afterwards.
+
+Field ids: a column and a field of a ROW have their own. An array's element has 536870911 + 1024 *
+id + depth, where id is that of the column (or field) around it and depth counts arrays and maps
+from 1; a map's value the same, and its key 536870911 - 1024 * id - depth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.format.parquet_footer import INT96_BYTES
+from lakecore.model.arrow_arrays import cast_leaf, retype_chunked
+from lakecore.model.types import (
+    TIMESTAMPS,
+    Array,
+    Atomic,
+    DataType,
+    Field,
+    Map,
+    Multiset,
+    Root,
+    Row,
+    arrow_type,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_INT96 = pa.binary(INT96_BYTES)
+_MICROS = 6
+_ELEMENT_ID = 536_870_911
+_IDS_PER_COLUMN = 1024
+_DAY_NS = 86_400_000_000_000
+_JULIAN_DAY_OF_EPOCH = 2_440_588
+_COUNT = Atomic(root=Root.INT, nullable=False)
+
+
+def parquet_leaf(data_type: Atomic) -> pa.DataType:
+    """The Arrow type from which Arrow's encoder makes the column of that type."""
+    return _INT96 if _is_int96(data_type) else arrow_type(data_type)
+
+
+def physical_schema(
+    fields: Sequence[Field],
+    leaf: Callable[[Atomic], pa.DataType] = parquet_leaf,
+    id_name: str = "PARQUET:field_id",
+) -> pa.Schema:
+    """The Arrow schema to encode: `leaf` gives the types, the metadata `id_name` the field ids."""
+    return pa.schema([_Nodes(leaf, id_name).column(field) for field in fields])
+
+
+def to_physical(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows in the types to encode; strings and binaries stay in the layout they have."""
+    columns: list[pa.ChunkedArray] = []
+    nodes: list[pa.Field] = []
+    for column, node in zip(table.columns, schema, strict=True):
+        if _same_bytes(column.type, node.type):
+            columns.append(column)
+            nodes.append(node.with_type(column.type))
+            continue
+        columns.append(retype_chunked(column, node.type, _encode_leaf))
+        nodes.append(node)
+    return pa.Table.from_arrays(columns, schema=pa.schema(nodes))
+
+
+def leaf_paths(fields: Sequence[Field]) -> Iterator[tuple[str, Atomic]]:
+    """Path and type of every column in Parquet's sense: the leaves of the message type."""
+    for field in fields:
+        for path, leaf in _leaves(field.type):
+            yield ".".join([field.name, *path]), leaf
+
+
+def int96_paths(fields: Sequence[Field]) -> frozenset[str]:
+    """The paths of the columns that are stored as INT96: timestamps past microseconds."""
+    return frozenset(path for path, leaf in leaf_paths(fields) if _is_int96(leaf))
+
+
+def _is_int96(data_type: Atomic) -> bool:
+    return data_type.root in TIMESTAMPS and (data_type.precision or 0) > _MICROS
+
+
+def _same_bytes(given: pa.DataType, wanted: pa.DataType) -> bool:
+    t = pa.types
+    if t.is_string(wanted):
+        return bool(t.is_large_string(given) or t.is_string_view(given))
+    return bool(t.is_binary(wanted) and (t.is_large_binary(given) or t.is_binary_view(given)))
+
+
+def _encode_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if target == _INT96 and pa.types.is_timestamp(array.type):
+        return _to_int96(array)
+    return cast_leaf(array, target)
+
+
+def _to_int96(array: pa.Array) -> pa.Array:
+    """Nanoseconds of the day (8 bytes), then the Julian day (4), little-endian."""
+    nanos = array.cast(pa.timestamp("ns", array.type.tz)).cast(pa.int64())
+    values = nanos.fill_null(0).to_numpy(zero_copy_only=False)
+    out = np.empty(len(values), dtype=[("nanos", "<i8"), ("day", "<i4")])
+    days = values // _DAY_NS
+    out["nanos"] = values - days * _DAY_NS
+    out["day"] = days + _JULIAN_DAY_OF_EPOCH
+    validity = array.is_valid().buffers()[1] if array.null_count else None
+    return pa.Array.from_buffers(_INT96, len(values), [validity, pa.py_buffer(out)])
+
+
+def _leaves(data_type: DataType) -> Iterator[tuple[tuple[str, ...], Atomic]]:
+    parts: tuple[tuple[tuple[str, ...], DataType], ...]
+    match data_type:
+        case Atomic():
+            yield (), data_type
+            return
+        case Array():
+            parts = ((("list", "element"), data_type.element),)
+        case Multiset():
+            parts = ((("key_value", "key"), data_type.element), (("key_value", "value"), _COUNT))
+        case Map():
+            parts = (
+                (("key_value", "key"), data_type.key),
+                (("key_value", "value"), data_type.value),
+            )
+        case Row():
+            parts = tuple(((field.name,), field.type) for field in data_type.fields)
+    for prefix, part in parts:
+        for path, leaf in _leaves(part):
+            yield (*prefix, *path), leaf
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """Makes Arrow fields with field ids."""
+
+    leaf: Callable[[Atomic], pa.DataType]
+    id_name: str
+
+    def column(self, field: Field) -> pa.Field:
+        return self._node(field.name, field.type, field.id, (field.id, 0))
+
+    def _node(self, name: str, data_type: DataType, id_: int, around: tuple[int, int]) -> pa.Field:
+        """One node; `around` is the id of the column around it and its depth in that."""
+        column, depth = around[0], around[1] + 1
+        offset = column * _IDS_PER_COLUMN + depth
+
+        def key(of: DataType) -> pa.Field:
+            of = replace(of, nullable=False)
+            return self._node("key", of, _ELEMENT_ID - offset, (column, depth))
+
+        def part(part_name: str, of: DataType) -> pa.Field:
+            return self._node(part_name, of, _ELEMENT_ID + offset, (column, depth))
+
+        physical: pa.DataType
+        match data_type:
+            case Atomic():
+                physical = self.leaf(data_type)
+            case Array():
+                physical = pa.list_(part("element", data_type.element))
+            case Multiset():
+                physical = pa.map_(key(data_type.element), part("value", _COUNT))
+            case Map():
+                physical = pa.map_(key(data_type.key), part("value", data_type.value))
+            case Row():
+                physical = pa.struct([self.column(field) for field in data_type.fields])
+        metadata = {self.id_name: str(id_)}
+        return pa.field(name, physical, nullable=data_type.nullable, metadata=metadata)

@@ -1,0 +1,206 @@
+"""Parquet data files, written as Paimon writes them: pages of version 1, no Arrow schema inside.
+
+1. Rows are gathered until they fill a row group.
+2. Each row group is encoded by itself, as a Parquet file in memory, on one of the threads that all
+   writers of the process share; Arrow's encoder lets go of the interpreter's lock.
+3. Row groups are appended in order, and one footer is made of theirs (`format/parquet_footer.py`).
+   A writer has at most as many row groups under way as there are threads.
+
+Dictionaries are built for the columns where a sample says they pay: to build one for a column of
+distinct values costs more than all the rest of its encoding.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import cache
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakecore.errors import InvalidRequest
+from lakecore.format.parquet_footer import FooterJoin
+from lakecore.io.file_format import Abandoned
+from lakecore.io.parquet_types import int96_paths, leaf_paths, physical_schema, to_physical
+from lakecore.model.types import Atomic, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.io.file_format import WriteFormat
+    from lakecore.io.store import Store
+
+MESSAGE_NAME = "paimon_schema"
+_SAMPLE_ROWS = 16_384
+_SAMPLE_ROWS_MIN = 2_048
+_DICTIONARY_SHARE_MAX = 0.5
+_ENCODED_SHARE_GUESS = 0.5
+
+
+class ParquetWriter:
+    """A Parquet file being written; see the module for the steps."""
+
+    def __init__(
+        self, store: Store, path: str, fields: Sequence[Field], write_format: WriteFormat
+    ) -> None:
+        self._store = store
+        self._path = path
+        self._fields = tuple(fields)
+        self._schema = physical_schema(fields)
+        self._format = write_format
+        self._codec = write_format.codec
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+        self._waiting_bytes = 0
+        self._under_way: deque[tuple[int, Future[pa.Buffer]]] = deque()
+        self._dictionaries: list[str] | None = None
+        self._encoded_from_bytes = 0
+        self._footer = FooterJoin(MESSAGE_NAME, int96_paths(fields))
+        self._closing = ExitStack()
+        self._out = self._closing.enter_context(store.open_output(path))
+        self._out.write(b"PAR1")
+
+    @property
+    def bytes_written(self) -> int:
+        encoded = self._footer.size_bytes
+        raw = self._waiting_bytes + sum(size for size, _ in self._under_way)
+        share = (
+            encoded / self._encoded_from_bytes if self._encoded_from_bytes else _ENCODED_SHARE_GUESS
+        )
+        return encoded + int(raw * min(share, 1.0))
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        if rows.num_rows == 0:
+            return
+        table = pa.table(rows) if isinstance(rows, pa.RecordBatch) else rows
+        if table.column_names != self._schema.names:
+            raise InvalidRequest(
+                "the rows do not have the columns of the file",
+                path=self._path,
+                columns=self._schema.names,
+                given=table.column_names,
+            )
+        self._waiting.append(table)
+        self._waiting_rows += table.num_rows
+        self._waiting_bytes += table.nbytes
+        group_rows = self._group_rows()
+        if self._waiting_rows >= group_rows:
+            self._start_groups(group_rows)
+
+    def close(self) -> tuple[int, int]:
+        try:
+            if self._under_way or self._footer.row_count:
+                if self._waiting_rows:
+                    self._start(self._take_waiting())
+            else:
+                table = self._take_waiting()
+                self._append(table.nbytes, self._encode(table))
+            while self._under_way:
+                self._append_next()
+            tail = self._footer.finish()
+            self._out.write(tail)
+            self._closing.close()
+        except BaseException:
+            self.abort()
+            raise
+        return self._footer.size_bytes + len(tail), self._footer.row_count
+
+    def abort(self) -> None:
+        while self._under_way:
+            self._under_way.popleft()[1].cancel()
+        self._waiting.clear()
+        self._closing.__exit__(Abandoned, Abandoned(), None)
+        self._store.delete(self._path)
+
+    def _group_rows(self) -> int:
+        row_bytes = max(1, self._waiting_bytes // self._waiting_rows)
+        return max(1, min(self._format.row_group_rows, self._format.row_group_bytes // row_bytes))
+
+    def _start_groups(self, group_rows: int) -> None:
+        table = self._take_waiting()
+        start = 0
+        while table.num_rows - start >= group_rows:
+            self._start(table.slice(start, group_rows))
+            start += group_rows
+        if start < table.num_rows:
+            rest = table.slice(start)
+            self._waiting = [rest]
+            self._waiting_rows, self._waiting_bytes = rest.num_rows, rest.nbytes
+
+    def _take_waiting(self) -> pa.Table:
+        tables, self._waiting = self._waiting, []
+        self._waiting_rows = self._waiting_bytes = 0
+        if not tables:
+            return self._schema.empty_table()
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+    def _start(self, table: pa.Table) -> None:
+        if self._dictionaries is None:
+            self._dictionaries = dictionary_columns(table, self._fields)
+        if len(self._under_way) >= encoder_count():
+            self._append_next()
+        self._under_way.append((table.nbytes, _encoders().submit(self._encode, table)))
+
+    def _append_next(self) -> None:
+        raw_bytes, part = self._under_way.popleft()
+        self._append(raw_bytes, part.result())
+
+    def _append(self, raw_bytes: int, part: pa.Buffer) -> None:
+        self._out.write(self._footer.add(memoryview(part)))
+        self._encoded_from_bytes += raw_bytes
+
+    def _encode(self, table: pa.Table) -> pa.Buffer:
+        dictionaries = self._dictionaries
+        if dictionaries is None:
+            dictionaries = dictionary_columns(table, self._fields)
+        out = pa.BufferOutputStream()
+        try:
+            physical = to_physical(table, self._schema)
+            pq.write_table(
+                physical,
+                out,
+                row_group_size=max(1, physical.num_rows),
+                version="2.6",
+                data_page_version="1.0",
+                compression=self._codec,
+                compression_level=self._format.zstd_level if self._codec == "zstd" else None,
+                use_dictionary=dictionaries,
+                store_schema=False,
+                store_decimal_as_integer=True,
+                write_time_adjusted_to_utc=True,
+            )
+        except pa.ArrowInvalid as error:
+            raise InvalidRequest(
+                "the rows do not fit the columns of the file", path=self._path, cause=error
+            ) from error
+        return out.getvalue()
+
+
+def dictionary_columns(table: pa.Table, fields: Sequence[Field]) -> list[str]:
+    """The column paths to build dictionaries for: those that repeat their values, by a sample."""
+    start = max(0, (table.num_rows - _SAMPLE_ROWS) // 2)
+    sample = table.slice(start, _SAMPLE_ROWS)
+    chosen: list[str] = []
+    for field in fields:
+        if isinstance(field.type, Atomic) and sample.num_rows >= _SAMPLE_ROWS_MIN:
+            distinct = pl.Series(sample.column(field.name)).n_unique()
+            if distinct <= _DICTIONARY_SHARE_MAX * sample.num_rows:
+                chosen.append(field.name)
+        else:
+            chosen.extend(path for path, _ in leaf_paths([field]))
+    return chosen
+
+
+def encoder_count() -> int:
+    """How many row groups are encoded at once in this process."""
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+
+
+@cache
+def _encoders() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(encoder_count(), thread_name_prefix="lakecore-encode")

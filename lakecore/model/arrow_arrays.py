@@ -1,0 +1,109 @@
+"""Arrow arrays seen as another type: nested layouts are rebuilt around the leaves, values shared.
+
+Arrow's own casts refuse what is harmless here (a nullable part that becomes NOT NULL, other names
+of parts) and copy what need not be copied. INVARIANT: an array that already has the type comes
+back as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Leaf: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
+"""Turns an array without parts into one of the type."""
+
+_t = pa.types
+
+
+def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """The array by Arrow's cast; ArrowInvalid if a value does not fit.
+
+    A timestamp without zone becomes one in UTC, and back, with the same number inside.
+    """
+    source = array.type
+    if (
+        _t.is_timestamp(source)
+        and _t.is_timestamp(target)
+        and (source.tz is None) != (target.tz is None)
+    ):
+        array = array.cast(pa.timestamp(source.unit)) if source.tz else array
+        array = array.cast(pa.timestamp(target.unit))
+        return array.view(target)
+    return array.cast(target)
+
+
+def retype(array: pa.Array, target: pa.DataType, leaf: Leaf = cast_leaf) -> pa.Array:
+    """The array as that type: same nesting, parts by position, leaves by `leaf`."""
+    source = array.type
+    if source == target:
+        return array
+    if _t.is_dictionary(source) or _t.is_run_end_encoded(source):
+        return retype(_plain(array), target, leaf)
+    if _t.is_null(source):
+        return pa.nulls(len(array), target)
+    if _t.is_struct(target) and _t.is_struct(source):
+        children = [
+            retype(array.field(index), target.field(index).type, leaf)
+            for index in range(target.num_fields)
+        ]
+        return struct_array(array, children, list(target))
+    if _t.is_map(target) and _t.is_map(source):
+        entries = pa.StructArray.from_arrays(
+            [
+                retype(array.keys, target.key_type, leaf),
+                retype(array.items, target.item_type, leaf),
+            ],
+            fields=[target.key_field, target.item_field],
+        )
+        return _list_like(array, target, entries)
+    if _t.is_list(target):
+        if not _t.is_list(source) and not _t.is_map(source):
+            array = array.cast(pa.list_(source.value_field))
+        return _list_like(array, target, retype(array.values, target.value_type, leaf))
+    if _t.is_map(target) and (_t.is_list(source) or _t.is_large_list(source)):
+        flat = retype(array, pa.list_(pa.struct([target.key_field, target.item_field])), leaf)
+        return _list_like(flat, target, flat.values)
+    return leaf(array, target)
+
+
+def retype_chunked(
+    column: pa.ChunkedArray, target: pa.DataType, leaf: Leaf = cast_leaf
+) -> pa.ChunkedArray:
+    """The column as that type, chunk by chunk."""
+    if column.type == target:
+        return column
+    return pa.chunked_array([retype(chunk, target, leaf) for chunk in column.chunks], type=target)
+
+
+def struct_array(
+    like: pa.Array, children: Sequence[pa.Array], fields: Sequence[pa.Field]
+) -> pa.Array:
+    """A struct of these children, null where `like` is null."""
+    mask = like.is_null() if like.null_count else None
+    if not children:
+        return pa.array([{}] * len(like), pa.struct([]), mask=mask)
+    return pa.StructArray.from_arrays(children, fields=list(fields), mask=mask)
+
+
+def _list_like(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
+    validity, offsets = array.buffers()[:2]
+    return pa.Array.from_buffers(
+        target,
+        len(array),
+        [validity, offsets],
+        array.null_count,
+        array.offset,
+        children=[values],
+    )
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    if isinstance(array, pa.DictionaryArray):
+        return array.dictionary_decode()
+    return array.cast(array.type.value_type)
