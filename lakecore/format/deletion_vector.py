@@ -1,0 +1,135 @@
+"""Deletion vectors <-> bytes: which rows of a data file are deleted, as positions from 0.
+
+An index file is the version byte 1 and then vectors one after another, in one of two forms; a
+reader tells them apart by the magic number, here are the bytes of each:
+
+    32-bit   int n | int magic       | roaring bitmap                          | int CRC-32
+    64-bit   int n | int magic (LE)  | long count, (int high half, roaring)... | int CRC-32
+
+n counts magic and bitmaps, the checksum covers the same; numbers are big-endian but for those
+inside the 64-bit form, roaring bitmaps are in the portable format.
+
+NOTE: the range in an index manifest starts at n for both, but its length is n for the 32-bit form
+and n + 8 (with n itself and the checksum) for the 64-bit one.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from array import array
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from pyroaring import BitMap, BitMap64
+
+from lakecore.errors import CorruptTable
+from lakecore.model.files import VectorRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+Positions: TypeAlias = "NDArray[np.int64]"
+
+_VERSION = b"\x01"
+_MAGIC_32 = struct.pack(">I", 1581511376)
+_MAGIC_64 = struct.pack("<I", 1681511377)
+_FRAME_SIZE = 8
+_POSITION_32_MAX = 2**31 - 1
+
+
+def vector_span(vector: VectorRange) -> tuple[int, int]:
+    """Offset and length of bytes that hold the vector; they may reach past the file's end."""
+    return vector.offset, vector.length + _FRAME_SIZE
+
+
+def decode_vector(span: bytes, vector: VectorRange, path: str) -> Positions:
+    """The deleted positions, ascending, of one data file. `span` begins at the vector's offset.
+
+    Raises CorruptTable naming `path` and the data file if lengths, magic, checksum or cardinality
+    contradict each other.
+    """
+    facts = {"path": path, "data_file": vector.data_file, "offset": vector.offset}
+    if len(span) < _FRAME_SIZE:
+        raise CorruptTable("a deletion vector is cut short", **facts)
+    (size,) = struct.unpack_from(">i", span)
+    body, checksum = span[4 : 4 + size], span[4 + size : _FRAME_SIZE + size]
+    if size < 4 or len(checksum) < 4:
+        raise CorruptTable("a deletion vector is cut short", size_bytes=size, **facts)
+    magic = body[:4]
+    if magic not in (_MAGIC_32, _MAGIC_64):
+        raise CorruptTable("a deletion vector has an unknown magic number", magic=magic, **facts)
+    if vector.length != (size if magic == _MAGIC_32 else size + _FRAME_SIZE):
+        raise CorruptTable(
+            "a deletion vector has another length than its range says",
+            size_bytes=size,
+            range_length=vector.length,
+            **facts,
+        )
+    if zlib.crc32(body) != int.from_bytes(checksum, "big"):
+        raise CorruptTable("a deletion vector fails its checksum", **facts)
+    try:
+        bitmap = (BitMap if magic == _MAGIC_32 else BitMap64).deserialize(body[4:])
+    except (IndexError, ValueError) as error:
+        raise CorruptTable("a deletion vector holds no bitmap", why=error, **facts) from error
+    if vector.cardinality not in (None, len(bitmap)):
+        raise CorruptTable(
+            "a deletion vector has another cardinality than its range says",
+            cardinality=len(bitmap),
+            range_cardinality=vector.cardinality,
+            **facts,
+        )
+    return np.asarray(bitmap.to_array()).astype(np.int64)
+
+
+def decode_vectors(data: bytes, ranges: Iterable[VectorRange], path: str) -> dict[str, Positions]:
+    """The deleted positions by data file, from the bytes of a whole index file."""
+    check_version(data, path)
+    vectors: dict[str, Positions] = {}
+    for vector in ranges:
+        start, length = vector_span(vector)
+        vectors[vector.data_file] = decode_vector(data[start : start + length], vector, path)
+    return vectors
+
+
+def check_version(data: bytes, path: str) -> None:
+    """Raise CorruptTable unless the bytes begin a file of deletion vectors."""
+    if data[:1] != _VERSION:
+        raise CorruptTable("the file holds no deletion vectors", path=path, begins=data[:1])
+
+
+def encode_vectors(
+    vectors: Mapping[str, Positions], *, bitmap64: bool = False
+) -> tuple[bytes, tuple[VectorRange, ...]]:
+    """The bytes of an index file, and where in it the vector of each data file lies.
+
+    Positions need no order and may repeat; without `bitmap64` they must be below 2**31.
+    """
+    parts, at = [_VERSION], len(_VERSION)
+    ranges: list[VectorRange] = []
+    for data_file, positions in vectors.items():
+        unique = np.unique(np.asarray(positions, dtype=np.int64))
+        assert unique.size == 0 or unique[0] >= 0, "a position is a row number"
+        assert bitmap64 or unique.size == 0 or unique[-1] <= _POSITION_32_MAX, "needs bitmap64"
+        # Only an `array` goes in without a Python object per position.
+        bitmap = (
+            BitMap64(array("Q", unique.astype("u8").tobytes()))
+            if bitmap64
+            else BitMap(array("I", unique.astype("u4").tobytes()))
+        )
+        bitmap.run_optimize()
+        body = (_MAGIC_64 if bitmap64 else _MAGIC_32) + bitmap.serialize()
+        part = b"".join((struct.pack(">i", len(body)), body, struct.pack(">I", zlib.crc32(body))))
+        ranges.append(
+            VectorRange(
+                data_file=data_file,
+                offset=at,
+                length=len(part) if bitmap64 else len(body),
+                cardinality=int(unique.size),
+            )
+        )
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts), tuple(ranges)
