@@ -21,11 +21,14 @@ from lakecore.model.types import (
     Row,
     arrow_schema,
 )
+from lakecore.options import parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
+
+    from lakecore.options import TableOptions
 
 SCHEMA_VERSION = 3
 
@@ -86,27 +89,44 @@ class TableSchema:
         """The Arrow schema in which the table gives out and takes in rows."""
         return arrow_schema(self.fields)
 
+    @property
+    def stated_options(self) -> dict[str, str]:
+        """The options, with those that an older format version left to another default."""
+        defaults: dict[str, str] = {}
+        if self.version <= 1:
+            defaults["bucket"] = "1"
+        if self.version <= 2:
+            defaults["file.format"] = "orc"
+        return defaults | dict(self.options)
+
+    def parsed_options(
+        self, dynamic: Mapping[str, str] | None = None, *, table: str = ""
+    ) -> TableOptions:
+        """The typed options of the table, where `dynamic` ones go before those of the schema."""
+        return parse_options(self.stated_options | dict(dynamic or {}), table=table)
+
 
 def number_fields(fields: Sequence[Field], start: int = 0) -> tuple[tuple[Field, ...], int]:
     """The fields with ids given depth-first in order from `start`, and the next free id."""
     out: list[Field] = []
     for column in fields:
         own = start
-        data_type, start = _number_type(column.type, start + 1)
+        data_type, start = number_type(column.type, start + 1)
         out.append(replace(column, id=own, type=data_type))
     return tuple(out), start
 
 
-def _number_type(data_type: DataType, start: int) -> tuple[DataType, int]:
+def number_type(data_type: DataType, start: int) -> tuple[DataType, int]:
+    """The type with ids given to the fields inside it from `start`, and the next free id."""
     match data_type:
         case Atomic():
             return data_type, start
         case Array() | Multiset():
-            element, start = _number_type(data_type.element, start)
+            element, start = number_type(data_type.element, start)
             return replace(data_type, element=element), start
         case Map():
-            key, start = _number_type(data_type.key, start)
-            value, start = _number_type(data_type.value, start)
+            key, start = number_type(data_type.key, start)
+            value, start = number_type(data_type.value, start)
             return replace(data_type, key=key, value=value), start
         case Row():
             fields, start = number_fields(data_type.fields, start)

@@ -1,0 +1,174 @@
+"""What a schema must keep about its columns, keys and buckets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.casts import check_default
+from lakecore.model.merge_rules import needs_primary_key
+from lakecore.model.rows import KEY_PREFIX, ROW_KIND, SYSTEM_COLUMNS
+from lakecore.model.types import Array, Atomic, DataType, Field, Map, Multiset, Root, Row
+from lakecore.options import BucketFunction, TableOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakecore.model.schema import TableSchema
+
+_COMPLEX = (Array, Map, Multiset, Row)
+
+
+def check_column_names(schema: TableSchema, options: TableOptions) -> None:
+    """Columns are there, named once and not blank, and no name is one of the reserved."""
+    if not schema.fields:
+        raise InvalidRequest("a table needs a column", table=options.table)
+    _check_names(schema.fields, "", options.table)
+    for name in schema.names:
+        if name in SYSTEM_COLUMNS or name == ROW_KIND or name.startswith(KEY_PREFIX):
+            raise InvalidRequest("the column name is reserved", column=name, table=options.table)
+
+
+def _check_names(fields: Iterable[Field], inside: str, table: str) -> None:
+    columns = tuple(fields)
+    for name, count in Counter(column.name for column in columns).items():
+        if not name.strip():
+            raise InvalidRequest("a column name is blank", inside=inside, table=table)
+        if count > 1:
+            raise InvalidRequest("a column name is there twice", column=inside + name, table=table)
+    for column in columns:
+        for row in _rows_in(column.type):
+            _check_names(row.fields, f"{inside}{column.name}.", table)
+
+
+def _rows_in(data_type: DataType) -> tuple[Row, ...]:
+    match data_type:
+        case Row():
+            return (data_type,)
+        case Array() | Multiset():
+            return _rows_in(data_type.element)
+        case Map():
+            return _rows_in(data_type.key) + _rows_in(data_type.value)
+        case Atomic():
+            return ()
+
+
+def check_keys_are_columns(schema: TableSchema, options: TableOptions) -> None:
+    """Every key is a column, named once, of a type that sorts and hashes."""
+    for role, names in (
+        ("primary key", schema.primary_keys),
+        ("partition key", schema.partition_keys),
+        ("bucket-key", options.bucket_key),
+        ("sequence.field", options.sequence_field),
+    ):
+        for name, count in Counter(names).items():
+            if name not in schema.by_name:
+                raise InvalidRequest(
+                    f"the {role} is not a column",
+                    column=name,
+                    columns=schema.names,
+                    table=options.table,
+                )
+            if count > 1:
+                raise InvalidRequest(
+                    f"a column is twice in the {role}", column=name, table=options.table
+                )
+            column = schema.by_name[name]
+            if isinstance(column.type, _COMPLEX):
+                raise InvalidRequest(
+                    f"a column of this type cannot be a {role}",
+                    column=name,
+                    type=column.type,
+                    table=options.table,
+                )
+
+
+def check_primary_key(schema: TableSchema, options: TableOptions) -> None:
+    """A key has one row: in one partition and one bucket, unless buckets are dynamic."""
+    if not schema.primary_keys:
+        if options.primary_key_nullable:
+            raise needs_primary_key("primary-key.nullable", options)
+        return
+    if not schema.trimmed_primary_keys:
+        raise InvalidRequest(
+            "the primary key is only partition keys: a partition would hold one row",
+            primary_key=schema.primary_keys,
+            partition_keys=schema.partition_keys,
+            table=options.table,
+        )
+    missing = [name for name in schema.partition_keys if name not in schema.primary_keys]
+    if missing and options.bucket >= 1:
+        raise InvalidRequest(
+            "the primary key must hold every partition key, but in dynamic buckets (bucket=-1)",
+            missing=missing,
+            primary_key=schema.primary_keys,
+            bucket=options.bucket,
+            table=options.table,
+        )
+    if missing and options.sequence_field:
+        raise InvalidRequest(
+            "sequence.field needs a primary key that holds every partition key",
+            missing=missing,
+            table=options.table,
+        )
+
+
+def check_key_nullability(schema: TableSchema, options: TableOptions) -> None:
+    """Key columns are NOT NULL: null equals nothing, so its rows would never merge."""
+    for name in schema.primary_keys:
+        if schema.by_name[name].nullable is not options.primary_key_nullable:
+            raise InvalidRequest(
+                "a primary-key column must be NOT NULL", column=name, table=options.table
+            )
+
+
+def check_defaults(schema: TableSchema, options: TableOptions) -> None:
+    """Each default value is a value of its column's type."""
+    del options
+    for column in schema.fields:
+        check_default(column.type, column.default_value, column=column.name)
+
+
+def check_bucket(schema: TableSchema, options: TableOptions) -> None:
+    """The bucket key goes with the number of buckets, and with the primary key."""
+    if options.bucket_key and options.bucket == -1:
+        raise InvalidRequest(
+            "bucket-key needs a fixed number of buckets: set bucket, or leave bucket-key out",
+            bucket_key=options.bucket_key,
+            table=options.table,
+        )
+    if not schema.primary_keys and options.bucket == -2:
+        raise needs_primary_key("bucket", options)
+    if not schema.primary_keys and options.bucket >= 1 and not options.bucket_key:
+        raise InvalidRequest(
+            "a table without a primary key needs bucket-key for a fixed number of buckets",
+            bucket=options.bucket,
+            table=options.table,
+        )
+    for name in options.bucket_key:
+        if name in schema.partition_keys:
+            raise InvalidRequest(
+                "a partition key cannot be in bucket-key", column=name, table=options.table
+            )
+        if schema.primary_keys and name not in schema.primary_keys:
+            raise InvalidRequest(
+                "bucket-key must be part of the primary key: a key would have several buckets",
+                column=name,
+                primary_key=schema.primary_keys,
+                table=options.table,
+            )
+
+
+def check_bucket_function(schema: TableSchema, options: TableOptions) -> None:
+    """The function mod has the one number that it divides."""
+    if options.bucket_function_type is not BucketFunction.MOD or options.bucket < 1:
+        return
+    keys = options.bucket_key or schema.trimmed_primary_keys
+    roots = [getattr(schema.by_name[name].type, "root", None) for name in keys]
+    if roots not in ([Root.INT], [Root.BIGINT]):
+        raise InvalidRequest(
+            "bucket-function.type=mod needs one bucket key of type INT or BIGINT",
+            bucket_key=[f"{name} {schema.by_name[name].type}" for name in keys],
+            table=options.table,
+        )

@@ -1,0 +1,281 @@
+"""What a schema must keep about merging: sequences, merge engines, aggregates, changelogs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.types import INTEGERS, STRINGS, Array, Atomic, DataType, Map, Root, Row
+from lakecore.option_values import member
+from lakecore.options import ChangelogProducer, MergeEngine, TableOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lakecore.model.schema import TableSchema
+
+
+def needs_primary_key(key: str, options: TableOptions) -> InvalidRequest:
+    """The error of an option that only a table with a primary key may have."""
+    return InvalidRequest(
+        "the option needs a primary key",
+        option=key,
+        value=options.texts.get(key, ""),
+        table=options.table,
+    )
+
+
+def check_fields_families(schema: TableSchema, options: TableOptions) -> None:
+    """Every `fields.X.*` option is about a column."""
+    for key in options.texts:
+        found = member(key)
+        if found is None:
+            continue
+        family, named = found
+        for name in named.split(",") if family == "fields_sequence_group" else (named,):
+            _need_column(name, key, schema, options)
+
+
+def check_sequence(schema: TableSchema, options: TableOptions) -> None:
+    """Sequence fields order the rows of a key, and are merged by nothing else."""
+    if not options.sequence_field:
+        return
+    if options.merge_engine is MergeEngine.FIRST_ROW:
+        raise InvalidRequest(
+            "merge-engine=first-row takes no sequence.field",
+            sequence_field=options.sequence_field,
+            table=options.table,
+        )
+    for name in options.sequence_field:
+        if name in options.fields_aggregate_function:
+            raise InvalidRequest(
+                "a sequence field cannot have an aggregate function",
+                column=name,
+                function=options.fields_aggregate_function[name],
+                table=options.table,
+            )
+    if not schema.primary_keys:
+        raise needs_primary_key("sequence.field", options)
+
+
+def check_row_kind(schema: TableSchema, options: TableOptions) -> None:
+    """The column of row kinds is there and holds text."""
+    name = options.rowkind_field
+    if name is None:
+        return
+    if not schema.primary_keys:
+        raise needs_primary_key("rowkind.field", options)
+    column = schema.by_name.get(name)
+    if column is None:
+        raise InvalidRequest(
+            "the rowkind.field is not a column",
+            column=name,
+            columns=schema.names,
+            table=options.table,
+        )
+    if not (isinstance(column.type, Atomic) and column.type.root in STRINGS):
+        raise InvalidRequest(
+            "the rowkind.field must be a STRING column",
+            column=name,
+            type=column.type,
+            table=options.table,
+        )
+
+
+def check_merge_engine(schema: TableSchema, options: TableOptions) -> None:
+    """The merge engine goes with keys, changelog, deletion vectors and functions."""
+    if not schema.primary_keys:
+        if options.merge_engine is not MergeEngine.DEDUPLICATE:
+            raise needs_primary_key("merge-engine", options)
+        return
+    if options.merge_engine is MergeEngine.FIRST_ROW:
+        if options.changelog_producer not in (ChangelogProducer.NONE, ChangelogProducer.LOOKUP):
+            raise InvalidRequest(
+                "merge-engine=first-row goes with changelog-producer none or lookup",
+                changelog_producer=options.changelog_producer,
+                table=options.table,
+            )
+        if options.deletion_vectors_enabled:
+            raise InvalidRequest(
+                "merge-engine=first-row needs no deletion vectors, and takes none",
+                table=options.table,
+            )
+    if options.merge_engine is MergeEngine.PARTIAL_UPDATE:
+        _check_sequence_groups(schema, options)
+    if options.merge_engine in (MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION):
+        _check_aggregates(schema, options)
+
+
+def check_changelog(schema: TableSchema, options: TableOptions) -> None:
+    """The changelog producer goes with keys, overwrites and compaction."""
+    producer = options.changelog_producer
+    if producer is not ChangelogProducer.NONE and not schema.primary_keys:
+        raise needs_primary_key("changelog-producer", options)
+    emitted_late = producer in (ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION)
+    if emitted_late and options.streaming_read_overwrite:
+        raise InvalidRequest(
+            "streaming-read-overwrite would give changes twice with this changelog-producer",
+            changelog_producer=producer,
+            table=options.table,
+        )
+    if options.streaming_read_overwrite and not schema.primary_keys:
+        raise needs_primary_key("streaming-read-overwrite", options)
+    if producer is ChangelogProducer.LOOKUP and options.full_compaction_delta_commits is not None:
+        raise InvalidRequest(
+            "full-compaction.delta-commits does not go with changelog-producer=lookup",
+            full_compaction_delta_commits=options.full_compaction_delta_commits,
+            table=options.table,
+        )
+    if producer is ChangelogProducer.FULL_COMPACTION and options.deletion_vectors_enabled:
+        raise InvalidRequest(
+            "deletion vectors go with changelog-producer none, input or lookup",
+            changelog_producer=producer,
+            table=options.table,
+        )
+    unaware = not schema.primary_keys and options.bucket == -1
+    if unaware and options.full_compaction_delta_commits is not None:
+        raise needs_primary_key("full-compaction.delta-commits", options)
+
+
+# --- sequence groups and aggregates -------------------------------------------------------------
+
+
+def _check_sequence_groups(schema: TableSchema, options: TableOptions) -> None:
+    grouped: dict[str, str] = {}
+    for sequence, columns in options.fields_sequence_group.items():
+        key = f"fields.{sequence}.sequence-group"
+        for name in dict.fromkeys((*sequence.split(","), *columns)):
+            _need_column(name, key, schema, options)
+            if name in schema.primary_keys:
+                raise InvalidRequest(
+                    "a primary-key column cannot be in a sequence group",
+                    column=name,
+                    option=key,
+                    table=options.table,
+                )
+            if name in grouped:
+                raise InvalidRequest(
+                    "a column is in two sequence groups",
+                    column=name,
+                    options=(grouped[name], key),
+                    table=options.table,
+                )
+            grouped[name] = key
+    removing = options.partial_update_remove_record_on_sequence_group
+    conflicts = {
+        "partial-update.remove-record-on-delete and ignore-delete": (
+            options.partial_update_remove_record_on_delete and options.ignore_delete
+        ),
+        "partial-update.remove-record-on-sequence-group and ignore-delete": (
+            bool(removing) and options.ignore_delete
+        ),
+        "partial-update.remove-record-on-delete and sequence groups": (
+            options.partial_update_remove_record_on_delete and bool(grouped)
+        ),
+    }
+    for both, conflict in conflicts.items():
+        if conflict:
+            raise InvalidRequest(
+                "two options contradict each other", both=both, table=options.table
+            )
+    sequences = {name for group in options.fields_sequence_group for name in group.split(",")}
+    for name in removing:
+        if name not in sequences:
+            raise InvalidRequest(
+                "partial-update.remove-record-on-sequence-group names no sequence column",
+                column=name,
+                sequence_columns=sorted(sequences),
+                table=options.table,
+            )
+
+
+def _check_aggregates(schema: TableSchema, options: TableOptions) -> None:
+    default = options.fields_default_aggregate_function
+    if default is not None:
+        _need_function(default, "fields.default-aggregate-function", options)
+    for name, function in options.fields_aggregate_function.items():
+        key = f"fields.{name}.aggregate-function"
+        _need_function(function, key, options)
+        if name in schema.primary_keys:
+            raise InvalidRequest(
+                "a primary-key column cannot have an aggregate function",
+                column=name,
+                option=key,
+                table=options.table,
+            )
+        if not AGGREGATE_FUNCTIONS[function](schema.by_name[name].type):
+            raise InvalidRequest(
+                "the aggregate function does not take the column's type",
+                column=name,
+                type=schema.by_name[name].type,
+                function=function,
+                table=options.table,
+            )
+
+
+def _need_function(function: str, key: str, options: TableOptions) -> None:
+    if function not in AGGREGATE_FUNCTIONS:
+        raise InvalidRequest(
+            "unknown aggregate function",
+            option=key,
+            value=function,
+            allowed=sorted(AGGREGATE_FUNCTIONS),
+            table=options.table,
+        )
+
+
+def _need_column(name: str, key: str, schema: TableSchema, options: TableOptions) -> None:
+    if name not in schema.by_name:
+        raise InvalidRequest(
+            "the option names a column that is not there",
+            option=key,
+            column=name,
+            columns=schema.names,
+            table=options.table,
+        )
+
+
+def _of_roots(*roots: Root) -> Callable[[DataType], bool]:
+    return lambda data_type: isinstance(data_type, Atomic) and data_type.root in roots
+
+
+def _is_rows(data_type: DataType) -> bool:
+    return isinstance(data_type, Array) and isinstance(data_type.element, Row)
+
+
+def _is_plain(data_type: DataType) -> bool:
+    return isinstance(data_type, Atomic)
+
+
+def _is_any(data_type: DataType) -> bool:
+    del data_type
+    return True
+
+
+_is_number = _of_roots(*INTEGERS, Root.FLOAT, Root.DOUBLE, Root.DECIMAL)
+_is_bytes = _of_roots(Root.VARBINARY)
+
+AGGREGATE_FUNCTIONS: Mapping[str, Callable[[DataType], bool]] = {
+    "sum": _is_number,
+    "product": _is_number,
+    "max": _is_plain,
+    "min": _is_plain,
+    "last_value": _is_any,
+    "last_non_null_value": _is_any,
+    "first_value": _is_any,
+    "first_non_null_value": _is_any,
+    "first_not_null_value": _is_any,
+    "listagg": _of_roots(Root.VARCHAR, Root.CHAR),
+    "bool_and": _of_roots(Root.BOOLEAN),
+    "bool_or": _of_roots(Root.BOOLEAN),
+    "collect": lambda data_type: isinstance(data_type, Array),
+    "merge_map": lambda data_type: isinstance(data_type, Map),
+    "merge_map_with_keytime": lambda data_type: isinstance(data_type, Map),
+    "nested_update": _is_rows,
+    "nested_partial_update": _is_rows,
+    "rbm32": _is_bytes,
+    "rbm64": _is_bytes,
+    "hll_sketch": _is_bytes,
+    "theta_sketch": _is_bytes,
+}
+"""The aggregate functions, each with the types that it takes."""

@@ -1,0 +1,104 @@
+"""What may become of table options: which changes are allowed, and how a rename carries on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest
+from lakecore.options import find_option, parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NAME_LISTS = (
+    "bucket-key",
+    "sequence.field",
+    "rowkind.field",
+    "record-level.time-field",
+    "partial-update.remove-record-on-sequence-group",
+    "changelog-producer.row-deduplicate-ignore-fields",
+    "clustering.columns",
+)
+"""Options whose value is a list of columns."""
+_NEVER_BACK = ("ignore-delete", "ignore-update-before")
+"""Options that once skipped rows: those would come back in some reads and not in others."""
+
+
+def check_option_change(
+    options: Mapping[str, str],
+    key: str,
+    value: str | None,
+    *,
+    has_snapshots: bool,
+    table: str = "",
+) -> None:
+    """Raise InvalidRequest if the option may not take this value (None: its default).
+
+    Unknown keys may go but not come. `type` and `path` never change; what decides where rows lie
+    and how they merge does not once there are snapshots. Dynamic options follow the same rules.
+    """
+    old = options.get(key)
+    if old == value:
+        return
+    if value is not None:
+        parse_options({key: value}, table=table, creating=True)
+    known = find_option(key)
+    if key in ("type", "path") and value is not None:
+        raise InvalidRequest(
+            "the option cannot change", option=key, old=old, new=value, table=table
+        )
+    if not has_snapshots or known is None:
+        return
+    before = parse_options({key: old} if old is not None else {}, table=table)
+    after = parse_options({key: value} if value is not None else {}, table=table)
+    if known.immutable:
+        raise InvalidRequest(
+            "the option cannot change once the table has snapshots",
+            option=key,
+            old=old,
+            new=value,
+            table=table,
+        )
+    if key == "bucket" and -1 in (before.bucket, after.bucket) and before.bucket != after.bucket:
+        raise InvalidRequest(
+            "bucket cannot change from or to -1 once the table has snapshots",
+            old=before.bucket,
+            new=after.bucket,
+            table=table,
+        )
+    if key == "deletion-vectors.enabled":
+        modifiable = options.get("deletion-vectors.modifiable", "false").strip().lower() == "true"
+        if before.deletion_vectors_enabled != after.deletion_vectors_enabled and not modifiable:
+            raise InvalidRequest(
+                "deletion-vectors.enabled cannot change: deleted rows might come back",
+                way_out="compact fully and set deletion-vectors.modifiable=true first",
+                table=table,
+            )
+    if key in _NEVER_BACK:
+        skipped = before.ignore_delete or before.ignore_update_before
+        skips = after.ignore_delete or after.ignore_update_before
+        if skipped and not skips:
+            raise InvalidRequest("the option cannot go from true to false", option=key, table=table)
+
+
+def rename_in_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:
+    """The options with the new name of a column wherever one names it, in keys and values."""
+
+    def renamed(names: str) -> str:
+        parts = names.split(",")
+        return ",".join(new if part.strip() == old else part for part in parts)
+
+    out: dict[str, str] = {}
+    for key, value in options.items():
+        if key in _NAME_LISTS or (key.startswith("file-index.") and key.endswith(".columns")):
+            out[key] = renamed(value)
+        elif key.startswith("file-index.") and f".{old}." in key:
+            out[key.replace(f".{old}.", f".{new}.", 1)] = value
+        elif key.startswith("fields.") and key.endswith(".sequence-group"):
+            group = key.removeprefix("fields.").removesuffix(".sequence-group")
+            out[f"fields.{renamed(group)}.sequence-group"] = renamed(value)
+        elif key.startswith(f"fields.{old}."):
+            out[f"fields.{new}." + key.removeprefix(f"fields.{old}.")] = value
+        else:
+            out[key] = value
+    return out

@@ -1,0 +1,196 @@
+"""What a schema must keep about sizes, levels, formats, expiry and where a scan starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.merge_rules import needs_primary_key
+from lakecore.model.types import TIMESTAMPS, Atomic, Root
+from lakecore.options import ScanMode, TableOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakecore.model.schema import TableSchema
+
+
+def validate_scan(options: TableOptions) -> None:
+    """Raise InvalidRequest if the `scan.*` options name no one place to start, or more than one."""
+    chosen = {mode: [key for key in keys if key in options.texts] for mode, keys in _STARTS.items()}
+    starts = {mode: keys for mode, keys in chosen.items() if keys}
+    mode = options.scan_mode
+    if len(starts) > 1 or any(len(keys) > 1 for keys in starts.values()):
+        raise InvalidRequest(
+            "the scan options name more than one place to start",
+            options=[key for keys in starts.values() for key in keys],
+            table=options.table,
+        )
+    if mode is ScanMode.DEFAULT:
+        return
+    wanted = ScanMode.FROM_SNAPSHOT if mode is ScanMode.FROM_SNAPSHOT_FULL else mode
+    needed = _STARTS.get(wanted, ())
+    if needed and wanted not in starts:
+        raise InvalidRequest(
+            "the scan mode needs one more option",
+            option="scan.mode",
+            value=mode,
+            needs=needed,
+            table=options.table,
+        )
+    stray = [key for other, keys in starts.items() if other is not wanted for key in keys]
+    if stray:
+        raise InvalidRequest(
+            "the option does not go with the scan mode",
+            option=stray[0],
+            scan_mode=mode,
+            table=options.table,
+        )
+
+
+_STARTS: Mapping[ScanMode, tuple[str, ...]] = {
+    ScanMode.FROM_TIMESTAMP: ("scan.timestamp-millis", "scan.timestamp"),
+    ScanMode.FROM_SNAPSHOT: (
+        "scan.snapshot-id",
+        "scan.tag-name",
+        "scan.watermark",
+        "scan.version",
+    ),
+    ScanMode.FROM_FILE_CREATION_TIME: ("scan.file-creation-time-millis",),
+    ScanMode.FROM_CREATION_TIMESTAMP: ("scan.creation-time-millis",),
+    ScanMode.INCREMENTAL: (
+        "incremental-between",
+        "incremental-between-timestamp",
+        "incremental-to-auto-tag",
+    ),
+}
+
+
+def check_sizes(schema: TableSchema, options: TableOptions) -> None:
+    """Sizes are more than nothing, and waits in order."""
+    del schema
+    for key, size in (
+        ("target-file-size", options.target_file_size_bytes),
+        ("write-buffer-size", options.write_buffer_size_bytes),
+        ("manifest.target-file-size", options.manifest_target_file_size_bytes),
+        ("lakecore.memory-budget", options.lakecore_memory_budget_bytes),
+        ("source.split.target-size", options.source_split_target_size_bytes),
+    ):
+        if size == 0:
+            raise InvalidRequest("the size must be more than 0", option=key, table=options.table)
+    if options.commit_min_retry_wait_ms > options.commit_max_retry_wait_ms:
+        raise InvalidRequest(
+            "commit.min-retry-wait is longer than commit.max-retry-wait",
+            min_ms=options.commit_min_retry_wait_ms,
+            max_ms=options.commit_max_retry_wait_ms,
+            table=options.table,
+        )
+
+
+def check_levels(schema: TableSchema, options: TableOptions) -> None:
+    """Options per level name levels that there are."""
+    del schema
+    beyond = {*options.file_format_per_level, *options.file_compression_per_level}
+    wrong = sorted(level for level in beyond if level >= options.level_count)
+    if wrong and options.num_levels is not None:
+        raise InvalidRequest(
+            "an option per level names a level that the table has not",
+            level=wrong[0],
+            num_levels=options.num_levels,
+            table=options.table,
+        )
+
+
+def check_formats(schema: TableSchema, options: TableOptions) -> None:
+    """Each format holds the types of the columns."""
+    formats = {options.file_format, *options.file_format_per_level.values()}
+    if "avro" not in formats | {options.changelog_file_format}:
+        return
+    for column in schema.fields:
+        fine = isinstance(column.type, Atomic) and column.type.root in TIMESTAMPS
+        if fine and (getattr(column.type, "precision", 0) or 0) > 6:
+            raise InvalidRequest(
+                "avro holds timestamps of up to 6 fraction digits",
+                column=column.name,
+                type=column.type,
+                table=options.table,
+            )
+
+
+def check_retained(schema: TableSchema, options: TableOptions) -> None:
+    """What expiry keeps at least is no more than it keeps at most."""
+    del schema
+    least, most = options.snapshot_num_retained_min, options.snapshot_num_retained_max
+    pairs = (
+        ("snapshot", least, most),
+        (
+            "changelog",
+            options.changelog_num_retained_min or least,
+            most
+            if options.changelog_num_retained_max is None
+            else options.changelog_num_retained_max,
+        ),
+    )
+    for what, low, high in pairs:
+        if low > high:
+            raise InvalidRequest(
+                f"{what}.num-retained.min is greater than {what}.num-retained.max",
+                min=low,
+                max=high,
+                table=options.table,
+            )
+
+
+def check_record_expiry(schema: TableSchema, options: TableOptions) -> None:
+    """The age of a row has a column to be measured by."""
+    name = options.record_level_time_field
+    if name is None:
+        if options.record_level_expire_time_ms is not None:
+            raise InvalidRequest(
+                "record-level.expire-time needs record-level.time-field", table=options.table
+            )
+        return
+    column = schema.by_name.get(name)
+    if column is None:
+        raise InvalidRequest(
+            "the record-level.time-field is not a column", column=name, table=options.table
+        )
+    if getattr(column.type, "root", None) not in {Root.INT, Root.BIGINT, *TIMESTAMPS}:
+        raise InvalidRequest(
+            "the record-level.time-field must be INT, BIGINT or TIMESTAMP",
+            column=name,
+            type=column.type,
+            table=options.table,
+        )
+
+
+def check_row_tracking(schema: TableSchema, options: TableOptions) -> None:
+    """Row ids are for append tables without fixed buckets."""
+    if options.row_tracking_enabled and (schema.primary_keys or options.bucket != -1):
+        raise InvalidRequest(
+            "row-tracking.enabled needs a table without a primary key, and bucket=-1",
+            primary_key=schema.primary_keys,
+            bucket=options.bucket,
+            table=options.table,
+        )
+
+
+def check_snapshot_ordering(schema: TableSchema, options: TableOptions) -> None:
+    """Ordering by snapshot is the only order, and nobody compacts while writing."""
+    if not options.sequence_snapshot_ordering:
+        return
+    if not schema.primary_keys:
+        raise needs_primary_key("sequence.snapshot-ordering", options)
+    if options.sequence_field or not options.write_only:
+        raise InvalidRequest(
+            "sequence.snapshot-ordering needs write-only=true and no sequence.field",
+            sequence_field=options.sequence_field,
+            write_only=options.write_only,
+            table=options.table,
+        )
+
+
+def check_scan(schema: TableSchema, options: TableOptions) -> None:
+    """A scan has one place to start."""
+    del schema
+    validate_scan(options)

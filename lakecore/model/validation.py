@@ -1,0 +1,187 @@
+"""Creating a schema, and the rules that every schema must keep before it is written.
+
+Each rule looks at one thing and raises InvalidRequest with its own sentence; together they are
+what Paimon checks of what lakecore knows. A table that breaks one would lose or mix up rows in
+some engine. What is right in Paimon but not done here raises Unsupported when the table is read or
+written, not here: a schema may describe more than lakecore does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import polars as pl
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.column_rules import (
+    check_bucket,
+    check_bucket_function,
+    check_column_names,
+    check_defaults,
+    check_key_nullability,
+    check_keys_are_columns,
+    check_primary_key,
+)
+from lakecore.model.merge_rules import (
+    check_changelog,
+    check_fields_families,
+    check_merge_engine,
+    check_row_kind,
+    check_sequence,
+)
+from lakecore.model.option_rules import (
+    check_formats,
+    check_levels,
+    check_record_expiry,
+    check_retained,
+    check_row_tracking,
+    check_scan,
+    check_sizes,
+    check_snapshot_ordering,
+)
+from lakecore.model.schema import TableSchema, number_fields
+from lakecore.model.types import DataType, Field, fields_from_arrow, parse_type, with_nullable
+from lakecore.options import TableOptions, parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = [
+    "Columns",
+    "create_schema",
+    "key_columns",
+    "lift_keys",
+    "validate_schema",
+]
+
+Columns: TypeAlias = "pa.Schema | pl.Schema | Mapping[str, str | DataType] | Sequence[Field]"
+
+
+def create_schema(  # noqa: PLR0913  the parts of a table, all by name
+    columns: Columns,
+    *,
+    primary_keys: Sequence[str] = (),
+    partition_keys: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    comment: str | None = None,
+    now_ms: int,
+    table: str = "",
+) -> TableSchema:
+    """The first schema of a new table: columns numbered, keys NOT NULL, every rule kept.
+
+    Columns are an Arrow or Polars schema, Paimon's type texts by name, or fields (whose ids do not
+    count). `primary-key` and `partition` among the options become the keys.
+    """
+    given = dict(options or {})
+    for key, value in given.items():
+        if not isinstance(value, str):
+            raise InvalidRequest("an option's value is a text", option=key, value=value)
+    primary, partitions, kept = lift_keys(given, primary_keys, partition_keys, table=table)
+    fields = _fields(columns)
+    nullable_keys = parse_options(kept, table=table, creating=True).primary_key_nullable
+    fields, next_id = number_fields(key_columns(fields, primary, nullable=nullable_keys))
+    schema = TableSchema(
+        id=0,
+        fields=fields,
+        highest_field_id=next_id - 1,
+        partition_keys=partitions,
+        primary_keys=primary,
+        options=kept,
+        comment=comment,
+        time_ms=now_ms,
+    )
+    validate_schema(schema, table=table)
+    return schema
+
+
+def lift_keys(
+    options: Mapping[str, str],
+    primary_keys: Sequence[str],
+    partition_keys: Sequence[str],
+    *,
+    table: str = "",
+) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, str]]:
+    """The primary keys, the partition keys, and the options without the two that may give them."""
+    kept = dict(options)
+    keys: list[tuple[str, ...]] = []
+    for key, declared in (("primary-key", primary_keys), ("partition", partition_keys)):
+        text = kept.pop(key, None)
+        if text is not None and declared:
+            raise InvalidRequest(
+                "the keys are given twice, as columns and as an option",
+                option=key,
+                columns=tuple(declared),
+                table=table,
+            )
+        names = declared if text is None else (name.strip() for name in text.split(","))
+        keys.append(tuple(name for name in names if name))
+    return keys[0], keys[1], kept
+
+
+def key_columns(
+    fields: Sequence[Field], primary_keys: Sequence[str], *, nullable: bool = False
+) -> tuple[Field, ...]:
+    """The fields with those of the primary key NOT NULL (or nullable)."""
+    return tuple(
+        replace(column, type=with_nullable(column.type, nullable=nullable))
+        if column.name in primary_keys
+        else column
+        for column in fields
+    )
+
+
+def validate_schema(
+    schema: TableSchema, options: TableOptions | None = None, *, table: str = ""
+) -> None:
+    """Raise InvalidRequest for the first rule that the schema breaks.
+
+    Options are parsed as those of a new table unless given.
+    """
+    if options is None:
+        options = parse_options(schema.options, table=table, creating=True)
+    for rule in _RULES:
+        rule(schema, options)
+
+
+def _fields(columns: Columns) -> tuple[Field, ...]:
+    if isinstance(columns, pa.Schema):
+        return fields_from_arrow(list(columns))
+    if isinstance(columns, pl.Schema):
+        return fields_from_arrow(list(pl.DataFrame(schema=columns).to_arrow().schema))
+    if isinstance(columns, Mapping):
+        return tuple(
+            Field(
+                id=index,
+                name=name,
+                type=parse_type(source, context=name) if isinstance(source, str) else source,
+            )
+            for index, (name, source) in enumerate(columns.items())
+        )
+    return tuple(columns)
+
+
+_RULES: tuple[Callable[[TableSchema, TableOptions], None], ...] = (
+    check_column_names,
+    check_keys_are_columns,
+    check_primary_key,
+    check_key_nullability,
+    check_defaults,
+    check_bucket,
+    check_bucket_function,
+    check_fields_families,
+    check_sequence,
+    check_row_kind,
+    check_merge_engine,
+    check_changelog,
+    check_sizes,
+    check_levels,
+    check_formats,
+    check_retained,
+    check_record_expiry,
+    check_row_tracking,
+    check_snapshot_ordering,
+    check_scan,
+)
