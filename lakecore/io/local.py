@@ -24,7 +24,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore.errors import AlreadyExists, CommitUnknown, InvalidRequest, NotFound, Unsupported
+from lakecore.errors import (
+    AlreadyExists,
+    CommitUnknown,
+    InvalidRequest,
+    NotFound,
+    StorageError,
+    Unsupported,
+)
 from lakecore.io.ambient import SYSTEM
 from lakecore.io.store import FileStatus, plain_errors
 
@@ -250,9 +257,9 @@ def _make_directory(local: str) -> None:
     _make_directory(parent)
     try:
         os.mkdir(local)
-    except FileExistsError:
+    except FileExistsError as error:
         if not os.path.isdir(local):
-            raise
+            raise StorageError("a file stands where a directory has to be", path=local) from error
     else:
         _sync_directory(parent)
 

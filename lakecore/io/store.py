@@ -13,7 +13,6 @@ after its last file went; whether a file shows up before its output is closed.
 
 from __future__ import annotations
 
-import os
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,9 +67,11 @@ class Store(Protocol):
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a file that nobody else has: whether it is ours. Of all who try, one gets True.
+        """Write a file that nobody else wrote: whether it is ours. Of all who try, one gets True.
 
-        `CommitUnknown`: it may or may not be there. Any other error: it is not, and will not be.
+        The bytes have to be the caller's own (a snapshot carries a uuid): a store may answer True
+        to the bytes that are there already. `CommitUnknown`: the file may or may not be there, now
+        or later. Any other error of lakecore: it is not, and will not be.
         """
         ...
 
@@ -120,7 +121,7 @@ def plain_errors(path: str) -> Iterator[None]:
     except FileExistsError as error:
         raise AlreadyExists("the path is taken", path=path) from error
     except OSError as error:
-        reason = str(error) if error.errno is None else os.strerror(error.errno)
+        reason = error.strerror or error
         raise StorageError("the storage refused", path=path, reason=reason) from error
 
 

@@ -1,0 +1,97 @@
+"""What the exceptions of remote clients mean, whichever client raised them.
+
+fsspec's clients say "no such file" and "taken" with Python's own exceptions, and all else in their
+own ways; the HTTP status is then somewhere along the chain of causes. What is not recognised counts
+as no answer at all, since taking a doubt for a refusal could lose a commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import contextmanager
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from lakecore.errors import AlreadyExists, LakecoreError, NotFound, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Answer", "answer", "http_status", "plain_remote_errors"]
+
+
+class Answer(Enum):
+    """What a service said to a conditional put that was not accepted."""
+
+    TAKEN = auto()  # the path exists
+    REFUSED = auto()  # nothing was written, and a repetition would change nothing
+    BUSY = auto()  # nothing was written: another put to that path was under way
+    NONE = auto()  # it may have been written, or may yet be
+
+
+def answer(error: Exception) -> Answer:
+    """The meaning of what a client raised for a conditional put."""
+    status = http_status(error)
+    if isinstance(error, FileExistsError) or status == 412:
+        return Answer.TAKEN
+    if status == 409:
+        return Answer.BUSY
+    if isinstance(error, PermissionError | FileNotFoundError):
+        return Answer.REFUSED
+    # 408 is a timeout and 429 a brake, from the service or from something on the way to it.
+    if status is not None and (status == 501 or (400 <= status < 500 and status not in {408, 429})):
+        return Answer.REFUSED
+    return Answer.NONE
+
+
+def http_status(error: BaseException) -> int | None:
+    """The HTTP status of what a client raised, if it or one of its causes has any."""
+    cause: BaseException | None = error
+    while cause is not None:
+        status = _own_status(cause)
+        if status is not None:
+            return status
+        cause = cause.__cause__
+    return None
+
+
+@contextmanager
+def plain_remote_errors(path: str, failures: tuple[type[Exception], ...]) -> Iterator[None]:
+    """Raise what a remote client says of `path` as an error of lakecore's tree, chained.
+
+    `failures`: what the client raises besides Python's own exceptions of storage.
+    """
+    try:
+        yield
+    except LakecoreError:
+        raise
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound("no such file, or no such bucket", path=path) from error
+    except IsADirectoryError as error:
+        raise NotFound("a directory, not a file", path=path) from error
+    except FileExistsError as error:
+        raise AlreadyExists("the path is taken", path=path) from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise StorageError("the storage refused", path=path, reason=reason) from error
+    except failures as error:
+        raise StorageError("the storage refused", path=path, reason=error) from error
+
+
+def _own_status(error: BaseException) -> int | None:
+    response = getattr(error, "response", None)  # botocore
+    if isinstance(response, Mapping):
+        metadata = response.get("ResponseMetadata")
+        if isinstance(metadata, Mapping):
+            return _number(metadata.get("HTTPStatusCode"))
+    for name in ("status_code", "status", "code"):  # azure, aiohttp, gcsfs
+        status = _number(getattr(error, name, None))
+        if status is not None:
+            return status
+    return None
+
+
+def _number(value: object) -> int | None:
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
+    return value if isinstance(value, int) and 100 <= value < 600 else None

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import time
+import uuid
+from datetime import UTC, datetime
+
+import pytest
+
+from lakecore.io.ambient import SYSTEM, seeded
+
+
+def test_one_seed_gives_one_course_of_events() -> None:
+    first, second, other = seeded(7), seeded(7), seeded(8)
+
+    names = [first.new_uuid() for _ in range(3)]
+    assert names == [second.new_uuid() for _ in range(3)]
+    assert first.random() == second.random()
+    assert other.new_uuid() not in names
+
+
+def test_seeded_sleep_moves_the_clock_without_waiting() -> None:
+    ambient = seeded(7, start_ms=1_000)
+    began = time.monotonic()
+    ambient.sleep(3600)
+
+    assert time.monotonic() - began < 1
+    assert ambient.now_ms() == 3_601_000
+    assert ambient.local_wall_clock_ms() == 3_601_000
+
+
+def test_names_are_uuids_and_differ() -> None:
+    names = {ambient.new_uuid() for ambient in (SYSTEM, seeded(7)) for _ in range(100)}
+
+    assert len(names) == 200
+    assert {uuid.UUID(name).version for name in names} == {4}
+
+
+def test_system_clock_is_the_time() -> None:
+    now = datetime.now(UTC).timestamp() * 1000
+
+    assert abs(SYSTEM.now_ms() - now) < 10_000
+    assert 0 <= SYSTEM.random() < 1
+
+
+def test_wall_clock_shows_local_time_as_if_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC-03:30")  # POSIX counts westwards: this is UTC+03:30
+    time.tzset()
+    try:
+        shift_ms = SYSTEM.local_wall_clock_ms() - SYSTEM.now_ms()
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert shift_ms == pytest.approx(3.5 * 3_600_000, abs=5_000)
