@@ -1,0 +1,292 @@
+"""Statistics of columns: least and greatest values and null counts, collected and read back.
+
+A bound is there to rule files out, so it may be too wide, never too narrow; what is not known is
+null. Rules of the modes (https://paimon.apache.org/docs/master/maintenance/configurations/):
+
+- `none`: nothing; `counts`: the null count; `full`: bounds too; `truncate(n)`: strings cut to n
+  characters, the upper bound raised so that it stays one. If it cannot be raised, no bounds.
+- Binary and nested columns have a null count only. In Parquet neither do TIMESTAMP(7..9), whose
+  INT96 has no order that readers agree on.
+- A float column with a NaN has no bounds; a zero bound is -0.0 below and +0.0 above.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import CorruptTable, InvalidRequest
+from lakecore.format.binary_row import decode_rows, serialize_row
+from lakecore.format.row_words import conform
+from lakecore.model.files import EMPTY_ROW, DataFile, Stats
+from lakecore.model.types import BINARIES, STRINGS, TIMESTAMPS, Atomic, Root, arrow_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.types import DataType, Field
+
+_SURROGATES = range(0xD800, 0xE000)
+_CODE_POINT_MAX = 0x10FFFF
+
+
+class StatsKind(StrEnum):
+    """How much is kept about a column."""
+
+    NONE = "none"
+    COUNTS = "counts"
+    TRUNCATE = "truncate"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class StatsMode:
+    """What is kept about a column; `length` is the characters that `truncate` leaves."""
+
+    kind: StatsKind
+    length: int | None = None
+
+
+def parse_stats_mode(text: str) -> StatsMode:
+    """The mode that an option's text says, such as `truncate(16)`."""
+    match = re.fullmatch(r"(none|counts|full)|truncate\(0*([1-9]\d*)\)", text.strip().lower())
+    if match is None:
+        known = ["none", "counts", "full", "truncate(N)"]
+        raise InvalidRequest("unknown statistics mode", mode=text, known=known)
+    if match[1]:
+        return StatsMode(StatsKind(match[1]))
+    return StatsMode(StatsKind.TRUNCATE, int(match[2]))
+
+
+def stats_modes(
+    fields: Sequence[Field], default: str, by_column: Mapping[str, str]
+) -> tuple[StatsMode, ...]:
+    """The mode of each field: its own if it has one, else the default."""
+    return tuple(parse_stats_mode(by_column.get(column.name, default)) for column in fields)
+
+
+@dataclass(slots=True, eq=False)
+class _Bounds:
+    """Bounds of one column so far: arrays of one value, or None before the first value."""
+
+    low: pa.Array | None = None
+    high: pa.Array | None = None
+    null_count: int = 0
+    unknown: bool = False
+
+    def widen(self, low: pa.Array, high: pa.Array) -> None:
+        if self.low is not None:
+            low = pa.array([pc.min(pa.concat_arrays([self.low, low]))], low.type)
+            high = pa.array([pc.max(pa.concat_arrays([self.high, high]))], high.type)
+        self.low, self.high = low, high
+
+
+@dataclass(slots=True, eq=False)
+class StatsCollector:
+    """Statistics of the rows of one file, collected while they are written.
+
+    `modes` are those of `fields`, in order. Batches may have other columns besides.
+    """
+
+    fields: Sequence[Field]
+    modes: Sequence[StatsMode]
+    file_format: str = "parquet"
+    _bounds: list[_Bounds] = field(init=False)
+
+    def __post_init__(self) -> None:
+        assert len(self.fields) == len(self.modes), "a mode for each field"
+        self._bounds = [_Bounds() for _ in self.fields]
+
+    def update(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Take in rows; columns are found by name."""
+        for column, mode, bounds in zip(self.fields, self.modes, self._bounds, strict=True):
+            if mode.kind is StatsKind.NONE:
+                continue
+            values = rows.column(column.name)
+            if pa.types.is_dictionary(values.type):
+                values = conform(values, column.type)
+            bounds.null_count += values.null_count
+            if (
+                mode.kind is not StatsKind.COUNTS
+                and not bounds.unknown
+                and has_bounds(column.type, self.file_format)
+                and values.null_count < len(values)
+            ):
+                found = _min_max(values, column.type)
+                if found is None:
+                    bounds.unknown = True
+                else:
+                    bounds.widen(*found)
+
+    def finish(self) -> Stats:
+        """The statistics of all rows taken in."""
+        lows: list[pa.Array] = []
+        highs: list[pa.Array] = []
+        counts: list[int | None] = []
+        for column, mode, bounds in zip(self.fields, self.modes, self._bounds, strict=True):
+            low, high = bounds.low, bounds.high
+            if low is None or high is None or bounds.unknown:
+                low = high = pa.nulls(1, arrow_type(column.type))
+            elif mode.length is not None and pa.types.is_string(arrow_type(column.type)):
+                least, greatest = _truncated(low[0].as_py(), high[0].as_py(), mode.length)
+                low, high = pa.array([least], pa.string()), pa.array([greatest], pa.string())
+            lows.append(low)
+            highs.append(high)
+            counts.append(None if mode.kind is StatsKind.NONE else bounds.null_count)
+        types = [column.type for column in self.fields]
+        return Stats(
+            min_values=serialize_row(lows, types),
+            max_values=serialize_row(highs, types),
+            null_counts=tuple(counts),
+        )
+
+
+def has_bounds(data_type: DataType, file_format: str) -> bool:
+    """Whether statistics give bounds of such a column."""
+    match data_type:
+        case Atomic(root=root) if root in BINARIES:
+            return False
+        case Atomic(root=root, precision=precision) if root in TIMESTAMPS:
+            return file_format != "parquet" or (precision or 0) <= 6
+        case Atomic():
+            return True
+        case _:
+            return False
+
+
+def _min_max(values: pa.Array, data_type: DataType) -> tuple[pa.Array, pa.Array] | None:
+    """Least and greatest of values that are not all null; None if they have no order."""
+    assert isinstance(data_type, Atomic)
+    if data_type.root in {Root.FLOAT, Root.DOUBLE}:
+        numbers = np.asarray(values.drop_null())
+        low, high = numbers.min(), numbers.max()
+        if np.isnan(low):
+            return None
+        # Zeros of both signs are equal here, and Java's order puts -0.0 first.
+        edges = (-abs(low) if low == 0 else low), (abs(high) if high == 0 else high)
+        least, greatest = (pa.array([edge], values.type) for edge in edges)
+        return least, greatest
+    if data_type.root in STRINGS:
+        series = pl.Series(pl.from_arrow(values))
+        return pa.array([series.min()], pa.string()), pa.array([series.max()], pa.string())
+    found = pc.min_max(values)
+    return pa.array([found["min"]], values.type), pa.array([found["max"]], values.type)
+
+
+def _truncated(low: str, high: str, length: int) -> tuple[str | None, str | None]:
+    """Bounds of at most that many code points; None for both if there is no such upper bound."""
+    if len(high) <= length:
+        return low[:length], high
+    for place in range(length - 1, -1, -1):
+        raised = ord(high[place]) + 1
+        if raised in _SURROGATES:
+            raised = _SURROGATES.stop
+        if raised <= _CODE_POINT_MAX:
+            return low[:length], high[:place] + chr(raised)
+    return None, None
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+class StatsFrame(NamedTuple):
+    """Statistics of many files: a row a file, a column a column of the schema, null if unknown.
+
+    NOTE: other writers leave NaN out of the bounds of float columns, so that a NaN may lie above
+    the greatest value.
+    """
+
+    min_values: pa.RecordBatch
+    max_values: pa.RecordBatch
+    null_counts: pa.RecordBatch
+
+
+def stats_columns(file: DataFile, schema: TableSchema) -> tuple[Field, ...]:
+    """The fields that a file's value statistics cover, in order; `schema` is that of the file."""
+    if file.value_stats.min_values == EMPTY_ROW:
+        return ()
+    names = file.value_stats_columns
+    if names is None:
+        names = file.write_columns
+    if names is None:
+        return schema.fields
+    unknown = [name for name in names if name not in schema.by_name]
+    if unknown:
+        raise CorruptTable("statistics of unknown columns", file=file.name, columns=unknown)
+    return tuple(schema.by_name[name] for name in names)
+
+
+def stats_frame(
+    files: Sequence[DataFile], schema: TableSchema, columns: Sequence[str]
+) -> StatsFrame:
+    """The value statistics of files of one schema, for pruning many at once."""
+    assert all(file.schema_id == schema.id for file in files), "files of one schema"
+    for name in columns:
+        schema.field(name)
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for index, file in enumerate(files):
+        empty = file.value_stats.min_values == EMPTY_ROW
+        groups[file.value_stats_columns, file.write_columns, empty].append(index)
+    frames = [
+        _group_frame([files[index] for index in inside], schema, columns)
+        for inside in groups.values()
+    ]
+    if len(frames) == 1:
+        return frames[0]
+    if not frames:
+        return _group_frame([], schema, columns)
+    order = np.argsort(np.concatenate([np.array(inside) for inside in groups.values()]))
+    rows = pa.array(order)
+    parts = zip(*frames, strict=True)
+    return StatsFrame(*(pa.concat_batches(batches).take(rows) for batches in parts))
+
+
+def _group_frame(
+    files: Sequence[DataFile], schema: TableSchema, columns: Sequence[str]
+) -> StatsFrame:
+    """The statistics of files that cover the same columns."""
+    covered = stats_columns(files[0], schema) if files else ()
+    place = {column.name: index for index, column in enumerate(covered)}
+    known = [name for name in columns if name in place]
+    stats = [file.value_stats for file in files]
+    low = decode_rows([one.min_values for one in stats], covered, known) if known else None
+    high = decode_rows([one.max_values for one in stats], covered, known) if known else None
+    counts = [one.null_counts or (None,) * len(covered) for one in stats]
+    if any(len(count) != len(covered) for count in counts):
+        raise CorruptTable("null counts do not fit their columns", columns=len(covered))
+    lows: list[pa.Array] = []
+    highs: list[pa.Array] = []
+    nulls: list[pa.Array] = []
+    for name in columns:
+        if low is None or high is None or name not in place:
+            data_type = arrow_type(schema.by_name[name].type)
+            least = greatest = pa.nulls(len(files), data_type)
+            null_counts = pa.nulls(len(files), pa.int64())
+        else:
+            least, greatest = _without_nan(low.column(name), high.column(name))
+            null_counts = pa.array([count[place[name]] for count in counts], pa.int64())
+        lows.append(least)
+        highs.append(greatest)
+        nulls.append(null_counts)
+    names = list(columns)
+    return StatsFrame(
+        *(pa.RecordBatch.from_arrays(arrays, names=names) for arrays in (lows, highs, nulls))
+    )
+
+
+def _without_nan(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Bounds of which neither is NaN, which bounds nothing."""
+    if not pa.types.is_floating(low.type):
+        return low, high
+    no_bound = pc.or_kleene(pc.is_nan(low), pc.is_nan(high)).fill_null(False)
+    unknown = pa.scalar(None, low.type)
+    return pc.if_else(no_bound, unknown, low), pc.if_else(no_bound, unknown, high)
