@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lakecore.format.row_words import Bools, Ints
+    from lakecore.format.arrow_buffers import Bools, Ints
     from lakecore.model.types import DataType, Field
 
 _INTEGER_FORMS = {1: "<b", 2: "<h", 4: "<i", 8: "<q"}

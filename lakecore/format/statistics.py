@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable, InvalidRequest
+from lakecore.format.arrow_buffers import conform
 from lakecore.format.binary_row import decode_rows, serialize_row
-from lakecore.format.row_words import conform
 from lakecore.model.files import EMPTY_ROW, DataFile, Stats
 from lakecore.model.types import BINARIES, STRINGS, TIMESTAMPS, Atomic, Root, arrow_type
 
@@ -76,18 +76,19 @@ def stats_modes(
 
 @dataclass(slots=True, eq=False)
 class _Bounds:
-    """Bounds of one column so far: arrays of one value, or None before the first value."""
+    """Bounds of one column so far: arrays of one value, one for each batch."""
 
-    low: pa.Array | None = None
-    high: pa.Array | None = None
+    lows: list[pa.Array] = field(default_factory=list)
+    highs: list[pa.Array] = field(default_factory=list)
     null_count: int = 0
     unknown: bool = False
 
-    def widen(self, low: pa.Array, high: pa.Array) -> None:
-        if self.low is not None:
-            low = pa.array([pc.min(pa.concat_arrays([self.low, low]))], low.type)
-            high = pa.array([pc.max(pa.concat_arrays([self.high, high]))], high.type)
-        self.low, self.high = low, high
+    def widest(self) -> tuple[pa.Array, pa.Array] | None:
+        """Bounds over all batches; None if there are none."""
+        if self.unknown or not self.lows:
+            return None
+        low, high = pc.min(pa.concat_arrays(self.lows)), pc.max(pa.concat_arrays(self.highs))
+        return pa.array([low], low.type), pa.array([high], high.type)
 
 
 @dataclass(slots=True, eq=False)
@@ -125,7 +126,8 @@ class StatsCollector:
                 if found is None:
                     bounds.unknown = True
                 else:
-                    bounds.widen(*found)
+                    bounds.lows.append(found[0])
+                    bounds.highs.append(found[1])
 
     def finish(self) -> Stats:
         """The statistics of all rows taken in."""
@@ -133,10 +135,13 @@ class StatsCollector:
         highs: list[pa.Array] = []
         counts: list[int | None] = []
         for column, mode, bounds in zip(self.fields, self.modes, self._bounds, strict=True):
-            low, high = bounds.low, bounds.high
-            if low is None or high is None or bounds.unknown:
-                low = high = pa.nulls(1, arrow_type(column.type))
-            elif mode.length is not None and pa.types.is_string(arrow_type(column.type)):
+            nothing = pa.nulls(1, arrow_type(column.type))
+            low, high = bounds.widest() or (nothing, nothing)
+            if (
+                low is not nothing
+                and mode.length is not None
+                and pa.types.is_string(arrow_type(column.type))
+            ):
                 least, greatest = _truncated(low[0].as_py(), high[0].as_py(), mode.length)
                 low, high = pa.array([least], pa.string()), pa.array([greatest], pa.string())
             lows.append(low)

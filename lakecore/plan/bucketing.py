@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
+from lakecore.format.arrow_buffers import conform
 from lakecore.format.binary_row import encode_rows, hash_rows
-from lakecore.format.row_words import conform
 from lakecore.model.files import EMPTY_ROW
 from lakecore.model.types import Atomic, Root
 from lakecore.options import BucketFunction

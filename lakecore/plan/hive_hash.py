@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from lakecore.errors import Unsupported
-from lakecore.format.row_words import byte_ranges, conform, decimal_limbs, fixed_width
+from lakecore.format.arrow_buffers import byte_ranges, conform, decimal_limbs, fixed_width
 from lakecore.model.types import BINARIES, STRINGS, Atomic, Root
 
 if TYPE_CHECKING:
