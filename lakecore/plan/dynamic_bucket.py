@@ -35,20 +35,23 @@ BUCKETS_MAX = 32_767
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicBucketRule:
-    """How large buckets grow, how many there may be at most, and how many grow side by side."""
+    """How large buckets grow, how many there may be, and how many grow side by side.
+
+    `buckets_max` None: as many as the format can number.
+    """
 
     target_row_count: int = 2_000_000
-    buckets_max: int = BUCKETS_MAX
+    buckets_max: int | None = None
     initial_buckets: int = 1
 
     def __post_init__(self) -> None:
-        if min(self.target_row_count, self.buckets_max, self.initial_buckets) < 1:
+        if min(self.target_row_count, self.bound, self.initial_buckets) < 1:
             raise InvalidRequest("the options of dynamic buckets must be positive", rule=self)
 
     @property
     def bound(self) -> int:
         """One more than the largest bucket number."""
-        return min(self.buckets_max, BUCKETS_MAX)
+        return BUCKETS_MAX if self.buckets_max is None else min(self.buckets_max, BUCKETS_MAX)
 
     @property
     def assigners(self) -> int:
@@ -177,7 +180,7 @@ def _filled(
     at = np.searchsorted(bounds, np.arange(len(sizes)), side="right")
     over = at == len(buckets)
     if over.any():
-        if rule.buckets_max >= BUCKETS_MAX:
+        if rule.bound == BUCKETS_MAX:
             raise InvalidRequest(
                 "too many dynamic buckets: raise dynamic-bucket.target-row-num or set max-buckets",
                 target_row_num=rule.target_row_count,

@@ -11,7 +11,7 @@ def hashes(*values: int) -> np.ndarray:
     return np.array(values, dtype=np.int32)
 
 
-def rule(target: int, buckets_max: int = 32_767, initial: int = 1) -> DynamicBucketRule:
+def rule(target: int, buckets_max: int | None = None, initial: int = 1) -> DynamicBucketRule:
     return DynamicBucketRule(
         target_row_count=target, buckets_max=buckets_max, initial_buckets=initial
     )
