@@ -69,13 +69,10 @@ class Budget:
             return Lease(self, size_bytes)
 
     def acquire_up_to(self, wanted_bytes: int, least_bytes: int) -> Lease:
-        """A lease of at most `wanted_bytes`, as large as there is room for now.
-
-        Waits only while there is not even `least_bytes`.
-        """
+        """A lease of at most `wanted_bytes`, as large as there is room for now. Never waits."""
         with self._changed:
-            self._changed.wait_for(lambda: self._fits(least_bytes))
-            size_bytes = max(least_bytes, min(wanted_bytes, self.size_bytes - self._used))
+            free = self.size_bytes - self._used
+            size_bytes = max(least_bytes, min(wanted_bytes, free))
             self._used += size_bytes
             return Lease(self, size_bytes)
 

@@ -143,18 +143,24 @@ class CommitMessage:
 class Split:
     """What one reader reads: files of one bucket, and how.
 
-    `raw`: each file is read as it is (with its deletion vector), in any order. Otherwise the files
-    are one section whose runs are merged. `vectors` gives, by data file name, the index file path
-    and range of its deletion vector.
+    `raw`: there is one "run", whose files are read as they are (with their deletion vectors), each
+    on its own. Otherwise the files are one section: `runs` are its sorted runs, oldest first, to be
+    merged. `vectors` gives, by data file name, the index file and range of its deletion vector.
+    `partition_path` is the partition's directory below the table.
     """
 
     partition: bytes
+    partition_path: str
     bucket: int
     total_buckets: int
-    snapshot_id: int
-    files: tuple[DataFile, ...]
+    runs: tuple[tuple[DataFile, ...], ...]
     raw: bool
-    vectors: Mapping[str, tuple[str, VectorRange]] = field(default_factory=dict)
+    vectors: Mapping[str, tuple[IndexFile, VectorRange]] = field(default_factory=dict)
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """All its files."""
+        return tuple(file for run in self.runs for file in run)
 
     @property
     def row_count(self) -> int:

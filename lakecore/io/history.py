@@ -1,0 +1,231 @@
+"""Snapshots, schemas, tags and manifests of one table, as read from its store.
+
+What never changes is cached: schemas by id, manifests and manifest lists by file name (names are
+never used again). A snapshot is read anew each time, because a rollback may put other content
+under its number. Rows are visible by `snapshot-N`; hints only save a listing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from lakecore.errors import CorruptTable, NotFound
+from lakecore.format import metadata
+from lakecore.format.layout import parse_numbered
+from lakecore.model.manifest import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.format.layout import Layout
+    from lakecore.io.store import Store
+    from lakecore.model.manifest import IndexEntry, ManifestEntry, ManifestFile
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import Snapshot, Tag
+
+_ENTRIES_KEPT = 400_000
+_READERS = 8
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class _Cache(Generic[Key, Value]):
+    """The last used values, up to a total weight. Safe to share between threads."""
+
+    def __init__(self, weight_max: int) -> None:
+        self._values: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+        self._weight = 0
+        self._weight_max = weight_max
+        self._lock = threading.Lock()
+
+    def get(self, key: Key) -> Value | None:
+        with self._lock:
+            if key not in self._values:
+                return None
+            self._values.move_to_end(key)
+            return self._values[key][0]
+
+    def put(self, key: Key, value: Value, weight: int) -> None:
+        with self._lock:
+            if key in self._values:
+                return
+            self._values[key] = (value, weight)
+            self._weight += weight
+            while self._weight > self._weight_max and len(self._values) > 1:
+                _, (_, gone) = self._values.popitem(last=False)
+                self._weight -= gone
+
+
+class History:
+    """What a table's metadata directories hold, read when asked for."""
+
+    def __init__(self, store: Store, layout: Layout) -> None:
+        self.store = store
+        self.layout = layout
+        self._schemas: _Cache[int, TableSchema] = _Cache(1_000)
+        self._manifests: _Cache[str, Sequence[ManifestEntry]] = _Cache(_ENTRIES_KEPT)
+        self._lists: _Cache[str, Sequence[ManifestFile]] = _Cache(_ENTRIES_KEPT)
+        self._live: _Cache[tuple[str, str], Sequence[ManifestEntry]] = _Cache(_ENTRIES_KEPT)
+        self._indexes: _Cache[str, Sequence[IndexEntry]] = _Cache(_ENTRIES_KEPT)
+
+    # --- schemas ---------------------------------------------------------------------------------
+
+    def schema_ids(self) -> tuple[int, ...]:
+        """The ids of all schema files, ascending."""
+        return self._numbers(self.layout.schema_dir, "schema-")
+
+    def schema(self, schema_id: int) -> TableSchema:
+        """The schema of that id. Raises CorruptTable if its file is gone."""
+        cached = self._schemas.get(schema_id)
+        if cached is not None:
+            return cached
+        path = self.layout.schema(schema_id)
+        try:
+            schema = metadata.decode_schema(self.store.read(path), path)
+        except NotFound as error:
+            raise CorruptTable("a schema file is missing", path=path) from error
+        self._schemas.put(schema_id, schema, 1)
+        return schema
+
+    def latest_schema(self) -> TableSchema | None:
+        """The schema with the largest id; None if the table does not exist."""
+        ids = self.schema_ids()
+        return self.schema(ids[-1]) if ids else None
+
+    # --- snapshots and tags ----------------------------------------------------------------------
+
+    def snapshot_ids(self) -> tuple[int, ...]:
+        """The ids of all live snapshots, ascending."""
+        ids = self._numbers(self.layout.snapshot_dir, "snapshot-")
+        earliest = self._hint(self.layout.earliest_hint)
+        # After a fast-forward, files of expired snapshots may lie below EARLIEST.
+        return tuple(n for n in ids if n >= earliest) if earliest in ids else ids  # type: ignore[operator]
+
+    def latest_snapshot_id(self) -> int | None:
+        """The largest snapshot id; None if nothing was committed."""
+        hint = self._hint(self.layout.latest_hint)
+        if (
+            hint is not None
+            and not self.store.exists(self.layout.snapshot(hint + 1))
+            and self.store.exists(self.layout.snapshot(hint))
+        ):
+            return hint
+        ids = self._numbers(self.layout.snapshot_dir, "snapshot-")
+        return ids[-1] if ids else None
+
+    def snapshot(self, snapshot_id: int) -> Snapshot:
+        """The snapshot of that id. Raises NotFound, naming the live range."""
+        path = self.layout.snapshot(snapshot_id)
+        try:
+            return metadata.decode_snapshot(self.store.read(path), path)
+        except NotFound as error:
+            ids = self.snapshot_ids()
+            live = f"{ids[0]}..{ids[-1]}" if ids else "none"
+            raise NotFound(
+                "the snapshot does not exist or has expired", snapshot_id=snapshot_id, live=live
+            ) from error
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The newest snapshot; None if nothing was committed."""
+        latest = self.latest_snapshot_id()
+        return None if latest is None else self.snapshot(latest)
+
+    def tag_names(self) -> tuple[str, ...]:
+        """The names of all tags, sorted."""
+        names = (status.path.rpartition("/")[2] for status in self.store.list(self.layout.tag_dir))
+        return tuple(sorted(name[4:] for name in names if name.startswith("tag-")))
+
+    def tag(self, name: str) -> Tag:
+        """The tag of that name. Raises NotFound, naming the known ones."""
+        path = self.layout.tag(name)
+        try:
+            return metadata.decode_tag(name, self.store.read(path), path)
+        except NotFound as error:
+            raise NotFound("no such tag", tag=name, tags=self.tag_names()) from error
+
+    # --- manifests -------------------------------------------------------------------------------
+
+    def manifest_list(self, name: str | None) -> Sequence[ManifestFile]:
+        """The manifests that a list names, in order."""
+        if name is None:
+            return ()
+        cached = self._lists.get(name)
+        if cached is None:
+            path = self.layout.manifest(name)
+            cached = metadata.decode_manifest_list(self._must_read(path), path)
+            self._lists.put(name, cached, len(cached) + 1)
+        return cached
+
+    def manifest(self, name: str) -> Sequence[ManifestEntry]:
+        """The entries of a manifest, in order."""
+        cached = self._manifests.get(name)
+        if cached is None:
+            path = self.layout.manifest(name)
+            cached = metadata.decode_manifest(self._must_read(path), path)
+            self._manifests.put(name, cached, len(cached) + 1)
+        return cached
+
+    def manifests(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
+        """The manifests of base and delta, in order."""
+        base = self.manifest_list(snapshot.base_manifest_list)
+        return (*base, *self.manifest_list(snapshot.delta_manifest_list))
+
+    def entries(self, manifests: Sequence[ManifestFile]) -> list[ManifestEntry]:
+        """The entries of these manifests, in order."""
+        fresh = [m.name for m in manifests if self._manifests.get(m.name) is None]
+        if len(fresh) > 1:
+            with ThreadPoolExecutor(min(_READERS, len(fresh))) as pool:
+                read = dict(zip(fresh, pool.map(self.manifest, fresh), strict=True))
+        else:
+            read = {}
+        return [
+            entry
+            for manifest in manifests
+            for entry in read.get(manifest.name) or self.manifest(manifest.name)
+        ]
+
+    def live_entries(self, snapshot: Snapshot) -> Sequence[ManifestEntry]:
+        """The live files of a snapshot, as their ADD entries."""
+        name = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
+        cached = self._live.get(name)
+        if cached is None:
+            cached = fold(self.entries(self.manifests(snapshot)))
+            self._live.put(name, cached, len(cached) + 1)
+        return cached
+
+    def index_entries(self, snapshot: Snapshot | None) -> Sequence[IndexEntry]:
+        """All live index files of a snapshot."""
+        if snapshot is None or snapshot.index_manifest is None:
+            return ()
+        name = snapshot.index_manifest
+        cached = self._indexes.get(name)
+        if cached is None:
+            path = self.layout.manifest(name)
+            cached = metadata.decode_index_manifest(self._must_read(path), path)
+            self._indexes.put(name, cached, len(cached) + 1)
+        return cached
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def _must_read(self, path: str) -> bytes:
+        try:
+            return self.store.read(path)
+        except NotFound as error:
+            message = "a metadata file is missing; was its snapshot expired meanwhile?"
+            raise CorruptTable(message, path=path) from error
+
+    def _numbers(self, directory: str, prefix: str) -> tuple[int, ...]:
+        names = (status.path.rpartition("/")[2] for status in self.store.list(directory))
+        numbers = (parse_numbered(name, prefix) for name in names)
+        return tuple(sorted(number for number in numbers if number is not None))
+
+    def _hint(self, path: str) -> int | None:
+        """The number in a hint file; None if it is not there or not a number."""
+        try:
+            text = self.store.read(path).decode("ascii", "replace").strip()
+        except NotFound:
+            return None
+        return int(text) if text.isdigit() else None

@@ -1,0 +1,125 @@
+"""Sections and sorted runs of a bucket, decided on key ranges and sequence ranges alone.
+
+Key ranges come as *ranks*: integers in the order of the keys, equal for equal keys, shared by all
+files that are looked at together. (Keys themselves are bytes of no order.)
+
+1. Files sorted by lowest key are cut into *sections*: a new section begins where the next lowest
+   key lies above every highest key so far. No key lives in two sections.
+2. Within a section files are dealt to *sorted runs*, oldest first: files whose sequence ranges
+   overlap are of one *age*; an age goes on the run before it if no key ranges overlap, otherwise it
+   begins a run (or several, if its own files overlap). So in the common case whole runs are older
+   or newer than each other, and merging need not look at a single sequence number.
+
+INVARIANT: files of a run do not overlap and stand in key order.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lakecore.model.files import DataFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortedRun:
+    """Files in key order that do not overlap: one sorted stream of rows."""
+
+    files: tuple[DataFile, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its files."""
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def sequence_min(self) -> int:
+        """The least sequence number of its rows."""
+        return min(file.sequence_min for file in self.files)
+
+    @property
+    def sequence_max(self) -> int:
+        """The greatest sequence number of its rows."""
+        return max(file.sequence_max for file in self.files)
+
+
+class _Ranked(NamedTuple):
+    """A file at its place in key order; files of a run are kept sorted as these."""
+
+    low: int
+    high: int
+    number: int
+    file: DataFile
+
+
+def sections(lows: np.ndarray, highs: np.ndarray) -> list[np.ndarray]:
+    """The indices of the files of each section, sorted by (low, high); sections in key order."""
+    if len(lows) == 0:
+        return []
+    order = np.lexsort((highs, lows))
+    reach = np.maximum.accumulate(highs[order])
+    starts = np.flatnonzero(lows[order][1:] > reach[:-1]) + 1
+    return np.split(order, starts)
+
+
+def sorted_runs(
+    files: Sequence[DataFile], lows: Sequence[int], highs: Sequence[int]
+) -> tuple[SortedRun, ...]:
+    """The runs that hold these files of one section, oldest first."""
+    ranked = [_Ranked(int(low), int(high), n, f) for n, (low, high, f) in enumerate(zip(lows, highs, files, strict=True))]
+    runs: list[list[_Ranked]] = []
+    for age in _ages(ranked):
+        dealt = _deal(age)
+        if runs and len(dealt) == 1 and all(_fits(runs[-1], file) for file in dealt[0]):
+            for file in dealt[0]:
+                insort(runs[-1], file)
+        else:
+            runs += dealt
+    return tuple(SortedRun(files=tuple(ranked.file for ranked in run)) for run in runs)
+
+
+def runs_are_ordered(runs: Sequence[SortedRun]) -> bool:
+    """Whether every row of a run is older than every row of the runs after it."""
+    return all(
+        older.sequence_max < newer.sequence_min
+        for older, newer in zip(runs, runs[1:], strict=False)
+    )
+
+
+def _ages(files: Iterable[_Ranked]) -> list[list[_Ranked]]:
+    """The files grouped by overlapping sequence ranges, oldest group first."""
+    ages: list[list[_Ranked]] = []
+    reach = -1
+    for ranked in sorted(files, key=lambda r: (r.file.sequence_min, r.file.sequence_max, r.number)):
+        if ages and ranked.file.sequence_min <= reach:
+            ages[-1].append(ranked)
+        else:
+            ages.append([ranked])
+        reach = max(reach, ranked.file.sequence_max)
+    return ages
+
+
+def _deal(age: list[_Ranked]) -> list[list[_Ranked]]:
+    """The fewest runs for files of one age: each file goes on the first run it fits."""
+    runs: list[list[_Ranked]] = []
+    for ranked in sorted(age):
+        for run in runs:
+            if run[-1].high < ranked.low:
+                run.append(ranked)
+                break
+        else:
+            runs.append([ranked])
+    return runs
+
+
+def _fits(run: list[_Ranked], file: _Ranked) -> bool:
+    """Whether the file overlaps none of the run."""
+    at = bisect_left(run, file.low, key=lambda ranked: ranked.low)
+    before_ends = at == 0 or run[at - 1].high < file.low
+    return before_ends and (at == len(run) or file.high < run[at].low)

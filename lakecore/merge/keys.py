@@ -1,0 +1,217 @@
+"""Keys as numbers, so that merging compares integers whatever the key's types are.
+
+1. `order_columns` turns each key column of a batch into something that sorts as Paimon sorts keys
+   (https://paimon.apache.org/docs/master/primary-key-table/overview/): integers, dates, times,
+   timestamps, booleans and small decimals become int64; floats become int64 in Java's total order
+   (-0.0 below 0.0, NaN above all); large decimals become two columns; strings and binaries stay,
+   for they sort by unsigned bytes already.
+2. `shared_codes` gives the rows of several batches int64 codes: equal for equal keys, in key order.
+   One integer column is its own code; several whose ranges multiply to less than 2^63 are packed;
+   anything else is ranked by one sort.
+
+Null sorts below everything; keys hold none, but sequence fields do (`with_nulls`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
+_SMALL_DECIMAL_DIGITS = 18
+_CODE_LIMIT = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class OrderColumns:
+    """The key columns of a batch in sortable form: int64 (or uint64) arrays, or Arrow text."""
+
+    columns: tuple[np.ndarray | pa.Array, ...]
+    length: int
+
+    def at(self, row: int) -> tuple[object, ...]:
+        """The key of a row; tuples compare as keys do."""
+        return tuple(
+            column[row].as_py() if isinstance(column, pa.Array) else int(column[row])
+            for column in self.columns
+        )
+
+    def slice(self, start: int, length: int) -> OrderColumns:
+        """The same columns for some rows; nothing is copied."""
+        return OrderColumns(
+            tuple(
+                column.slice(start, length)
+                if isinstance(column, pa.Array)
+                else column[start : start + length]
+                for column in self.columns
+            ),
+            length,
+        )
+
+    def count_up_to(self, bound: tuple[object, ...]) -> int:
+        """How many rows of this sorted batch have a key at or below `bound`."""
+        if len(self.columns) == 1 and isinstance(self.columns[0], np.ndarray):
+            return int(np.searchsorted(self.columns[0], np.int64(bound[0]), side="right"))  # type: ignore[call-overload]
+        low, high = 0, self.length
+        while low < high:
+            middle = (low + high) // 2
+            if self.at(middle) <= bound:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def order_columns(columns: Sequence[pa.Array | pa.ChunkedArray]) -> OrderColumns:
+    """The columns in sortable form. They must hold no nulls."""
+    length = len(columns[0])
+    out: list[np.ndarray | pa.Array] = []
+    for column in columns:
+        out += _sortable(column)
+    return OrderColumns(tuple(out), length)
+
+
+def shared_codes(batches: Sequence[OrderColumns]) -> list[np.ndarray]:
+    """Per batch an int64 code for each row: equal for equal keys, in key order across batches."""
+    width = len(batches[0].columns)
+    first = batches[0].columns[0]
+    if width == 1 and isinstance(first, np.ndarray) and first.dtype == np.int64:
+        return [batch.columns[0] for batch in batches]
+    numeric = all(isinstance(column, np.ndarray) for column in batches[0].columns)
+    packed = _packed(batches) if numeric else None
+    return packed if packed is not None else _ranked(batches)
+
+
+def sequence_codes(columns: Sequence[pa.ChunkedArray], *, descending: bool) -> np.ndarray:
+    """An int64 code per row that rises with the sequence fields; null is smallest either way."""
+    frame = pl.DataFrame(
+        {str(index): _frame_column(column) for index, column in enumerate(columns)}
+    )
+    order = frame.select(
+        pl.arg_sort_by(frame.columns, descending=descending, nulls_last=False)
+    ).to_series()
+    return _dense(frame, order.to_numpy())
+
+
+def _sortable(column: pa.Array | pa.ChunkedArray) -> list[np.ndarray | pa.Array]:  # noqa: PLR0911  one case a type
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+    t = pa.types
+    kind = column.type
+    if t.is_string(kind) or t.is_large_string(kind):
+        return [column]
+    if t.is_binary(kind) or t.is_large_binary(kind) or t.is_fixed_size_binary(kind):
+        return [column]
+    if t.is_integer(kind):
+        return [column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)]
+    if t.is_date32(kind) or t.is_time32(kind):
+        return [column.view(pa.int32()).to_numpy(zero_copy_only=False).astype(np.int64)]
+    if t.is_timestamp(kind) or t.is_time64(kind):
+        return [column.view(pa.int64()).to_numpy(zero_copy_only=False)]
+    if t.is_boolean(kind):
+        return [column.to_numpy(zero_copy_only=False).astype(np.int64)]
+    if t.is_float32(kind):
+        bits = column.to_numpy(zero_copy_only=False).view(np.int32).astype(np.int64)
+        return [_total_order(bits, np.int64(0x7FFFFFFF), is_nan=column, quiet=0x7FC00000)]
+    if t.is_float64(kind):
+        bits = column.to_numpy(zero_copy_only=False).view(np.int64)
+        return [_total_order(bits, _SIGN, is_nan=column, quiet=0x7FF8000000000000)]
+    if t.is_decimal(kind):
+        words = np.frombuffer(column.buffers()[1], dtype=np.int64)
+        words = words[2 * column.offset : 2 * (column.offset + len(column))].reshape(-1, 2)
+        if kind.precision <= _SMALL_DECIMAL_DIGITS:
+            return [np.ascontiguousarray(words[:, 0])]
+        # The low word is unsigned: shift it so that signed comparison orders it.
+        low = words[:, 0] ^ np.int64(-0x8000000000000000)
+        return [np.ascontiguousarray(words[:, 1]), low]
+    message = f"no order for keys of type {kind}"
+    raise AssertionError(message)
+
+
+def _total_order(
+    bits: np.ndarray, magnitude: np.int64, *, is_nan: pa.Array, quiet: int
+) -> np.ndarray:
+    bits = np.where(pc.is_nan(is_nan).to_numpy(zero_copy_only=False), np.int64(quiet), bits)
+    return np.where(bits < 0, bits ^ magnitude, bits)
+
+
+def _packed(batches: Sequence[OrderColumns]) -> list[np.ndarray] | None:
+    """Several integer columns as one, where their ranges allow."""
+    filled = [batch for batch in batches if batch.length]
+    if not filled:
+        return [np.empty(0, np.int64) for _ in batches]
+    lows: list[int] = []
+    spans: list[int] = []
+    product = 1
+    for index in range(len(filled[0].columns)):
+        low = min(int(batch.columns[index].min()) for batch in filled)
+        high = max(int(batch.columns[index].max()) for batch in filled)
+        lows.append(low)
+        spans.append(high - low + 1)
+        product *= high - low + 1
+        if product >= _CODE_LIMIT or high - low >= _CODE_LIMIT:
+            return None
+    out = []
+    for batch in batches:
+        code = np.zeros(batch.length, np.int64)
+        for column, low, span in zip(batch.columns, lows, spans, strict=True):
+            code *= np.int64(span)
+            code += column - np.int64(low)
+        out.append(code)
+    return out
+
+
+def _ranked(batches: Sequence[OrderColumns]) -> list[np.ndarray]:
+    """Any columns as dense ranks, by one sort over all batches."""
+    width = len(batches[0].columns)
+    frame = pl.DataFrame(
+        {
+            str(index): pl.concat(
+                [_frame_column(batch.columns[index]) for batch in batches], rechunk=True
+            )
+            for index in range(width)
+        }
+    )
+    order = frame.select(pl.arg_sort_by(frame.columns)).to_series().to_numpy()
+    codes = _dense(frame, order)
+    ends = np.cumsum([batch.length for batch in batches])[:-1]
+    return np.split(codes, ends)
+
+
+def _frame_column(column: np.ndarray | pa.Array | pa.ChunkedArray) -> pl.Series:
+    if isinstance(column, np.ndarray):
+        return pl.Series(column)
+    if pa.types.is_fixed_size_binary(column.type):
+        column = column.cast(pa.binary())
+    if pa.types.is_floating(column.type):
+        # Java's order of floats: NaN above all, -0.0 below 0.0.
+        rows = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        (ordered,) = _sortable(pc.fill_null(rows, 0.0))
+        valid = pa.array(ordered)
+        return pl.from_arrow(pc.if_else(pc.is_valid(rows), valid, pa.scalar(None, pa.int64())))  # type: ignore[return-value]
+    series = pl.from_arrow(column)
+    assert isinstance(series, pl.Series)
+    return series
+
+
+def _dense(frame: pl.DataFrame, order: np.ndarray) -> np.ndarray:
+    """Dense ranks from a sort order: equal rows share a rank."""
+    if len(order) == 0:
+        return np.empty(0, np.int64)
+    changed = np.zeros(len(order), bool)
+    for name in frame.columns:
+        ordered = frame[name].gather(order)
+        changed[1:] |= ordered.ne_missing(ordered.shift(1)).to_numpy()[1:]
+    codes = np.empty(len(order), np.int64)
+    codes[order] = np.cumsum(changed)
+    return codes

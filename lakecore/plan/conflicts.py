@@ -1,0 +1,114 @@
+"""My changes and theirs -> nothing, or CommitConflict naming what clashes and what to do.
+
+The changes of a commit were computed from some snapshot; the table may have moved on.
+(https://paimon.apache.org/docs/master/concepts/concurrency-control/)
+
+1. A file that is deleted must still be live: else somebody compacted or overwrote it.
+2. A file that is added must not be there yet.
+3. On a primary-key table, files of one bucket and level above 0 must not overlap by key.
+4. A partition keeps its number of buckets, unless it is overwritten.
+5. Keys of dynamic buckets are dealt to buckets by an index of the whole partition: if the index
+   has changed, the same key may stand in two buckets.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lakecore.errors import CommitConflict
+from lakecore.merge.keys import order_columns, shared_codes
+from lakecore.format.binary_row import decode_rows
+from lakecore.model.files import HASH_INDEX
+from lakecore.model.manifest import FileKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lakecore.model.files import CommitMessage
+    from lakecore.model.manifest import EntryIdentity, IndexEntry, ManifestEntry
+    from lakecore.model.types import Field
+
+
+def check_files(
+    live: Iterable[ManifestEntry], delta: Sequence[ManifestEntry], key_fields: Sequence[Field]
+) -> None:
+    """Rules 1 to 3: that `delta` can be applied to the live files of the partitions it touches."""
+    after: dict[EntryIdentity, ManifestEntry] = {entry.identity: entry for entry in live}
+    for entry in delta:
+        identity = entry.identity
+        if entry.kind is FileKind.DELETE:
+            if after.pop(identity, None) is None:
+                raise CommitConflict(
+                    "a file to be replaced is gone: another commit compacted or overwrote it; "
+                    "read the table again and redo",
+                    file=entry.file.name,
+                    bucket=entry.bucket,
+                    level=entry.file.level,
+                )
+        elif identity in after:
+            raise CommitConflict("a file to be added is there already", file=entry.file.name)
+        else:
+            after[identity] = entry
+    if key_fields:
+        touched = {(entry.partition, entry.bucket) for entry in delta}
+        _check_overlap([e for e in after.values() if (e.partition, e.bucket) in touched], key_fields)
+
+
+def _check_overlap(entries: Sequence[ManifestEntry], key_fields: Sequence[Field]) -> None:
+    levels: dict[tuple[bytes, int, int], list[int]] = defaultdict(list)
+    for index, entry in enumerate(entries):
+        if entry.file.level > 0:
+            levels[entry.partition, entry.bucket, entry.file.level].append(index)
+    if not levels:
+        return
+    low = decode_rows([entry.file.key_min for entry in entries], key_fields)
+    high = decode_rows([entry.file.key_max for entry in entries], key_fields)
+    lows, highs = shared_codes([order_columns(low.columns), order_columns(high.columns)])
+    for (_, bucket, level), inside in levels.items():
+        at = np.array(inside)[np.argsort(lows[inside], kind="stable")]
+        clash = np.flatnonzero(highs[at[:-1]] >= lows[at[1:]])
+        if len(clash):
+            first, second = (entries[at[clash[0] + step]].file.name for step in (0, 1))
+            raise CommitConflict(
+                "files of one level would overlap: another commit compacted the bucket; "
+                "read the table again and redo",
+                bucket=bucket,
+                level=level,
+                files=[first, second],
+            )
+
+
+def check_bucket_counts(known: Mapping[bytes, int], messages: Sequence[CommitMessage]) -> None:
+    """Rule 4, against the bucket count of each partition that is known."""
+    for message in messages:
+        count = known.get(message.partition, message.total_buckets)
+        if count != message.total_buckets:
+            raise CommitConflict(
+                "another commit changed the number of buckets of a partition; write again",
+                buckets=count,
+                written_with=message.total_buckets,
+            )
+
+
+def check_hash_indexes(
+    before: Iterable[IndexEntry], now: Iterable[IndexEntry], messages: Sequence[CommitMessage]
+) -> None:
+    """Rule 5, between the snapshot that the writer saw and the latest one."""
+    touched = {message.partition for message in messages}
+    seen, latest = (
+        {
+            (entry.partition, entry.bucket, entry.file.name)
+            for entry in entries
+            if entry.partition in touched and entry.file.index_type == HASH_INDEX
+        }
+        for entries in (before, now)
+    )
+    if seen != latest:
+        raise CommitConflict(
+            "another commit added keys to the dynamic buckets of a partition that this one writes; "
+            "write again, or let one writer do it",
+            buckets=sorted({bucket for _, bucket, _ in seen ^ latest}),
+        )

@@ -1,0 +1,61 @@
+"""Partitions as manifests hold them (serialized rows) and as directories and people see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.format.binary_row import decode_rows
+from lakecore.format.partition_path import partition_path, partition_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.types import Field
+    from lakecore.options import TableOptions
+
+
+class Partitions:
+    """The partitions of one table; each is decoded once."""
+
+    def __init__(self, schema: TableSchema, options: TableOptions) -> None:
+        self.fields = schema.partition_fields
+        self._default_name = options.partition_default_name
+        self._legacy_name = options.partition_legacy_name
+        self._paths: dict[bytes, str] = {}
+
+    def values(self, partitions: Sequence[bytes]) -> pa.RecordBatch:
+        """The values of each partition, a row each, a column a partition key."""
+        return decode_rows(partitions, self.fields)
+
+    def path(self, partition: bytes) -> str:
+        """The directories of a partition, joined by `/`; empty for an unpartitioned table."""
+        if not self.fields:
+            return ""
+        if partition not in self._paths:
+            self._paths[partition] = partition_path(
+                self.values([partition]),
+                self.fields,
+                self._default_name,
+                legacy_name=self._legacy_name,
+            )
+        return self._paths[partition]
+
+    def texts(self, partition: bytes) -> Mapping[str, str]:
+        """The text of each partition value by column name, for people."""
+        return partition_texts(
+            self.values([partition]), self.fields, self._default_name, legacy_name=False
+        )
+
+
+def bucket_key_fields(schema: TableSchema, options: TableOptions) -> tuple[Field, ...]:
+    """The fields whose hash chooses the bucket; none where buckets are not chosen by hash.
+
+    The option `bucket-key`, else the trimmed primary key.
+    """
+    if options.bucket < 1:
+        return ()
+    names = options.bucket_key or schema.trimmed_primary_keys
+    return tuple(schema.field(name) for name in names)

@@ -1,0 +1,71 @@
+"""The live files of a bucket -> splits: which files are read as they are, which are merged.
+
+Rules of a batch read (https://paimon.apache.org/docs/master/primary-key-table/overview/):
+
+1. A table with deletion vectors (unless it merges on read) and a first-row table hide level 0:
+   what its rows replace is not marked yet.
+2. If nothing is at level 0, no file holds deletions, and all files are on one level (or the table
+   is one of rule 1), every file is raw.
+3. Otherwise the bucket is cut into sections. A section of one file without deletions is raw; any
+   other is merged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.lsm.levels import sections, sorted_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    from lakecore.model.files import DataFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketPlan:
+    """How to read a bucket: `raw` files each on its own, then each of `merged`, runs oldest first."""
+
+    raw: tuple[DataFile, ...]
+    merged: tuple[tuple[tuple[DataFile, ...], ...], ...] = ()
+
+
+def plan_bucket(
+    files: Sequence[DataFile], lows: np.ndarray, highs: np.ndarray, *, settled: bool
+) -> BucketPlan:
+    """The reading of a bucket of a primary-key table, files of hidden levels left out already.
+
+    `lows` and `highs` rank the first and last key of each file. `settled`: the table never shows
+    a row that another file of the bucket replaces (rule 1), so that nothing needs merging.
+    """
+    clean = not any(file.delete_row_count for file in files)
+    levels = {file.level for file in files}
+    if clean and 0 not in levels and (settled or len(levels) <= 1):
+        return BucketPlan(raw=tuple(files))
+    raw: list[DataFile] = []
+    merged: list[tuple[tuple[DataFile, ...], ...]] = []
+    for section in sections(lows, highs):
+        inside = [files[index] for index in section]
+        if len(inside) == 1 and not inside[0].delete_row_count:
+            raw += inside
+            continue
+        runs = sorted_runs(inside, lows[section].tolist(), highs[section].tolist())
+        merged.append(tuple(run.files for run in runs))
+    return BucketPlan(raw=tuple(raw), merged=tuple(merged))
+
+
+def pack(files: Sequence[DataFile], target_bytes: int, open_cost_bytes: int) -> list[list[DataFile]]:
+    """Files in order, cut into groups of about the target size; a file costs its opening at least."""
+    groups: list[list[DataFile]] = []
+    room = 0
+    for file in files:
+        weight = max(file.size_bytes, open_cost_bytes)
+        if not groups or weight > room:
+            groups.append([])
+            room = target_bytes
+        groups[-1].append(file)
+        room -= weight
+    return groups

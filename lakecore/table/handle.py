@@ -1,0 +1,475 @@
+"""The object that a user holds: a table, bound to its schema, options and store.
+
+Every method is one call to the verb of its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest, NotFound
+from lakecore.format import metadata
+from lakecore.format.layout import Layout
+from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, polars_source
+from lakecore.io.ambient import SYSTEM
+from lakecore.io.history import History
+from lakecore.memory import process_budget
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
+from lakecore.options import parse_options
+from lakecore.plan.partitions import Partitions
+from lakecore.plan.predicate import Predicate, from_polars, from_sql, sql_to_polars
+from lakecore.table import overwrite
+from lakecore.table.commit import CommitRequest, commit, last_committed
+from lakecore.table.context import TableContext
+from lakecore.table.explain import Explanation, explain
+from lakecore.table.inspect import Inspect
+from lakecore.table.source import TableSource
+from lakecore.table.travel import Travel, resolve
+from lakecore.table.write import TableWrite, delete_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    import pandas as pd
+    from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
+
+    from lakecore.io.ambient import Ambient
+    from lakecore.io.store import Store
+    from lakecore.memory import Budget
+    from lakecore.model.files import CommitMessage
+    from lakecore.model.schema import TableSchema
+    from lakecore.options import TableOptions
+    from lakecore.table.commit import PartitionFilter
+
+
+class Table:
+    """A Paimon table. Made by `Catalog.get_table`, `Catalog.create_table` or `lakecore.open_table`."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+
+    # --- what it is ------------------------------------------------------------------------------
+
+    @property
+    def context(self) -> TableContext:
+        """What lakecore's verbs are given."""
+        return self._context
+
+    @property
+    def identifier(self) -> str:
+        """`database.table`, or the path it was opened by."""
+        return self._context.identifier
+
+    @property
+    def path(self) -> str:
+        """The table's directory."""
+        return self._context.layout.root
+
+    @property
+    def schema(self) -> TableSchema:
+        """The latest schema when the table was opened."""
+        return self._context.schema
+
+    @property
+    def options(self) -> TableOptions:
+        """The options, dynamic ones included."""
+        return self._context.options
+
+    @property
+    def inspect(self) -> Inspect:
+        """The system tables, as Polars frames."""
+        return Inspect(self._context)
+
+    def __repr__(self) -> str:
+        return f"Table({self.identifier!r}, schema={self.schema.id}, path={self.path!r})"
+
+    def copy(self, dynamic_options: Mapping[str, str]) -> Table:
+        """The same table with other options, for this object only; the table is not changed.
+
+        Raises InvalidRequest for an unknown option, or one that may not change.
+        """
+        context = self._context
+        merged = {**context.options.texts, **dynamic_options}
+        options = parse_options(merged, table=context.identifier)
+        return Table(
+            replace(
+                context, options=options, partitions=Partitions(context.schema, options)
+            )
+        )
+
+    def refresh(self) -> Table:
+        """The table with its newest schema."""
+        context = self._context
+        return load_table(
+            context.store,
+            self.path,
+            identifier=self.identifier,
+            ambient=context.ambient,
+            budget=context.budget,
+        )
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def write(
+        self,
+        data: object,
+        *,
+        commit_user: str | None = None,
+        identifier: int = BATCH_COMMIT_IDENTIFIER,
+    ) -> CommitResult:
+        """Add rows (upsert, with a primary key) in one commit; what was written.
+
+        `data`: Arrow tables, batches and readers, Polars frames (lazy too), pandas frames, DuckDB
+        relations, anything with `__arrow_c_stream__`, or an iterator of these. Columns are found by
+        name; one that is left out is null. A column `_row_kind` holds +I, -U, +U or -D.
+
+        Raises InvalidRequest, naming column, value and row, if a row does not fit: then nothing is
+        written. Raises CommitConflict if another commit got in the way; CommitUnknown if the
+        outcome is not known.
+        """
+        with self.new_write() as writer:
+            writer.write(data)
+            return self._commit_or_clean(writer, commit_user, identifier, None)
+
+    def overwrite(
+        self,
+        data: object,
+        partition: Mapping[str, object] | None = None,
+        *,
+        dynamic: bool | None = None,
+        commit_user: str | None = None,
+        identifier: int = BATCH_COMMIT_IDENTIFIER,
+    ) -> CommitResult:
+        """Replace rows in one commit.
+
+        With `partition`, those of the partitions that match it; the data must lie in them. Without:
+        those of the partitions that the data has rows in (`dynamic`, by default the option
+        `dynamic-partition-overwrite`), or of the whole table if it is not partitioned or not
+        `dynamic`.
+        """
+        context = self._context
+        if dynamic is None:
+            dynamic = context.options.dynamic_partition_overwrite
+        spec = {} if partition is None else partition
+        with TableWrite(context, overwrite=True) as writer:
+            writer.write(data)
+            chosen: PartitionFilter | None
+            if spec:
+                chosen = overwrite.matching(context, [spec])
+            elif dynamic and context.schema.partition_keys:
+                chosen = None
+            else:
+                chosen = overwrite.everything
+            return self._commit_or_clean(
+                writer, commit_user, identifier, chosen or _DYNAMIC, must_match=bool(spec)
+            )
+
+    def truncate(self) -> CommitResult:
+        """Remove all rows, in one commit."""
+        return self._clear(overwrite.everything, "TRUNCATE")
+
+    def drop_partition(self, *partitions: Mapping[str, object]) -> CommitResult:
+        """Remove the rows of the partitions that match, in one commit."""
+        if not partitions:
+            raise InvalidRequest("name the partitions to drop", table=self.identifier)
+        return self._clear(overwrite.matching(self._context, partitions), "OVERWRITE")
+
+    def new_write(self) -> TableWrite:
+        """A writer in two phases: `write`, then `prepare_commit`, whose messages `commit` takes."""
+        return TableWrite(self._context)
+
+    def commit(
+        self,
+        messages: Sequence[CommitMessage],
+        *,
+        identifier: int = BATCH_COMMIT_IDENTIFIER,
+        commit_user: str | None = None,
+        watermark: int | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> CommitResult:
+        """Make the messages of writers visible, in one commit.
+
+        The same user's same or lower identifier is committed once: again, it changes nothing, and
+        the result names the snapshots of then. Without a user, a new one is drawn.
+        """
+        request = CommitRequest(
+            messages=messages,
+            user=self._user(commit_user),
+            identifier=identifier,
+            watermark=watermark,
+            properties=properties,
+            force=identifier != BATCH_COMMIT_IDENTIFIER
+            and not self._context.options.snapshot_ignore_empty_commit,
+        )
+        return commit(self._context, request)
+
+    def last_identifier(self, commit_user: str) -> int | None:
+        """The identifier of the newest commit of a user; None if it has none."""
+        snapshot = last_committed(self._context, commit_user)
+        return None if snapshot is None else snapshot.commit_identifier
+
+    def _commit_or_clean(
+        self,
+        writer: TableWrite,
+        commit_user: str | None,
+        identifier: int,
+        chosen: PartitionFilter | None,
+        *,
+        must_match: bool = False,
+    ) -> CommitResult:
+        """Commit what a writer wrote; if that certainly failed, remove its files."""
+        messages = writer.prepare_commit()
+        try:
+            if must_match and chosen is not None and messages:
+                _check_inside(self._context, chosen, messages)
+            result = commit(
+                self._context,
+                CommitRequest(
+                    messages=messages,
+                    user=self._user(commit_user),
+                    identifier=identifier,
+                    overwrite=overwrite.written_by(messages) if chosen is _DYNAMIC else chosen,
+                ),
+            )
+        except (CommitConflict, InvalidRequest):
+            # Only these prove that nothing became visible.
+            delete_files(self._context, messages)
+            raise
+        if result.facts.get("already_committed"):
+            delete_files(self._context, messages)
+        return result
+
+    def _clear(self, chosen: PartitionFilter, operation: str) -> CommitResult:
+        self._context.options.require_writable()
+        request = CommitRequest(
+            messages=(), user=self._user(None), overwrite=chosen, operation=operation
+        )
+        return commit(self._context, request)
+
+    def _user(self, commit_user: str | None) -> str:
+        if commit_user is not None:
+            return commit_user
+        prefix = self._context.options.commit_user_prefix
+        drawn = self._context.ambient.new_uuid()
+        return f"{prefix}_{drawn}" if prefix else drawn
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: pl.Expr | str | None = None,
+        limit: int | None = None,
+        *,
+        snapshot_id: int | None = None,
+        tag: str | None = None,
+        timestamp: datetime | int | str | None = None,
+    ) -> pl.LazyFrame:
+        """The rows of the latest snapshot (or the one named) as a lazy Polars frame.
+
+        Columns, filters and limits of the query built on it reach the files. `where` is a Polars
+        expression or the text of an SQL condition. The snapshot is chosen now; nothing is read
+        before the frame is collected. The order of rows is not defined.
+        """
+        source = self._source(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
+        frame = polars_source.scan(source)
+        if where is not None:
+            frame = frame.filter(self._expression(where, source))
+        if columns is not None:
+            frame = frame.select(self._known(columns, source))
+        return frame if limit is None else frame.head(limit)
+
+    def to_batches(
+        self,
+        columns: Sequence[str] | None = None,
+        where: pl.Expr | str | None = None,
+        limit: int | None = None,
+        *,
+        snapshot_id: int | None = None,
+        tag: str | None = None,
+        timestamp: datetime | int | str | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows as a stream of Arrow batches; memory follows the batch, not the table.
+
+        The arguments are those of `scan`.
+        """
+        source = self._source(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
+        expression = None if where is None else self._expression(where, source)
+        names = None if columns is None else self._known(columns, source)
+        return arrow_stream.reader(source, names, expression, limit)
+
+    def to_arrow(
+        self,
+        columns: Sequence[str] | None = None,
+        where: pl.Expr | str | None = None,
+        limit: int | None = None,
+        *,
+        snapshot_id: int | None = None,
+        tag: str | None = None,
+        timestamp: datetime | int | str | None = None,
+    ) -> pa.Table:
+        """The rows as an Arrow table, in the types of `schema.arrow`. Arguments as for `scan`."""
+        return self.to_batches(
+            columns, where, limit, snapshot_id=snapshot_id, tag=tag, timestamp=timestamp
+        ).read_all()
+
+    def to_polars(
+        self,
+        columns: Sequence[str] | None = None,
+        where: pl.Expr | str | None = None,
+        limit: int | None = None,
+        *,
+        snapshot_id: int | None = None,
+        tag: str | None = None,
+        timestamp: datetime | int | str | None = None,
+    ) -> pl.DataFrame:
+        """The rows as a Polars frame. Arguments as for `scan`."""
+        return self.scan(
+            columns, where, limit, snapshot_id=snapshot_id, tag=tag, timestamp=timestamp
+        ).collect()
+
+    def to_pandas(
+        self,
+        columns: Sequence[str] | None = None,
+        where: pl.Expr | str | None = None,
+        limit: int | None = None,
+        *,
+        snapshot_id: int | None = None,
+        tag: str | None = None,
+        timestamp: datetime | int | str | None = None,
+    ) -> pd.DataFrame:
+        """The rows as a pandas frame (pandas must be installed). Arguments as for `scan`."""
+        return self.to_arrow(
+            columns, where, limit, snapshot_id=snapshot_id, tag=tag, timestamp=timestamp
+        ).to_pandas()
+
+    def to_arrow_dataset(
+        self,
+        *,
+        snapshot_id: int | None = None,
+        tag: str | None = None,
+        timestamp: datetime | int | str | None = None,
+    ) -> arrow_dataset.SourceDataset:
+        """The rows as an Arrow dataset, into which DuckDB and others push columns and filters."""
+        return arrow_dataset.SourceDataset(
+            self._source(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
+        )
+
+    def to_duckdb(
+        self,
+        connection: DuckDBConnection | None = None,
+        *,
+        snapshot_id: int | None = None,
+        tag: str | None = None,
+        timestamp: datetime | int | str | None = None,
+    ) -> DuckDBRelation:
+        """The rows as a DuckDB relation, on the connection given or DuckDB's default one."""
+        source = self._source(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
+        return duckdb_face.relation(source, connection)
+
+    def explain(
+        self,
+        columns: Sequence[str] | None = None,
+        where: pl.Expr | str | None = None,
+        *,
+        snapshot_id: int | None = None,
+        tag: str | None = None,
+        timestamp: datetime | int | str | None = None,
+    ) -> Explanation:
+        """What `scan` with these arguments would read. `print` it, or look at its numbers."""
+        source = self._source(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
+        predicate: Predicate | None = None
+        if where is not None:
+            schema = source.table_schema
+            predicate = (
+                from_sql(where, schema) if isinstance(where, str) else from_polars(where, schema)
+            )
+        names = None if columns is None else self._known(columns, source)
+        return explain(
+            self.identifier,
+            source.plan(predicate),
+            tuple(names or source.table_schema.names),
+            None if where is None else str(where),
+        )
+
+    def _source(self, travel: Travel) -> TableSource:
+        self._context.options.require_readable()
+        snapshot, schema = resolve(self._context, travel)
+        return TableSource(context=self._context, snapshot=snapshot, table_schema=schema)
+
+    def _expression(self, where: pl.Expr | str, source: TableSource) -> pl.Expr:
+        schema = source.table_schema
+        if isinstance(where, str):
+            return sql_to_polars(where, schema)
+        self._known(where.meta.root_names(), source)
+        return where
+
+    def _known(self, columns: Sequence[str], source: TableSource) -> list[str]:
+        return [source.table_schema.field(name).name for name in columns]
+
+
+def load_table(
+    store: Store,
+    path: str,
+    *,
+    identifier: str = "",
+    dynamic_options: Mapping[str, str] | None = None,
+    branch: str | None = None,
+    ambient: Ambient = SYSTEM,
+    budget: Budget | None = None,
+) -> Table:
+    """The table at a path. Raises NotFound if there is none.
+
+    `dynamic_options` hold for this object only. `branch` overrides the option `branch`.
+    """
+    root = path.rstrip("/")
+    given = dict(dynamic_options or {})
+    layout = Layout(root=root, branch=branch or given.get("branch", "main"))
+    history = History(store, layout)
+    schema = history.latest_schema()
+    if schema is None:
+        raise NotFound(
+            "no table here: there is no schema file", path=root, branch=layout.branch
+        )
+    name = identifier or root
+    options = parse_options({**schema.options, **given}, table=name)
+    context = TableContext(
+        identifier=name,
+        schema=schema,
+        options=options,
+        layout=layout,
+        store=store,
+        history=history,
+        partitions=Partitions(schema, options),
+        ambient=ambient,
+        budget=process_budget() if budget is None else budget,
+    )
+    return Table(context)
+
+
+def write_schema(store: Store, layout: Layout, schema: TableSchema) -> bool:
+    """Put a schema file where none is yet; False if another writer was first."""
+    return store.put_if_absent(layout.schema(schema.id), metadata.encode_schema(schema))
+
+
+def _DYNAMIC(partitions: Sequence[bytes]) -> Sequence[bool]:  # noqa: N802  a mark, not a function
+    raise AssertionError(partitions)
+
+
+def _check_inside(
+    context: TableContext, chosen: PartitionFilter, messages: Sequence[CommitMessage]
+) -> None:
+    """That all data of an overwrite lies in the partition it names."""
+    partitions = list({message.partition: None for message in messages})
+    outside = [p for p, inside in zip(partitions, chosen(partitions), strict=True) if not inside]
+    if outside:
+        raise InvalidRequest(
+            "the data has rows outside the partition to overwrite",
+            table=context.identifier,
+            partitions=[dict(context.partitions.texts(p)) for p in outside[:3]],
+        )

@@ -1,0 +1,77 @@
+"""Which partitions an overwrite clears."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.types import arrow_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.model.files import CommitMessage
+    from lakecore.table.commit import PartitionFilter
+    from lakecore.table.context import TableContext
+
+
+def everything(partitions: Sequence[bytes]) -> Sequence[bool]:
+    """Clear the whole table."""
+    return [True] * len(partitions)
+
+
+def written_by(messages: Sequence[CommitMessage]) -> PartitionFilter:
+    """Clear the partitions that the messages write: `dynamic-partition-overwrite`."""
+    written = {message.partition for message in messages}
+    return lambda partitions: [partition in written for partition in partitions]
+
+
+def matching(context: TableContext, specs: Sequence[Mapping[str, object]]) -> PartitionFilter:
+    """Clear the partitions that match any of the specs; a spec may leave partition keys out.
+
+    Values are of the column's type, or their text; None is null.
+    """
+    wanted = [spec_values(context, spec) for spec in specs]
+
+    def choose(partitions: Sequence[bytes]) -> Sequence[bool]:
+        values = context.partitions.values(partitions)
+        chosen = pa.array([False] * len(partitions))
+        for spec in wanted:
+            match = pa.array([True] * len(partitions))
+            for name, value in spec.items():
+                column = values.column(name)
+                same = pc.is_null(column) if not value.is_valid else pc.equal(column, value)
+                match = pc.and_(match, pc.fill_null(same, False))
+            chosen = pc.or_(chosen, match)
+        result: list[bool] = chosen.to_pylist()
+        return result
+
+    return choose
+
+
+def spec_values(context: TableContext, spec: Mapping[str, object]) -> Mapping[str, pa.Scalar]:
+    """The values of a partition spec as the types of their columns.
+
+    Raises InvalidRequest for a column that is no partition key, or a value that is not of its type.
+    """
+    keys = context.schema.partition_keys
+    if not spec:
+        raise InvalidRequest("a partition needs at least one value", partition_keys=keys)
+    values: dict[str, pa.Scalar] = {}
+    for name, value in spec.items():
+        if name not in keys:
+            raise InvalidRequest(
+                "not a partition key", column=name, table=context.identifier, partition_keys=keys
+            )
+        wanted = arrow_type(context.schema.field(name).type)
+        try:
+            values[name] = pa.array([value]).cast(wanted)[0]
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise InvalidRequest(
+                "the value is not of the partition key's type", column=name, value=value,
+                type=context.schema.field(name).type,
+            ) from error
+    return values

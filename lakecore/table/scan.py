@@ -1,0 +1,318 @@
+"""A snapshot and a predicate -> splits.
+
+1. Fold the manifests of the snapshot to its live files (`io/history.py` keeps what it has read).
+2. Leave out partitions whose values do not match, then buckets that the predicate rules out.
+3. Leave out files by the statistics of their keys: every file that can hold a key goes or stays
+   together with the others, because the predicate on keys is the same for all.
+4. Deal the files of each bucket to splits (`plan/splits.py`).
+5. Leave out raw files by the statistics of their values, and a merged section only if none of its
+   files can match.
+
+INVARIANT: a value predicate never removes one file of a section that is merged. It would remove
+the newest row of a key and bring an older one back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.format.binary_row import decode_rows
+from lakecore.format.statistics import stats_frame
+from lakecore.merge.keys import order_columns, shared_codes
+from lakecore.model.files import DELETION_VECTORS, Split
+from lakecore.options import MergeEngine
+from lakecore.plan.partitions import bucket_key_fields
+from lakecore.plan.predicate import columns_of, split_by_columns
+from lakecore.plan.pruning import may_match, matches_exactly, prune_buckets
+from lakecore.plan.splits import pack, plan_bucket
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.io.history import History
+    from lakecore.model.files import DataFile, IndexFile, VectorRange
+    from lakecore.model.manifest import ManifestEntry
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.options import TableOptions
+    from lakecore.plan.partitions import Partitions
+    from lakecore.plan.predicate import Predicate
+
+Bucket = tuple[bytes, int, int]
+"""Partition, bucket, total buckets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """How many live files a plan left out, and why."""
+
+    by_partition: int = 0
+    by_bucket: int = 0
+    by_statistics: int = 0
+    hidden_level_0: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlan:
+    """What to read at a snapshot (None: the table is empty), and what was left out."""
+
+    snapshot: Snapshot | None
+    splits: tuple[Split, ...] = ()
+    files_total: int = 0
+    skipped: Skipped = Skipped()
+
+    @property
+    def files_kept(self) -> int:
+        """The number of files that will be read."""
+        return sum(len(split.files) for split in self.splits)
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the files that will be read."""
+        return sum(split.size_bytes for split in self.splits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanContext:
+    """The table as a scan sees it."""
+
+    history: History
+    schema: TableSchema
+    options: TableOptions
+    partitions: Partitions
+
+
+def plan_scan(
+    context: ScanContext, snapshot: Snapshot | None, predicate: Predicate | None = None
+) -> ScanPlan:
+    """The splits of a snapshot that may hold matching rows, in order of partition and bucket."""
+    if snapshot is None:
+        return ScanPlan(snapshot=None)
+    entries = context.history.live_entries(snapshot)
+    total = len(entries)
+    entries, by_partition = _keep_partitions(entries, context, predicate)
+    entries, by_bucket = _keep_buckets(entries, context, predicate)
+    settled = hides_level_0(context.options)
+    visible = [entry for entry in entries if not (settled and entry.file.level == 0)]
+    hidden = len(entries) - len(visible)
+    kept, by_key = _keep_keys(visible, context, predicate)
+    splits, by_value = _deal(kept, context, snapshot, predicate, settled=settled)
+    return ScanPlan(
+        snapshot=snapshot,
+        splits=tuple(splits),
+        files_total=total,
+        skipped=Skipped(
+            by_partition=by_partition,
+            by_bucket=by_bucket,
+            by_statistics=by_key + by_value,
+            hidden_level_0=hidden,
+        ),
+    )
+
+
+def hides_level_0(options: TableOptions) -> bool:
+    """Whether batch reads of the table leave out level 0."""
+    vectors = options.deletion_vectors_enabled and not options.deletion_vectors_merge_on_read
+    return vectors or options.merge_engine is MergeEngine.FIRST_ROW
+
+
+def _keep_partitions(
+    entries: Sequence[ManifestEntry], context: ScanContext, predicate: Predicate | None
+) -> tuple[Sequence[ManifestEntry], int]:
+    keys = context.schema.partition_keys
+    part = split_by_columns(predicate, keys)[0] if predicate is not None and keys else None
+    if part is None:
+        return entries, 0
+    distinct = list({entry.partition: None for entry in entries})
+    matches = matches_exactly(part, context.partitions.values(distinct)) if distinct else ()
+    wanted = {value for value, match in zip(distinct, matches, strict=True) if match}
+    kept = [entry for entry in entries if entry.partition in wanted]
+    return kept, len(entries) - len(kept)
+
+
+def _keep_buckets(
+    entries: Sequence[ManifestEntry], context: ScanContext, predicate: Predicate | None
+) -> tuple[Sequence[ManifestEntry], int]:
+    fields = bucket_key_fields(context.schema, context.options)
+    if predicate is None or not fields:
+        return entries, 0
+    function = context.options.bucket_function_type
+    # A partition may have a bucket count of its own, from before a rescale.
+    wanted = {
+        count: prune_buckets(predicate, fields, count, function)
+        for count in {entry.total_buckets for entry in entries}
+        if count > 0
+    }
+    kept = [
+        entry
+        for entry in entries
+        if (buckets := wanted.get(entry.total_buckets)) is None or entry.bucket in buckets
+    ]
+    return kept, len(entries) - len(kept)
+
+
+def _keep_keys(
+    entries: Sequence[ManifestEntry], context: ScanContext, predicate: Predicate | None
+) -> tuple[Sequence[ManifestEntry], int]:
+    fields = context.schema.key_fields
+    part = split_by_columns(predicate, [f.name for f in fields])[0] if predicate else None
+    if part is None or not fields or not entries:
+        return entries, 0
+    files = [entry.file for entry in entries]
+    low = decode_rows([file.key_stats.min_values for file in files], fields)
+    high = decode_rows([file.key_stats.max_values for file in files], fields)
+    rows = np.array([file.row_count for file in files], np.int64)
+    nulls = pa.RecordBatch.from_arrays(
+        [pa.array(np.zeros(len(files), np.int64)) for _ in fields], [f.name for f in fields]
+    )
+    mask = may_match(part, low, high, nulls, rows)
+    kept = [entry for entry, keep in zip(entries, mask, strict=True) if keep]
+    return kept, len(entries) - len(kept)
+
+
+def _deal(
+    entries: Sequence[ManifestEntry],
+    context: ScanContext,
+    snapshot: Snapshot,
+    predicate: Predicate | None,
+    *,
+    settled: bool,
+) -> tuple[list[Split], int]:
+    """The splits of all buckets, and how many files their values ruled out."""
+    buckets: dict[Bucket, list[int]] = defaultdict(list)
+    for index, entry in enumerate(entries):
+        buckets[entry.partition, entry.bucket, entry.total_buckets].append(index)
+    files = [entry.file for entry in entries]
+    matching = _matching_values(files, context, predicate)
+    lows, highs = key_ranks(files, context.schema)
+    vectors = _vectors(context.history, snapshot)
+    target = context.options.source_split_target_size_bytes
+    open_cost = context.options.source_split_open_file_cost_bytes
+    splits: list[Split] = []
+    dropped = 0
+    for bucket, inside in sorted(buckets.items()):
+        own = [files[index] for index in inside]
+        match = {files[index].name: bool(matching[index]) for index in inside}
+        if context.schema.primary_keys:
+            at = np.array(inside)
+            plan = plan_bucket(own, lows[at], highs[at], settled=settled)
+            raw, merged = plan.raw, plan.merged
+        else:
+            raw, merged = tuple(own), ()
+        raw_kept = [file for file in raw if match[file.name]]
+        dropped += len(raw) - len(raw_kept)
+        own_vectors = vectors.get(bucket[:2], {})
+        groups = [((tuple(group),), True) for group in pack(raw_kept, target, open_cost)]
+        for runs in merged:
+            section = [file for run in runs for file in run]
+            if any(match[file.name] for file in section):
+                groups.append((runs, False))
+            else:
+                dropped += len(section)
+        splits += [_split(bucket, runs, raw, own_vectors, context) for runs, raw in groups]
+    return splits, dropped
+
+
+def _split(
+    bucket: Bucket,
+    runs: tuple[tuple[DataFile, ...], ...],
+    raw: bool,  # noqa: FBT001  one of two kinds of split, named at the call by its tuple
+    vectors: Mapping[str, tuple[IndexFile, VectorRange]],
+    context: ScanContext,
+) -> Split:
+    partition, number, total = bucket
+    names = [file.name for run in runs for file in run]
+    return Split(
+        partition=partition,
+        partition_path=context.partitions.path(partition),
+        bucket=number,
+        total_buckets=total,
+        runs=runs,
+        raw=raw,
+        vectors={name: vectors[name] for name in names if name in vectors} if vectors else {},
+    )
+
+
+def key_ranks(files: Sequence[DataFile], schema: TableSchema) -> tuple[np.ndarray, np.ndarray]:
+    """Integers in the order of the files' first and last keys; zeros for an append table."""
+    fields = schema.key_fields
+    if not fields or not files:
+        zeros = np.zeros(len(files), np.int64)
+        return zeros, zeros
+    low = decode_rows([file.key_min for file in files], fields)
+    high = decode_rows([file.key_max for file in files], fields)
+    lows, highs = shared_codes([order_columns(low.columns), order_columns(high.columns)])
+    return lows, highs
+
+
+def _matching_values(
+    files: Sequence[DataFile], context: ScanContext, predicate: Predicate | None
+) -> np.ndarray:
+    """Per file, whether the statistics of its values leave room for a matching row."""
+    mask = np.ones(len(files), bool)
+    names = columns_of(predicate) if predicate is not None else ()
+    if not names:
+        return mask
+    assert predicate is not None
+    by_schema: dict[int, list[int]] = defaultdict(list)
+    for index, file in enumerate(files):
+        by_schema[file.schema_id].append(index)
+    for schema_id, inside in by_schema.items():
+        own = [files[index] for index in inside]
+        stats = _stats(own, context.history.schema(schema_id), context.schema, sorted(names))
+        rows = np.array([file.row_count for file in own], np.int64)
+        mask[inside] = may_match(predicate, *stats, rows)
+    return mask
+
+
+def _stats(
+    files: Sequence[DataFile], file_schema: TableSchema, schema: TableSchema, names: Sequence[str]
+) -> tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch]:
+    """Least values, greatest values and null counts, as columns `names` of the table's schema.
+
+    A column the files do not have is all null; one whose type has changed is unknown.
+    """
+    twins = {name: file_schema.by_id.get(schema.field(name).id) for name in names}
+    known = [
+        twin
+        for name, twin in twins.items()
+        if twin is not None and _same_values(twin.type, schema.field(name).type)
+    ]
+    frame = stats_frame(files, file_schema, [field.name for field in known])
+    columns: tuple[list[pa.Array], ...] = ([], [], [])
+    rows = pa.array([file.row_count for file in files], pa.int64())
+    for name in names:
+        field, twin = schema.field(name), twins[name]
+        unknown = pa.nulls(len(files), schema.arrow.field(field.name).type)
+        if twin in known:
+            assert twin is not None
+            parts = [batch.column(twin.name) for batch in frame]
+        else:
+            counts = rows if twin is None else pa.nulls(len(files), pa.int64())
+            parts = [unknown, unknown, counts]
+        for column, part in zip(columns, parts, strict=True):
+            column.append(part)
+    low, high, nulls = (pa.RecordBatch.from_arrays(c, list(names)) for c in columns)
+    return low, high, nulls
+
+
+def _same_values(old: object, new: object) -> bool:
+    """Whether statistics under the old type hold under the new one: only nullability differs."""
+    return str(old).removesuffix(" NOT NULL") == str(new).removesuffix(" NOT NULL")
+
+
+def _vectors(
+    history: History, snapshot: Snapshot
+) -> Mapping[tuple[bytes, int], Mapping[str, tuple[IndexFile, VectorRange]]]:
+    """The deletion vectors of a snapshot, by bucket and data file name."""
+    found: dict[tuple[bytes, int], dict[str, tuple[IndexFile, VectorRange]]] = defaultdict(dict)
+    for entry in history.index_entries(snapshot):
+        if entry.file.index_type == DELETION_VECTORS:
+            for where in entry.file.vectors or ():
+                found[entry.partition, entry.bucket][where.data_file] = (entry.file, where)
+    return found

@@ -1,0 +1,111 @@
+"""Which snapshot a read sees, and with which schema.
+
+The latest snapshot is read with the latest schema. Any other way of naming a snapshot (id, tag,
+time) reads it with the schema it was committed with
+(https://paimon.apache.org/docs/master/concepts/snapshot/).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest, NotFound
+
+if TYPE_CHECKING:
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.context import TableContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Travel:
+    """A state of the table, named in at most one way. None of them: the latest."""
+
+    snapshot_id: int | None = None
+    tag: str | None = None
+    timestamp: datetime | int | str | None = None
+
+    def __post_init__(self) -> None:
+        named = [v for v in (self.snapshot_id, self.tag, self.timestamp) if v is not None]
+        if len(named) > 1:
+            raise InvalidRequest(
+                "name a snapshot in one way only: snapshot_id, tag or timestamp",
+                snapshot_id=self.snapshot_id,
+                tag=self.tag,
+                timestamp=self.timestamp,
+            )
+
+
+def resolve(context: TableContext, travel: Travel) -> tuple[Snapshot | None, TableSchema]:
+    """The snapshot (None: the table is empty) and the schema to read it with."""
+    travel = _from_options(context, travel)
+    history = context.history
+    if travel.snapshot_id is not None:
+        snapshot = history.snapshot(travel.snapshot_id)
+    elif travel.tag is not None:
+        snapshot = history.tag(travel.tag).snapshot
+    elif travel.timestamp is not None:
+        snapshot = _at(context, to_milliseconds(travel.timestamp))
+    else:
+        return history.latest_snapshot(), context.schema
+    return snapshot, history.schema(snapshot.schema_id)
+
+
+def to_milliseconds(timestamp: datetime | int | str) -> int:
+    """A point in time as milliseconds since the epoch.
+
+    A number is that already. A text is ISO 8601. Without a zone, the machine's own is meant.
+    """
+    if isinstance(timestamp, bool):
+        raise InvalidRequest("a timestamp is a datetime, a text or milliseconds", given=timestamp)
+    if isinstance(timestamp, int):
+        return timestamp
+    if isinstance(timestamp, str):
+        try:
+            timestamp = datetime.fromisoformat(timestamp)
+        except ValueError as error:
+            raise InvalidRequest("not an ISO 8601 timestamp", timestamp=timestamp) from error
+    # The end of the millisecond it names: a snapshot of that very moment counts.
+    return int(timestamp.timestamp() * 1000)
+
+
+def _from_options(context: TableContext, travel: Travel) -> Travel:
+    """What the options of the table say, where the call says nothing."""
+    if travel != Travel():
+        return travel
+    options = context.options
+    if options.scan_version is not None:
+        version = options.scan_version
+        if version in context.history.tag_names():
+            return Travel(tag=version)
+        if not version.isdigit():
+            raise NotFound("no tag or snapshot of that name", version=version)
+        return Travel(snapshot_id=int(version))
+    timestamp: int | str | None = options.scan_timestamp_millis
+    if timestamp is None:
+        timestamp = options.scan_timestamp
+    return Travel(
+        snapshot_id=options.scan_snapshot_id, tag=options.scan_tag_name, timestamp=timestamp
+    )
+
+
+def _at(context: TableContext, time_ms: int) -> Snapshot:
+    """The newest snapshot committed at or before a time."""
+    history = context.history
+    ids = history.snapshot_ids()
+    low, high = 0, len(ids)
+    while low < high:
+        middle = (low + high) // 2
+        if history.snapshot(ids[middle]).time_ms <= time_ms:
+            low = middle + 1
+        else:
+            high = middle
+    if low == 0:
+        raise NotFound(
+            "no live snapshot is that old",
+            time_ms=time_ms,
+            earliest_ms=history.snapshot(ids[0]).time_ms if ids else None,
+        )
+    return history.snapshot(ids[low - 1])
