@@ -142,7 +142,7 @@ class History:
         """The tag of that name. Raises NotFound, naming the known ones."""
         path = self.layout.tag(name)
         try:
-            return metadata.decode_tag(name, self.store.read(path), path)
+            return metadata.decode_tag(self.store.read(path), name, path)
         except NotFound as error:
             raise NotFound("no such tag", tag=name, tags=self.tag_names()) from error
 
