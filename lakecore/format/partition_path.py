@@ -57,7 +57,7 @@ def partition_texts(
     texts: dict[str, str] = {}
     for column, field in zip(values.columns, fields, strict=True):
         scalar = column.cast(arrow_type(field.type))[0]
-        text = _text(scalar, field, legacy=legacy_name) if scalar.is_valid else ""
+        text = value_text(scalar, field, legacy=legacy_name) if scalar.is_valid else ""
         texts[field.name] = text if text.strip(_BLANKS) else default_name
     return texts
 
@@ -67,7 +67,8 @@ def escape(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
-def _text(scalar: pa.Scalar, field: Field, *, legacy: bool) -> str:
+def value_text(scalar: pa.Scalar, field: Field, *, legacy: bool) -> str:
+    """The text of one value that is not null: the internal one of Java if `legacy`, or the cast."""
     data_type = field.type
     if isinstance(data_type, Atomic):
         match data_type.root:
