@@ -148,43 +148,53 @@ class History:
 
     # --- manifests -------------------------------------------------------------------------------
 
-    def manifest_list(self, name: str | None) -> Sequence[ManifestFile]:
-        """The manifests that a list names, in order."""
+    def manifest_list(
+        self, name: str | None, size_bytes: int | None = None
+    ) -> Sequence[ManifestFile]:
+        """The manifests that a list names, in order; its size is checked where it is known."""
         if name is None:
             return ()
         cached = self._lists.get(name)
         if cached is None:
             path = self.layout.manifest(name)
-            cached = metadata.decode_manifest_list(self._must_read(path), path)
+            cached = metadata.decode_manifest_list(self._must_read(path, size_bytes), path)
             self._lists.put(name, cached, len(cached) + 1)
         return cached
 
-    def manifest(self, name: str) -> Sequence[ManifestEntry]:
+    def manifest(self, manifest: ManifestFile) -> Sequence[ManifestEntry]:
         """The entries of a manifest, in order."""
-        cached = self._manifests.get(name)
+        cached = self._manifests.get(manifest.name)
         if cached is None:
-            path = self.layout.manifest(name)
-            cached = metadata.decode_manifest(self._must_read(path), path)
-            self._manifests.put(name, cached, len(cached) + 1)
+            path = self.layout.manifest(manifest.name)
+            cached = metadata.decode_manifest(self._must_read(path, manifest.size_bytes), path)
+            self._manifests.put(manifest.name, cached, len(cached) + 1)
         return cached
 
     def manifests(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
         """The manifests of base and delta, in order."""
-        base = self.manifest_list(snapshot.base_manifest_list)
-        return (*base, *self.manifest_list(snapshot.delta_manifest_list))
+        base = self.manifest_list(
+            snapshot.base_manifest_list, snapshot.base_manifest_list_size
+        )
+        return (*base, *self.delta_manifests(snapshot))
+
+    def delta_manifests(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
+        """The manifests of a snapshot's own changes, in order."""
+        return self.manifest_list(
+            snapshot.delta_manifest_list, snapshot.delta_manifest_list_size
+        )
 
     def entries(self, manifests: Sequence[ManifestFile]) -> list[ManifestEntry]:
         """The entries of these manifests, in order."""
-        fresh = [m.name for m in manifests if self._manifests.get(m.name) is None]
+        fresh = [m for m in manifests if self._manifests.get(m.name) is None]
+        read = {}
         if len(fresh) > 1:
             with ThreadPoolExecutor(min(_READERS, len(fresh))) as pool:
-                read = dict(zip(fresh, pool.map(self.manifest, fresh), strict=True))
-        else:
-            read = {}
+                names = [manifest.name for manifest in fresh]
+                read = dict(zip(names, pool.map(self.manifest, fresh), strict=True))
         return [
             entry
             for manifest in manifests
-            for entry in read.get(manifest.name) or self.manifest(manifest.name)
+            for entry in read.get(manifest.name) or self.manifest(manifest)
         ]
 
     def live_entries(self, snapshot: Snapshot) -> Sequence[ManifestEntry]:
@@ -210,12 +220,21 @@ class History:
 
     # --- helpers ---------------------------------------------------------------------------------
 
-    def _must_read(self, path: str) -> bytes:
+    def _must_read(self, path: str, size_bytes: int | None = None) -> bytes:
+        """The bytes of a file that another names. One cut short may still decode: its size tells."""
         try:
-            return self.store.read(path)
+            data = self.store.read(path)
         except NotFound as error:
             message = "a metadata file is missing; was its snapshot expired meanwhile?"
             raise CorruptTable(message, path=path) from error
+        if size_bytes is not None and len(data) != size_bytes:
+            raise CorruptTable(
+                "a metadata file does not have the size it should have",
+                path=path,
+                size_bytes=len(data),
+                expected_bytes=size_bytes,
+            )
+        return data
 
     def _numbers(self, directory: str, prefix: str) -> tuple[int, ...]:
         names = (status.path.rpartition("/")[2] for status in self.store.list(directory))

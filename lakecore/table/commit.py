@@ -388,8 +388,7 @@ class _Committer:
             except NotFound:
                 known.update({e.partition: e.total_buckets for e in history.live_entries(latest)})
                 continue
-            manifests = history.manifest_list(theirs.delta_manifest_list)
-            for entry in history.entries(manifests):
+            for entry in history.entries(history.delta_manifests(theirs)):
                 if entry.kind is FileKind.ADD:
                     known[entry.partition] = entry.total_buckets
         check_bucket_counts(known, self._request.messages)

@@ -97,7 +97,7 @@ def plan_scan(
     total = len(entries)
     entries, by_partition = _keep_partitions(entries, context, predicate)
     entries, by_bucket = _keep_buckets(entries, context, predicate)
-    settled = hides_level_0(context.options)
+    settled = hides_level_0(context.schema, context.options)
     visible = [entry for entry in entries if not (settled and entry.file.level == 0)]
     hidden = len(entries) - len(visible)
     kept, by_key = _keep_keys(visible, context, predicate)
@@ -115,8 +115,10 @@ def plan_scan(
     )
 
 
-def hides_level_0(options: TableOptions) -> bool:
+def hides_level_0(schema: TableSchema, options: TableOptions) -> bool:
     """Whether batch reads of the table leave out level 0."""
+    if not schema.primary_keys:
+        return False
     vectors = options.deletion_vectors_enabled and not options.deletion_vectors_merge_on_read
     return vectors or options.merge_engine is MergeEngine.FIRST_ROW
 
