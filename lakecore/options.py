@@ -29,6 +29,7 @@ from lakecore.option_values import (
     DECLARED,
     FAMILIES,
     IGNORE_KEY,
+    LIMITS,
     RENAMED,
     SINGLE,
     TableOptions,
@@ -138,6 +139,8 @@ def _page_notes(known: Option) -> str:
         notes += " Older keys: " + ", ".join(f"`{old}`" for old in known.fallbacks) + "."
     if known.immutable:
         notes += " Fixed once there are snapshots."
+    if any(limit.key == known.key for limit in LIMITS):
+        notes += " *Some values not yet.*"
     if not known.supported:
         notes += " *Not yet; may be ignored.*" if known.ignorable else " *Not yet.*"
     return notes

@@ -132,7 +132,7 @@ class Row:
     nullable: bool = True
 
     def __str__(self) -> str:
-        inner = ", ".join(f"`{field.name}` {field.type}" for field in self.fields)
+        inner = ", ".join(f"{_quoted(field.name)} {field.type}" for field in self.fields)
         return f"ROW<{inner}>" + ("" if self.nullable else " NOT NULL")
 
 
@@ -158,6 +158,10 @@ class Field:
 def with_nullable(data_type: DataType, nullable: bool) -> DataType:
     """The same type, nullable or not."""
     return replace(data_type, nullable=nullable)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 # --- text and JSON ------------------------------------------------------------------------------
@@ -309,7 +313,7 @@ class _TypeText:
         self.take("NULL")
         return bare
 
-    def bare(self) -> DataType:  # noqa: C901, PLR0911, PLR0912  one case a type, nothing else
+    def bare(self) -> DataType:  # noqa: C901, PLR0912  one case a type, nothing else
         name = self.peek()
         self.at += 1
         match name:
@@ -325,7 +329,7 @@ class _TypeText:
                 return Atomic(root=Root(name), length=length)
             case "DECIMAL" | "DEC" | "NUMERIC":
                 precision, scale = self.numbers(10, 0)
-                if not (1 <= precision <= 38 and 0 <= scale <= precision):  # noqa: PLR2004
+                if not (1 <= precision <= 38 and 0 <= scale <= precision):
                     raise self.fail("DECIMAL needs 1 <= precision <= 38 and 0 <= scale <= precision")
                 return Atomic(root=Root.DECIMAL, precision=precision, scale=scale)
             case "INTEGER":
@@ -366,7 +370,7 @@ class _TypeText:
 
     def fraction_digits(self, default: int) -> tuple[int, ...]:
         (precision,) = self.numbers(default)
-        if precision > 9:  # noqa: PLR2004
+        if precision > 9:
             raise self.fail("TIME and TIMESTAMP take a precision of 0 to 9")
         return (precision,)
 
@@ -408,7 +412,7 @@ _ARROW: dict[Root, pa.DataType] = {
 
 def timestamp_unit(precision: int) -> str:
     """The Arrow unit of a timestamp of that many fraction digits: ms, us or ns."""
-    return "ms" if precision <= 3 else "us" if precision <= 6 else "ns"  # noqa: PLR2004
+    return "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
@@ -451,7 +455,7 @@ def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
     return pa.schema([arrow_field(field) for field in fields])
 
 
-def from_arrow(arrow: pa.DataType, *, nullable: bool = True, context: str = "") -> DataType:  # noqa: C901, PLR0911, PLR0912  one case a type, nothing else
+def from_arrow(arrow: pa.DataType, *, nullable: bool = True, context: str = "") -> DataType:  # noqa: C901, PLR0912  one case a type, nothing else
     """The Paimon type that holds every value of an Arrow type.
 
     Unsigned integers take the next wider signed type; a zoned timestamp becomes a local-zoned one
@@ -492,7 +496,7 @@ def from_arrow(arrow: pa.DataType, *, nullable: bool = True, context: str = "") 
         return atomic(Root.FLOAT)
     if t.is_float64(arrow):
         return atomic(Root.DOUBLE)
-    if t.is_decimal(arrow) and arrow.precision <= 38 and arrow.scale >= 0:  # noqa: PLR2004
+    if t.is_decimal(arrow) and arrow.precision <= 38 and arrow.scale >= 0:
         return atomic(Root.DECIMAL, precision=arrow.precision, scale=arrow.scale)
     if t.is_date32(arrow) or t.is_date64(arrow):
         return atomic(Root.DATE)

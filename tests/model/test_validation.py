@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.model.schema import TableSchema
+from lakecore.model.types import Field, parse_field, parse_type
+from lakecore.model.validation import create_schema, validate_schema
+
+SCHEMAS = sorted(
+    (Path(__file__).parents[1] / "golden" / "fixtures").glob("*/table*/schema/schema-*")
+)
+COLUMNS = {
+    "k": "INT",
+    "p": "STRING",
+    "v": "BIGINT",
+    "s": "STRING",
+    "t": "TIMESTAMP(3)",
+    "b": "BOOLEAN",
+    "a": "ARRAY<INT>",
+    "m": "MAP<STRING, INT>",
+    "r": "ROW<x INT>",
+    "u": "MULTISET<INT>",
+    "ar": "ARRAY<ROW<x INT>>",
+}
+
+
+def make(
+    keys: str = "",
+    partitions: str = "",
+    columns: dict[str, str] | None = None,
+    **options: str,
+) -> TableSchema:
+    """A schema; in the names of options `__` is `.` and `_` is `-`."""
+    return create_schema(
+        columns if columns is not None else COLUMNS,
+        primary_keys=keys.split(),
+        partition_keys=partitions.split(),
+        options={key.replace("__", ".").replace("_", "-"): text for key, text in options.items()},
+        now_ms=0,
+        table="shop.orders",
+    )
+
+
+def given(text: str) -> dict[str, str]:
+    """Options written `key=value key=value`."""
+    return dict(part.split("=", 1) for part in text.split())
+
+
+def check(keys: str, partitions: str, options: str) -> TableSchema:
+    return create_schema(
+        COLUMNS,
+        primary_keys=keys.split(),
+        partition_keys=partitions.split(),
+        options=given(options),
+        now_ms=0,
+        table="shop.orders",
+    )
+
+
+@pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: "-".join(path.parts[-4:]))
+def test_every_golden_schema_keeps_the_rules(path: Path) -> None:
+    stored = json.loads(path.read_text())
+    schema = TableSchema(
+        id=stored["id"],
+        fields=tuple(parse_field(field) for field in stored["fields"]),
+        highest_field_id=stored["highestFieldId"],
+        partition_keys=tuple(stored["partitionKeys"]),
+        primary_keys=tuple(stored["primaryKeys"]),
+        options=stored["options"],
+        version=stored["version"],
+    )
+
+    validate_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("keys", "partitions", "options"),
+    [
+        ("", "", ""),
+        ("", "p", ""),
+        ("", "p", "bucket=2 bucket-key=k,v"),
+        ("k", "", "bucket=1"),
+        ("k p", "p", "bucket=4 bucket-key=k"),
+        ("k", "p", ""),
+        ("k", "", "bucket=-2"),
+        ("k", "", "bucket=2 bucket-function.type=mod"),
+        ("k v", "", "bucket=2 bucket-function.type=hive"),
+        ("k", "", "sequence.field=v,t sequence.field.sort-order=descending"),
+        ("k", "", "rowkind.field=s changelog-producer=input"),
+        ("k", "", "merge-engine=first-row changelog-producer=lookup"),
+        ("k", "", "merge-engine=partial-update fields.v.sequence-group=s,b ignore-delete=true"),
+        ("k", "", "merge-engine=aggregation fields.v.aggregate-function=sum"),
+        ("k", "", "deletion-vectors.enabled=true changelog-producer=lookup"),
+        ("", "", "row-tracking.enabled=true"),
+        ("k", "", "record-level.expire-time=1d record-level.time-field=t"),
+        ("", "", "scan.snapshot-id=3 scan.mode=from-snapshot-full"),
+        ("", "", "scan.mode=latest"),
+        ("k", "", "file.format.per.level=0:avro,5:orc"),
+    ],
+)
+def test_right_tables_are_right(keys: str, partitions: str, options: str) -> None:
+    check(keys, partitions, options)
+
+
+@pytest.mark.parametrize(
+    ("keys", "partitions", "options", "sentence"),
+    [
+        ("x", "", "", "the primary key is not a column"),
+        ("", "x", "", "the partition key is not a column"),
+        ("k k", "", "", "a column is twice in the primary key"),
+        ("k p", "p p", "", "a column is twice in the partition key"),
+        ("p", "p", "", "the primary key is only partition keys"),
+        ("k", "p", "bucket=2", "must hold every partition key"),
+        ("a", "", "", "a column of this type cannot be a primary key"),
+        ("m", "", "", "a column of this type cannot be a primary key"),
+        ("r", "", "", "a column of this type cannot be a primary key"),
+        ("u", "", "", "a column of this type cannot be a primary key"),
+        ("", "a", "", "a column of this type cannot be a partition key"),
+        ("", "", "bucket=2 bucket-key=m", "a column of this type cannot be a bucket-key"),
+        ("k", "", "sequence.field=r", "a column of this type cannot be a sequence.field"),
+        ("", "", "bucket=2", "needs bucket-key"),
+        ("", "", "bucket=-2", "the option needs a primary key"),
+        ("", "", "bucket-key=k", "bucket-key needs a fixed number of buckets"),
+        ("", "", "bucket=2 bucket-key=x", "the bucket-key is not a column"),
+        ("", "", "bucket=2 bucket-key=k,k", "a column is twice in the bucket-key"),
+        ("", "p", "bucket=2 bucket-key=p", "a partition key cannot be in bucket-key"),
+        ("k", "", "bucket=2 bucket-key=v", "bucket-key must be part of the primary key"),
+        ("s", "", "bucket=2 bucket-function.type=mod", "bucket-function.type=mod needs one"),
+        ("k v", "", "bucket=2 bucket-function.type=mod", "bucket-function.type=mod needs one"),
+        ("k", "", "sequence.field=x", "the sequence.field is not a column"),
+        ("k", "", "sequence.field=v,v", "a column is twice in the sequence.field"),
+        ("", "", "sequence.field=v", "the option needs a primary key"),
+        ("k", "p", "sequence.field=v", "sequence.field needs a primary key"),
+        ("k", "", "merge-engine=first-row sequence.field=v", "takes no sequence.field"),
+        (
+            "k",
+            "",
+            "merge-engine=aggregation sequence.field=v fields.v.aggregate-function=sum",
+            "a sequence field cannot have an aggregate function",
+        ),
+        ("k", "", "rowkind.field=x", "the rowkind.field is not a column"),
+        ("k", "", "rowkind.field=v", "the rowkind.field must be a STRING column"),
+        ("", "", "rowkind.field=s", "the option needs a primary key"),
+        ("", "", "merge-engine=first-row", "the option needs a primary key"),
+        ("", "", "changelog-producer=input", "the option needs a primary key"),
+        ("k", "", "merge-engine=first-row changelog-producer=input", "none or lookup"),
+        ("k", "", "merge-engine=first-row deletion-vectors.enabled=true", "no deletion vectors"),
+        (
+            "k",
+            "",
+            "changelog-producer=full-compaction deletion-vectors.enabled=true",
+            "deletion vectors go with",
+        ),
+        (
+            "k",
+            "",
+            "changelog-producer=lookup streaming-read-overwrite=true",
+            "would give changes twice",
+        ),
+        ("", "", "streaming-read-overwrite=true", "the option needs a primary key"),
+        (
+            "k",
+            "",
+            "changelog-producer=lookup full-compaction.delta-commits=3",
+            "full-compaction.delta-commits does not go with",
+        ),
+        ("", "", "full-compaction.delta-commits=3", "the option needs a primary key"),
+        ("", "", "primary-key.nullable=true", "the option needs a primary key"),
+        ("k", "", "fields.x.aggregate-function=sum", "names a column that is not there"),
+        ("k", "", "fields.v,x.sequence-group=s", "names a column that is not there"),
+        ("", "", "fields.x.stats-mode=none", "names a column that is not there"),
+        ("", "", "target-file-size=0", "the size must be more than 0"),
+        ("", "", "commit.min-retry-wait=1h", "commit.min-retry-wait is longer"),
+        ("k", "", "num-levels=3 file.format.per.level=3:avro", "a level that the table has not"),
+        ("", "", "snapshot.num-retained.max=9", "snapshot.num-retained.min is greater"),
+        ("", "", "changelog.num-retained.max=9", "changelog.num-retained.min is greater"),
+        ("k", "", "record-level.expire-time=1d", "needs record-level.time-field"),
+        ("k", "", "record-level.time-field=x", "the record-level.time-field is not a column"),
+        ("k", "", "record-level.time-field=s", "the record-level.time-field must be INT"),
+        ("k", "", "row-tracking.enabled=true", "row-tracking.enabled needs a table without"),
+        ("", "", "row-tracking.enabled=true bucket=1 bucket-key=k", "row-tracking.enabled needs"),
+        ("k", "", "sequence.snapshot-ordering=true", "needs write-only=true"),
+        ("", "", "sequence.snapshot-ordering=true", "the option needs a primary key"),
+        ("", "", "scan.snapshot-id=1 scan.tag-name=t", "more than one place to start"),
+        ("", "", "scan.snapshot-id=1 scan.timestamp-millis=5", "more than one place to start"),
+        ("", "", "scan.mode=from-snapshot", "the scan mode needs one more option"),
+        ("", "", "scan.mode=from-timestamp scan.snapshot-id=1", "needs one more option"),
+        ("", "", "scan.mode=latest scan.snapshot-id=1", "does not go with the scan mode"),
+    ],
+)
+def test_each_rule_has_its_own_error(
+    keys: str, partitions: str, options: str, sentence: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=sentence) as caught:
+        check(keys, partitions, options)
+
+    assert "table=shop.orders" in str(caught.value)
+
+
+ENGINE = "merge-engine=partial-update "
+GROUPS = ENGINE + "fields.v.sequence-group=s "
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (GROUPS + "fields.t.sequence-group=s", "a column is in two sequence groups"),
+        (GROUPS + "fields.t.sequence-group=k", "a primary-key column cannot be in a sequence"),
+        (GROUPS + "fields.t.sequence-group=x", "names a column that is not there"),
+        (GROUPS + "partial-update.remove-record-on-delete=true", "contradict each other"),
+        (
+            ENGINE + "ignore-delete=true partial-update.remove-record-on-delete=true",
+            "contradict each other",
+        ),
+        (
+            GROUPS + "ignore-delete=true partial-update.remove-record-on-sequence-group=v",
+            "contradict each other",
+        ),
+        (GROUPS + "partial-update.remove-record-on-sequence-group=s", "names no sequence column"),
+        ("merge-engine=aggregation fields.v.aggregate-function=avg", "unknown aggregate function"),
+        (
+            "merge-engine=aggregation fields.default-aggregate-function=avg",
+            "unknown aggregate function",
+        ),
+        (
+            "merge-engine=aggregation fields.k.aggregate-function=sum",
+            "a primary-key column cannot have an aggregate function",
+        ),
+        ("merge-engine=aggregation fields.s.aggregate-function=sum", "does not take the column's"),
+        ("merge-engine=aggregation fields.v.aggregate-function=listagg", "does not take"),
+        ("merge-engine=aggregation fields.v.aggregate-function=bool_or", "does not take"),
+        ("merge-engine=aggregation fields.s.aggregate-function=collect", "does not take"),
+        ("merge-engine=aggregation fields.a.aggregate-function=merge_map", "does not take"),
+        ("merge-engine=aggregation fields.a.aggregate-function=nested_update", "does not take"),
+        ("merge-engine=aggregation fields.a.aggregate-function=max", "does not take"),
+        ("merge-engine=aggregation fields.s.aggregate-function=rbm32", "does not take"),
+    ],
+)
+def test_merging_fields_has_rules(options: str, sentence: str) -> None:
+    with pytest.raises(InvalidRequest, match=sentence):
+        check("k", "", options)
+
+
+@pytest.mark.parametrize(
+    ("column", "function"),
+    [
+        ("v", "sum"),
+        ("v", "max"),
+        ("s", "listagg"),
+        ("b", "bool_and"),
+        ("a", "collect"),
+        ("m", "merge_map"),
+        ("ar", "nested_update"),
+        ("r", "last_value"),
+    ],
+)
+def test_aggregate_functions_take_their_types(column: str, function: str) -> None:
+    check("k", "", f"merge-engine=aggregation fields.{column}.aggregate-function={function}")
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ({}, "a table needs a column"),
+        ({" ": "INT"}, "a column name is blank"),
+        ({"": "INT"}, "a column name is blank"),
+        ({"r": "ROW<x INT, x INT>"}, r"a column name is there twice\. column=r\.x"),
+        ({"a": "ARRAY<ROW<x ROW<y INT, y INT>>>"}, r"there twice\. column=a\.x\.y"),
+        ({"_KEY_a": "INT"}, "the column name is reserved"),
+        ({"_SEQUENCE_NUMBER": "BIGINT"}, "the column name is reserved"),
+        ({"_VALUE_KIND": "TINYINT"}, "the column name is reserved"),
+        ({"_row_kind": "STRING"}, "the column name is reserved"),
+        ({"_ROW_ID": "BIGINT"}, "the column name is reserved"),
+        ({"_LEVEL": "INT"}, "the column name is reserved"),
+        ({"rowkind": "STRING"}, "the column name is reserved"),
+    ],
+)
+def test_column_names_have_rules(columns: dict[str, str], sentence: str) -> None:
+    with pytest.raises(InvalidRequest, match=sentence):
+        make(columns=columns)
+
+
+def test_column_twice_is_refused() -> None:
+    field = Field(id=0, name="a", type=parse_type("INT"))
+
+    with pytest.raises(InvalidRequest, match="a column name is there twice"):
+        create_schema([field, field], now_ms=0)
+
+
+def test_avro_holds_no_nanoseconds() -> None:
+    columns = {"t": "TIMESTAMP(9)"}
+
+    make(columns=columns)
+    with pytest.raises(InvalidRequest, match="avro holds timestamps of up to 6"):
+        make(columns=columns, file__format="avro")
+
+
+def test_unknown_option_of_a_new_table_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="did_you_mean=bucket"):
+        make(bucke="2")
+
+
+def test_default_of_another_type_is_refused() -> None:
+    def column(type_text: str, default: str) -> Field:
+        return Field(id=0, name="a", type=parse_type(type_text), default_value=default)
+
+    create_schema([column("DATE", "2024-01-31")], now_ms=0)
+    with pytest.raises(InvalidRequest, match="no value of the column's type"):
+        create_schema([column("DATE", "2024-02-31")], now_ms=0)
+    with pytest.raises(Unsupported, match="nested types"):
+        create_schema([column("ARRAY<INT>", "[1]")], now_ms=0)
