@@ -21,7 +21,7 @@ from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format.avro import write_container
 from lakecore.format.avro_rows import container_columns, read_batches
 from lakecore.io.file_format import Abandoned
-from lakecore.model.arrow_arrays import retype, retype_chunked
+from lakecore.model.arrow_arrays import retype, retype_chunked, rows_only
 from lakecore.model.types import (
     STRINGS,
     Array,
@@ -156,7 +156,8 @@ def read_avro(
             if field.name in records[0]:
                 values = [record[field.name] for record in records]
                 columns[field.name] = _decoded(values, field, path)
-        yield at, pa.RecordBatch.from_pydict(columns)
+        batch = pa.RecordBatch.from_pydict(columns) if columns else rows_only(len(records))
+        yield at, batch
         at += len(records)
 
 

@@ -22,7 +22,7 @@ from lakecore.io.file_format import RowGroup, RunWriter, WriteFormat
 from lakecore.io.orc_files import OrcWriter, orc_columns, read_orc
 from lakecore.io.parquet_read import parquet_columns, parquet_row_groups, read_parquet
 from lakecore.io.parquet_write import ParquetWriter
-from lakecore.model.arrow_arrays import retype
+from lakecore.model.arrow_arrays import retype, rows_only
 from lakecore.model.types import Field, arrow_schema
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def read_positions(
     schema = arrow_schema(fields)
     file_format = _format(path.rpartition(".")[2], path)
     for at, batch in file_format.read(store, path, fields, batch_rows, row_groups):
-        yield at, _typed(batch, schema, path)
+        yield at, _typed(batch, schema, path) if fields else rows_only(batch.num_rows)
 
 
 def prefetched(items: Iterator[Item]) -> Iterator[Item]:

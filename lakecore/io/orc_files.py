@@ -144,7 +144,7 @@ def read_orc(
         stored = orc.ORCFile(source).schema.names
         fragment = ds.OrcFileFormat().make_fragment(source)
         scanner = fragment.scanner(
-            columns=[field.name for field in fields if field.name in stored],
+            columns=[field.name for field in fields if field.name in stored] or stored[:1],
             batch_size=batch_rows,
             batch_readahead=1,
         )

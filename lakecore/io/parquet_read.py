@@ -40,8 +40,9 @@ def read_parquet(
     row_groups: Sequence[int] | None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of these columns as stored, each with the file position of its first row."""
-    columns = [field.name for field in fields]
     with _open(store, path) as file:
+        # Rows can only be counted along with some column.
+        columns = [field.name for field in fields] or file.schema_arrow.names[:1]
         metadata = file.metadata
         firsts = _first_rows(metadata)
         wanted = range(metadata.num_row_groups) if row_groups is None else row_groups

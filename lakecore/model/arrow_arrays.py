@@ -61,14 +61,14 @@ def retype(array: pa.Array, target: pa.DataType, leaf: Leaf = cast_leaf) -> pa.A
             ],
             fields=[target.key_field, target.item_field],
         )
-        return _list_like(array, target, entries)
+        return list_like(array, target, entries)
     if _t.is_list(target):
         if not _t.is_list(source) and not _t.is_map(source):
             array = array.cast(pa.list_(source.value_field))
-        return _list_like(array, target, retype(array.values, target.value_type, leaf))
+        return list_like(array, target, retype(array.values, target.value_type, leaf))
     if _t.is_map(target) and (_t.is_list(source) or _t.is_large_list(source)):
         flat = retype(array, pa.list_(pa.struct([target.key_field, target.item_field])), leaf)
-        return _list_like(flat, target, flat.values)
+        return list_like(flat, target, flat.values)
     return leaf(array, target)
 
 
@@ -91,7 +91,13 @@ def struct_array(
     return pa.StructArray.from_arrays(children, fields=list(fields), mask=mask)
 
 
-def _list_like(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
+def rows_only(count: int) -> pa.RecordBatch:
+    """A batch of so many rows without columns."""
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))
+
+
+def list_like(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
+    """A list or map array over other values: the nulls and offsets of `array`, shared."""
     validity, offsets = array.buffers()[:2]
     return pa.Array.from_buffers(
         target,

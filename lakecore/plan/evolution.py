@@ -1,0 +1,172 @@
+"""How a file written under an older schema is read under a newer one.
+
+1. A column, and a field inside a ROW, is found in the file's schema by its id, under whatever name
+   it had. One that is not there is null in every row: it was added later.
+2. If its type was changed since, the values are cast (`plan/casts.py`). Elements of arrays and keys
+   and values of maps have no id and match by position.
+
+INVARIANT: what did not change is not touched: such a column is the file's own array.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakecore.errors import CorruptTable, Unsupported
+from lakecore.model.arrow_arrays import list_like, struct_array
+from lakecore.model.types import (
+    BINARIES,
+    STRINGS,
+    TIMESTAMPS,
+    Array,
+    Atomic,
+    DataType,
+    Field,
+    Map,
+    Multiset,
+    Root,
+    Row,
+    arrow_schema,
+    arrow_type,
+)
+from lakecore.plan.casts import cast, rule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnMapping:
+    """One column wanted, and the file's column that holds it; None if the file has none."""
+
+    read: Field
+    stored: Field | None
+    changed: bool
+
+    @property
+    def renamed(self) -> bool:
+        """Whether the file has the column under another name."""
+        return self.stored is not None and self.stored.name != self.read.name
+
+
+def map_fields(read: Sequence[Field], stored: Sequence[Field]) -> tuple[ColumnMapping, ...]:
+    """For each field to read, its place in the fields of the file's schema.
+
+    Raises Unsupported naming both types if a type was changed to one that it has no cast to.
+    """
+    by_id = {field.id: field for field in stored}
+    return tuple(_mapping(field, by_id.get(field.id)) for field in read)
+
+
+def stored_fields(mappings: Sequence[ColumnMapping]) -> tuple[Field, ...]:
+    """The file's columns that must be read, each once, in order."""
+    found = [mapping.stored for mapping in mappings if mapping.stored is not None]
+    return tuple(dict.fromkeys(found))
+
+
+def is_identity(mappings: Sequence[ColumnMapping]) -> bool:
+    """Whether a batch of the stored fields is already what is to be read."""
+    return not any(m.changed or m.renamed or m.stored is None for m in mappings)
+
+
+def conform_batch(batch: pa.RecordBatch, mappings: Sequence[ColumnMapping]) -> pa.RecordBatch:
+    """The columns to read, in order, in their Arrow types, from a batch of the file's columns."""
+    schema = arrow_schema([mapping.read for mapping in mappings])
+    if batch.schema == schema and is_identity(mappings):
+        return batch
+    columns = [_column(batch, mapping) for mapping in mappings]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _mapping(read: Field, stored: Field | None) -> ColumnMapping:
+    changed = stored is not None and _changed(stored.type, read.type, read.name)
+    return ColumnMapping(read=read, stored=stored, changed=changed)
+
+
+def _changed(stored: DataType, read: DataType, column: str) -> bool:
+    """Whether values must be cast or rebuilt; Unsupported if they cannot be."""
+    match stored, read:
+        case Atomic(), Atomic():
+            return _needs_cast(stored, read, column)
+        case Row(), Row():
+            inner = map_fields(read.fields, stored.fields)
+            return not is_identity(inner) or arrow_type(stored) != arrow_type(read)
+        case Array(), Array():
+            deeper = _changed(stored.element, read.element, column)
+        case Multiset(), Multiset():
+            deeper = _changed(stored.element, read.element, column)
+        case Map(), Map():
+            keys = _changed(stored.key, read.key, column)
+            deeper = _changed(stored.value, read.value, column) or keys
+        case _:
+            raise Unsupported(
+                "no cast between the types", column=column, stored=stored, wanted=read
+            )
+    return deeper or arrow_type(stored) != arrow_type(read)
+
+
+def _needs_cast(stored: Atomic, read: Atomic, column: str) -> bool:
+    if replace(stored, nullable=True) == replace(read, nullable=True):
+        return False
+    rule_of(stored, read, column)
+    if stored.root in TIMESTAMPS and stored.root is read.root:
+        return _size(read) < _size(stored) or arrow_type(stored) != arrow_type(read)
+    kinds = STRINGS if read.root is Root.VARCHAR else BINARIES
+    varying = read.root in {Root.VARCHAR, Root.VARBINARY} and stored.root in kinds
+    return not varying or _size(read) < _size(stored)
+
+
+def _size(data_type: Atomic) -> int:
+    size = data_type.precision if data_type.length is None else data_type.length
+    return size or 0
+
+
+def _column(batch: pa.RecordBatch, mapping: ColumnMapping) -> pa.Array:
+    read, stored = mapping.read, mapping.stored
+    if stored is None:
+        return pa.nulls(batch.num_rows, arrow_type(read.type))
+    index = batch.schema.get_field_index(stored.name)
+    if index < 0:
+        raise CorruptTable("a batch lacks a column", column=stored.name, columns=batch.schema.names)
+    column = batch.column(index)
+    return _converted(column, stored.type, read.type, read.name) if mapping.changed else column
+
+
+def _converted(array: pa.Array, stored: DataType, read: DataType, column: str) -> pa.Array:
+    target = arrow_type(read)
+    match stored, read:
+        case Atomic(), Atomic():
+            return cast(array, stored, read, column)
+        case Row(), Row():
+            places = {field.id: place for place, field in enumerate(stored.fields)}
+            children = [
+                _converted(array.field(places[part.id]), parts.type, part.type, column)
+                if (parts := _of(stored.fields, part.id)) is not None
+                else pa.nulls(len(array), arrow_type(part.type))
+                for part in read.fields
+            ]
+            return struct_array(array, children, list(target))
+        case Array(), Array():
+            values = _converted(array.values, stored.element, read.element, column)
+            return list_like(array, target, values)
+        case _:
+            keys, items = array.keys, array.items
+            pairs = zip(_entry(stored), _entry(read), (keys, items), strict=True)
+            entries = [_converted(values, of, to, column) for of, to, values in pairs]
+            fields = [target.key_field, target.item_field]
+            return list_like(array, target, pa.StructArray.from_arrays(entries, fields=fields))
+
+
+def _of(fields: Sequence[Field], id_: int) -> Field | None:
+    return next((field for field in fields if field.id == id_), None)
+
+
+def _entry(data_type: DataType) -> tuple[DataType, DataType]:
+    if isinstance(data_type, Map):
+        return data_type.key, data_type.value
+    assert isinstance(data_type, Multiset)
+    count = Atomic(root=Root.INT, nullable=False)
+    return data_type.element, count
