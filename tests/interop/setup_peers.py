@@ -33,6 +33,8 @@ SHARED_JARS = (
     "org.slf4j:slf4j-api:1.7.36",
     "org.slf4j:slf4j-nop:1.7.36",
     "commons-logging:commons-logging:1.2",
+    "org.lz4:lz4-java:1.8.0",
+    "org.xerial.snappy:snappy-java:1.1.10.5",
 )
 
 

@@ -1,0 +1,119 @@
+"""The engines that meet in the suite: the peers, and lakecore in this process, by one protocol."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+from tests.interop import limits, values
+from tests.interop.protocol import Peer, PeerRefused
+from tests.interop.setup_peers import python
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tests.interop.columns import Json
+    from tests.interop.limits import Limit
+    from tests.interop.model import Case, Commit
+    from tests.interop.values import Row
+
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    limits.JAVA: ("tests.interop.java_peer", "1.4.2"),
+    limits.JAVA_OLD: ("tests.interop.java_peer", "0.9.0"),
+    limits.PYPAIMON: ("tests.interop.python_peer",),
+    limits.RUST: ("tests.interop.python_peer", "native"),
+}
+# These take row kinds from a column only.
+BY_KIND_COLUMN = frozenset({limits.PYPAIMON, limits.RUST})
+
+
+class Engine(Protocol):
+    """Something that creates, writes and reads tables. Refusals are `PeerRefused`."""
+
+    @property
+    def name(self) -> str: ...
+
+    def create(self, path: Path, case: Case) -> None: ...
+
+    def write(self, path: Path, changes: Commit) -> None: ...
+
+    def read(self, path: Path, options: Mapping[str, str] | None = None) -> list[Row]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PeerEngine:
+    """A peer as an engine."""
+
+    peer: Peer
+
+    @property
+    def name(self) -> str:
+        return self.peer.name
+
+    def create(self, path: Path, case: Case) -> None:
+        self.peer.ask("create", path=str(path), **case.schema())
+
+    def write(self, path: Path, changes: Commit) -> None:
+        self.peer.ask("write", path=str(path), rows=changes)
+
+    def read(self, path: Path, options: Mapping[str, str] | None = None) -> list[Row]:
+        rows = self.peer.ask("read", path=str(path), options=options or {})
+        return cast("list[Row]", rows)
+
+    def read_where(self, path: Path, where: tuple[str, str, Json]) -> list[Row]:
+        """Read with a filter, which may only prune."""
+        return cast("list[Row]", self.peer.ask("read", path=str(path), where=where))
+
+    def compact(self, path: Path, *, full: bool) -> None:
+        self.peer.ask("compact", path=str(path), full=full)
+
+
+def start(name: str, logs: Path) -> PeerEngine:
+    """A running peer, by its name."""
+    command = [str(python()), "-m", *COMMANDS[name]]
+    return PeerEngine(Peer(name, command, logs / f"{name}.log"))
+
+
+def for_writer(case: Case, *engines: str) -> Case:
+    """The case as all these engines can write it."""
+    return case.with_kind_column() if BY_KIND_COLUMN & set(engines) else case
+
+
+def write_all(engine: Engine, path: Path, case: Case) -> bool:
+    """Create and fill the table; false if a limit keeps the engine from it, which is checked."""
+    limit = limits.limit(engine.name, "write", case.features)
+    try:
+        engine.create(path, case)
+        for changes in case.commits:
+            engine.write(path, changes)
+    except PeerRefused as refusal:
+        if limit is None or not limit.fits(refusal.reason):
+            raise
+        shutil.rmtree(path, ignore_errors=True)
+        return False
+    assert limit is None, f"{engine.name} wrote {case.name}, against its limit: {limit.because}"
+    return True
+
+
+def check_read(
+    engine: Engine, path: Path, case: Case, writer: str, expected: Sequence[Row]
+) -> None:
+    """Assert that the engine reads the expected rows, or fails at it as its limit says."""
+    limit = limits.limit(engine.name, "read", case.features, writer)
+    try:
+        rows = engine.read(path)
+    except PeerRefused as refusal:
+        if limit is None or not limit.fits(refusal.reason):
+            raise
+        return
+    _judge(engine.name, limit, values.difference(rows, expected, case.columns))
+
+
+def _judge(name: str, limit: Limit | None, wrong: list[str]) -> None:
+    if limit is None:
+        assert not wrong, f"{name} reads:\n" + "\n".join(wrong)
+    else:
+        assert limit.how == "differs", f"{name} reads in spite of its limit: {limit.because}"
+        assert wrong, f"{name} reads right in spite of its limit: {limit.because}"
