@@ -18,6 +18,8 @@ from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, polars_sou
 from lakecore.io.ambient import SYSTEM
 from lakecore.io.history import History
 from lakecore.memory import process_budget
+from lakecore.model.option_changes import check_option_change
+from lakecore.model.option_rules import validate_scan
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.options import parse_options
 from lakecore.plan.partitions import Partitions
@@ -95,7 +97,12 @@ class Table:
         """
         context = self._context
         merged = {**context.options.texts, **dynamic_options}
+        for key, value in dynamic_options.items():
+            check_option_change(
+                context.options.texts, key, value, has_snapshots=True, table=context.identifier
+            )
         options = parse_options(merged, table=context.identifier)
+        validate_scan(options)
         return Table(
             replace(
                 context, options=options, partitions=Partitions(context.schema, options)
@@ -245,7 +252,10 @@ class Table:
         return result
 
     def _clear(self, chosen: PartitionFilter, operation: str) -> CommitResult:
-        self._context.options.require_writable()
+        schema = self._context.schema
+        self._context.options.require_writable(
+            primary_keys=schema.primary_keys, partition_keys=schema.partition_keys
+        )
         request = CommitRequest(
             messages=(), user=self._user(None), overwrite=chosen, operation=operation
         )
@@ -437,7 +447,7 @@ def load_table(
             "no table here: there is no schema file", path=root, branch=layout.branch
         )
     name = identifier or root
-    options = parse_options({**schema.options, **given}, table=name)
+    options = schema.parsed_options(given, table=name)
     context = TableContext(
         identifier=name,
         schema=schema,

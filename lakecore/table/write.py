@@ -83,7 +83,10 @@ class TableWrite:
     """
 
     def __init__(self, context: TableContext, *, overwrite: bool = False) -> None:
-        context.options.require_writable()
+        context.options.require_writable(
+            primary_keys=context.schema.primary_keys,
+            partition_keys=context.schema.partition_keys,
+        )
         self._context = context
         self._overwrite = overwrite
         self._schema, self._options = context.schema, context.options
