@@ -10,6 +10,7 @@ from threading import Event
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.merge.spec import merge_spec
+from lakecore.model.types import Atomic, with_nullable
 from lakecore.table.read import ReadPlan, read_split
 from lakecore.table.scan import ScanContext, ScanPlan, plan_scan
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import Split
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
+    from lakecore.model.types import Field
     from lakecore.plan.predicate import Predicate
     from lakecore.table.context import TableContext
 
@@ -91,6 +93,29 @@ class TableSource:
             left = None if left is None else left - batch.num_rows
             yield batch
 
+    def native_files(
+        self, columns: Sequence[str], predicate: Predicate | None = None
+    ) -> list[str] | None:
+        """The local Parquet files to read as they are, if that is all there is to do."""
+        splits = self.plan(predicate).splits
+        context, store = self.context, self.context.store
+        wanted = [self.table_schema.field(name) for name in columns]
+        fits = {
+            schema_id: _same_columns(wanted, context.history.schema(schema_id))
+            for schema_id in {file.schema_id for split in splits for file in split.files}
+        }
+        paths: list[str] = []
+        for split in splits:
+            for file in split.files:
+                path = store.local_path(
+                    context.layout.data_file(split.partition_path, split.bucket, file)
+                )
+                as_it_is = split.raw and file.format == "parquet" and not split.vectors
+                if path is None or not as_it_is or not fits[file.schema_id]:
+                    return None
+                paths.append(path)
+        return paths
+
     def _read(self, splits: Sequence[Split], plan: ReadPlan) -> Iterator[pa.RecordBatch]:
         context = self.context
         if len(splits) <= 1:
@@ -139,3 +164,14 @@ def _offer(queue: _Batches, batch: pa.RecordBatch | None, stop: Event) -> bool:
             continue
         return True
     return False
+
+
+def _same_columns(wanted: Sequence[Field], stored: TableSchema) -> bool:
+    """Whether files of a schema hold these columns under the same names and plain, equal types."""
+    return all(
+        (twin := stored.by_id.get(field.id)) is not None
+        and twin.name == field.name
+        and with_nullable(twin.type, nullable=True) == with_nullable(field.type, nullable=True)
+        and isinstance(field.type, Atomic)
+        for field in wanted
+    )
