@@ -387,8 +387,8 @@ class TableOptions:
         "Small manifests that make a commit merge them.",
     )
     manifest_delete_file_drop_stats: bool = option(
-        "manifest.delete-file-drop-stats", FLAG, False, WRITE,
-        "Leave out the statistics of files that a manifest deletes.",
+        "manifest.delete-file-drop-stats", FLAG, False, OTHER,
+        "Statistics of deleted files may be left out of a manifest; lakecore keeps them.",
     )
 
     # --- partitions -----------------------------------------------------------------------------
@@ -494,8 +494,8 @@ class TableOptions:
         "Begins the name of the commit user.",
     )
     commit_force_create_snapshot: bool = option(
-        "commit.force-create-snapshot", FLAG, False, WRITE,
-        "A streaming commit without changes makes a snapshot too.",
+        "commit.force-create-snapshot", FLAG, False, OTHER,
+        "Flink: a streaming commit without changes makes a snapshot too.",
     )
     commit_force_compact: bool = option(
         "commit.force-compact", FLAG, False, MAINTAIN,
