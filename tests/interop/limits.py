@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,12 +29,16 @@ _NEGATIVE_NANOS = "Arrow's ORC writer stores fractions before 1970 as negative n
 _MULTISET = "pypaimon has no Arrow type for MULTISET"
 
 
+# To relay is to go on writing where another engine left off.
+Verb: TypeAlias = Literal["write", "read", "relay"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """`peers` cannot do `verb` where a case has all of `where` (and any of `any_of`, if given)."""
 
     peers: frozenset[str]
-    verb: Literal["write", "read"]
+    verb: Verb
     where: frozenset[str]
     any_of: frozenset[str]
     writers: frozenset[str]
@@ -42,7 +46,7 @@ class Limit:
     says: str
     because: str
 
-    def holds(self, peer: str, verb: str, features: frozenset[str], writer: str) -> bool:
+    def holds(self, peer: str, verb: Verb, features: frozenset[str], writer: str) -> bool:
         return (
             peer in self.peers
             and verb == self.verb
@@ -56,7 +60,7 @@ class Limit:
         return self.how == "refuses" and re.search(self.says, reason) is not None
 
 
-def limit(peer: str, verb: str, features: frozenset[str], writer: str = "") -> Limit | None:
+def limit(peer: str, verb: Verb, features: frozenset[str], writer: str = "") -> Limit | None:
     """The limit that keeps a peer from writing a case, or from reading what `writer` wrote."""
     for found in LIMITS:
         if found.holds(peer, verb, features, writer):
@@ -66,7 +70,7 @@ def limit(peer: str, verb: str, features: frozenset[str], writer: str = "") -> L
 
 def _limit(
     peers: str | Iterable[str],
-    verb: Literal["write", "read"],
+    verb: Verb,
     *where: str,
     because: str,
     says: str | None = None,
@@ -275,6 +279,12 @@ LIMITS: tuple[Limit, ...] = (
         says="FileNotFound|not found|does not exist",
         because="the option is of 1.0; 0.9 wrote day numbers (01)",
         writers=(JAVA_OLD,),
+    ),
+    _limit(
+        JAVA_OLD,
+        "relay",
+        any_of=("option:bucket-function.type=mod", "option:bucket-function.type=hive"),
+        because="0.9 does not know bucket functions: it puts keys into the default's buckets",
     ),
     # ----------------------------------------------------------------------------------- ORC
     _limit(

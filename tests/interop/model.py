@@ -80,7 +80,6 @@ class Case:
         keys = [names.index(name) for name in self.primary_keys]
         sequence = self.options.get("sequence.field", "")
         order = [names.index(name) for name in sequence.split(",") if name]
-        descending = self.options.get("sequence.field.sort-order") == "descending"
         kind_field = self.options.get("rowkind.field")
         newest: dict[str, tuple[str, Row]] = {}
         for written_kind, row in changes:
@@ -88,16 +87,23 @@ class Case:
             if kind in _RETRACTIONS and self.options.get("ignore-delete") == "true":
                 continue
             key = repr([row[index] for index in keys])
-            if key in newest and order:
-                before = self._sequence(newest[key][1], order)
-                after = self._sequence(row, order)
-                if (before < after) if descending else (after < before):
-                    continue
+            if key in newest and self._older(row, newest[key][1], order):
+                continue
             newest[key] = (kind, row)
         return values.sort_rows(row for kind, row in newest.values() if kind not in _RETRACTIONS)
 
-    def _sequence(self, row: Row, order: Sequence[int]) -> list[tuple[bool, Decimal | str]]:
-        return [_sortable(row[index], self.columns[index].type) for index in order]
+    def _older(self, row: Row, other: Row, order: Sequence[int]) -> bool:
+        """Whether the sequence fields put a row before another; a null is before anything."""
+        descending = self.options.get("sequence.field.sort-order") == "descending"
+        for index in order:
+            mine, theirs = row[index], other[index]
+            if mine == theirs:
+                continue
+            if mine is None or theirs is None:
+                return mine is None
+            kind = self.columns[index].type
+            return (_sortable(mine, kind) < _sortable(theirs, kind)) != descending  # type: ignore[operator]
+        return False
 
     def with_kind_column(self) -> Case:
         """The same case with the row kinds in a column that `rowkind.field` names.
@@ -148,12 +154,9 @@ def case(
     )
 
 
-def _sortable(value: Json, kind: Type) -> tuple[bool, Decimal | str]:
-    """A sequence value as something that sorts; a null is older than anything."""
-    if value is None:
-        return (False, "")
+def _sortable(value: Json, kind: Type) -> Decimal | str:
     text = str(value)
-    return (True, Decimal(text) if kind.root == "DECIMAL" or kind.root in values.INTEGERS else text)
+    return Decimal(text) if kind.root == "DECIMAL" or kind.root in values.INTEGERS else text
 
 
 def _contained(kind: Type) -> set[str]:

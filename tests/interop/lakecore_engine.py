@@ -1,0 +1,79 @@
+"""lakecore as one of the engines, in the process of the tests."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import lakecore as lc
+from tests.interop import limits
+from tests.interop.arrow_values import from_arrow, to_arrow
+from tests.interop.columns import columns_from_json
+from tests.interop.protocol import PeerRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tests.interop.columns import Column
+    from tests.interop.model import Case, Commit
+    from tests.interop.values import Row
+
+
+class LakecoreEngine:
+    """lakecore, by the protocol of `engines.Engine`, through its public names alone."""
+
+    name = limits.LAKECORE
+
+    def create(self, path: Path, case: Case) -> None:
+        """Create the table; `path` is `WAREHOUSE/DATABASE.db/TABLE`."""
+        database = path.parent.name.removesuffix(".db")
+        with _refusing("create"):
+            session = lc.connect(path.parent.parent, create=True)
+            session.create_database(database, ignore_if_exists=True)
+            session.create_table(
+                f"{database}.{path.name}",
+                {column.name: column.type.text for column in case.columns},
+                primary_keys=case.primary_keys,
+                partition_keys=case.partition_keys,
+                options=dict(case.options),
+            )
+
+    def write(self, path: Path, changes: Commit) -> None:
+        with _refusing("write"):
+            table = lc.open_table(path)
+            data = to_arrow([row for _, row in changes], _columns(path))
+            kinds = [kind for kind, _ in changes]
+            if set(kinds) - {"+I"}:
+                data = data.append_column("_row_kind", pa.array(kinds, pa.string()))
+            table.write(data)
+
+    def read(self, path: Path, options: Mapping[str, str] | None = None) -> list[Row]:
+        with _refusing("read"):
+            table = lc.open_table(path)
+            if options:
+                table = table.copy(options)
+            return from_arrow(table.to_arrow(), _columns(path))
+
+
+def _columns(path: Path) -> list[Column]:
+    """The columns as the schema file says, read without lakecore's help."""
+    newest = max((path / "schema").iterdir(), key=lambda file: int(file.name.split("-")[1]))
+    return list(columns_from_json(json.loads(newest.read_text())["fields"]))
+
+
+@contextmanager
+def _refusing(verb: str) -> Iterator[None]:
+    try:
+        yield
+    except lc.LakecoreError as error:
+        said = {
+            "type": type(error).__name__,
+            "message": str(error),
+            "trace": "".join(traceback.format_exception(error)),
+        }
+        raise PeerRefused(limits.LAKECORE, verb, said) from error
