@@ -1,0 +1,210 @@
+"""Whatever a user hands to a write, as Arrow batches, one after another.
+
+Taken: pyarrow tables, batches, readers, datasets and scanners; Polars frames, eager (without a
+copy) and lazy (streamed); pandas frames; DuckDB relations (streamed); anything with
+`__arrow_c_stream__` or `__arrow_c_array__`; dicts, one a row; and iterables of any of these.
+
+pandas and DuckDB are recognised by their types' names, never imported. A named index of a pandas
+frame is a column, an unnamed one is dropped; NaN in pandas means null.
+
+INVARIANT: nothing is collected whole that can stream. A batch has at most `ROWS_MAX` rows and about
+`BYTES_MAX` bytes: a larger one is cut without a copy; small ones are not put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol, cast
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from lakecore.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROWS_MAX = 1 << 20
+BYTES_MAX = 256 << 20
+_STREAM_ROWS = 131_072
+_DICTS_MAX = 65_536
+_TAKEN = (
+    "pyarrow Table, RecordBatch, RecordBatchReader, Dataset or Scanner",
+    "polars DataFrame or LazyFrame",
+    "pandas DataFrame",
+    "DuckDB relation",
+    "object with __arrow_c_stream__ or __arrow_c_array__",
+    "dicts, one a row",
+    "iterable of these",
+)
+
+
+class _Relation(Protocol):
+    """What is used of a DuckDB relation."""
+
+    def fetch_record_batch(self, rows_per_batch: int) -> pa.RecordBatchReader: ...
+
+
+class _Index(Protocol):
+    names: list[object]
+
+
+class _PandasFrame(Protocol):
+    """What is used of a pandas frame."""
+
+    index: _Index
+    iloc: dict[slice, object]
+
+    def reset_index(self, *, drop: bool) -> _PandasFrame: ...
+    def droplevel(self, level: list[int]) -> _PandasFrame: ...
+    def __len__(self) -> int: ...
+
+
+def incoming_batches(data: object) -> Iterator[pa.RecordBatch]:
+    """The rows of `data` in batches, in order; a source without rows gives one empty batch or none.
+
+    Raises InvalidRequest, naming the type and what is taken, for anything else.
+    """
+    for batch in _batches(data):
+        yield from _cut(batch)
+
+
+def _batches(data: object) -> Iterator[pa.RecordBatch]:
+    if isinstance(data, pa.RecordBatch):
+        return iter((data,))
+    if isinstance(data, pa.Table):
+        return _of_table(data)
+    if isinstance(data, pa.RecordBatchReader):
+        return _of_reader(data)
+    if isinstance(data, pl.LazyFrame):
+        return _of_lazy(data)
+    if isinstance(data, ds.Dataset):
+        return _of_reader(data.scanner().to_reader())
+    if isinstance(data, ds.Scanner):
+        return _of_reader(data.to_reader())
+    match _foreign_name(data):
+        case "pandas.DataFrame":
+            return _of_pandas(cast("_PandasFrame", data))
+        case "duckdb.DuckDBPyRelation":
+            return _of_reader(cast("_Relation", data).fetch_record_batch(_STREAM_ROWS))
+    if hasattr(data, "__arrow_c_stream__"):
+        return _of_reader(_imported(pa.RecordBatchReader.from_stream, data))
+    if hasattr(data, "__arrow_c_array__"):
+        return iter((_imported(pa.record_batch, data),))
+    if isinstance(data, Iterable) and not isinstance(data, str | bytes | dict | set | frozenset):
+        return _of_iterable(data)
+    raise _not_taken(data)
+
+
+def _foreign_name(data: object) -> str:
+    kind = type(data)
+    return f"{kind.__module__.split('.')[0].lstrip('_')}.{kind.__name__}"
+
+
+def _not_taken(data: object) -> InvalidRequest:
+    kind = type(data)
+    return InvalidRequest(
+        "rows cannot be read from this object",
+        type=f"{kind.__module__}.{kind.__qualname__}",
+        taken=_TAKEN,
+    )
+
+
+def _of_table(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    batches = table.to_batches()
+    return iter(batches or [_empty(table.schema)])
+
+
+def _of_reader(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    seen = False
+    for batch in reader:
+        seen = True
+        yield batch
+    if not seen:
+        yield _empty(reader.schema)
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    """No rows, but the columns: they are looked at all the same."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+
+
+def _of_lazy(frame: pl.LazyFrame) -> Iterator[pa.RecordBatch]:
+    seen = False
+    for piece in frame.collect_batches(chunk_size=_STREAM_ROWS, engine="streaming", lazy=True):
+        seen = True
+        yield from _of_reader(pa.RecordBatchReader.from_stream(piece))
+    if not seen:
+        empty = pl.DataFrame(schema=frame.collect_schema())
+        yield from _of_reader(pa.RecordBatchReader.from_stream(empty))
+
+
+def _of_pandas(frame: _PandasFrame) -> Iterator[pa.RecordBatch]:
+    names = list(frame.index.names)
+    unnamed = [level for level, name in enumerate(names) if name is None]
+    if len(unnamed) == len(names):
+        whole = frame
+    else:
+        whole = (frame.droplevel(unnamed) if unnamed else frame).reset_index(drop=False)
+    for start in range(0, max(1, len(whole)), ROWS_MAX):
+        piece = whole.iloc[slice(start, start + ROWS_MAX)]
+        try:
+            table = pa.Table.from_pandas(piece, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise InvalidRequest("the pandas frame has no Arrow form", cause=error) from error
+        yield from _of_table(table)
+
+
+def _of_iterable(items: Iterable[object]) -> Iterator[pa.RecordBatch]:
+    """Each item's batches; dicts that follow each other are rows of one batch."""
+    rows: list[dict[str, object]] = []
+    for item in items:
+        if isinstance(item, dict):
+            rows.append(item)
+            if len(rows) == _DICTS_MAX:
+                yield _of_dicts(rows)
+                rows = []
+            continue
+        if rows:
+            yield _of_dicts(rows)
+            rows = []
+        yield from _batches(item)
+    if rows:
+        yield _of_dicts(rows)
+
+
+def _of_dicts(rows: list[dict[str, object]]) -> pa.RecordBatch:
+    """The rows with the names of all of them; what a row does not name is null."""
+    names = list(dict.fromkeys(chain.from_iterable(rows)))
+    columns = []
+    for name in names:
+        try:
+            columns.append(pa.array([row.get(name) for row in rows]))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise InvalidRequest(
+                "the values of a column have no common type", column=name, cause=error
+            ) from error
+    if not names:
+        raise InvalidRequest("the rows have no columns", rows=len(rows))
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _imported(take: object, data: object) -> pa.RecordBatch | pa.RecordBatchReader:
+    assert callable(take)
+    try:
+        return take(data)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise _not_taken(data) from error
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in even slices within the limits; itself if it keeps them."""
+    pieces = max(-(-batch.num_rows // ROWS_MAX), -(-batch.nbytes // BYTES_MAX))
+    if pieces <= 1:
+        yield batch
+        return
+    rows = max(1, -(-batch.num_rows // pieces))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)

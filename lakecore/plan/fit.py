@@ -1,0 +1,268 @@
+"""An Arrow array as a column of a table: nested parts matched, values checked, nulls looked for.
+
+Layouts that say the same are taken: dictionaries, run ends, extension types by their storage, large
+and fixed and viewed lists, lists of key-value structs for MAP and MULTISET. Fields of a ROW are
+matched by name. `plan/fit_values.py` holds the rules of values without parts.
+
+INVARIANT: an array that has the type and passes comes back as it is. Values behind a null list or
+struct do not exist: they are never checked.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.arrow_arrays import struct_array
+from lakecore.model.types import (
+    Array,
+    Atomic,
+    DataType,
+    Map,
+    Multiset,
+    Root,
+    Row,
+    arrow_type,
+    with_nullable,
+)
+from lakecore.plan.fit_values import Misfit, fit_values
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_t = pa.types
+_VALUE_SHOWN_MAX = 120
+_COUNT = Atomic(root=Root.INT, nullable=False)
+_INT32_MAX = 2_147_483_647
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an array stands: the dotted name of its column, and the row of each value."""
+
+    column: str
+    first_row: int = 0
+    above: Place | None = None
+    lists: pa.Array | None = None
+
+    def inside(self, part: str, lists: pa.Array | None = None) -> Place:
+        """The place of a part; of the values inside `lists`, if they are many a row."""
+        return Place(column=f"{self.column}.{part}", above=self, lists=lists)
+
+    def row(self, index: int) -> int:
+        """The number of the row, over the whole write, that holds the value at this position."""
+        if self.above is None:
+            return self.first_row + index
+        if self.lists is not None:
+            index = int(np.searchsorted(_offsets(self.lists), index, side="right")) - 1
+        return self.above.row(index)
+
+    def refusal(self, misfit: Misfit, array: pa.Array, data_type: DataType) -> InvalidRequest:
+        """The error that names column, value, row and rule."""
+        if misfit.index is None:
+            return InvalidRequest(misfit.rule, column=self.column, type=data_type, given=array.type)
+        return InvalidRequest(
+            misfit.rule,
+            column=self.column,
+            value=show(array[misfit.index]),
+            row=self.row(misfit.index),
+            type=data_type,
+        )
+
+
+def fit(
+    array: pa.Array, data_type: DataType, place: Place, alive: pa.Array | None = None
+) -> pa.Array:
+    """The array in the Arrow type of `data_type`; InvalidRequest for the first misfit.
+
+    `alive` says which positions exist, where the struct around them may be null.
+    """
+    array = _plain(array)
+    try:
+        if not data_type.nullable:
+            _check_not_null(array, alive)
+        match data_type:
+            case Atomic():
+                return fit_values(array, data_type)
+            case Row():
+                return _fit_row(array, data_type, place)
+            case Array():
+                return _fit_list(array, data_type, place)
+            case Map():
+                return _fit_map(array, data_type, place)
+            case Multiset():
+                counts = Map(key=data_type.element, value=_COUNT, nullable=data_type.nullable)
+                return _fit_map(array, counts, place)
+    except Misfit as misfit:
+        raise place.refusal(misfit, array, data_type) from misfit
+
+
+def show(value: pa.Scalar) -> str:
+    """The value as a person reads it, cut if it is long."""
+    if not value.is_valid:
+        return "null"
+    if _t.is_temporal(value.type):
+        text = str(value.cast(pa.string()).as_py())
+    elif _t.is_string(value.type) or _t.is_large_string(value.type):
+        content = value.as_buffer().to_pybytes()
+        text = content.decode(errors="backslashreplace")
+    else:
+        text = str(value.as_py())
+    return text if len(text) <= _VALUE_SHOWN_MAX else text[:_VALUE_SHOWN_MAX] + "..."
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The values without the wrapping that Arrow types may put around them."""
+    while True:
+        if isinstance(array, pa.ExtensionArray):
+            array = array.storage
+        elif isinstance(array, pa.DictionaryArray):
+            array = array.dictionary_decode()
+        elif _t.is_run_end_encoded(array.type):
+            array = pc.run_end_decode(array)
+        else:
+            return array
+
+
+def _check_not_null(array: pa.Array, alive: pa.Array | None) -> None:
+    if not array.null_count:
+        return
+    missing = array.is_null()
+    if alive is not None:
+        missing = pc.and_(missing, alive)
+    index = pc.index(missing, pa.scalar(True)).as_py()
+    if index >= 0:
+        raise Misfit("null in a column that is NOT NULL", index)
+
+
+def _fit_row(array: pa.Array, data_type: Row, place: Place) -> pa.Array:
+    wanted = arrow_type(data_type)
+    if _is_empty(array):
+        return pa.nulls(len(array), wanted)
+    if not _t.is_struct(array.type):
+        raise Misfit("the values are not of the column's type")
+    given = [field.name for field in array.type]
+    known = [field.name for field in data_type.fields]
+    check_names(given, known, inside=f"{place.column}.")
+    alive = array.is_valid() if array.null_count else None
+    parts = dict(zip(given, array.flatten(), strict=True))
+    fitted = [
+        fit(
+            parts[field.name] if field.name in parts else pa.nulls(len(array)),
+            field.type,
+            place.inside(field.name),
+            alive,
+        )
+        for field in data_type.fields
+    ]
+    same = all(parts.get(name) is part for name, part in zip(known, fitted, strict=True))
+    if same and array.type == wanted:
+        return array
+    return struct_array(array, fitted, list(wanted))
+
+
+def _fit_list(array: pa.Array, data_type: Array, place: Place) -> pa.Array:
+    wanted = arrow_type(data_type)
+    if _is_empty(array):
+        return pa.nulls(len(array), wanted)
+    if not _is_list(array.type):
+        raise Misfit("the values are not of the column's type")
+    values = array.flatten()
+    fitted = fit(values, data_type.element, place.inside("element", array))
+    if fitted is values and array.type == wanted:
+        return array
+    return pa.ListArray.from_arrays(
+        pa.array(_offsets(array)), fitted, type=wanted, mask=array.is_null()
+    )
+
+
+def _fit_map(array: pa.Array, data_type: Map, place: Place) -> pa.Array:
+    wanted = arrow_type(data_type)
+    if _is_empty(array):
+        return pa.nulls(len(array), wanted)
+    lists = _entry_lists(array)
+    entries = lists.flatten()
+    if entries.null_count:
+        index = pc.index(entries.is_null(), pa.scalar(True)).as_py()
+        row = place.inside("key", lists).row(index)
+        raise InvalidRequest("an entry of a map is null", column=place.column, row=row)
+    keys, values = entries.field("key"), entries.field("value")
+    key_type = with_nullable(data_type.key, nullable=False)
+    fitted_keys = fit(keys, key_type, place.inside("key", lists))
+    fitted_values = fit(values, data_type.value, place.inside("value", lists))
+    if fitted_keys is keys and fitted_values is values and array.type == wanted:
+        return array
+    return pa.MapArray.from_arrays(
+        pa.array(_offsets(lists)), fitted_keys, fitted_values, type=wanted, mask=lists.is_null()
+    )
+
+
+def _entry_lists(array: pa.Array) -> pa.Array:
+    """The maps as lists of structs `key`, `value`; lists of such structs are maps as they are."""
+    if _t.is_map(array.type):
+        entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
+        validity, offsets = array.buffers()[:2]
+        return pa.Array.from_buffers(
+            pa.list_(entries.type),
+            len(array),
+            [validity, offsets],
+            array.null_count,
+            array.offset,
+            children=[entries],
+        )
+    if _is_list(array.type) and _t.is_struct(array.type.value_type):
+        parts = [field.name for field in array.type.value_type]
+        if sorted(parts) == ["key", "value"]:
+            return array
+    raise Misfit("the values are not of the column's type: a map, or a list of structs key, value")
+
+
+def check_names(given: list[str], known: list[str], *, inside: str = "") -> None:
+    """Raise InvalidRequest for a name that is not known, or is there twice."""
+    strange = next((name for name in given if name not in known), None)
+    if strange is not None:
+        raise InvalidRequest(
+            "unknown column", column=inside + strange, **_near(strange, known), columns=known
+        )
+    if len(set(given)) < len(given):
+        twice = next(name for name in given if given.count(name) > 1)
+        raise InvalidRequest("a column is there twice", column=inside + twice)
+
+
+def _near(name: str, known: list[str]) -> dict[str, list[str]]:
+    """The known names that were perhaps meant."""
+    lowered = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), lowered, n=3)
+    return {"did_you_mean": [lowered[one] for one in near]} if near else {}
+
+
+def _is_empty(array: pa.Array) -> bool:
+    """Whether the array says nothing at all, so that its type does not matter."""
+    return _t.is_null(array.type) or (
+        len(array) > 0 and array.null_count == len(array) and not _t.is_nested(array.type)
+    )
+
+
+def _is_list(arrow: pa.DataType) -> bool:
+    return bool(
+        _t.is_list(arrow)
+        or _t.is_large_list(arrow)
+        or _t.is_fixed_size_list(arrow)
+        or _t.is_list_view(arrow)
+        or _t.is_large_list_view(arrow)
+    )
+
+
+def _offsets(lists: pa.Array) -> NDArray[np.int32]:
+    """Where each list starts in the flattened values, and where the last one ends."""
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(lengths, dtype=np.int64)
+    if ends.size and ends[-1] > _INT32_MAX:
+        raise Misfit("a batch holds at most 2 G elements of a column: write smaller batches")
+    return np.concatenate([[0], ends]).astype(np.int32)

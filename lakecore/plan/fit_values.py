@@ -1,0 +1,328 @@
+"""Values without parts as values of an atomic type, or the first one that is none.
+
+Nothing is lost on the way in, with one exception: a wider float or a DECIMAL that goes to FLOAT or
+DOUBLE is rounded to the nearest, since Python's floats are all DOUBLE. What is taken:
+
+- integers, whole floats and whole decimals for integers; integers and decimals for DECIMAL;
+- dates, and timestamps at midnight, for DATE; dates for TIMESTAMP;
+- zoned timestamps for TIMESTAMP WITH LOCAL TIME ZONE, the others for TIMESTAMP, never crosswise;
+- every layout of strings and of bytes; lengths count code points and bytes.
+
+An array without any value fits every type. Each check is one vector operation; the position of the
+value at fault is looked for only after a check failed. INVARIANT: an array that has the type and
+passes comes back as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.model.types import LENGTH_MAX, Atomic, Root, arrow_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+Fit: TypeAlias = Callable[[pa.Array, Atomic], pa.Array]
+
+_t = pa.types
+_UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_DAY_SECONDS = 86_400
+_DAY_MS = 86_400_000
+_INTEGER_DIGITS = 20
+
+
+class Misfit(ValueError):
+    """A value that does not fit: the rule, and its position; None if the whole array's type."""
+
+    def __init__(self, rule: str, index: int | None = None) -> None:
+        super().__init__(rule)
+        self.rule = rule
+        self.index = index
+
+
+def fit_values(array: pa.Array, target: Atomic) -> pa.Array:
+    """The values in the Arrow type of `target`; Misfit naming the first that does not fit."""
+    if len(array) and array.null_count == len(array) and array.type != arrow_type(target):
+        return pa.nulls(len(array), arrow_type(target))
+    return FITS[target.root](array, target)
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def _boolean(array: pa.Array, target: Atomic) -> pa.Array:
+    del target
+    if not _t.is_boolean(array.type):
+        raise _wrong_type()
+    return array
+
+
+def _integer(array: pa.Array, target: Atomic) -> pa.Array:
+    wanted = arrow_type(target)
+    if array.type == wanted:
+        return array
+    if not (_t.is_integer(array.type) or _t.is_floating(array.type) or _t.is_decimal(array.type)):
+        raise _wrong_type()
+    if _t.is_float16(array.type):
+        array = array.cast(pa.float32())
+    return _cast(array, wanted, "the value is no whole number in the range of the column's type")
+
+
+def _float(array: pa.Array, target: Atomic) -> pa.Array:
+    wanted = arrow_type(target)
+    if array.type == wanted:
+        return array
+    if _t.is_integer(array.type):
+        return _cast(array, wanted, "the column's type has too few digits for the number")
+    if _t.is_decimal(array.type):
+        array = array.cast(pa.float64())
+    elif not _t.is_floating(array.type):
+        raise _wrong_type()
+    out = array.cast(wanted)
+    if wanted == pa.float32() and array.type == pa.float64():
+        extremes = pc.min_max(out)
+        if np.isinf([extremes["min"].as_py() or 0.0, extremes["max"].as_py() or 0.0]).any():
+            _check(
+                pc.and_(pc.is_inf(out), pc.is_finite(array)),
+                "the number is too large for the column's type",
+            )
+    return out
+
+
+def _decimal(array: pa.Array, target: Atomic) -> pa.Array:
+    wanted = arrow_type(target)
+    if array.type == wanted:
+        return array
+    if _t.is_integer(array.type):
+        array = array.cast(pa.decimal128(_INTEGER_DIGITS, 0))
+    elif not _t.is_decimal(array.type):
+        raise _wrong_type(
+            "a float is no exact decimal: cast it first" if _t.is_floating(array.type) else ""
+        )
+    return _cast(array, wanted, "the number has more digits than the column's type")
+
+
+# --- days and times -------------------------------------------------------------------------------
+
+
+def _date(array: pa.Array, target: Atomic) -> pa.Array:
+    del target
+    if array.type == pa.date32():
+        return array
+    if _t.is_date64(array.type):
+        _check_multiple(array, _DAY_MS, _NOT_MIDNIGHT)
+    elif _t.is_timestamp(array.type):
+        if array.type.tz:
+            raise _wrong_type("the date of an instant depends on the zone: cast it first")
+        _check_multiple(array, _DAY_SECONDS * 10 ** _UNIT_DIGITS[array.type.unit], _NOT_MIDNIGHT)
+    else:
+        raise _wrong_type()
+    return array.cast(pa.date32())
+
+
+_NOT_MIDNIGHT = "a date cannot hold the time of day"
+
+
+def _time(array: pa.Array, target: Atomic) -> pa.Array:
+    if not _t.is_time(array.type):
+        raise _wrong_type()
+    digits = min(target.precision or 0, 3)
+    out = _cast(array, pa.time32("ms"), "TIME is stored in milliseconds: the value is finer")
+    numbers = _numbers(out)
+    if numbers.size and (numbers.min() < 0 or numbers.max() >= _DAY_MS):
+        _check_numbers(out, (numbers < 0) | (numbers >= _DAY_MS), "no time of a day")
+    _check_multiple(out, 10 ** (3 - digits), _TOO_FINE)
+    return out
+
+
+_TOO_FINE = "the value has more fraction digits than the column's type"
+
+
+def _timestamp(array: pa.Array, target: Atomic) -> pa.Array:
+    if _t.is_date(array.type):
+        return _fine(_date(array, target).cast(pa.timestamp("s")), target)
+    if not _t.is_timestamp(array.type):
+        raise _wrong_type()
+    if array.type.tz:
+        raise _wrong_type("an instant is no local time: take the zone off it first")
+    return _fine(array, target)
+
+
+def _timestamp_ltz(array: pa.Array, target: Atomic) -> pa.Array:
+    if not _t.is_timestamp(array.type):
+        raise _wrong_type()
+    if not array.type.tz:
+        raise _wrong_type("a timestamp without a zone is no instant: give it a zone first")
+    return _fine(array, target)
+
+
+def _fine(array: pa.Array, target: Atomic) -> pa.Array:
+    """The timestamps in the unit of the type, after a look at their fraction digits."""
+    wanted = arrow_type(target)
+    given, kept = _UNIT_DIGITS[array.type.unit], _UNIT_DIGITS[wanted.unit]
+    if given > kept:
+        _check_multiple(array, 10 ** (given - (target.precision or 0)), _TOO_FINE)
+    if array.type != wanted:
+        array = _cast(array, wanted, "the timestamp is out of the range of the column's type")
+    if given <= kept:
+        _check_multiple(array, 10 ** (kept - (target.precision or 0)), _TOO_FINE)
+    return array
+
+
+# --- texts and bytes ------------------------------------------------------------------------------
+
+
+def _string(array: pa.Array, target: Atomic) -> pa.Array:
+    source = array.type
+    if not (_t.is_string(source) or _t.is_large_string(source) or _t.is_string_view(source)):
+        raise _wrong_type()
+    out = _compact(array, pa.string())
+    _check_utf8(out)
+    length = target.length or LENGTH_MAX
+    # Bytes are at least as many as code points, and much faster to count.
+    if length < LENGTH_MAX and _longest(out) > length:
+        _check(
+            pc.greater(pc.utf8_length(out), length),
+            "the text has more characters than the column's type",
+        )
+    return out
+
+
+def _binary(array: pa.Array, target: Atomic) -> pa.Array:
+    source = array.type
+    if not (
+        _t.is_binary(source)
+        or _t.is_large_binary(source)
+        or _t.is_binary_view(source)
+        or _t.is_fixed_size_binary(source)
+    ):
+        raise _wrong_type()
+    out = _compact(array, pa.binary())
+    length = target.length or LENGTH_MAX
+    if length < LENGTH_MAX and _longest(out) > length:
+        _check(
+            pc.greater(pc.binary_length(out), length),
+            "the value has more bytes than the column's type",
+        )
+    return out
+
+
+def _compact(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The same texts or bytes with 32-bit offsets."""
+    if array.type == wanted:
+        return array
+    try:
+        return array.cast(wanted)
+    except pa.ArrowInvalid:
+        pass
+    try:
+        # A slice far into a large array: its offsets start anew in a copy.
+        return pa.concat_arrays([array, array.slice(0, 0)]).cast(wanted)
+    except pa.ArrowInvalid as error:
+        raise Misfit("a batch holds at most 2 GiB of a column: write smaller batches") from error
+
+
+def _longest(array: pa.Array) -> int:
+    return pc.max(pc.binary_length(array)).as_py() or 0
+
+
+def _check_utf8(array: pa.Array) -> None:
+    """Raise Misfit for a text that is not UTF-8; ASCII is recognised at the speed of memory."""
+    offsets, content = array.buffers()[1:]
+    if not len(array) or content is None:
+        return
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    used = np.frombuffer(content, np.int8)[ends[0] : ends[-1]]
+    if not used.size or used.min() >= 0:
+        return
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        index = first_failing(array, lambda part: part.validate(full=True))
+        raise Misfit("the text is not valid UTF-8", index) from error
+
+
+# --- finding the value at fault -------------------------------------------------------------------
+
+
+def first_failing(array: pa.Array, operation: Callable[[pa.Array], object]) -> int:
+    """The position of the first value on which the operation raises; by halving.
+
+    The operation fails on an array when it fails on a value of it.
+    """
+    low, high = 0, len(array)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            operation(array.slice(low, middle - low))
+        except pa.ArrowInvalid:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def _cast(array: pa.Array, wanted: pa.DataType, rule: str) -> pa.Array:
+    """The array by Arrow's checked cast."""
+    try:
+        return array.cast(wanted)
+    except pa.ArrowInvalid as error:
+        raise Misfit(rule, first_failing(array, lambda part: part.cast(wanted))) from error
+
+
+def _check(wrong: pa.Array, rule: str) -> None:
+    """Raise Misfit if any is true; null is not."""
+    index = pc.index(wrong, pa.scalar(True)).as_py()
+    if index >= 0:
+        raise Misfit(rule, index)
+
+
+def _check_multiple(array: pa.Array, unit: int, rule: str) -> None:
+    """Raise Misfit unless every number is a multiple of `unit`."""
+    if unit > 1:
+        rests = _numbers(array) % unit
+        if rests.any():
+            _check_numbers(array, rests != 0, rule)
+
+
+def _check_numbers(array: pa.Array, wrong: NDArray[np.bool_], rule: str) -> None:
+    """As `_check`, where the slots of nulls hold anything."""
+    _check(pc.and_(pa.array(wrong), array.is_valid()), rule)
+
+
+def _numbers(array: pa.Array) -> NDArray[np.signedinteger]:
+    """What the slots of the array hold, those of nulls too."""
+    data = array.buffers()[1]
+    kind = np.dtype(f"i{array.type.bit_width // 8}")
+    return np.frombuffer(data or b"", kind)[array.offset : array.offset + len(array)]
+
+
+def _wrong_type(hint: str = "") -> Misfit:
+    return Misfit("the values are not of the column's type" + (f": {hint}" if hint else ""))
+
+
+FITS: Mapping[Root, Fit] = {
+    Root.BOOLEAN: _boolean,
+    Root.TINYINT: _integer,
+    Root.SMALLINT: _integer,
+    Root.INT: _integer,
+    Root.BIGINT: _integer,
+    Root.FLOAT: _float,
+    Root.DOUBLE: _float,
+    Root.DECIMAL: _decimal,
+    Root.DATE: _date,
+    Root.TIME: _time,
+    Root.TIMESTAMP: _timestamp,
+    Root.TIMESTAMP_LTZ: _timestamp_ltz,
+    Root.CHAR: _string,
+    Root.VARCHAR: _string,
+    Root.BINARY: _binary,
+    Root.VARBINARY: _binary,
+}
