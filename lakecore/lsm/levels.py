@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -106,15 +107,17 @@ def _ages(files: Iterable[_Ranked]) -> list[list[_Ranked]]:
 
 
 def _deal(age: list[_Ranked]) -> list[list[_Ranked]]:
-    """The fewest runs for files of one age: each file goes on the first run it fits."""
+    """The fewest runs for files of one age: each goes on the run that ends lowest, if it fits."""
     runs: list[list[_Ranked]] = []
+    ends: list[tuple[int, int]] = []
     for ranked in sorted(age):
-        for run in runs:
-            if run[-1].high < ranked.low:
-                run.append(ranked)
-                break
+        if ends and ends[0][0] < ranked.low:
+            _, run = heappop(ends)
+            runs[run].append(ranked)
         else:
+            run = len(runs)
             runs.append([ranked])
+        heappush(ends, (ranked.high, run))
     return runs
 
 

@@ -51,7 +51,7 @@ class Deduplicate:
         ]
         order = None
         if self.needs_sequence_numbers(window, spec):
-            order = _key_order(np.concatenate(codes))
+            order = _key_order(_joined(codes))
             alive = _keep_last_by_sequence(window, codes, alive, order, spec)
         else:
             _keep_last_by_run(window, codes, alive)
@@ -108,6 +108,11 @@ def _union(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return both[fresh]
 
 
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """The parts as one array; one part is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def _key_order(codes: np.ndarray) -> np.ndarray | None:
     """The positions of the rows in key order, rows of a key in any order; None: they are in it."""
     if len(codes) < 2 or bool((codes[1:] >= codes[:-1]).all()):  # noqa: PLR2004  one row is sorted
@@ -123,7 +128,7 @@ def _keep_last_by_sequence(
     spec: MergeSpec,
 ) -> list[np.ndarray]:
     """`alive` less each row that is not the last of its key by sequence."""
-    code, live = np.concatenate(codes), np.concatenate(alive)
+    code, live = _joined(codes), _joined(alive)
     order = np.arange(len(code)) if order is None else order
     if not live.all():
         order = order[live[order]]
@@ -174,9 +179,9 @@ def _in_key_order(
 ) -> Iterator[pa.Table]:
     """The surviving rows, sorted by key, a piece at a time: the whole is never held twice."""
     rows = pa.concat_tables([part.rows for part in window])
-    live = np.concatenate(alive)
+    live = _joined(alive)
     if order is None:
-        order = _key_order(np.concatenate(codes))
+        order = _key_order(_joined(codes))
     if order is None:
         yield _filter(rows, live)
         return

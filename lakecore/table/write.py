@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
-BUFFER_SHARE = 0.4
+BUFFER_SHARE = 0.35
 """Of the budget, for rows that wait. Sorting and encoding need room beside them."""
 _LEASE_STEP_BYTES = 16 << 20
 _SPILL_PIECE_SHARE = 128
@@ -430,6 +430,9 @@ class _Bucket:
         numbers = rows.column(SEQUENCE_NUMBER)
         low, high = numbers[0].as_py(), numbers[rows.num_rows - 1].as_py()
         self._spilled.append(self._spills.write(rows.schema, pieces, low, high))
+        # The allocator would keep what sorting took, and the next buffer fills beside it.
+        del rows, numbers
+        pa.default_memory_pool().release_unused()
 
     def finish(self) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
         """Write out everything: data files and changelog files."""
