@@ -1,0 +1,391 @@
+"""A catalog that is nothing but directories: `WAREHOUSE/DATABASE.db/TABLE`.
+
+Any directory `X.db` of the warehouse is a database, and any directory of it that holds a schema
+file is a table; whatever else lies there is passed over. There is no other state, so every Paimon
+engine that works on the same warehouse sees the same tables at once.
+
+What is atomic, and what is not:
+
+- creating a table is one exclusive create of its `schema-0`, altering one of the next schema file:
+  of all who try at once, one wins, and the others start again from what it wrote;
+- renaming a table moves its directory. Local storage does it in one step; an object store copies
+  file by file, under a writer's feet, so it is refused unless nobody else writes;
+- dropping a table takes its snapshots first and its schemas last: stopped half-way, the table is
+  empty but still there, and dropping it again finishes the work.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from lakecore.catalog.identifier import MAIN_BRANCH, Identifier, check_name, parse_identifier
+from lakecore.catalog.new_table import columns_of
+from lakecore.errors import (
+    AlreadyExists,
+    CommitConflict,
+    CorruptTable,
+    InvalidRequest,
+    NotFound,
+    Unsupported,
+)
+from lakecore.format.layout import SCHEMA_PREFIX, SNAPSHOT_PREFIX, Layout, parse_numbered
+from lakecore.io.ambient import SYSTEM, Ambient
+from lakecore.io.history import History
+from lakecore.io.services import SERVICES
+from lakecore.model.evolution import evolve
+from lakecore.model.validation import create_schema
+from lakecore.table.handle import Table, load_table, write_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.catalog.new_table import SchemaLike
+    from lakecore.catalog.options import CatalogOptions
+    from lakecore.io.store import Store
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.schema_change import Change
+
+__all__ = ["FilesystemCatalog", "create_table_at"]
+
+DATABASE_SUFFIX = ".db"
+ALTER_ATTEMPTS_MAX = 10
+ALTER_WAIT_SECONDS = 0.01
+_NAMES_SHOWN = 20
+
+
+class FilesystemCatalog:
+    """The databases and tables of one warehouse. Holds no state of its own."""
+
+    def __init__(
+        self, warehouse: str, store: Store, options: CatalogOptions, ambient: Ambient = SYSTEM
+    ) -> None:
+        self.warehouse = warehouse
+        self.store = store
+        self.options = options
+        self.ambient = ambient
+
+    # --- databases --------------------------------------------------------------------------------
+
+    def list_databases(self) -> tuple[str, ...]:
+        """The names of all databases, sorted; none if the warehouse is not there."""
+        names = _directories(self.store, self.warehouse)
+        return tuple(
+            sorted(
+                name.removesuffix(DATABASE_SUFFIX)
+                for name in names
+                if name.endswith(DATABASE_SUFFIX) and name != DATABASE_SUFFIX
+            )
+        )
+
+    def database_exists(self, name: str) -> bool:
+        """Whether there is a database of that name."""
+        return self.store.exists(self.database_path(name))
+
+    def create_database(self, name: str, *, ignore_if_exists: bool = False) -> None:
+        """Make an empty database, and the warehouse if it is not there."""
+        check_name("database", name)
+        path = self.database_path(name)
+        if self.store.exists(path):
+            if ignore_if_exists:
+                return
+            raise AlreadyExists("the database exists", database=name, path=path)
+        self.store.make_directory(path)
+
+    def drop_database(
+        self, name: str, *, ignore_if_not_exists: bool = False, cascade: bool = False
+    ) -> None:
+        """Remove a database; with `cascade` its tables too, and whatever else lies in it.
+
+        Raises InvalidRequest if there is anything in it and `cascade` does not say so.
+        """
+        path = self.database_path(name)
+        if not self.store.exists(path):
+            if ignore_if_not_exists:
+                return
+            raise self._no_database(name)
+        tables = self.list_tables(name)
+        if not cascade:
+            inside = tables or tuple(_base_name(child.path) for child in self.store.list(path))
+            if inside:
+                raise InvalidRequest(
+                    "the database is not empty; cascade=True removes what is in it",
+                    database=name,
+                    **{"tables" if tables else "foreign_files": _shown(inside)},
+                )
+        for table in tables:
+            self._drop_directory(f"{path}/{table}")
+        self.store.delete_directory(path)
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def list_tables(self, database: str) -> tuple[str, ...]:
+        """The names of the tables of a database, sorted; foreign directories are passed over."""
+        path = self.database_path(database)
+        if not self.store.exists(path):
+            raise self._no_database(database)
+        names = _directories(self.store, path)
+        return tuple(sorted(name for name in names if self._is_table(f"{path}/{name}")))
+
+    def table_exists(self, identifier: str) -> bool:
+        """Whether there is a table, or a branch of one, of that name."""
+        name = parse_identifier(identifier)
+        return self._is_table(self.table_path(name), name.branch)
+
+    def create_table(  # noqa: PLR0913  the public verb
+        self,
+        identifier: str,
+        schema: SchemaLike,
+        *,
+        primary_keys: Sequence[str] = (),
+        partition_keys: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        ignore_if_exists: bool = False,
+    ) -> Table:
+        """The new table; the one that is there already if `ignore_if_exists`, as it is.
+
+        `schema` is a pyarrow or Polars schema, or column names with types such as
+        `"BIGINT NOT NULL"`. Options are Paimon's, those of the catalog under `table-default.`
+        where they say nothing.
+        """
+        name = self._data_table(identifier, "create", branch_allowed=False)
+        check_name("table", name.table)
+        if not self.database_exists(name.database):
+            raise self._no_database(name.database)
+        path = self.table_path(name)
+        if self._is_table(path):
+            if ignore_if_exists:
+                return self._load(name)
+            raise AlreadyExists("the table exists", table=name, path=path)
+        created = create_table_at(
+            self.store,
+            path,
+            new_schema(
+                schema,
+                primary_keys=primary_keys,
+                partition_keys=partition_keys,
+                options={**self.options.table_defaults, **(options or {})},
+                comment=comment,
+                now_ms=self.ambient.now_ms(),
+                table=str(name),
+            ),
+        )
+        if not created and not ignore_if_exists:
+            raise AlreadyExists("somebody else created the table meanwhile", table=name, path=path)
+        return self._load(name)
+
+    def get_table(self, identifier: str) -> Table:
+        """The table of that name; with `$files` and its like, a read-only system table."""
+        name = parse_identifier(identifier)
+        table = self._load(name.data_table)
+        if name.system is None:
+            return table
+        # NOTE: a `SystemTable` has the reading verbs of a table alone. To say so in the type would
+        # make every caller tell the two apart, who knows which one it named.
+        return cast("Table", table.inspect.system_table(name.system))
+
+    def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:
+        """Give a table another name, or move it to another database of the warehouse."""
+        old = self._data_table(source, "rename", branch_allowed=False)
+        new = self._data_table(target, "rename", branch_allowed=False)
+        check_name("table", new.table)
+        if not self._renames_at_once() and not self.options.single_writer:
+            raise Unsupported(
+                "this storage cannot rename a directory in one step, so a writer could lose its "
+                "commits; if nobody else writes, set commit.single-writer",
+                table=old,
+                path=self.table_path(old),
+            )
+        if not self._is_table(self.table_path(old)):
+            if ignore_if_not_exists:
+                return
+            raise self._no_table(old)
+        if not self.database_exists(new.database):
+            raise self._no_database(new.database)
+        if self.store.exists(self.table_path(new)):
+            raise AlreadyExists("the target of the rename exists", table=new)
+        self.store.rename_directory(self.table_path(old), self.table_path(new))
+
+    def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
+        """Remove a table with all its data, snapshots, tags and branches."""
+        name = self._data_table(identifier, "drop", branch_allowed=False)
+        path = self.table_path(name)
+        if not self._is_table(path):
+            if ignore_if_not_exists:
+                return
+            raise self._no_table(name)
+        self._drop_directory(path)
+
+    def alter_table(
+        self, identifier: str, changes: Sequence[Change], *, ignore_if_not_exists: bool = False
+    ) -> None:
+        """Carry out schema changes, all of them or none, as one new schema.
+
+        Raises CommitConflict if others go on changing the schema at the same time.
+        """
+        name = self._data_table(identifier, "alter", branch_allowed=True)
+        layout = Layout(root=self.table_path(name), branch=name.branch)
+        history = History(self.store, layout)
+        for attempt in range(ALTER_ATTEMPTS_MAX):
+            if attempt:
+                self.ambient.sleep(ALTER_WAIT_SECONDS * 2**attempt * self.ambient.random())
+            current = history.latest_schema()
+            if current is None:
+                if ignore_if_not_exists:
+                    return
+                raise self._no_table(name)
+            if not changes:
+                return
+            changed = evolve(
+                current,
+                list(changes),
+                now_ms=self.ambient.now_ms(),
+                has_snapshots=history.latest_snapshot_id() is not None,
+                table=str(name),
+            )
+            if write_schema(self.store, layout, changed):
+                return
+        raise CommitConflict(
+            "the schema was changed by others again and again; look at it and redo",
+            table=name,
+            attempts=ALTER_ATTEMPTS_MAX,
+        )
+
+    # --- where things lie -------------------------------------------------------------------------
+
+    def database_path(self, database: str) -> str:
+        """The directory of a database."""
+        return f"{self.warehouse.rstrip('/')}/{database}{DATABASE_SUFFIX}"
+
+    def table_path(self, name: Identifier) -> str:
+        """The directory of a table."""
+        return f"{self.database_path(name.database)}/{name.table}"
+
+    def _load(self, name: Identifier) -> Table:
+        try:
+            return load_table(
+                self.store,
+                self.table_path(name),
+                identifier=str(name),
+                branch=name.branch,
+                ambient=self.ambient,
+            )
+        except NotFound as error:
+            raise self._no_table(name) from error
+
+    def _data_table(self, text: str, verb: str, *, branch_allowed: bool) -> Identifier:
+        name = parse_identifier(text)
+        if name.system is not None:
+            raise InvalidRequest(f"a system table cannot be {_done(verb)}", table=name)
+        if name.branch != MAIN_BRANCH and not branch_allowed:
+            raise InvalidRequest(
+                f"a branch cannot be {_done(verb)} by the catalog", table=name, branch=name.branch
+            )
+        return name
+
+    def _is_table(self, path: str, branch: str = MAIN_BRANCH) -> bool:
+        layout = Layout(root=path, branch=branch)
+        # Most tables still have their first schema, and one look is cheaper than a listing.
+        return self.store.exists(layout.schema(0)) or _has_numbered(
+            self.store, layout.schema_dir, SCHEMA_PREFIX
+        )
+
+    def _drop_directory(self, path: str) -> None:
+        layout = Layout(root=path)
+        children = [child.path for child in self.store.list(path) if child.is_directory]
+        first = [layout.snapshot_dir, layout.tag_dir, layout.branches_dir, layout.changelog_dir]
+        rest = [child for child in children if child not in {*first, layout.schema_dir}]
+        for directory in (*first, *rest):
+            self.store.delete_directory(directory)
+        self.store.delete_directory(path)
+
+    def _renames_at_once(self) -> bool:
+        return self.warehouse.partition("://")[0].lower() not in SERVICES
+
+    def _no_database(self, name: str) -> NotFound:
+        return NotFound("no such database", database=name, databases=_shown(self.list_databases()))
+
+    def _no_table(self, name: Identifier) -> NotFound:
+        if not self.database_exists(name.database):
+            return self._no_database(name.database)
+        tables = self.list_tables(name.database)
+        if name.branch != MAIN_BRANCH and name.table in tables:
+            prefix = "branch-"
+            directory = Layout(root=self.table_path(name)).branches_dir
+            branches = [
+                found.removeprefix(prefix)
+                for found in _directories(self.store, directory)
+                if found.startswith(prefix)
+            ]
+            return NotFound("no such branch", table=name, branches=_shown(branches))
+        return NotFound("no such table", table=name, tables=_shown(tables))
+
+
+def new_schema(  # noqa: PLR0913  what a table is made of
+    schema: SchemaLike,
+    *,
+    primary_keys: Sequence[str],
+    partition_keys: Sequence[str],
+    options: Mapping[str, str],
+    comment: str | None,
+    now_ms: int,
+    table: str,
+) -> TableSchema:
+    """The first schema of a new table, checked by all rules of creation."""
+    for what, names in (("primary_keys", primary_keys), ("partition_keys", partition_keys)):
+        if isinstance(names, str):
+            raise InvalidRequest(
+                f"{what} is a list of columns, not one text", given=names, table=table
+            )
+    return create_schema(
+        columns_of(schema),
+        primary_keys=tuple(primary_keys),
+        partition_keys=tuple(partition_keys),
+        options=dict(options),
+        comment=comment,
+        now_ms=now_ms,
+        table=table,
+    )
+
+
+def create_table_at(store: Store, path: str, schema: TableSchema) -> bool:
+    """Create a table in a directory: whether it is ours. Of all who try, one gets True.
+
+    Raises CorruptTable if the directory holds snapshots without a schema: a table made there would
+    show rows it was never given.
+    """
+    layout = Layout(root=path)
+    if _has_numbered(store, layout.snapshot_dir, SNAPSHOT_PREFIX) and not _has_numbered(
+        store, layout.schema_dir, SCHEMA_PREFIX
+    ):
+        raise CorruptTable(
+            "the directory holds the snapshots of another table, whose schemas are gone; "
+            "remove it or choose another name",
+            path=path,
+        )
+    return write_schema(store, layout, schema)
+
+
+def _directories(store: Store, path: str) -> list[str]:
+    """The names of the directories below a path, hidden ones left out."""
+    names = [_base_name(child.path) for child in store.list(path) if child.is_directory]
+    return [name for name in names if not name.startswith(".")]
+
+
+def _has_numbered(store: Store, directory: str, prefix: str) -> bool:
+    names = (_base_name(child.path) for child in store.list(directory))
+    return any(parse_numbered(name, prefix) is not None for name in names)
+
+
+def _base_name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _done(verb: str) -> str:
+    return {"drop": "dropped"}.get(verb, verb.removesuffix("e") + "ed")
+
+
+def _shown(names: Sequence[str]) -> list[str]:
+    """The first names of a long list, for an error."""
+    more = len(names) - _NAMES_SHOWN
+    return [*names[:_NAMES_SHOWN], *([f"... {more} more"] if more > 0 else [])]

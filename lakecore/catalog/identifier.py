@@ -1,0 +1,134 @@
+"""The name of a table in a catalog: text -> database, table, branch and system table.
+
+Rules of the text, which are Paimon's (https://paimon.apache.org/docs/master/concepts/system-tables/):
+
+1. `DATABASE.TABLE`; the first dot parts them, and a table's name may hold more dots.
+2. `$` parts what follows the table: `t$files` is a system table, `t$branch_b1` the branch `b1`,
+   `t$branch_b1$files` the system table of that branch.
+3. Either side may stand in backquotes, as in SQL: `` `shop`.`orders$files` ``. A doubled backquote
+   within them is one.
+
+INVARIANT: a name that passes `check_name` is one directory below its parent, on every storage.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lakecore.errors import InvalidRequest, Unsupported
+
+__all__ = ["Identifier", "check_name", "parse_identifier"]
+
+BRANCH_MARK = "branch_"
+MAIN_BRANCH = "main"
+SYSTEM_DATABASE = "sys"
+NAME_BYTES_MAX = 250
+"""Names of files have 255 bytes at most, and a database adds `.db`."""
+
+_SPLITTER = "$"
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^`.]*)")
+_UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]")
+_EXAMPLE = "write it as database.table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identifier:
+    """A table of a catalog, a branch of it, or a system table of either."""
+
+    database: str
+    table: str
+    branch: str = MAIN_BRANCH
+    system: str | None = None
+
+    @property
+    def data_table(self) -> Identifier:
+        """The table or branch itself, when this names a system table of it."""
+        return Identifier(database=self.database, table=self.table, branch=self.branch)
+
+    def __str__(self) -> str:
+        branch = "" if self.branch == MAIN_BRANCH else f"{_SPLITTER}{BRANCH_MARK}{self.branch}"
+        system = "" if self.system is None else f"{_SPLITTER}{self.system}"
+        database = f"`{self.database}`" if "." in self.database else self.database
+        return f"{database}.{self.table}{branch}{system}"
+
+
+def parse_identifier(text: str) -> Identifier:
+    """What a text such as `db.t$branch_b1$files` names. Raises InvalidRequest saying what is wrong.
+
+    Whether such a table exists, or is one that can exist, is not asked here.
+    """
+    database, table_text = _split_database(text)
+    table, *rest = table_text.split(_SPLITTER)
+    branch, system = MAIN_BRANCH, None
+    if rest and rest[0].startswith(BRANCH_MARK):
+        branch = rest.pop(0).removeprefix(BRANCH_MARK)
+    if rest:
+        system = rest.pop(0)
+    if rest:
+        raise InvalidRequest(
+            "too many `$` in the name of a table; only table$branch_NAME$SYSTEM has two", name=text
+        )
+    for part in (database, table, branch, system):
+        if part is not None and not part.strip():
+            raise InvalidRequest(f"a part of the table's name is blank; {_EXAMPLE}", name=text)
+    for what, part in (("database", database), ("table", table), ("branch", branch)):
+        _check_directory(what, part)
+    if database == SYSTEM_DATABASE:
+        raise Unsupported("global system tables are not supported", name=text)
+    return Identifier(
+        database=database, table=table, branch=branch, system=system and system.lower()
+    )
+
+
+def check_name(what: str, name: str) -> None:
+    """Raise InvalidRequest unless a new database or table (`what`) may have that name."""
+    if not name.strip():
+        raise InvalidRequest(f"the name of a {what} is blank", name=name)
+    _check_directory(what, name)
+    for character in (_SPLITTER, "`") + ((".",) if what == "database" else ()):
+        if character in name:
+            why = "it parts the table from its system table" if character == _SPLITTER else ""
+            raise InvalidRequest(
+                f"the name of a {what} must not hold {character!r}" + (f": {why}" if why else ""),
+                name=name,
+            )
+    if name != name.strip():
+        raise InvalidRequest(f"the name of a {what} begins or ends with a blank", name=name)
+    if what == "database" and name == SYSTEM_DATABASE:
+        raise InvalidRequest("the name is taken by Paimon's global system tables", name=name)
+    size_bytes = len(name.encode())
+    if size_bytes > NAME_BYTES_MAX:
+        raise InvalidRequest(
+            f"the name of a {what} is too long", name=name, bytes=size_bytes, most=NAME_BYTES_MAX
+        )
+
+
+def _split_database(text: str) -> tuple[str, str]:
+    first = _PART.match(text)
+    assert first is not None, "the pattern matches the empty text"
+    quoted, bare = first.groups()
+    database = bare if quoted is None else quoted.replace("``", "`")
+    if text[first.end() : first.end() + 1] != ".":
+        why = "an unclosed or stray backquote" if "`" in text else "no database"
+        raise InvalidRequest(f"{why} in the name of a table; {_EXAMPLE}", name=text)
+    table = text[first.end() + 1 :]
+    if "`" in table:
+        second = _PART.fullmatch(table)
+        if second is None or second[1] is None:
+            raise InvalidRequest(
+                f"an unclosed or stray backquote in the name of a table; {_EXAMPLE}", name=text
+            )
+        table = second[1].replace("``", "`")
+    return database, table
+
+
+def _check_directory(what: str, name: str) -> None:
+    """Raise InvalidRequest if the name could lead out of its directory, or be hidden in it."""
+    found = _UNSAFE.search(name)
+    if found is not None:
+        raise InvalidRequest(f"the name of a {what} must not hold {found[0]!r}", name=name)
+    if name.startswith("."):
+        raise InvalidRequest(
+            f"the name of a {what} must not begin with a dot: such files are hidden", name=name
+        )

@@ -1,0 +1,81 @@
+"""The columns of a new table, from whatever a caller has at hand.
+
+A pyarrow.Schema, a Polars schema, or a mapping of column name to type: Paimon's type text
+(`"DECIMAL(10, 2) NOT NULL"`), a Polars data type or class, a pyarrow data type, or lakecore's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+import polars as pl
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.types import (
+    Array,
+    Atomic,
+    DataType,
+    Field,
+    Map,
+    Multiset,
+    Row,
+    fields_from_arrow,
+    from_arrow,
+    parse_type,
+)
+
+if TYPE_CHECKING:
+    from polars.datatypes import DataTypeClass
+
+__all__ = ["SchemaLike", "columns_of"]
+
+ColumnType: TypeAlias = "str | DataType | pa.DataType | pl.DataType | DataTypeClass"
+SchemaLike: TypeAlias = "pa.Schema | Mapping[str, ColumnType]"
+"""What `create_table` takes as a schema; a Polars schema is such a mapping."""
+
+
+def columns_of(schema: SchemaLike) -> tuple[Field, ...]:
+    """The columns that a schema means, with the ids 0, 1, ... ; creation numbers them anew."""
+    if isinstance(schema, pa.Schema):
+        fields = fields_from_arrow(list(schema))
+    elif isinstance(schema, Mapping):
+        fields = tuple(
+            Field(id=index, name=_name(name), type=_type(source, name))
+            for index, (name, source) in enumerate(schema.items())
+        )
+    else:
+        hint = "; give the schema of the data: data.schema" if hasattr(schema, "schema") else ""
+        raise InvalidRequest(
+            "a schema is a pyarrow.Schema, a Polars schema or a mapping of column to type" + hint,
+            schema=type(schema).__name__,
+        )
+    if not fields:
+        raise InvalidRequest("a table needs at least one column")
+    return fields
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise InvalidRequest("the name of a column is a text", column=name)
+    return name
+
+
+def _type(source: object, column: str) -> DataType:
+    if isinstance(source, str):
+        return parse_type(source, context=column)
+    if isinstance(source, Atomic | Array | Multiset | Map | Row):
+        return source
+    if isinstance(source, pa.DataType):
+        return from_arrow(source, context=column)
+    if isinstance(source, pl.DataType) or (
+        isinstance(source, type) and issubclass(source, pl.DataType)
+    ):
+        arrow = pl.DataFrame(schema={column: source}).to_arrow().schema.field(column).type
+        return from_arrow(arrow, context=column)
+    raise InvalidRequest(
+        "the type of a column is a text, a Polars data type or a pyarrow data type",
+        column=column,
+        type=type(source).__name__,
+    )

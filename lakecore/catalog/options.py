@@ -1,0 +1,143 @@
+"""The options of a catalog: Paimon's keys, as text, read once.
+
+INVARIANT: no option is accepted and ignored. A key nobody knows is refused with the nearest known
+one; a key of Paimon whose value would ask for more than this catalog does raises `Unsupported`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.io.services import SERVICES, flag
+from lakecore.options import parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["CatalogOptions", "is_storage_option", "parse_catalog_options", "without_slash"]
+
+WAREHOUSE = "warehouse"
+METASTORE = "metastore"
+SINGLE_WRITER = "commit.single-writer"
+TABLE_DEFAULT = "table-default."
+FILESYSTEM = "filesystem"
+METASTORES = ("filesystem", "jdbc", "hive", "rest")
+
+# What this catalog does anyway, by option: any other value asks for something else.
+_FIXED: Mapping[str, tuple[str, ...]] = {
+    "allow-upper-case": ("true",),
+    "cache-enabled": ("false",),
+    "case-sensitive": ("true",),
+    "catalog-options-table.enabled": ("false",),
+    "format-table.enabled": ("false",),
+    "local-cache.enabled": ("false",),
+    "lock.enabled": ("false",),
+    "resolving-file-io.enabled": ("false",),
+    "table.type": ("managed",),
+}
+
+# Keys that mean something only to a metastore, a lock or a cache that there is not.
+_FOREIGN = (
+    "cache.",
+    "client-pool-size",
+    "file-io.allow-cache",
+    "hadoop-conf-dir",
+    "hive-conf-dir",
+    "jdbc.",
+    "local-cache.",
+    "lock",
+    "sync-all-properties",
+    "token",
+    "uri",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogOptions:
+    """What was set. `table_defaults` are options that a new table gets unless it says otherwise."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    warehouse: str
+    table_defaults: Mapping[str, str] = field(default_factory=dict)
+    single_writer: bool = False
+
+
+def is_storage_option(key: str) -> bool:
+    """Whether the key belongs to a storage service, as `s3.endpoint` does."""
+    return any(
+        key.startswith(prefix) for service in SERVICES.values() for prefix in service.prefixes
+    )
+
+
+def parse_catalog_options(options: Mapping[str, str]) -> CatalogOptions:
+    """The typed options of a filesystem catalog.
+
+    Raises InvalidRequest for an unknown key or a bad value, Unsupported for a metastore, a lock or
+    a cache that lakecore does not have.
+    """
+    for key, text in options.items():
+        if not all(isinstance(part, str) for part in (key, text)):
+            raise InvalidRequest(
+                "catalog options are texts; write numbers and flags as '1' and 'true'",
+                option=key,
+                value=text,
+            )
+    _check_metastore(options.get(METASTORE, FILESYSTEM))
+    warehouse = options.get(WAREHOUSE, "").rstrip()
+    if not warehouse.strip():
+        raise InvalidRequest("the catalog has no warehouse; give it a path", option=WAREHOUSE)
+    for key, text in options.items():
+        _check(key, text)
+    defaults = {
+        key.removeprefix(TABLE_DEFAULT): text
+        for key, text in options.items()
+        if key.startswith(TABLE_DEFAULT)
+    }
+    parse_options(defaults, table="(table-default)", creating=True)
+    return CatalogOptions(
+        texts=dict(options),
+        warehouse=without_slash(warehouse),
+        table_defaults=defaults,
+        single_writer=flag(SINGLE_WRITER, options.get(SINGLE_WRITER, "false")),
+    )
+
+
+def _check_metastore(name: str) -> None:
+    if name == FILESYSTEM:
+        return
+    if name in METASTORES:
+        raise Unsupported("the metastore is not supported", metastore=name, supported=[FILESYSTEM])
+    raise InvalidRequest("unknown metastore", metastore=name, known=METASTORES)
+
+
+def _check(key: str, text: str) -> None:
+    own = (WAREHOUSE, METASTORE, SINGLE_WRITER)
+    if key in own or key.startswith(TABLE_DEFAULT) or is_storage_option(key):
+        return
+    if key in _FIXED:
+        if text.strip().lower() not in _FIXED[key]:
+            raise Unsupported(
+                "the catalog option is not supported", option=key, value=text, supported=_FIXED[key]
+            )
+        return
+    if key.startswith(_FOREIGN):
+        raise Unsupported(
+            "the catalog option is not supported: a filesystem catalog has nothing to set by it",
+            option=key,
+        )
+    known = (*own, *_FIXED)
+    nearest = difflib.get_close_matches(key, known, n=1)
+    raise InvalidRequest(
+        "unknown catalog option; options of new tables begin with table-default.",
+        option=key,
+        **({"nearest": nearest[0]} if nearest else {"known": known}),
+    )
+
+
+def without_slash(path: str) -> str:
+    """The path without slashes at its end, but for the root of a file system or a storage."""
+    bare = path.rstrip("/")
+    return path if not bare or bare.endswith(":") else bare

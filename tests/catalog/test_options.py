@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+
+from lakecore.catalog.options import is_storage_option, parse_catalog_options
+from lakecore.errors import InvalidRequest, Unsupported
+
+WAREHOUSE = {"warehouse": "/data/w"}
+
+
+def test_warehouse_loses_the_slash_at_its_end() -> None:
+    paths = ["/data/w/", "s3://bucket/w//", "/", "file:///"]
+    found = [parse_catalog_options({"warehouse": path}).warehouse for path in paths]
+
+    assert found == ["/data/w", "s3://bucket/w", "/", "file:///"]
+
+
+@pytest.mark.parametrize("options", [{}, {"warehouse": ""}, {"warehouse": "  "}])
+def test_catalog_needs_a_warehouse(options: dict[str, str]) -> None:
+    with pytest.raises(InvalidRequest, match="no warehouse"):
+        parse_catalog_options(options)
+
+
+@pytest.mark.parametrize("metastore", ["hive", "jdbc", "rest"])
+def test_metastores_other_than_the_file_system_are_unsupported(metastore: str) -> None:
+    with pytest.raises(Unsupported, match=rf"metastore={metastore} supported=\[filesystem\]"):
+        parse_catalog_options({**WAREHOUSE, "metastore": metastore})
+
+
+def test_unknown_metastore_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="unknown metastore"):
+        parse_catalog_options({**WAREHOUSE, "metastore": "filesytem"})
+
+
+def test_filesystem_metastore_is_the_default() -> None:
+    assert parse_catalog_options({**WAREHOUSE, "metastore": "filesystem"}).warehouse == "/data/w"
+
+
+def test_table_defaults_lose_their_prefix() -> None:
+    options = parse_catalog_options({**WAREHOUSE, "table-default.file.format": "orc"})
+
+    assert options.table_defaults == {"file.format": "orc"}
+
+
+def test_unknown_table_default_is_refused_before_a_table_is_made() -> None:
+    with pytest.raises(InvalidRequest, match=r"file\.fromat"):
+        parse_catalog_options({**WAREHOUSE, "table-default.file.fromat": "orc"})
+
+
+def test_unknown_option_is_refused_with_the_nearest_known_one() -> None:
+    with pytest.raises(InvalidRequest, match="option=warehous nearest=warehouse"):
+        parse_catalog_options({**WAREHOUSE, "warehous": "x"})
+
+
+def test_table_option_is_no_catalog_option() -> None:
+    with pytest.raises(InvalidRequest, match=r"begin with table-default\."):
+        parse_catalog_options({**WAREHOUSE, "bucket": "4"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("lock.enabled", "true"),
+        ("lock.type", "zookeeper"),
+        ("cache-enabled", "true"),
+        ("cache.expire-after-write", "1 min"),
+        ("case-sensitive", "false"),
+        ("uri", "thrift://h:9083"),
+        ("table.type", "external"),
+    ],
+)
+def test_known_option_that_asks_for_more_is_unsupported(key: str, value: str) -> None:
+    with pytest.raises(Unsupported, match=f"option={key}"):
+        parse_catalog_options({**WAREHOUSE, key: value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("lock.enabled", "false"), ("cache-enabled", "false"), ("case-sensitive", "true")],
+)
+def test_option_that_says_what_holds_anyway_passes(key: str, value: str) -> None:
+    assert parse_catalog_options({**WAREHOUSE, key: value}).texts[key] == value
+
+
+def test_single_writer_is_a_flag() -> None:
+    assert parse_catalog_options({**WAREHOUSE, "commit.single-writer": "true"}).single_writer
+    with pytest.raises(InvalidRequest, match="neither true nor false"):
+        parse_catalog_options({**WAREHOUSE, "commit.single-writer": "yes"})
+
+
+def test_options_are_texts() -> None:
+    with pytest.raises(InvalidRequest, match="catalog options are texts"):
+        parse_catalog_options({**WAREHOUSE, "commit.single-writer": True})  # type: ignore[dict-item]
+
+
+def test_storage_options_are_known_by_their_prefix() -> None:
+    keys = ["s3.endpoint", "fs.s3a.access.key", "bucket", "s3"]
+
+    assert [key for key in keys if is_storage_option(key)] == keys[:2]
