@@ -1,7 +1,7 @@
 """Java Paimon as a peer: `python -m tests.interop.java_peer VERSION [ZONE]`, in the peers' venv.
 
 One process holds one JVM with one version of Paimon, driven through JPype; no Java source is
-needed. Verbs: create, write, read, compact, snapshots.
+needed. Verbs: create, write, read, compact, snapshots, system_table.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def main(version: str, zone: str) -> None:
                 "read": peer.read,
                 "compact": peer.compact,
                 "snapshots": peer.snapshots,
+                "system_table": peer.system_table,
             }
         )
 
@@ -193,6 +194,29 @@ class JavaPeer:
                 }
             )
         return listed
+
+    def system_table(self, path: str, name: str) -> Json:
+        """List the columns of a `$` table, as name and type, and its rows: numbers and texts."""
+        table = _class("table.system.SystemTableLoader").load(name, self._table(path, None))
+        fields = list(table.rowType().getFields())
+        row_class = _class("data.InternalRow")
+        getters = [
+            row_class.createFieldGetter(field.type(), index) for index, field in enumerate(fields)
+        ]
+        builder = table.newReadBuilder()
+        reader = builder.newRead().createReader(builder.newScan().plan().splits())
+        iterator = reader.toCloseableIterator()
+        rows: list[Json] = []
+        try:
+            while iterator.hasNext():
+                record = iterator.next()
+                cells = [getter.getFieldOrNull(record) for getter in getters]
+                kinds = [str(field.type().getTypeRoot()) for field in fields]
+                rows.append([_cell(cell, kind) for cell, kind in zip(cells, kinds, strict=True)])
+        finally:
+            iterator.close()
+        columns: list[Json] = [[str(field.name()), str(field.type())] for field in fields]
+        return {"columns": columns, "rows": rows}
 
     def _path(self, path: str) -> Java:
         return _class("fs.Path")(path)
@@ -411,6 +435,14 @@ def _types(table: Java) -> list[Type]:
     serializer = _class("utils.JsonSerdeUtil")
     fields = json.loads(str(serializer.toFlatJson(table.rowType())))["fields"]
     return [type_from_json(field["type"]) for field in fields]
+
+
+def _cell(value: Java, kind: str) -> Json:
+    if value is None:
+        return None
+    if kind == "ARRAY":
+        return [str(value.getString(index)) for index in range(value.size())]
+    return int(value) if kind in ("INTEGER", "BIGINT") else str(value)
 
 
 def _class(name: str) -> Java:
