@@ -1,5 +1,86 @@
-"""lakecore: the engine that makes Apache Paimon tables first-class in Python."""
+"""lakecore: the engine that makes Apache Paimon tables first-class in Python.
+
+The names below are the public ones. Each is imported when it is first used, so that `import
+lakecore` costs nothing.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lakecore.errors import (
+        AlreadyExists,
+        CommitConflict,
+        CommitUnknown,
+        CorruptTable,
+        InvalidRequest,
+        LakecoreError,
+        NotFound,
+        StorageError,
+        Unsupported,
+    )
+    from lakecore.model.files import CommitMessage
+    from lakecore.model.schema_change import Move, SchemaChange
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.session import Session, connect, open_table
+    from lakecore.table.handle import Table
+
+__all__ = [
+    "AlreadyExists",
+    "CommitConflict",
+    "CommitMessage",
+    "CommitResult",
+    "CommitUnknown",
+    "CorruptTable",
+    "InvalidRequest",
+    "LakecoreError",
+    "Move",
+    "NotFound",
+    "SchemaChange",
+    "Session",
+    "StorageError",
+    "Table",
+    "Unsupported",
+    "__version__",
+    "connect",
+    "open_table",
+]
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "lakecore.errors": (
+        "AlreadyExists",
+        "CommitConflict",
+        "CommitUnknown",
+        "CorruptTable",
+        "InvalidRequest",
+        "LakecoreError",
+        "NotFound",
+        "StorageError",
+        "Unsupported",
+    ),
+    "lakecore.model.files": ("CommitMessage",),
+    "lakecore.model.schema_change": ("Move", "SchemaChange"),
+    "lakecore.model.snapshot": ("CommitResult",),
+    "lakecore.session": ("Session", "connect", "open_table"),
+    "lakecore.table.handle": ("Table",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """The public name, imported from its home at first use."""
+    home = _HOME_OF.get(name)
+    if home is None:
+        message = f"module 'lakecore' has no attribute {name!r}"
+        raise AttributeError(message)
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,234 @@
+"""What `connect` returns: the catalog of a warehouse, as one object to work with.
+
+A `Session` is one line a verb; the work is the catalog's. It decides what a warehouse text or a
+mapping of catalog options means, and which store holds it. Nothing is cached: two sessions on one
+warehouse see the same tables at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lakecore.catalog.filesystem import FilesystemCatalog, create_table_at, new_schema
+from lakecore.catalog.options import (
+    WAREHOUSE,
+    is_storage_option,
+    parse_catalog_options,
+    without_slash,
+)
+from lakecore.errors import InvalidRequest, NotFound
+from lakecore.format.layout import Layout
+from lakecore.io.ambient import SYSTEM, Ambient
+from lakecore.io.history import History
+from lakecore.io.open import open_store
+from lakecore.io.services import flag
+from lakecore.table.handle import Table, load_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.catalog.new_table import SchemaLike
+    from lakecore.io.store import Store
+    from lakecore.model.schema_change import Change
+
+__all__ = ["Session", "connect", "open_table"]
+
+AUTO_CREATE = "auto-create"
+
+
+def connect(
+    warehouse: str | os.PathLike[str] | Mapping[str, str], *, create: bool = False
+) -> Session:
+    """A session on a warehouse: a path, a URI such as `s3://bucket/warehouse`, or catalog options.
+
+    The options are Paimon's, all texts: `warehouse`, `table-default.*` for new tables, and those
+    of the storage, such as `s3.endpoint`. Raises NotFound if the warehouse is not there, unless
+    `create` says to make it.
+    """
+    given = warehouse if isinstance(warehouse, Mapping) else {WAREHOUSE: os.fspath(warehouse)}
+    options = parse_catalog_options(given)
+    store = open_store(options.warehouse, options.texts)
+    if not store.exists(options.warehouse):
+        if not create:
+            raise NotFound(
+                "no such warehouse; connect(..., create=True) makes one",
+                warehouse=options.warehouse,
+            )
+        store.make_directory(options.warehouse)
+    return Session(FilesystemCatalog(options.warehouse, store, options))
+
+
+def open_table(  # noqa: PLR0913  the public verb
+    path: str | os.PathLike[str],
+    *,
+    create: bool = False,
+    schema: SchemaLike | None = None,
+    primary_keys: Sequence[str] = (),
+    partition_keys: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    comment: str | None = None,
+    branch: str = "main",
+    ambient: Ambient = SYSTEM,
+) -> Table:
+    """The table in a directory, without a catalog.
+
+    Options hold for this object only, and may be those of the storage. With `create`, or the
+    option `auto-create`, a table that is not there is made from `schema`, keys and comment, and
+    the options are stored with it; one that is there is opened as it is. Raises NotFound without
+    either.
+    """
+    given = dict(options or {})
+    location = without_slash(os.fspath(path))
+    store = open_store(location, given)
+    own = {key: text for key, text in given.items() if not is_storage_option(key)}
+    creates = flag(AUTO_CREATE, own.pop(AUTO_CREATE, "false")) or create
+    if creates and _create_absent(
+        store,
+        location,
+        schema,
+        primary_keys=primary_keys,
+        partition_keys=partition_keys,
+        options=own,
+        comment=comment,
+        ambient=ambient,
+    ):
+        own = {}
+    try:
+        return load_table(store, location, dynamic_options=own, branch=branch, ambient=ambient)
+    except NotFound as error:
+        raise NotFound(
+            "no table in this directory; open_table(..., create=True, schema=...) makes one",
+            path=location,
+            branch=branch,
+        ) from error
+
+
+def _create_absent(  # noqa: PLR0913  what a table is made of
+    store: Store,
+    path: str,
+    schema: SchemaLike | None,
+    *,
+    primary_keys: Sequence[str],
+    partition_keys: Sequence[str],
+    options: Mapping[str, str],
+    comment: str | None,
+    ambient: Ambient,
+) -> bool:
+    """Create the table unless there is one: whether it was."""
+    if History(store, Layout(root=path)).schema_ids():
+        return False
+    if schema is None:
+        raise InvalidRequest("creating a table needs its schema; give schema=...", path=path)
+    first = new_schema(
+        schema,
+        primary_keys=primary_keys,
+        partition_keys=partition_keys,
+        options=options,
+        comment=comment,
+        now_ms=ambient.now_ms(),
+        table=path,
+    )
+    return create_table_at(store, path, first)
+
+
+class Session:
+    """The databases and tables of a warehouse. Names are `database.table`."""
+
+    def __init__(self, catalog: FilesystemCatalog) -> None:
+        self._catalog = catalog
+
+    @property
+    def warehouse(self) -> str:
+        """The path or URI of the warehouse."""
+        return self._catalog.warehouse
+
+    def __repr__(self) -> str:
+        return f"Session({self.warehouse!r})"
+
+    def list_databases(self) -> tuple[str, ...]:
+        """The names of all databases, sorted."""
+        return self._catalog.list_databases()
+
+    def database_exists(self, name: str) -> bool:
+        """Whether there is a database of that name."""
+        return self._catalog.database_exists(name)
+
+    def create_database(self, name: str, *, ignore_if_exists: bool = False) -> None:
+        """Make an empty database. Raises AlreadyExists if it is there."""
+        self._catalog.create_database(name, ignore_if_exists=ignore_if_exists)
+
+    def drop_database(
+        self, name: str, *, ignore_if_not_exists: bool = False, cascade: bool = False
+    ) -> None:
+        """Remove a database; with `cascade` its tables too, and whatever else lies in it.
+
+        Raises InvalidRequest if it is not empty and `cascade` does not say so.
+        """
+        self._catalog.drop_database(
+            name, ignore_if_not_exists=ignore_if_not_exists, cascade=cascade
+        )
+
+    def list_tables(self, database: str) -> tuple[str, ...]:
+        """The names of the tables of a database, sorted."""
+        return self._catalog.list_tables(database)
+
+    def table_exists(self, identifier: str) -> bool:
+        """Whether there is a table of that name; or a branch: `db.t$branch_b1`."""
+        return self._catalog.table_exists(identifier)
+
+    def create_table(  # noqa: PLR0913  the public verb
+        self,
+        identifier: str,
+        schema: SchemaLike,
+        *,
+        primary_keys: Sequence[str] = (),
+        partition_keys: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        ignore_if_exists: bool = False,
+    ) -> Table:
+        """The new table; the one that is there already if `ignore_if_exists`, as it is.
+
+        `schema` is a pyarrow or Polars schema, or column names with types such as
+        `"BIGINT NOT NULL"`. Options are Paimon's, and those of the catalog under `table-default.`
+        where they say nothing.
+        """
+        return self._catalog.create_table(
+            identifier,
+            schema,
+            primary_keys=primary_keys,
+            partition_keys=partition_keys,
+            options=options,
+            comment=comment,
+            ignore_if_exists=ignore_if_exists,
+        )
+
+    def get_table(self, identifier: str) -> Table:
+        """The table of that name, `db.t`, or a branch of it, `db.t$branch_b1`.
+
+        `db.t$files` is a system table: it has the reading verbs of a table, and refuses the others.
+        Raises NotFound with the names that there are.
+        """
+        return self._catalog.get_table(identifier)
+
+    def alter_table(
+        self, identifier: str, changes: Sequence[Change], *, ignore_if_not_exists: bool = False
+    ) -> None:
+        """Carry out `SchemaChange`s, all of them or none. Tables opened before keep their schema.
+
+        Raises CommitConflict if others go on changing the schema at the same time.
+        """
+        self._catalog.alter_table(identifier, changes, ignore_if_not_exists=ignore_if_not_exists)
+
+    def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:
+        """Give a table another name, or move it to another database of the warehouse.
+
+        Raises Unsupported on an object store, unless the catalog says `commit.single-writer`.
+        """
+        self._catalog.rename_table(source, target, ignore_if_not_exists=ignore_if_not_exists)
+
+    def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
+        """Remove a table with all its data, snapshots, tags and branches."""
+        self._catalog.drop_table(identifier, ignore_if_not_exists=ignore_if_not_exists)

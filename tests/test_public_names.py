@@ -1,0 +1,62 @@
+"""The public names of lakecore: a change here is a change for every user."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import lakecore as lc
+from lakecore import errors
+
+PUBLIC = [
+    "AlreadyExists",
+    "CommitConflict",
+    "CommitMessage",
+    "CommitResult",
+    "CommitUnknown",
+    "CorruptTable",
+    "InvalidRequest",
+    "LakecoreError",
+    "Move",
+    "NotFound",
+    "SchemaChange",
+    "Session",
+    "StorageError",
+    "Table",
+    "Unsupported",
+    "__version__",
+    "connect",
+    "open_table",
+]
+
+
+def test_public_names_are_these() -> None:
+    assert sorted(lc.__all__) == PUBLIC
+
+
+def test_every_public_name_can_be_imported() -> None:
+    assert [name for name in PUBLIC if getattr(lc, name, None) is None] == []
+
+
+def test_every_error_is_public() -> None:
+    assert set(errors.__all__) <= set(lc.__all__)
+    assert all(getattr(lc, name) is getattr(errors, name) for name in errors.__all__)
+
+
+def test_dir_lists_the_public_names_before_they_are_used() -> None:
+    code = "import lakecore; print(set(lakecore.__all__) <= set(dir(lakecore)))"
+
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "True"
+
+
+def test_import_of_lakecore_alone_loads_no_heavy_package() -> None:
+    code = (
+        "import sys, lakecore;"
+        "print([m for m in ('polars', 'pyarrow', 'duckdb', 'fsspec', 'numpy') if m in sys.modules])"
+    )
+
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    assert not hasattr(lc, "spark")

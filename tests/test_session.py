@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import lakecore as lc
+from lakecore.io.ambient import SYSTEM
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = {"id": "BIGINT NOT NULL", "name": "STRING"}
+
+
+# --- connect --------------------------------------------------------------------------------------
+
+
+def test_warehouse_that_is_not_there_is_not_found_and_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(lc.NotFound, match=r"create=True.*warehouse=.*typo"):
+        lc.connect(tmp_path / "typo")
+
+    assert not (tmp_path / "typo").exists()
+
+
+def test_warehouse_is_made_on_request(tmp_path: Path) -> None:
+    session = lc.connect(str(tmp_path / "a" / "w"), create=True)
+
+    assert (tmp_path / "a" / "w").is_dir()
+    assert session.list_databases() == ()
+    assert lc.connect(tmp_path / "a" / "w", create=True).warehouse == session.warehouse
+
+
+def test_warehouse_may_be_a_path_a_text_or_options(tmp_path: Path) -> None:
+    sessions = [
+        lc.connect(tmp_path),
+        lc.connect(f"{tmp_path}/"),
+        lc.connect({"warehouse": str(tmp_path), "metastore": "filesystem"}),
+    ]
+
+    assert {session.warehouse for session in sessions} == {str(tmp_path)}
+    assert repr(sessions[0]) == f"Session({str(tmp_path)!r})"
+
+
+def test_warehouse_in_memory_is_shared_by_name() -> None:
+    uri = f"memory://{SYSTEM.new_uuid()}/w"
+    lc.connect(uri, create=True).create_database("shop")
+
+    assert lc.connect(uri).list_databases() == ("shop",)
+
+
+def test_unknown_option_and_storage_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(lc.InvalidRequest, match="unknown catalog option"):
+        lc.connect({"warehouse": str(tmp_path), "wharehouse": "x"})
+    with pytest.raises(lc.Unsupported, match="scheme=ftp"):
+        lc.connect("ftp://host/w")
+
+
+# --- a session, verb by verb ----------------------------------------------------------------------
+
+
+def test_session_creates_finds_changes_and_drops(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path)
+    session.create_database("shop")
+    session.create_database("shop", ignore_if_exists=True)
+    created = session.create_table(
+        "shop.orders",
+        SCHEMA,
+        primary_keys=["id"],
+        options={"bucket": "1"},
+        comment="what was sold",
+    )
+    session.alter_table("shop.orders", [lc.SchemaChange.add_column("note", "STRING")])
+    session.rename_table("shop.orders", "shop.sales")
+    found = session.get_table("shop.sales")
+
+    assert isinstance(created, lc.Table)
+    assert created.schema.comment == "what was sold"
+    assert found.schema.names == ("id", "name", "note")
+    assert session.list_databases() == ("shop",)
+    assert session.list_tables("shop") == ("sales",)
+    assert session.table_exists("shop.sales")
+    assert not session.table_exists("shop.orders")
+    assert session.get_table("shop.sales$schemas").to_polars()["schema_id"].to_list() == [0, 1]
+
+    session.drop_table("shop.sales")
+    session.drop_table("shop.sales", ignore_if_not_exists=True)
+    session.drop_database("shop")
+    session.drop_database("shop", ignore_if_not_exists=True)
+
+    assert not session.database_exists("shop")
+
+
+def test_schema_of_a_frame_makes_its_table(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path)
+    session.create_database("shop")
+    frame = pl.DataFrame({"id": [1, 2], "when": [None, None]}, schema_overrides={"when": pl.Date})
+    table = session.create_table("shop.events", frame.schema)
+    table.write(frame)
+
+    assert table.to_polars().sort("id").equals(frame)
+
+
+def test_a_table_takes_the_defaults_of_its_catalog(tmp_path: Path) -> None:
+    session = lc.connect({"warehouse": str(tmp_path), "table-default.file.format": "avro"})
+    session.create_database("shop")
+
+    assert session.create_table("shop.a", SCHEMA).schema.options == {"file.format": "avro"}
+
+
+# --- open_table -----------------------------------------------------------------------------------
+
+
+def test_table_is_opened_by_its_directory(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path)
+    session.create_database("shop")
+    created = session.create_table("shop.orders", SCHEMA)
+
+    for path in (tmp_path / "shop.db" / "orders", f"{tmp_path}/shop.db/orders/"):
+        assert lc.open_table(path).schema == created.schema
+
+
+def test_directory_without_a_table_is_not_found_and_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(lc.NotFound, match=r"create=True, schema=.*path="):
+        lc.open_table(tmp_path)
+
+
+def test_table_is_made_where_there_is_none_and_opened_where_there_is(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    made = lc.open_table(
+        path, create=True, schema=SCHEMA, primary_keys=["id"], options={"bucket": "1"}
+    )
+    made.write(pa.table({"id": [1], "name": ["a"]}))
+    again = lc.open_table(path, create=True, schema={"other": "INT"})
+
+    assert made.schema.options == {"bucket": "1"}
+    assert again.schema == made.schema
+    assert again.to_arrow().num_rows == 1
+
+
+def test_option_auto_create_makes_a_table_and_is_not_stored(tmp_path: Path) -> None:
+    options = {"auto-create": "true", "bucket": "1", "bucket-key": "id"}
+    table = lc.open_table(tmp_path / "t", schema=SCHEMA, options=options)
+
+    assert table.schema.options == {"bucket": "1", "bucket-key": "id"}
+    with pytest.raises(lc.NotFound):
+        lc.open_table(tmp_path / "u", schema=SCHEMA, options={"auto-create": "false"})
+
+
+def test_creation_without_a_schema_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(lc.InvalidRequest, match="schema"):
+        lc.open_table(tmp_path / "t", create=True)
+
+    assert not (tmp_path / "t").exists()
+
+
+def test_options_of_an_opened_table_hold_for_this_object_only(tmp_path: Path) -> None:
+    lc.open_table(tmp_path, create=True, schema=SCHEMA)
+    table = lc.open_table(tmp_path, options={"snapshot.num-retained.max": "77"})
+
+    assert table.options.snapshot_num_retained_max == 77
+    assert lc.open_table(tmp_path).schema.options == {}
+    with pytest.raises(lc.LakecoreError, match="snapshot"):
+        lc.open_table(tmp_path, options={"snapshot.num-retained.mx": "77"})
