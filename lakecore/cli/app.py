@@ -1,0 +1,265 @@
+"""The command line: `lakecore COMMAND`, one command a question about tables.
+
+What a command prints goes to standard output: tables for people, JSON lines where `--json` asks.
+An error of lakecore's tree is one line on standard error, and exit code 1; `--debug` shows where it
+came from. Wrong usage is exit code 2.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import polars as pl
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from lakecore import __version__
+from lakecore.errors import InvalidRequest, LakecoreError
+from lakecore.session import connect, open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lakecore.session import Session
+    from lakecore.table.handle import Table
+
+__all__ = ["app", "main"]
+
+DEBUG = "--debug"
+ROWS_SHOWN = 20
+_CELL_MAX = 60
+
+app = typer.Typer(
+    name="lakecore",
+    help="Apache Paimon tables without a JVM: look at them, read them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Path = Annotated[str, typer.Argument(metavar="PATH", help="Directory of the table, or its URI.")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", "-o", metavar="KEY=VALUE", help="Option of table or storage; repeatable."
+    ),
+]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command that the arguments name, and exit with its code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app(args=[argument for argument in given if argument != DEBUG])
+    except LakecoreError as error:
+        if DEBUG in given:
+            raise
+        _fail(str(error))
+    except pl.exceptions.PolarsError as error:
+        # NOTE: an error raised while Polars pulls rows comes out as one of its own.
+        if DEBUG in given:
+            raise
+        _fail(_first_line(str(error)))
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has had enough: `lakecore read ... | head`
+        sys.exit(0)
+
+
+@app.callback()
+def _common(
+    *,
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show where an error came from.")] = False,
+) -> None:
+    del debug  # `main` looks for it, since it also holds for errors of commands
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    _print(__version__)
+
+
+@app.command()
+def tables(
+    warehouse: Annotated[str, typer.Argument(metavar="WAREHOUSE", help="Path or URI.")],
+    option: Options = None,
+) -> None:
+    """List the tables of a warehouse, with keys, newest snapshot and rows as stored."""
+    session = connect({"warehouse": warehouse, **_options(option)})
+    names = [
+        f"{database}.{table}"
+        for database in session.list_databases()
+        for table in session.list_tables(database)
+    ]
+    _grid(
+        ["table", "primary key", "partitioned by", "snapshot", "rows stored"],
+        [_table_line(session, name) for name in names],
+    )
+
+
+@app.command()
+def show(
+    path: Path,
+    option: Options = None,
+    *,
+    snapshots: Annotated[bool, typer.Option("--snapshots", help="The live snapshots.")] = False,
+    files: Annotated[bool, typer.Option("--files", help="The live data files.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Columns and keys.")] = False,
+    options: Annotated[bool, typer.Option("--options", help="The options that were set.")] = False,
+) -> None:
+    """Show what a table is: its schema, options and snapshots, or what the flags ask for."""
+    table = open_table(path, options=_options(option))
+    everything = not (snapshots or files or schema or options)
+    if schema or everything:
+        _show_schema(table)
+    if options or everything:
+        _show_frame(table.inspect.options(), "options")
+    if snapshots or everything:
+        _show_frame(
+            table.inspect.snapshots().select(
+                "snapshot_id",
+                "commit_time",
+                "commit_kind",
+                "commit_user",
+                "total_record_count",
+                "delta_record_count",
+            ),
+            "snapshots",
+        )
+    if files:
+        _show_frame(
+            table.inspect.files().select(
+                "partition",
+                "bucket",
+                "level",
+                pl.col("file_path").str.split("/").list.last().alias("file"),
+                "record_count",
+                "file_size_in_bytes",
+                "min_key",
+                "max_key",
+            ),
+            "files",
+        )
+
+
+@app.command()
+def read(  # noqa: PLR0913  one option a part of the question
+    path: Path,
+    option: Options = None,
+    *,
+    columns: Annotated[str | None, typer.Option(help="Columns, commas between them.")] = None,
+    where: Annotated[str | None, typer.Option(help="Condition, as SQL text.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help=f"Most rows; {ROWS_SHOWN} unless --json.")
+    ] = None,
+    snapshot_id: Annotated[int | None, typer.Option(help="Read this snapshot.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Read this tag.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Print the rows of a table, merged."""
+    table = open_table(path, options=_options(option))
+    wanted = None if columns is None else [name.strip() for name in columns.split(",")]
+    frame = table.scan(
+        columns=wanted,
+        where=where,
+        limit=limit if json or limit is not None else ROWS_SHOWN,
+        snapshot_id=snapshot_id,
+        tag=tag,
+    )
+    if json:
+        _write_json(frame)
+    else:
+        _show_frame(frame.collect(), None)
+
+
+@app.command()
+def explain(
+    path: Path,
+    where: Annotated[str | None, typer.Option(help="Condition, as SQL text.")] = None,
+    option: Options = None,
+) -> None:
+    """Show what a read would do: files kept and left out, what is merged, how many bytes."""
+    table = open_table(path, options=_options(option))
+    _print(str(table.explain(where=where)))
+
+
+def _options(pairs: Iterable[str] | None) -> Mapping[str, str]:
+    options: dict[str, str] = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise InvalidRequest("an option is written KEY=VALUE", option=pair)
+        options[key.strip()] = value.strip()
+    return options
+
+
+def _table_line(session: Session, name: str) -> list[str]:
+    table = session.get_table(f"`{name.partition('.')[0]}`.`{name.partition('.')[2]}`")
+    snapshot = table.context.history.latest_snapshot()
+    return [
+        name,
+        ", ".join(table.schema.primary_keys),
+        ", ".join(table.schema.partition_keys),
+        "" if snapshot is None else str(snapshot.id),
+        "" if snapshot is None else f"{snapshot.total_record_count:,}",
+    ]
+
+
+def _show_schema(table: Table) -> None:
+    schema = table.schema
+    rows = [
+        [
+            column.name,
+            str(column.type),
+            "primary key" if column.name in schema.primary_keys else "",
+            "partition key" if column.name in schema.partition_keys else "",
+            column.description or "",
+        ]
+        for column in schema.fields
+    ]
+    _grid(["column", "type", "", "", "comment"], rows, title=f"schema {schema.id}")
+
+
+def _show_frame(frame: pl.DataFrame, title: str | None) -> None:
+    rows = [["" if value is None else _cell(value) for value in row] for row in frame.rows()]
+    _grid(frame.columns, rows, title=title)
+
+
+def _cell(value: object) -> str:
+    text = value.hex() if isinstance(value, bytes) else str(value)
+    return text if len(text) <= _CELL_MAX else text[: _CELL_MAX - 1] + "…"
+
+
+def _grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
+    grid = Grid(title=title, title_justify="left")
+    for column in columns:
+        grid.add_column(Text(column), overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(cell) for cell in row))
+    Console().print(grid)
+
+
+def _write_json(frame: pl.LazyFrame) -> None:
+    """One JSON object a row; bytes as hex text, since JSON has none."""
+    schema = frame.collect_schema()
+    binary = [name for name, data_type in schema.items() if data_type == pl.Binary]
+    rows = frame.with_columns(pl.col(binary).bin.encode("hex")) if binary else frame
+    sys.stdout.flush()
+    rows.sink_ndjson(sys.stdout.buffer)
+    sys.stdout.flush()
+
+
+def _print(text: str) -> None:
+    Console(highlight=False).print(Text(text), soft_wrap=True)
+
+
+def _fail(message: str) -> None:
+    Console(stderr=True, highlight=False).print(Text(f"error: {message}"), soft_wrap=True)
+    sys.exit(1)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+import lakecore as lc
+from lakecore.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    session = lc.connect(tmp_path)
+    session.create_database("shop")
+    table = session.create_table(
+        "shop.orders",
+        {"id": "BIGINT NOT NULL", "name": "STRING", "photo": "BYTES"},
+        primary_keys=["id"],
+        options={"bucket": "1"},
+    )
+    table.write(pl.DataFrame({"id": [1, 2, 3], "name": ["a", "b", "c"], "photo": [b"\x01"] * 3}))
+    table.write(pl.DataFrame({"id": [2], "name": ["B"], "photo": [None]}))
+    session.create_table("shop.empty", {"n": "INT"})
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def run(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """The exit code of the program, and what it wrote to its two outputs."""
+    with pytest.raises(SystemExit) as exited:
+        main([str(argument) for argument in arguments])
+    out, err = capfd.readouterr()
+    code = exited.value.code
+    assert code is None or isinstance(code, int)
+    return code or 0, out, err
+
+
+def orders(warehouse: Path) -> Path:
+    return warehouse / "shop.db" / "orders"
+
+
+def test_tables_lists_keys_snapshots_and_rows(
+    warehouse: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capfd, "tables", warehouse)
+
+    assert code == 0
+    (line,) = [line for line in out.splitlines() if "shop.orders" in line]
+    assert [cell.strip() for cell in line.strip("│").split("│")] == [
+        "shop.orders",
+        "id",
+        "",
+        "2",
+        "4",
+    ]
+    assert "shop.empty" in out
+
+
+def test_show_gives_schema_options_and_snapshots(
+    warehouse: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capfd, "show", orders(warehouse))
+
+    assert code == 0
+    assert all(text in out for text in ("BIGINT NOT NULL", "primary key", "bucket", "APPEND"))
+    assert ".parquet" not in out
+
+
+def test_show_gives_what_its_flags_ask_for(
+    warehouse: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run(capfd, "show", orders(warehouse), "--files")
+
+    assert out.count(".parquet") == 2
+    assert "APPEND" not in out
+    assert "BIGINT" not in out
+
+
+def test_read_prints_merged_rows(warehouse: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(
+        capfd, "read", orders(warehouse), "--columns", "id, name", "--where", "id >= 2"
+    )
+
+    assert code == 0
+    cells = [[c.strip() for c in line.strip("│").split("│")] for line in out.splitlines()]
+    assert sorted(row for row in cells if row[0].isdigit()) == [["2", "B"], ["3", "c"]]
+
+
+def test_read_writes_one_json_object_a_row(
+    warehouse: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capfd, "read", orders(warehouse), "--json")
+    rows = sorted((json.loads(line) for line in out.splitlines()), key=lambda row: row["id"])
+
+    assert code == 0
+    assert rows == [
+        {"id": 1, "name": "a", "photo": "01"},
+        {"id": 2, "name": "B", "photo": None},
+        {"id": 3, "name": "c", "photo": "01"},
+    ]
+
+
+def test_read_travels_and_stops_at_its_limit(
+    warehouse: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = orders(warehouse)
+    _, first, _ = run(capfd, "read", path, "--json", "--snapshot-id", 1, "--where", "id = 2")
+    _, few, _ = run(capfd, "read", path, "--json", "--limit", 2)
+    _, by_option, _ = run(
+        capfd, "read", path, "--json", "--where", "id = 2", "-o", "scan.snapshot-id=1"
+    )
+
+    assert json.loads(first)["name"] == "b"
+    assert json.loads(by_option)["name"] == "b"
+    assert len(few.splitlines()) == 2
+
+
+def test_explain_prints_the_plan(warehouse: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capfd, "explain", orders(warehouse), "--where", "id > 100")
+
+    assert code == 0
+    assert "snapshot:" in out
+    assert "0 of 2 kept" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("tables", "typo"),
+        ("show", "typo"),
+        ("read", "shop.db/orders", "--columns", "nme"),
+        ("read", "shop.db/orders", "--where", "nme = 1"),
+        ("read", "shop.db/orders", "--tag", "v9"),
+        ("read", "shop.db/orders", "-o", "scan.snapshot-id"),
+        ("explain", "shop.db/orders", "-o", "no.such=1"),
+    ],
+)
+def test_error_is_one_line_and_exit_code_1(
+    arguments: tuple[str, ...], warehouse: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command, path, *rest = arguments
+    code, out, err = run(capfd, command, warehouse / path, *rest)
+
+    assert code == 1
+    assert out == ""
+    assert err.startswith("error: ")
+    assert len(err.splitlines()) == 1
+
+
+def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
+    with pytest.raises(lc.NotFound):
+        main(["show", str(tmp_path), "--debug"])
+
+
+def test_wrong_usage_is_exit_code_2(capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capfd, "read")
+
+    assert code == 2
+    assert "PATH" in err
+
+
+def test_version_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(capfd, "version")[1].strip() == lc.__version__
