@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.model.types import Atomic, arrow_type, parse_type
+from lakecore.plan.casts import CASTS, cast
+from tests.values import column
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "casts" / "casts.jsonl"
+JAVA: list[dict[str, Any]] = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
+
+
+def atomic(text: str) -> Atomic:
+    data_type = parse_type(text)
+    assert isinstance(data_type, Atomic)
+    return data_type
+
+
+def cast_of(values: list[Any], stored: str, read: str) -> pa.Array:
+    return cast(column(values, atomic(stored)), atomic(stored), atomic(read), "c")
+
+
+def assert_same(result: pa.Array, expected: pa.Array) -> None:
+    """Of one type, and of equal values, NaN among them."""
+    assert result.type == expected.type
+    assert repr(result.to_pylist()) == repr(expected.to_pylist())
+
+
+@pytest.mark.parametrize("case", JAVA, ids=lambda case: f"{case['stored']} to {case['read']}")
+def test_casts_as_java_does(case: dict[str, Any]) -> None:
+    result = cast_of([*case["values"], None], case["stored"], case["read"])
+
+    result.validate(full=True)
+    assert_same(result, column([*case["cast"], None], atomic(case["read"])))
+
+
+@pytest.mark.parametrize("case", JAVA, ids=lambda case: f"{case['stored']} to {case['read']}")
+def test_cast_of_a_slice_is_the_slice_of_the_cast(case: dict[str, Any]) -> None:
+    values = column([None, case["values"][0], *case["values"]], atomic(case["stored"])).slice(2)
+    result = cast(values, atomic(case["stored"]), atomic(case["read"]))
+
+    assert_same(result, column(case["cast"], atomic(case["read"])))
+
+
+@pytest.mark.parametrize("case", JAVA, ids=lambda case: f"{case['stored']} to {case['read']}")
+def test_column_of_nulls_and_empty_column_have_casts(case: dict[str, Any]) -> None:
+    wanted = arrow_type(atomic(case["read"]))
+
+    assert cast_of([None, None], case["stored"], case["read"]) == pa.nulls(2, wanted)
+    assert cast_of([], case["stored"], case["read"]) == pa.nulls(0, wanted)
+
+
+def test_every_rule_was_compared_with_java_or_is_below() -> None:
+    def family(text: str) -> str:
+        word = text.partition("(")[0]
+        for name, words in {
+            "integer": {"TINYINT", "SMALLINT", "INT", "BIGINT"},
+            "float": {"FLOAT", "DOUBLE"},
+            "string": {"CHAR", "VARCHAR", "STRING"},
+            "binary": {"BINARY", "VARBINARY", "BYTES"},
+        }.items():
+            if word in words:
+                return name
+        return word.lower()
+
+    compared = {(family(case["stored"]), family(case["read"])) for case in JAVA}
+
+    assert set(CASTS) - compared == {("timestamp", "time")}
+
+
+def test_time_of_a_timestamp_before_1970_counts_from_its_midnight() -> None:
+    result = cast_of(
+        ["1969-12-31T23:59:59.999999", "2024-01-31T12:34:05.1"], "TIMESTAMP(6)", "TIME(3)"
+    )
+
+    assert result == column(["23:59:59.999", "12:34:05.100"], atomic("TIME(3)"))
+
+
+def test_date_of_a_timestamp_before_1970_is_its_day() -> None:
+    result = cast_of(["1969-12-31T23:59:59.999999"], "TIMESTAMP(6)", "DATE")
+
+    assert result == column(["1969-12-31"], atomic("DATE"))
+
+
+def test_timestamp_text_may_have_a_t_and_lack_seconds() -> None:
+    texts = ["2024-1-3T1:2", "2024-01-31T01:02:03.5"]
+
+    assert cast_of(texts, "STRING", "TIMESTAMP(6)") == column(
+        ["2024-01-03T01:02:00", "2024-01-31T01:02:03.5"], atomic("TIMESTAMP(6)")
+    )
+
+
+def test_float_is_printed_with_the_fewest_digits() -> None:
+    assert cast_of([1.1, 3e10, -2e-5], "FLOAT", "STRING").to_pylist() == [
+        "1.1",
+        "3.0E10",
+        "-2.0E-5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "read"),
+    [
+        (["12x"], "INT"),
+        ([""], "BIGINT"),
+        (["-"], "INT"),
+        (["300"], "TINYINT"),
+        (["1e5"], "INT"),
+        (["one"], "DOUBLE"),
+        (["nan"], "DOUBLE"),
+        ([" 1"], "DECIMAL(5, 2)"),
+        (["maybe"], "BOOLEAN"),
+        (["2024-02-30"], "DATE"),
+        (["2024-13-01"], "DATE"),
+        (["noon"], "TIME(3)"),
+        (["2024-01-31 12:34"], "TIMESTAMP(6)"),
+        (["2024-01-31 25:00:00"], "TIMESTAMP(6)"),
+    ],
+)
+def test_text_that_cannot_be_read_is_refused_by_column_and_types(
+    values: list[str], read: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"column=c stored=STRING wanted="):
+        cast_of(values, "STRING", read)
+
+
+def test_float_without_decimal_value_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="inf"):
+        cast_of(["Infinity"], "DOUBLE", "DECIMAL(5, 1)")
+
+
+@pytest.mark.parametrize(
+    ("stored", "read"),
+    [
+        ("BYTES", "INT"),
+        ("INT", "DATE"),
+        ("DATE", "VARCHAR(10)"),
+        ("TIMESTAMP(3)", "CHAR(30)"),
+        ("TIMESTAMP(3)", "SMALLINT"),
+        ("TINYINT", "TIMESTAMP(3)"),
+        ("DOUBLE", "BOOLEAN"),
+        ("TIME(3)", "DATE"),
+    ],
+)
+def test_pair_without_cast_is_refused_by_both_names(stored: str, read: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        cast_of([], stored, read)
+
+    assert f"stored={stored} wanted={read}" in str(refused.value)

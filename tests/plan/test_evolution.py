@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakecore.errors import CorruptTable, Unsupported
+from lakecore.format.manifest_files import decode_manifest
+from lakecore.io.data_files import read_file
+from lakecore.io.local import LocalStore
+from lakecore.model.rows import SEQUENCE_NUMBER
+from lakecore.model.types import Field, arrow_schema, arrow_type, parse_field, parse_type
+from lakecore.plan.evolution import conform_batch, is_identity, map_fields, stored_fields
+from tests.values import column
+
+FIXTURE = Path(__file__).parents[1] / "golden" / "fixtures" / "schema_evolution"
+
+
+def fields(**types: str) -> tuple[Field, ...]:
+    """Fields named `name_id`: `a_1="INT"` is column `a` with id 1."""
+    return tuple(
+        Field(id=int(key.rpartition("_")[2]), name=key.rpartition("_")[0], type=parse_type(text))
+        for key, text in types.items()
+    )
+
+
+def nested(name: str, source: Any, id_: int = 1) -> Field:
+    return parse_field({"id": id_, "name": name, "type": source})
+
+
+def batch_of(columns: tuple[Field, ...], *values: list[Any]) -> pa.RecordBatch:
+    arrays = [column(items, f.type) for f, items in zip(columns, values, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+
+
+def test_what_did_not_change_is_the_same_batch() -> None:
+    schema = fields(a_0="INT", b_1="ARRAY<STRING>")
+    batch = batch_of(schema, [1], [["x"]])
+    mappings = map_fields(schema, schema)
+
+    assert is_identity(mappings)
+    assert conform_batch(batch, mappings) is batch
+
+
+def test_columns_are_found_by_id_under_their_old_name_and_place() -> None:
+    stored = fields(a_0="INT", b_1="STRING", gone_2="INT")
+    read = fields(bb_1="STRING", a_0="INT")
+    batch = batch_of(stored, [1, 2], ["x", None], [7, 8])
+    mappings = map_fields(read, stored)
+    result = conform_batch(batch, mappings)
+
+    assert [field.name for field in stored_fields(mappings)] == ["b", "a"]
+    assert result == batch_of(read, ["x", None], [1, 2])
+    assert result.column(0).buffers()[2].address == batch.column(1).buffers()[2].address
+
+
+def test_column_added_later_is_null_even_under_a_name_that_was_dropped() -> None:
+    stored = fields(a_0="INT", d_1="STRING")
+    read = fields(a_0="INT", d_2="INT")
+
+    result = conform_batch(batch_of(stored, [1], ["x"]), map_fields(read, stored))
+
+    assert result == batch_of(read, [1], [None])
+
+
+def test_batch_in_which_every_column_was_added_later_keeps_its_count_of_rows() -> None:
+    stored = fields(a_0="INT")
+    mappings = map_fields(fields(b_1="INT"), stored)
+    result = conform_batch(batch_of(stored, [1, 2, 3]), mappings)
+
+    assert stored_fields(mappings) == ()
+    assert result.column(0).null_count == 3
+
+
+def test_changed_type_is_cast() -> None:
+    stored, read = fields(a_0="INT", b_1="FLOAT"), fields(a_0="BIGINT", b_1="DOUBLE")
+
+    result = conform_batch(batch_of(stored, [1, None], [1.5, 2.5]), map_fields(read, stored))
+
+    assert result == batch_of(read, [1, None], [1.5, 2.5])
+
+
+@pytest.mark.parametrize(
+    ("stored", "read"),
+    [
+        ("VARCHAR(5)", "STRING"),
+        ("CHAR(5)", "VARCHAR(9)"),
+        ("VARBINARY(5)", "BYTES"),
+        ("TIMESTAMP(4)", "TIMESTAMP(6)"),
+        ("INT", "INT NOT NULL"),
+        ("INT NOT NULL", "INT"),
+    ],
+)
+def test_widening_that_keeps_every_value_costs_nothing(stored: str, read: str) -> None:
+    (mapping,) = map_fields(fields(a_0=read), fields(a_0=stored))
+
+    assert not mapping.changed
+
+
+def test_fields_of_a_row_are_found_by_id_at_any_depth() -> None:
+    stored = nested(
+        "r",
+        {
+            "type": "ROW",
+            "fields": [
+                {"id": 2, "name": "x", "type": "INT"},
+                {"id": 3, "name": "y", "type": "STRING"},
+                {"id": 4, "name": "in", "type": {"type": "ROW", "fields": [
+                    {"id": 5, "name": "z", "type": "INT"},
+                ]}},
+            ],
+        },
+    )  # fmt: skip
+    read = nested(
+        "r",
+        {
+            "type": "ROW",
+            "fields": [
+                {"id": 9, "name": "new", "type": "DATE"},
+                {"id": 4, "name": "inner", "type": {"type": "ROW", "fields": [
+                    {"id": 5, "name": "z", "type": "BIGINT"},
+                    {"id": 8, "name": "w", "type": "STRING"},
+                ]}},
+                {"id": 3, "name": "yy", "type": "STRING"},
+            ],
+        },
+    )  # fmt: skip
+    batch = batch_of((stored,), [[0, "o", [0]], [1, "a", [10]], None, [2, None, None]])
+
+    result = conform_batch(batch.slice(1), map_fields((read,), (stored,)))
+
+    result.validate(full=True)
+    assert result == batch_of((read,), [[None, [10, None], "a"], None, [None, None, None]])
+
+
+@pytest.mark.parametrize(
+    ("stored", "read", "values", "expected"),
+    [
+        ("ARRAY<INT>", "ARRAY<BIGINT>", [[9], [1, None], None, []], [[1, None], None, []]),
+        (
+            "MAP<INT, STRING>",
+            "MAP<INT, INT>",
+            [[[0, "0"]], [[1, "5"], [2, None]], None],
+            [[[1, 5], [2, None]], None],
+        ),
+        ("ARRAY<ARRAY<INT>>", "ARRAY<ARRAY<STRING>>", [[[0]], [[1], None]], [[["1"], None]]),
+        ("MULTISET<INT>", "MULTISET<BIGINT>", [[[5, 1]], [[7, 2]]], [[[7, 2]]]),
+    ],
+)
+def test_elements_are_cast_in_their_place(
+    stored: str, read: str, values: list[Any], expected: list[Any]
+) -> None:
+    before, after = fields(a_0=stored), fields(a_0=read)
+
+    result = conform_batch(batch_of(before, values).slice(1), map_fields(after, before))
+
+    result.validate(full=True)
+    assert result == batch_of(after, expected)
+
+
+def test_type_without_cast_is_refused_before_anything_is_read() -> None:
+    with pytest.raises(Unsupported, match=r"column=a stored=ARRAY<INT> wanted=STRING"):
+        map_fields(fields(a_0="STRING"), fields(a_0="ARRAY<INT>"))
+
+
+def test_batch_that_lacks_a_stored_column_is_refused() -> None:
+    stored = fields(a_0="INT", b_1="INT")
+    mappings = map_fields(fields(b_1="BIGINT"), stored)
+
+    with pytest.raises(CorruptTable, match="column=b"):
+        conform_batch(batch_of(stored[:1], [1]), mappings)
+
+
+@pytest.mark.parametrize("table", ["table", "table-head"])
+def test_files_of_every_schema_read_as_java_reads_them(table: str) -> None:
+    folder = FIXTURE / table
+    schemas = {
+        int(path.name.removeprefix("schema-")): [
+            parse_field(field) for field in json.loads(path.read_text())["fields"]
+        ]
+        for path in (folder / "schema").iterdir()
+    }
+    schema_ids = {
+        entry.file.name: entry.file.schema_id
+        for path in (folder / "manifest").glob("manifest-*-[0-9]")
+        if "list" not in path.name
+        for entry in decode_manifest(path.read_bytes(), str(path))
+    }
+    sequence = Field(id=-1, name=SEQUENCE_NUMBER, type=parse_type("BIGINT NOT NULL"))
+    newest: dict[int, dict[str, Any]] = {}
+    for path in (folder / "bucket-0").iterdir():
+        mappings = map_fields(
+            (*schemas[max(schemas)], sequence), (*schemas[schema_ids[path.name]], sequence)
+        )
+        for batch in read_file(LocalStore(), str(path), fields=stored_fields(mappings)):
+            for row in conform_batch(batch, mappings).to_pylist():
+                newest[row["k"]] = max(
+                    newest.get(row["k"], row), row, key=lambda one: int(one[SEQUENCE_NUMBER])
+                )
+    name = "expected-head.json" if table.endswith("head") else "expected.json"
+    results = json.loads((FIXTURE / name).read_text())["results"]
+    expected = [line["rows"] for line in results if line["line"] == "read"][-1]
+
+    assert [list(newest[key].values())[:-1] for key in sorted(newest)] == expected
+
+
+def test_absent_column_has_the_arrow_type_of_its_type() -> None:
+    read = fields(a_0="INT", d_5="DECIMAL(10, 2)")
+    result = conform_batch(batch_of(read[:1], [1]), map_fields(read, read[:1]))
+
+    assert result.schema.field("d").type == arrow_type(read[1].type)
