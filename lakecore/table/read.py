@@ -8,8 +8,9 @@
   3. the rows up to the bound are the window: merge them, give them out;
   4. refill the runs that are used up, and go on.
 
-Memory follows the window, not the table: `k` runs of `n` rows need `2 * k` batches (the next one
-of each run is read while the window merges), sized to the lease taken from the budget.
+Memory follows the window, not the table: `k` runs need `3 * k` batches (of each run one is held,
+the next is known, and the one after it is read while the window merges), sized to the lease taken
+from the budget. Which rows a window has depends on the files alone, not on how fast they are read.
 
 INVARIANT: no predicate on values is applied here before the merge. Hiding the newest row of a key
 would bring an older one back.
@@ -17,7 +18,7 @@ would bring an older one back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ from lakecore.format.deletion_vector import decode_vectors
 from lakecore.io.data_files import read_file
 from lakecore.lsm.levels import SortedRun, runs_are_ordered
 from lakecore.merge import MERGE_FUNCTIONS
-from lakecore.merge.keys import OrderColumns, order_columns
+from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import MergeSpec, Slice
 from lakecore.model.rows import (
     SEQUENCE_NUMBER,
@@ -41,6 +42,8 @@ from lakecore.model.types import Atomic, Field, Root
 from lakecore.plan.evolution import conform_batch, map_fields, stored_fields
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from lakecore.format.layout import Layout
     from lakecore.io.store import Store
     from lakecore.memory import Budget
@@ -74,7 +77,6 @@ class ReadPlan:
     columns: tuple[str, ...]
     engine: str
     merge: MergeSpec
-    legacy_orc_zone: bool = True
 
     @property
     def output(self) -> pa.Schema:
@@ -135,25 +137,29 @@ def _merge_windows(cursors: list[_Cursor], engine: str, spec: MergeSpec) -> Iter
 
 
 class _Cursor:
-    """One sorted run, read batch by batch; one batch ahead."""
+    """One sorted run, read batch by batch; two batches ahead."""
 
     def __init__(self, slices: Iterator[Slice], ahead: ThreadPoolExecutor) -> None:
         self._slices = slices
         self._ahead = ahead
-        self._next = ahead.submit(next, slices, None)
+        self._reading = ahead.submit(_next_filled, slices)
+        self._next: Slice | None = None
+        self._started = False
         self.pending: Slice | None = None
-        self.at_last_batch = False
+
+    @property
+    def at_last_batch(self) -> bool:
+        """Whether nothing comes after the rows held."""
+        return self._next is None
 
     def fill(self) -> None:
         """Hold the next rows, if none are held and there are more."""
-        while self.pending is None and not self.at_last_batch:
-            self.pending = self._next.result()
-            if self.pending is None:
-                self.at_last_batch = True
-            else:
-                self._next = self._ahead.submit(next, self._slices, None)
-        if not self.at_last_batch and self._next.done():
-            self.at_last_batch = self._next.result() is None
+        if not self._started:
+            self._started = True
+            self._read_on()
+        if self.pending is None and self._next is not None:
+            self.pending = self._next
+            self._read_on()
 
     def last_key(self) -> tuple[object, ...]:
         """The key of the last row held."""
@@ -173,10 +179,20 @@ class _Cursor:
 
     def close(self) -> None:
         """Stop reading; the files are closed."""
-        wait([self._next])
-        close = getattr(self._slices, "close", None)
-        if close is not None:
-            close()
+        if not self._reading.cancel():
+            wait([self._reading])
+        if isinstance(self._slices, Generator):
+            self._slices.close()
+
+    def _read_on(self) -> None:
+        self._next = self._reading.result()
+        if self._next is not None:
+            self._reading = self._ahead.submit(_next_filled, self._slices)
+
+
+def _next_filled(slices: Iterator[Slice]) -> Slice | None:
+    """The next slice that has rows: deletion vectors may leave none of a batch."""
+    return next((part for part in slices if part.keys.length), None)
 
 
 def _cut(part: Slice, start: int, length: int) -> Slice:
@@ -268,9 +284,7 @@ def read_data_file(
         yield conform_batch(batch, mappings)
 
 
-def _deleted_rows(
-    file: DataFile, split: Split, plan: ReadPlan, store: Store
-) -> np.ndarray | None:
+def _deleted_rows(file: DataFile, split: Split, plan: ReadPlan, store: Store) -> np.ndarray | None:
     """The positions that the file's deletion vector names, ascending; None without a vector."""
     if file.name not in split.vectors:
         return None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
-from queue import Full, Queue
-from threading import Event
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from lakecore.merge.spec import merge_spec
 from lakecore.model.types import Atomic, with_nullable
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 _READERS = 2
 _BATCHES_AHEAD = 4
-_POLL_SECONDS = 0.1
-
-_Batches: TypeAlias = "Queue[pa.RecordBatch | None]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +83,13 @@ class TableSource:
         splits = self.plan(predicate).splits
         plan = self.read_plan(splits, columns)
         left = limit if predicate is None else None
-        for batch in self._read(splits, plan):
-            if left is not None and batch.num_rows >= left:
-                yield batch.slice(0, left)
-                return
-            left = None if left is None else left - batch.num_rows
-            yield batch
+        with closing(self._read(splits, plan)) as batches:
+            for batch in batches:
+                if left is not None and batch.num_rows >= left:
+                    yield batch.slice(0, left)
+                    return
+                left = None if left is None else left - batch.num_rows
+                yield batch
 
     def native_files(
         self, columns: Sequence[str], predicate: Predicate | None = None
@@ -116,7 +114,9 @@ class TableSource:
                 paths.append(path)
         return paths
 
-    def _read(self, splits: Sequence[Split], plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, splits: Sequence[Split], plan: ReadPlan
+    ) -> Generator[pa.RecordBatch, None, None]:
         context = self.context
         if len(splits) <= 1:
             for split in splits:
@@ -129,41 +129,44 @@ class TableSource:
 
 def _side_by_side(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
     """The batches of the streams one stream after the other, a few streams being read at once."""
-    stop = Event()
     waiting = deque(streams)
-    with ThreadPoolExecutor(_READERS) as pool:
-        running: deque[tuple[_Batches, Future[None]]] = deque()
-        try:
-            while waiting or running:
-                while waiting and len(running) < _READERS:
-                    queue: _Batches = Queue(_BATCHES_AHEAD)
-                    running.append((queue, pool.submit(_pump, waiting.popleft(), queue, stop)))
-                queue, future = running.popleft()
-                while (batch := queue.get()) is not None:
-                    yield batch
-                future.result()
-        finally:
-            stop.set()
-
-
-def _pump(stream: Iterator[pa.RecordBatch], queue: _Batches, stop: Event) -> None:
-    """Put the batches of a stream, then None, unless nobody wants them any more."""
+    running: deque[_Ahead] = deque()
     try:
-        for batch in stream:
-            if not _offer(queue, batch, stop):
-                return
+        while waiting or running:
+            while waiting and len(running) < _READERS:
+                running.append(_Ahead(waiting.popleft()))
+            yield from running[0]
+            running.popleft().close()
     finally:
-        _offer(queue, None, stop)
+        for stream in running:
+            stream.close()
 
 
-def _offer(queue: _Batches, batch: pa.RecordBatch | None, stop: Event) -> bool:
-    while not stop.is_set():
-        try:
-            queue.put(batch, timeout=_POLL_SECONDS)
-        except Full:
-            continue
-        return True
-    return False
+class _Ahead:
+    """A stream that a thread of its own reads a few batches ahead.
+
+    NOTE: each batch is a task that ends, rather than one loop that waits for room. Who reads may be
+    given up without being closed, and the interpreter waits for every thread before it exits.
+    """
+
+    def __init__(self, stream: Iterator[pa.RecordBatch]) -> None:
+        self._stream = stream
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="lakecore-read")
+        self._batches = deque(self._next() for _ in range(_BATCHES_AHEAD))
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while (batch := self._batches.popleft().result()) is not None:
+            self._batches.append(self._next())
+            yield batch
+
+    def close(self) -> None:
+        """Stop reading, and let go of what the stream holds."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        if isinstance(self._stream, Generator):
+            self._stream.close()
+
+    def _next(self) -> Future[pa.RecordBatch | None]:
+        return self._pool.submit(next, self._stream, None)
 
 
 def _same_columns(wanted: Sequence[Field], stored: TableSchema) -> bool:
