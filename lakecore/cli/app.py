@@ -19,21 +19,26 @@ from rich.text import Text
 from lakecore import __version__
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.session import connect, open_table
+from lakecore.table.explain import show_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from rich.console import JustifyMethod
 
     from lakecore.session import Session
     from lakecore.table.handle import Table
 
 __all__ = ["app", "main"]
 
+PROGRAM = "lakecore"
 DEBUG = "--debug"
 ROWS_SHOWN = 20
+PIPE_WIDTH = 400
 _CELL_MAX = 60
 
 app = typer.Typer(
-    name="lakecore",
+    name=PROGRAM,
     help="Apache Paimon tables without a JVM: look at them, read them.",
     no_args_is_help=True,
     add_completion=False,
@@ -53,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command that the arguments name, and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(args=[argument for argument in given if argument != DEBUG])
+        app(args=[part for part in given if part != DEBUG], prog_name=PROGRAM)
     except LakecoreError as error:
         if DEBUG in given:
             raise
@@ -97,6 +102,7 @@ def tables(
     _grid(
         ["table", "primary key", "partitioned by", "snapshot", "rows stored"],
         [_table_line(session, name) for name in names],
+        numbers=["snapshot", "rows stored"],
     )
 
 
@@ -118,31 +124,9 @@ def show(
     if options or everything:
         _show_frame(table.inspect.options(), "options")
     if snapshots or everything:
-        _show_frame(
-            table.inspect.snapshots().select(
-                "snapshot_id",
-                "commit_time",
-                "commit_kind",
-                "commit_user",
-                "total_record_count",
-                "delta_record_count",
-            ),
-            "snapshots",
-        )
+        _show_frame(_snapshots(table), "snapshots")
     if files:
-        _show_frame(
-            table.inspect.files().select(
-                "partition",
-                "bucket",
-                "level",
-                pl.col("file_path").str.split("/").list.last().alias("file"),
-                "record_count",
-                "file_size_in_bytes",
-                "min_key",
-                "max_key",
-            ),
-            "files",
-        )
+        _show_frame(_files(table), "files")
 
 
 @app.command()
@@ -208,6 +192,33 @@ def _table_line(session: Session, name: str) -> list[str]:
     ]
 
 
+def _snapshots(table: Table) -> pl.DataFrame:
+    return table.inspect.snapshots().select(
+        id="snapshot_id",
+        committed=pl.col("commit_time").dt.to_string("%Y-%m-%d %H:%M:%S"),
+        kind="commit_kind",
+        rows="total_record_count",
+        change=pl.format(
+            "{}{}",
+            pl.when(pl.col("delta_record_count") > 0).then(pl.lit("+")).otherwise(pl.lit("")),
+            "delta_record_count",
+        ),
+        user="commit_user",
+    )
+
+
+def _files(table: Table) -> pl.DataFrame:
+    return table.inspect.files().select(
+        "partition",
+        "bucket",
+        "level",
+        rows="record_count",
+        size=pl.col("file_size_in_bytes").map_elements(show_bytes, return_dtype=pl.String),
+        keys=pl.format("{} .. {}", "min_key", "max_key"),
+        file=pl.col("file_path").str.split("/").list.last(),
+    )
+
+
 def _show_schema(table: Table) -> None:
     schema = table.schema
     rows = [
@@ -225,7 +236,8 @@ def _show_schema(table: Table) -> None:
 
 def _show_frame(frame: pl.DataFrame, title: str | None) -> None:
     rows = [["" if value is None else _cell(value) for value in row] for row in frame.rows()]
-    _grid(frame.columns, rows, title=title)
+    numbers = [name for name, data_type in frame.schema.items() if data_type.is_numeric()]
+    _grid(frame.columns, rows, title=title, numbers=numbers)
 
 
 def _cell(value: object) -> str:
@@ -233,13 +245,21 @@ def _cell(value: object) -> str:
     return text if len(text) <= _CELL_MAX else text[: _CELL_MAX - 1] + "…"
 
 
-def _grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
+def _grid(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str | None = None,
+    numbers: Collection[str] = (),
+) -> None:
     grid = Grid(title=title, title_justify="left")
     for column in columns:
-        grid.add_column(Text(column), overflow="fold")
+        side: JustifyMethod = "right" if column in numbers else "left"
+        grid.add_column(Text(column), overflow="fold", justify=side)
     for row in rows:
         grid.add_row(*(Text(cell) for cell in row))
-    Console().print(grid)
+    # What goes to a file or another program is not folded to the width of a screen.
+    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(grid)
 
 
 def _write_json(frame: pl.LazyFrame) -> None:

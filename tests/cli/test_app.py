@@ -29,11 +29,6 @@ def warehouse(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture(autouse=True)
-def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-
-
 def run(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
     """The exit code of the program, and what it wrote to its two outputs."""
     with pytest.raises(SystemExit) as exited:
@@ -165,6 +160,7 @@ def test_wrong_usage_is_exit_code_2(capfd: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capfd, "read")
 
     assert code == 2
+    assert "Usage: lakecore read" in err
     assert "PATH" in err
 
 
