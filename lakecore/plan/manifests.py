@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.model.manifest import FileKind
+from lakecore.errors import CorruptTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,15 +53,18 @@ def full_merge_is_due(
 
 
 def cancel(entries: Iterable[ManifestEntry]) -> tuple[ManifestEntry, ...]:
-    """The entries without each ADD and DELETE of the same file that are both among them."""
+    """The entries without each ADD and DELETE of the same file that are both among them.
+
+    Raises CorruptTable if a file is added, or deleted, twice in a row.
+    """
     kept: dict[EntryIdentity, ManifestEntry] = {}
     for entry in entries:
-        identity = entry.identity
-        before = kept.get(identity)
-        if entry.kind is FileKind.DELETE and before is not None and before.kind is FileKind.ADD:
-            del kept[identity]
-        else:
+        before = kept.pop(entry.identity, None)
+        if before is None:
             # A deletion whose ADD is not here stays: its file lies in a manifest before these.
-            kept.pop(identity, None)
-            kept[identity] = entry
+            kept[entry.identity] = entry
+        elif before.kind is entry.kind:
+            raise CorruptTable(
+                "a file is added or deleted twice", file=entry.file.name, kind=entry.kind.name
+            )
     return tuple(kept.values())

@@ -23,13 +23,14 @@ that deletion vectors hide.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import (
+    AlreadyExists,
     CommitConflict,
     CommitUnknown,
     InvalidRequest,
@@ -49,6 +50,7 @@ from lakecore.model.snapshot import (
 )
 from lakecore.plan.conflicts import check_bucket_counts, check_files, check_hash_indexes
 from lakecore.plan.manifests import cancel, full_merge_is_due, neighbours_to_merge
+from lakecore.table.message_files import delete_compaction_files
 
 if TYPE_CHECKING:
     from lakecore.table.context import TableContext
@@ -99,8 +101,12 @@ def commit(context: TableContext, request: CommitRequest) -> CommitResult:
     """Make the changes visible; the snapshots that did it.
 
     Messages that this user committed under this identifier before are not committed again; the
-    result then names the snapshots of that time. Raises CommitConflict, having changed nothing (or
-    having made the APPEND snapshot, if it is the COMPACT part that clashes), or CommitUnknown.
+    result then names the snapshots of that time. If the rows are in and only the compaction that
+    came with them clashes, its files are removed and the result says `compaction_lost`: the next
+    compaction does it again.
+
+    Raises CommitConflict or InvalidRequest, having changed nothing; CommitUnknown; AlreadyExists if
+    the messages were committed before, so that their files are in use.
     """
     if request.identifier != BATCH_COMMIT_IDENTIFIER:
         done = _committed(context, request)
@@ -109,25 +115,29 @@ def commit(context: TableContext, request: CommitRequest) -> CommitResult:
     committer = _Committer(context, request)
     append = _append_change(request)
     compact = _compact_change(request)
+    _check_once([*append.delta, *compact.delta])
     if append.delta or append.changelog or append.indexes or request.force or request.overwrite:
         committer.publish(append)
     if compact.delta or compact.changelog or compact.indexes:
-        committer.publish(compact)
+        try:
+            committer.publish(compact)
+        except CommitConflict as conflict:
+            if not committer.made_snapshots:
+                raise
+            log.warning("compaction lost table=%s reason=%s", context.identifier, conflict)
+            delete_compaction_files(context, request.messages)
+            committer.facts["compaction_lost"] = 1
     return committer.result()
 
 
 def last_committed(context: TableContext, user: str) -> Snapshot | None:
-    """The newest snapshot of a commit user; None if it has none."""
-    history = context.history
-    latest = history.latest_snapshot_id()
-    if latest is None:
-        return None
-    for snapshot_id in range(latest, 0, -1):
-        try:
-            snapshot = history.snapshot(snapshot_id)
-        except NotFound:
-            return None
-        if snapshot.commit_user == user:
+    """The newest snapshot that a user committed under an identifier; None if it has none.
+
+    A commit without one says nothing of the numbered ones: a job that writes in both ways would
+    take each of its later commits for one that is done.
+    """
+    for snapshot in _newest_first(context):
+        if snapshot.commit_user == user and snapshot.commit_identifier != BATCH_COMMIT_IDENTIFIER:
             return snapshot
     return None
 
@@ -138,15 +148,15 @@ def _committed(context: TableContext, request: CommitRequest) -> CommitResult | 
     if last is None or last.commit_identifier < request.identifier:
         return None
     found: list[int] = []
-    snapshot: Snapshot | None = last
-    while snapshot is not None and snapshot.commit_identifier >= request.identifier:
-        if (snapshot.commit_user, snapshot.commit_identifier) == (request.user, request.identifier):
+    for snapshot in _newest_first(context, last.id):
+        if snapshot.commit_user != request.user:
+            continue
+        if snapshot.commit_identifier == request.identifier:
             found.append(snapshot.id)
-        try:
-            snapshot = context.history.snapshot(snapshot.id - 1) if snapshot.id > 1 else None
-        except NotFound:
-            snapshot = None
-        if snapshot is not None and snapshot.commit_user != request.user:
+        # The first snapshot of a commit is of another kind than COMPACT, if it has two.
+        if snapshot.commit_identifier < request.identifier or (
+            found and snapshot.commit_kind is not CommitKind.COMPACT
+        ):
             break
     return CommitResult(
         snapshot_ids=tuple(sorted(found)),
@@ -154,6 +164,17 @@ def _committed(context: TableContext, request: CommitRequest) -> CommitResult | 
         identifier=request.identifier,
         facts={"already_committed": 1},
     )
+
+
+def _newest_first(context: TableContext, newest: int | None = None) -> Iterator[Snapshot]:
+    """The live snapshots, from the latest (or the one named) down."""
+    history = context.history
+    newest = history.latest_snapshot_id() if newest is None else newest
+    for snapshot_id in range(newest or 0, 0, -1):
+        try:
+            yield history.snapshot(snapshot_id)
+        except NotFound:
+            return
 
 
 class _Committer:
@@ -169,6 +190,12 @@ class _Committer:
         self._attempts = 0
         self._uuids: set[str] = set()
         self._snapshots: list[tuple[Snapshot, Sequence[ManifestEntry]]] = []
+        self.facts: dict[str, int] = {}
+
+    @property
+    def made_snapshots(self) -> bool:
+        """Whether anything is visible already."""
+        return bool(self._snapshots)
 
     def result(self) -> CommitResult:
         """What was done."""
@@ -185,6 +212,7 @@ class _Committer:
             attempts=self._attempts,
             commit_user=self._request.user,
             identifier=self._request.identifier,
+            facts=self.facts,
         )
 
     def publish(self, change: _Change) -> None:
@@ -228,7 +256,10 @@ class _Committer:
         request = self._request
         wanted = (request.user, request.identifier, kind)
         for snapshot_id in range(seen + 1, latest.id + 1):
-            theirs = self._context.history.snapshot(snapshot_id)
+            try:
+                theirs = self._context.history.snapshot(snapshot_id)
+            except NotFound:
+                continue
             if theirs.uuid in self._uuids:
                 return theirs
             # Batch writers do not number their commits, so for them equal names prove nothing.
@@ -274,7 +305,8 @@ class _Committer:
             try:
                 there = metadata.decode_snapshot(store.read(path), path)
             except (LakecoreError, OSError):
-                if not isinstance(error, CommitUnknown):
+                certain = isinstance(error, LakecoreError) and not isinstance(error, CommitUnknown)
+                if certain:
                     raise error from None
             else:
                 return there.uuid == snapshot.uuid
@@ -306,7 +338,7 @@ class _Committer:
         delta = list(change.delta)
         cleared: set[bytes] = set()
         if change.kind is CommitKind.OVERWRITE:
-            removed, cleared = self._removed(latest)
+            removed, cleared = self._removed(change, latest)
             delta = [*removed, *delta]
         self._check(change, latest, delta)
         base = self._base_manifests(latest, written)
@@ -324,6 +356,10 @@ class _Committer:
         )
         schema_id = max(history.schema_ids(), default=context.schema.id)
         before = _Inherited.of(latest)
+        records_before = before.total_record_count
+        if records_before is None:
+            live = () if latest is None else history.live_entries(latest)
+            records_before = sum(entry.file.row_count for entry in live)
         snapshot = Snapshot(
             id=1 if latest is None else latest.id + 1,
             schema_id=schema_id,
@@ -339,7 +375,7 @@ class _Committer:
             commit_identifier=request.identifier,
             commit_kind=change.kind,
             time_ms=context.ambient.now_ms(),
-            total_record_count=before.total_record_count + delta_rows,
+            total_record_count=records_before + delta_rows,
             delta_record_count=delta_rows,
             changelog_record_count=sum(entry.file.row_count for entry in change.changelog) or None,
             watermark=_later(before.watermark, request.watermark),
@@ -350,11 +386,17 @@ class _Committer:
         )
         return snapshot, delta
 
-    def _removed(self, latest: Snapshot | None) -> tuple[list[ManifestEntry], set[bytes]]:
+    def _removed(
+        self, change: _Change, latest: Snapshot | None
+    ) -> tuple[list[ManifestEntry], set[bytes]]:
         """Deletions of all live files of the partitions that the overwrite clears."""
         if latest is None:
             return [], set()
         live = self._context.history.live_entries(latest)
+        mine = {entry.identity for entry in change.delta}
+        for entry in live:
+            if entry.identity in mine:
+                raise _already_there(entry)
         indexes = self._context.history.index_entries(latest)
         partitions = list(
             dict.fromkeys([*(e.partition for e in live), *(e.partition for e in indexes)])
@@ -372,30 +414,47 @@ class _Committer:
         if latest is None:
             check_files((), delta, self._context.schema.key_fields)
             return
+        if change.kind is not CommitKind.OVERWRITE:
+            self._check_since(change, latest)
         if any(entry.kind is FileKind.DELETE or entry.file.level > 0 for entry in delta):
             touched = {entry.partition for entry in delta}
             live = [e for e in history.live_entries(latest) if e.partition in touched]
             check_files(live, delta, self._context.schema.key_fields)
-        overwrite = change.kind is CommitKind.OVERWRITE
-        if overwrite or not self._request.messages or change.base_snapshot_id == latest.id:
+
+    def _check_since(self, change: _Change, latest: Snapshot) -> None:
+        """Conflicts with what others committed since the writers of the messages looked."""
+        base = change.base_snapshot_id
+        if not self._request.messages or base == latest.id:
             return
-        # Others committed since the writer looked. Their own changes are in their delta lists.
+        mine = {entry.identity for entry in change.delta if entry.kind is FileKind.ADD}
         known: dict[bytes, int] = {}
-        first = 1 if change.base_snapshot_id is None else change.base_snapshot_id + 1
-        for snapshot_id in range(first, latest.id + 1):
-            try:
-                theirs = history.snapshot(snapshot_id)
-            except NotFound:
-                known.update({e.partition: e.total_buckets for e in history.live_entries(latest)})
-                continue
-            for entry in history.entries(history.delta_manifests(theirs)):
-                if entry.kind is FileKind.ADD:
-                    known[entry.partition] = entry.total_buckets
+        for entry in self._added_since(base, latest):
+            if entry.identity in mine:
+                raise _already_there(entry)
+            known.setdefault(entry.partition, entry.total_buckets)
         check_bucket_counts(known, self._request.messages)
         if any(entry.file.index_type == HASH_INDEX for entry in change.indexes):
-            base = change.base_snapshot_id
-            before = () if base is None else history.index_entries(history.snapshot(base))
+            history = self._context.history
+            try:
+                before = () if base is None else history.index_entries(history.snapshot(base))
+            except NotFound as error:
+                raise CommitConflict(
+                    "the snapshot that the writer looked at is gone; write again", snapshot_id=base
+                ) from error
             check_hash_indexes(before, history.index_entries(latest), self._request.messages)
+
+    def _added_since(self, base: int | None, latest: Snapshot) -> Iterator[ManifestEntry]:
+        """The files that were added after a snapshot (None: ever), those of newer ones first."""
+        history = self._context.history
+        for snapshot_id in range(latest.id, base or 0, -1):
+            try:
+                theirs = latest if snapshot_id == latest.id else history.snapshot(snapshot_id)
+            except NotFound:
+                yield from history.live_entries(latest)
+                return
+            for entry in history.entries(history.delta_manifests(theirs)):
+                if entry.kind is FileKind.ADD:
+                    yield entry
 
     # --- manifests -------------------------------------------------------------------------------
 
@@ -431,11 +490,13 @@ class _Committer:
             return []
         options = self._context.options
         data = metadata.encode_manifest(entries, options.manifest_compression)
-        parts = -(-len(data) // options.manifest_target_file_size_bytes)
-        if parts > 1 and len(entries) > 1:
+        # NOTE: parts are larger than the target. Smaller ones would count as small, and be merged
+        # and written anew by each commit.
+        parts = min(len(data) // (2 * options.manifest_target_file_size_bytes), len(entries))
+        if parts > 1:
             step = -(-len(entries) // parts)
-            halves = [entries[at : at + step] for at in range(0, len(entries), step)]
-            return [file for half in halves for file in self._write_manifests(half, written)]
+            runs = [entries[at : at + step] for at in range(0, len(entries), step)]
+            return [file for run in runs for file in self._write_manifests(run, written)]
         name = manifest_name(self._name, self._manifest_count)
         self._manifest_count += 1
         self._put_fresh(name, data, written)
@@ -509,7 +570,7 @@ class _Committer:
 class _Inherited:
     """What a snapshot takes over from the one before it."""
 
-    total_record_count: int = 0
+    total_record_count: int | None = None
     schema_id: int = 0
     watermark: int | None = None
     statistics: str | None = None
@@ -520,7 +581,7 @@ class _Inherited:
         if latest is None:
             return _Inherited()
         return _Inherited(
-            total_record_count=latest.total_record_count or 0,
+            total_record_count=latest.total_record_count,
             schema_id=latest.schema_id,
             watermark=latest.watermark,
             statistics=latest.statistics,
@@ -538,6 +599,22 @@ def _remove(context: TableContext, written: _Written) -> None:
     for path in written.paths:
         with suppress(LakecoreError, OSError):
             context.store.delete(path)
+
+
+def _check_once(delta: Sequence[ManifestEntry]) -> None:
+    """That no file comes twice: a table that holds one twice cannot be read."""
+    added = Counter(entry.identity for entry in delta if entry.kind is FileKind.ADD)
+    twice = [identity.name for identity, count in added.items() if count > 1]
+    if twice:
+        raise InvalidRequest("the messages bring a data file twice", files=twice)
+
+
+def _already_there(entry: ManifestEntry) -> AlreadyExists:
+    return AlreadyExists(
+        "the messages were committed before: a file they bring is in the table",
+        file=entry.file.name,
+        bucket=entry.bucket,
+    )
 
 
 # --- messages -> changes ------------------------------------------------------------------------

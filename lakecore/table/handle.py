@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
-from lakecore.errors import InvalidRequest, NotFound
+from lakecore.errors import CommitConflict, InvalidRequest, NotFound
 from lakecore.format import metadata
 from lakecore.format.layout import Layout
 from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, polars_source
@@ -29,17 +29,18 @@ from lakecore.table.commit import CommitRequest, commit, last_committed
 from lakecore.table.context import TableContext
 from lakecore.table.explain import Explanation, explain
 from lakecore.table.inspect import Inspect
+from lakecore.table.message_files import delete_files
 from lakecore.table.source import TableSource
 from lakecore.table.travel import Travel, resolve
-from lakecore.table.write import TableWrite, delete_files
+from lakecore.table.write import TableWrite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     import pandas as pd
-    from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
 
+    from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
     from lakecore.io.ambient import Ambient
     from lakecore.io.store import Store
     from lakecore.memory import Budget

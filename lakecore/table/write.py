@@ -55,6 +55,7 @@ from lakecore.table.bucket_files import (
     changelog_shape,
     data_shape,
 )
+from lakecore.table.message_files import delete_files
 from lakecore.table.read import merge_slices
 
 if TYPE_CHECKING:
@@ -518,18 +519,3 @@ class _Bucket:
         order = np.argsort(codes, kind="stable")
         for start in range(0, len(order), _PIECE_ROWS):
             self._changelog.write(rows.take(pa.array(order[start : start + _PIECE_ROWS])))
-
-
-def delete_files(context: TableContext, messages: Sequence[CommitMessage]) -> None:
-    """Remove the new files that messages name; for messages that will never be committed."""
-    for message in messages:
-        path = context.partitions.path(message.partition)
-        for file in (
-            *message.new_files,
-            *message.changelog_files,
-            *message.compact_after,
-            *message.compact_changelog_files,
-        ):
-            context.store.delete(context.layout.data_file(path, message.bucket, file))
-        for index in (*message.new_index_files, *message.compact_index_files):
-            context.store.delete(context.layout.live_index_file(path, message.bucket, index))
