@@ -7,6 +7,7 @@ came from. Wrong usage is exit code 2.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,12 +19,14 @@ from rich.text import Text
 
 from lakecore import __version__
 from lakecore.errors import InvalidRequest, LakecoreError
+from lakecore.frames.polars_source import to_frame
 from lakecore.session import connect, open_table
 from lakecore.table.explain import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    import pyarrow as pa
     from rich.console import JustifyMethod
 
     from lakecore.session import Session
@@ -68,9 +71,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if DEBUG in given:
             raise
         _fail(_first_line(str(error)))
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has had enough: `lakecore read ... | head`
-        sys.exit(0)
 
 
 @app.callback()
@@ -146,17 +146,11 @@ def read(  # noqa: PLR0913  one option a part of the question
     """Print the rows of a table, merged."""
     table = open_table(path, options=_options(option))
     wanted = None if columns is None else [name.strip() for name in columns.split(",")]
-    frame = table.scan(
-        columns=wanted,
-        where=where,
-        limit=limit if json or limit is not None else ROWS_SHOWN,
-        snapshot_id=snapshot_id,
-        tag=tag,
-    )
     if json:
-        _write_json(frame)
+        _write_json(table.to_batches(wanted, where, limit, snapshot_id=snapshot_id, tag=tag))
     else:
-        _show_frame(frame.collect(), None)
+        most = ROWS_SHOWN if limit is None else limit
+        _show_frame(table.to_polars(wanted, where, most, snapshot_id=snapshot_id, tag=tag), None)
 
 
 @app.command()
@@ -262,14 +256,17 @@ def _grid(
     Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(grid)
 
 
-def _write_json(frame: pl.LazyFrame) -> None:
-    """One JSON object a row; bytes as hex text, since JSON has none."""
-    schema = frame.collect_schema()
-    binary = [name for name, data_type in schema.items() if data_type == pl.Binary]
-    rows = frame.with_columns(pl.col(binary).bin.encode("hex")) if binary else frame
-    sys.stdout.flush()
-    rows.sink_ndjson(sys.stdout.buffer)
-    sys.stdout.flush()
+def _write_json(batches: Iterable[pa.RecordBatch]) -> None:
+    """One JSON object a row, batch by batch; bytes as hex text, since JSON has none."""
+    try:
+        for batch in batches:
+            rows = to_frame(batch).with_columns(pl.col(pl.Binary).bin.encode("hex"))
+            sys.stdout.write(rows.write_ndjson())
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has had enough, as in `lakecore read ... | head`. What is still buffered goes
+        # nowhere, so that Python does not stumble over it when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print(text: str) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -162,6 +164,25 @@ def test_wrong_usage_is_exit_code_2(capfd: pytest.CaptureFixture[str]) -> None:
     assert code == 2
     assert "Usage: lakecore read" in err
     assert "PATH" in err
+
+
+def test_reader_that_has_had_enough_is_no_error(tmp_path: Path) -> None:
+    table = lc.open_table(tmp_path / "t", create=True, schema={"n": "BIGINT", "text": "STRING"})
+    table.write(pl.DataFrame({"n": range(200_000)}).with_columns(text=pl.lit("x" * 20)))
+    program = "from lakecore.cli import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "read", table.path, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        first = process.stdout.readline()
+        process.stdout.close()
+        complaints = process.stderr.read()
+
+    assert json.loads(first)["text"] == "x" * 20
+    assert (process.returncode, complaints) == (0, b"")
 
 
 def test_version_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
