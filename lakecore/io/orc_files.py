@@ -55,11 +55,10 @@ class OrcWriter:
         self._schema = physical_schema(fields, orc_leaf, ID_ATTRIBUTE)
         self._row_count = 0
         self._raw_bytes = 0
-        self._size_bytes = 0
         self._closing = ExitStack()
-        self._out = self._closing.enter_context(store.open_output(path))
+        self._sink = _Sink(self._closing.enter_context(store.open_output(path)))
         self._writer = orc.ORCWriter(
-            self._out,
+            pa.PythonFile(self._sink, mode="w"),
             compression=codec,
             stripe_size=_STRIPE_BYTES,
             dictionary_key_size_threshold=_DICTIONARY_SHARE_MAX,
@@ -67,11 +66,7 @@ class OrcWriter:
 
     @property
     def bytes_written(self) -> int:
-        flushed: int = self._out.tell()
-        self._size_bytes = max(
-            self._size_bytes, flushed, int(self._raw_bytes * _ENCODED_SHARE_GUESS)
-        )
-        return self._size_bytes
+        return max(self._sink.size_bytes, int(self._raw_bytes * _ENCODED_SHARE_GUESS))
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         table = pa.table(rows) if isinstance(rows, pa.RecordBatch) else rows
@@ -89,21 +84,22 @@ class OrcWriter:
             if not self._row_count:
                 self._write(self._schema.empty_table())
             self._writer.close()
-            size_bytes: int = self._out.tell()
+            self._sink.check()
             self._closing.close()
         except BaseException:
             self.abort()
             raise
-        return size_bytes, self._row_count
+        return self._sink.size_bytes, self._row_count
 
     def abort(self) -> None:
+        self._sink.discard()
         self._closing.__exit__(Abandoned, Abandoned(), None)
         self._store.delete(self._path)
 
     def _write(self, table: pa.Table) -> None:
         try:
             columns = [
-                retype_chunked(column, node.type)
+                _unsliced(retype_chunked(column, node.type))
                 for column, node in zip(table.columns, self._schema, strict=True)
             ]
             self._writer.write(pa.Table.from_arrays(columns, schema=self._schema))
@@ -111,8 +107,60 @@ class OrcWriter:
             raise InvalidRequest(
                 "the rows do not fit the columns of the file", path=self._path, cause=error
             ) from error
+        self._sink.check()
         self._row_count += table.num_rows
         self._raw_bytes += table.nbytes
+
+
+def _unsliced(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column, nested slices copied: of a sliced struct Arrow writes the wrong rows."""
+    if not pa.types.is_nested(column.type):
+        return column
+    return pa.chunked_array(
+        [pa.concat_arrays([chunk]) for chunk in column.chunks], type=column.type
+    )
+
+
+class _Sink:
+    """Bytes on their way to a store, for a writer that must never see an error.
+
+    Arrow's ORC writer ends the process if it cannot write, even when it is collected long after its
+    file was given up. So an error is kept until `check`, and what comes after it goes nowhere.
+    """
+
+    closed = False
+
+    def __init__(self, out: pa.NativeFile) -> None:
+        self.size_bytes = 0
+        self._out: pa.NativeFile | None = out
+        self._error: BaseException | None = None
+
+    def write(self, data: bytes) -> int:
+        if self._out is not None:
+            try:
+                self._out.write(data)
+            except BaseException as error:  # noqa: BLE001 - raised again by `check`
+                self._error, self._out = error, None
+        self.size_bytes += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self.size_bytes
+
+    def flush(self) -> None:
+        """Nothing: the store's output is flushed when it is closed."""
+
+    def close(self) -> None:
+        """Nothing: the store's output is closed by its own context."""
+
+    def discard(self) -> None:
+        """Let what is still written go nowhere."""
+        self._out = None
+
+    def check(self) -> None:
+        """Raise the error of a write, if there was one."""
+        if self._error is not None:
+            raise self._error
 
 
 def orc_leaf(data_type: Atomic) -> pa.DataType:

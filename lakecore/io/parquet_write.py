@@ -27,7 +27,8 @@ from lakecore.errors import InvalidRequest
 from lakecore.format.parquet_footer import FooterJoin
 from lakecore.io.file_format import Abandoned
 from lakecore.io.parquet_types import int96_paths, leaf_paths, physical_schema, to_physical
-from lakecore.model.types import Atomic, Field
+from lakecore.model.arrow_arrays import retype_chunked
+from lakecore.model.types import Atomic, Field, arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,7 +138,17 @@ class ParquetWriter:
         self._waiting_rows = self._waiting_bytes = 0
         if not tables:
             return self._schema.empty_table()
+        if any(table.schema != tables[0].schema for table in tables):
+            tables = [self._uniform(table) for table in tables]
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+    def _uniform(self, table: pa.Table) -> pa.Table:
+        schema = arrow_schema(self._fields)
+        columns = [
+            retype_chunked(column, node.type)
+            for column, node in zip(table.columns, schema, strict=True)
+        ]
+        return pa.Table.from_arrays(columns, schema=schema)
 
     def _start(self, table: pa.Table) -> None:
         if self._dictionaries is None:

@@ -62,11 +62,11 @@ def retype(array: pa.Array, target: pa.DataType, leaf: Leaf = cast_leaf) -> pa.A
             fields=[target.key_field, target.item_field],
         )
         return list_like(array, target, entries)
-    if _t.is_list(target):
+    if _t.is_list(target) and _is_list_like(source):
         if not _t.is_list(source) and not _t.is_map(source):
             array = array.cast(pa.list_(source.value_field))
         return list_like(array, target, retype(array.values, target.value_type, leaf))
-    if _t.is_map(target) and (_t.is_list(source) or _t.is_large_list(source)):
+    if _t.is_map(target) and _is_list_like(source):
         flat = retype(array, pa.list_(pa.struct([target.key_field, target.item_field])), leaf)
         return list_like(flat, target, flat.values)
     return leaf(array, target)
@@ -107,6 +107,11 @@ def list_like(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Arra
         array.offset,
         children=[values],
     )
+
+
+def _is_list_like(source: pa.DataType) -> bool:
+    kinds = (_t.is_list, _t.is_map, _t.is_large_list, _t.is_fixed_size_list, _t.is_list_view)
+    return any(is_kind(source) for is_kind in kinds)
 
 
 def _plain(array: pa.Array) -> pa.Array:

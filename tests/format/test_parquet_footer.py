@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakecore.errors import CorruptTable
+from lakecore.format.parquet_footer import MAGIC, FooterJoin, split
+
+
+def part(table: pa.Table) -> memoryview:
+    out = pa.BufferOutputStream()
+    pq.write_table(table, out, row_group_size=max(1, table.num_rows))
+    return memoryview(out.getvalue())
+
+
+def joined(join: FooterJoin, *tables: pa.Table) -> pa.Buffer:
+    body = b"".join(bytes(join.add(part(table))) for table in tables)
+    return pa.py_buffer(MAGIC + body + join.finish())
+
+
+def test_parts_become_one_file_of_their_rows_in_order() -> None:
+    table = pa.table({"a": range(100), "b": [f"text {i % 7}" for i in range(100)]})
+    data = joined(FooterJoin("message"), *(table.slice(at, 30) for at in range(0, 100, 30)))
+
+    assert pq.read_table(pa.BufferReader(data)).equals(table)
+    metadata = pq.read_metadata(pa.BufferReader(data))
+    assert [metadata.row_group(i).num_rows for i in range(4)] == [30, 30, 30, 10]
+    assert metadata.row_group(3).column(0).statistics.min == 90
+
+
+def test_any_row_group_is_read_alone() -> None:
+    table = pa.table({"a": range(100)})
+    data = joined(FooterJoin("message"), table.slice(0, 50), table.slice(50))
+
+    with pq.ParquetFile(pa.BufferReader(data)) as file:
+        assert file.read_row_group(1).equals(table.slice(50))
+
+
+def test_file_without_rows_has_its_columns() -> None:
+    data = joined(FooterJoin("message"), pa.table({"a": pa.array([], pa.int64())}))
+
+    assert pq.read_table(pa.BufferReader(data)).schema.names == ["a"]
+
+
+def test_root_is_named_and_twelve_bytes_become_int96_without_statistics() -> None:
+    table = pa.table({"t": pa.array([bytes(12), None], pa.binary(12)), "u": pa.array([1, 2])})
+    metadata = pq.read_metadata(
+        pa.BufferReader(joined(FooterJoin("message", frozenset({"t"})), table))
+    )
+
+    assert str(metadata.schema).splitlines()[1].startswith("required group field_id=-1 message")
+    assert [metadata.schema.column(i).physical_type for i in range(2)] == ["INT96", "INT64"]
+    assert metadata.row_group(0).column(0).statistics is None
+    assert metadata.row_group(0).column(1).statistics.max == 2
+
+
+@pytest.mark.parametrize("data", [b"", MAGIC, MAGIC + bytes(20), bytes(20) + MAGIC])
+def test_what_is_no_whole_file_is_refused(data: bytes) -> None:
+    with pytest.raises(CorruptTable, match="not a whole Parquet file"):
+        split(memoryview(data))
