@@ -1,22 +1,27 @@
-"""A batch source as an Arrow dataset: DuckDB, Polars, Ray, Dask push columns and filters into it.
+"""The dataset face: a batch source as a `pyarrow.dataset.Dataset`, which DuckDB scans.
 
-Filters come as Arrow expressions and are not applied again by who pushed them, so they are applied
-exactly here. A scan that is given up (LIMIT) stops the source.
+DuckDB asks for `scanner(columns, filter)` and reads the stream it gives; the filter is not applied
+again, so it is applied exactly here. Filtering columns need not be among the columns asked for.
+
+NOTE: the parent's constructor is not called, so there is no C++ dataset behind this object. What
+pyarrow's own methods build on `scanner` works; the methods that would reach for the C++ side are
+replaced here, each by one that works or that says it does not.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
-import pyarrow.dataset as pads
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
-from lakecore.plan.predicate import from_arrow
+from lakecore.errors import Unsupported
+from lakecore.frames.source import needed, reading
+from lakecore.plan.predicate import arrow_columns, from_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import pyarrow.compute as pc
 
     from lakecore.frames.source import BatchSource
 
@@ -25,114 +30,150 @@ _BATCHES_AHEAD = 2
 
 
 class SourceScanner:
-    """One scan: some columns of the rows that match a filter."""
+    """One scan of a source: columns and filter, ready to be read once or more."""
 
     def __init__(
-        self, source: BatchSource, columns: Sequence[str] | None, where: pc.Expression | None
+        self,
+        source: BatchSource,
+        columns: Sequence[str] | None,
+        condition: pc.Expression | None,
+        schema: pa.Schema,
     ) -> None:
         self._source = source
-        self._columns = list(source.schema.names) if columns is None else list(columns)
-        self._where = where
-        self.projected_schema = pa.schema([source.schema.field(n) for n in self._columns])
-
-    @property
-    def dataset_schema(self) -> pa.Schema:
-        """The schema of all columns."""
-        return self._source.schema
+        self._condition = condition
+        self._names = schema.names if columns is None else list(columns)
+        self.dataset_schema = schema
+        self.projected_schema = pa.schema([schema.field(name) for name in self._names])
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream."""
+        """The rows as a stream; closing or dropping it stops the reading."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, batch by batch."""
-        source, where = self._source, self._where
-        predicate = None if where is None else from_arrow(where, source.table_schema)
-        asked = [] if where is None else _columns_of(where, source.schema)
-        needed = list(dict.fromkeys([*self._columns, *asked]))
-        files = source.native_files(needed, predicate)
-        if files:
-            schema = pa.schema([source.schema.field(name) for name in needed])
-            scanner = pads.dataset(files, schema=schema, format="parquet").scanner(
-                columns=self._columns,
-                filter=where,
-                batch_size=_BATCH_ROWS,
-                batch_readahead=_BATCHES_AHEAD,
-                fragment_readahead=1,
-            )
-            yield from scanner.to_batches()
-            return
-        if files is not None:
-            return
-        for batch in source.batches(needed, predicate):
-            rows = batch if where is None else _filter(batch, where)
-            if rows.num_rows:
-                yield rows.select(self._columns)
+        """The rows in batches."""
+        condition, schema = self._condition, self._source.schema
+        others = [] if condition is None else arrow_columns(condition)
+        names = needed(schema, self._names, others)
+        pruner = None if condition is None else from_arrow(condition, schema)
+        files = self._source.native_files(names, pruner)
+        with reading(
+            self._source.batches(names, pruner)
+            if files is None
+            else _native(pa.schema([schema.field(name) for name in names]), files, condition)
+        ) as batches:
+            for batch in batches:
+                kept = batch if condition is None or files else batch.filter(condition)
+                if kept.num_rows:
+                    kept = kept.select(self._names)
+                    shown = kept.schema.equals(self.projected_schema)
+                    yield kept if shown else kept.cast(self.projected_schema)
 
     def to_table(self) -> pa.Table:
-        """All rows in memory."""
+        """All rows."""
         return self.to_reader().read_all()
 
     def count_rows(self) -> int:
-        """How many rows match."""
+        """The number of rows."""
         return sum(batch.num_rows for batch in self.to_batches())
 
     def head(self, num_rows: int) -> pa.Table:
-        """The first rows that come."""
-        rows: list[pa.RecordBatch] = []
+        """The first rows, and no more reading than they take."""
+        kept: list[pa.RecordBatch] = []
         left = num_rows
-        for batch in self.to_batches():
-            if left <= 0:
-                break
-            rows.append(batch.slice(0, left))
-            left -= batch.num_rows
-        return pa.Table.from_batches(rows, schema=self.projected_schema)
+        with reading(self.to_batches()) as batches:
+            for batch in batches if left > 0 else ():
+                kept.append(batch.slice(0, left))
+                left -= kept[-1].num_rows
+                if left == 0:
+                    break
+        return pa.Table.from_batches(kept, self.projected_schema)
+
+    def take(self, *_arguments: object) -> NoReturn:
+        """Unsupported: rows of a merged table have no numbers."""
+        raise _unsupported("take")
 
 
-class SourceDataset(pads.Dataset):
-    """The rows of a source, to be scanned by any engine that takes Arrow datasets."""
+class SourceDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow is published without types
+    """The rows of a source as a dataset. `schema`, if given, is what batches are cast to."""
 
-    # NOTE: the parent's constructor is for its own subclasses in C++; it must not be called.
-    def __init__(self, source: BatchSource) -> None:
+    def __init__(
+        self,
+        source: BatchSource,
+        schema: pa.Schema | None = None,
+        condition: pc.Expression | None = None,
+    ) -> None:
         self._source = source
+        self._shown = source.schema if schema is None else schema
+        self._condition = condition
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SourceDataset, (self._source, self._shown, self._condition)
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of all columns."""
-        return self._source.schema
+        """The schema of all columns."""
+        return self._shown
 
     def scanner(
         self,
         columns: Sequence[str] | None = None,
-        filter: pc.Expression | None = None,  # noqa: A002  Arrow's name
-        **_tuning: object,
+        filter: pc.Expression | None = None,  # noqa: A002  pyarrow's name
+        **_tuning: object,  # batch sizes, threads, read-ahead: the source has its own
     ) -> SourceScanner:
-        """A scan of some columns of the rows that match. Arrow's tuning arguments change nothing."""
-        return SourceScanner(self._source, columns, filter)
+        """A scan of these columns and of the rows that match the filter."""
+        if isinstance(columns, dict):
+            raise Unsupported("a scan takes columns by name, not expressions", columns=columns)
+        both = [one for one in (self._condition, filter) if one is not None]
+        condition = both[0] & both[1] if len(both) > 1 else both[0] if both else None
+        return SourceScanner(self._source, columns, condition, self._shown)
 
-    def to_batches(self, **arguments: object) -> Iterator[pa.RecordBatch]:
-        """The rows, batch by batch; arguments as for `scanner`."""
-        return self.scanner(**arguments).to_batches()  # type: ignore[arg-type]
+    def filter(self, expression: pc.Expression) -> SourceDataset:
+        """The dataset of the matching rows."""
+        both = expression if self._condition is None else self._condition & expression
+        return SourceDataset(self._source, self._shown, both)
 
-    def to_table(self, **arguments: object) -> pa.Table:
-        """The rows in memory; arguments as for `scanner`."""
-        return self.scanner(**arguments).to_table()  # type: ignore[arg-type]
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """What holds for each row; nothing that one could tell."""
+        return pc.scalar(True)
 
-    def count_rows(self, **arguments: object) -> int:
-        """How many rows match; arguments as for `scanner`."""
-        return self.scanner(**arguments).count_rows()  # type: ignore[arg-type]
+    def get_fragments(self, *_arguments: object, **_options: object) -> NoReturn:
+        """Unsupported: a merged row comes from several files."""
+        raise _unsupported("get_fragments")
 
-    def head(self, num_rows: int, **arguments: object) -> pa.Table:
-        """The first rows that come; arguments as for `scanner`."""
-        return self.scanner(**arguments).head(num_rows)  # type: ignore[arg-type]
+    def replace_schema(self, schema: pa.Schema) -> SourceDataset:
+        """The dataset with its columns cast to this schema."""
+        return SourceDataset(self._source, schema, self._condition)
+
+    def join(self, *_arguments: object, **_options: object) -> NoReturn:
+        """Unsupported: join what `to_table` or DuckDB gives."""
+        raise _unsupported("join")
+
+    def join_asof(self, *_arguments: object, **_options: object) -> NoReturn:
+        """Unsupported: join what `to_table` or DuckDB gives."""
+        raise _unsupported("join_asof")
+
+    def sort_by(self, *_arguments: object, **_options: object) -> NoReturn:
+        """Unsupported: sort what `to_table` or DuckDB gives."""
+        raise _unsupported("sort_by")
 
 
-def _filter(batch: pa.RecordBatch, where: pc.Expression) -> pa.RecordBatch:
-    table = pa.Table.from_batches([batch]).filter(where)
-    return table.combine_chunks().to_batches()[0] if table.num_rows else batch.slice(0, 0)
+def _native(
+    schema: pa.Schema, files: list[str], condition: pc.Expression | None
+) -> Iterator[pa.RecordBatch]:
+    """The matching rows as Arrow itself reads them from the files."""
+    if files:
+        yield from (
+            ds.dataset(files, schema=schema, format="parquet")
+            .scanner(
+                filter=condition,
+                batch_size=_BATCH_ROWS,
+                batch_readahead=_BATCHES_AHEAD,
+                fragment_readahead=1,
+            )
+            .to_batches()
+        )
 
 
-def _columns_of(where: pc.Expression, schema: pa.Schema) -> list[str]:
-    """The columns that a filter may ask for: by its text, so rather one too many."""
-    text = str(where)
-    return [name for name in schema.names if name in text]
+def _unsupported(method: str) -> Unsupported:
+    return Unsupported("a dataset of merged rows cannot do this; read it first", method=method)

@@ -1,4 +1,4 @@
-"""A batch source as a stream of Arrow batches, filtered exactly."""
+"""The Arrow face: a batch source as a stream of record batches, which anything Arrow can read."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.frames.polars_source import to_frame
+from lakecore.frames.source import needed, reading
 from lakecore.plan.predicate import from_polars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakecore.frames.source import BatchSource
+
+_MATCHES = "matches"
 
 
 def reader(
@@ -22,35 +25,35 @@ def reader(
     where: pl.Expr | None = None,
     limit: int | None = None,
 ) -> pa.RecordBatchReader:
-    """The rows that match, in the source's Arrow types. Memory follows the batch."""
-    names = list(source.schema.names) if columns is None else list(columns)
+    """The matching rows as a stream; reading stops when it is closed, dropped or at the limit."""
+    names = source.schema.names if columns is None else list(columns)
     schema = pa.schema([source.schema.field(name) for name in names])
-    batches = _limited(_matching(source, names, where, limit), limit)
-    return pa.RecordBatchReader.from_batches(schema, batches)
+    return pa.RecordBatchReader.from_batches(schema, _batches(source, names, where, limit))
 
 
-def _matching(
-    source: BatchSource, names: list[str], where: pl.Expr | None, limit: int | None
+def _batches(
+    source: BatchSource, columns: list[str], where: pl.Expr | None, limit: int | None
 ) -> Iterator[pa.RecordBatch]:
-    if where is None:
-        yield from source.batches(names, None, limit)
+    if limit == 0:
         return
-    asked = where.meta.root_names()
-    needed = list(dict.fromkeys([*names, *asked]))
-    for batch in source.batches(needed, from_polars(where, source.table_schema)):
-        mask = to_frame(batch.select(asked)).select(where.alias("mask")).to_series()
-        if len(mask) != batch.num_rows:  # a condition without columns is one value
-            mask = pl.Series([bool(mask[0])]).new_from_index(0, batch.num_rows)
-        yield batch.select(names).filter(mask.fill_null(value=False).to_arrow())
-
-
-def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
-    if limit is None:
-        yield from batches
-        return
+    names = needed(source.schema, columns, [] if where is None else where.meta.root_names())
+    pruner = None if where is None else from_polars(where, source.schema)
     left = limit
-    for batch in batches:
-        if left <= 0:
-            return
-        yield batch.slice(0, left)
-        left -= batch.num_rows
+    with reading(source.batches(names, pruner, limit if where is None else None)) as batches:
+        for batch in batches:
+            kept = batch if where is None else batch.filter(_mask(batch, where))
+            if left is not None:
+                kept = kept.slice(0, left)
+                left -= kept.num_rows
+            if kept.num_rows:
+                yield kept.select(columns)
+            if left == 0:
+                return
+
+
+def _mask(batch: pa.RecordBatch, where: pl.Expr) -> pa.Array:
+    """Which rows match; an expression of several columns asks for all of them, as in Polars."""
+    frame = to_frame(batch)
+    # A condition without columns has one value, which an added column repeats for each row.
+    mask = frame.with_columns(pl.all_horizontal(where).alias(_MATCHES)).get_column(_MATCHES)
+    return mask.to_arrow()

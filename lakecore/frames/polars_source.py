@@ -1,4 +1,9 @@
-"""A batch source as a lazy Polars frame: columns, filters and limits reach the source."""
+"""The Polars face: a batch source as a LazyFrame that reads nothing until it is collected.
+
+Polars hands over columns, predicate and row limit. A predicate prunes through lakecore's own form
+of it, and filters exactly as the expression it is. NOTE: a limit that comes with a predicate counts
+rows before the filter (`lf.head(5).filter(...)`), so then nothing may be pruned.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
 
+from lakecore.frames.source import needed, reading
 from lakecore.plan.predicate import from_polars
 
 if TYPE_CHECKING:
@@ -17,57 +23,82 @@ if TYPE_CHECKING:
 
 
 def scan(source: BatchSource) -> pl.LazyFrame:
-    """The rows of a source as a lazy frame; nothing is read before it is collected."""
-    schema = polars_schema(source.schema)
+    """The rows of the source as a lazy frame, in the Polars twins of its Arrow types."""
 
     def read(
-        with_columns: list[str] | None,
+        columns: list[str] | None,
         predicate: pl.Expr | None,
-        n_rows: int | None,
-        _batch_size: int | None,
+        row_limit: int | None,
+        batch_rows: int | None,
     ) -> Iterator[pl.DataFrame]:
-        columns = list(source.schema.names) if with_columns is None else with_columns
-        left = n_rows
-        for frame in _frames(source, columns, predicate, n_rows):
-            if left is None:
+        rows = _frames(source, columns, predicate, row_limit)
+        for frame in rows:
+            if batch_rows is None or frame.height <= batch_rows:
                 yield frame
-                continue
-            yield frame.head(left)
-            left -= frame.height
-            if left <= 0:
-                return
+            else:
+                yield from frame.iter_slices(batch_rows)
 
-    return register_io_source(io_source=read, schema=schema)
+    return register_io_source(
+        read, schema=polars_schema(source.schema), is_pure=True, explain_name="lakecore"
+    )
 
 
 def polars_schema(schema: pa.Schema) -> pl.Schema:
-    """The Polars twins of Arrow columns."""
-    return to_frame(pa.Table.from_batches([], schema=schema)).schema
+    """The Polars twin of an Arrow schema."""
+    return to_frame(schema.empty_table()).schema
 
 
 def to_frame(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
-    """Arrow rows as a Polars frame; what both hold alike is not copied."""
-    frame = pl.from_arrow(rows)
+    """The rows as a Polars frame, values shared where both lay them out alike."""
+    frame = pl.from_arrow(rows, rechunk=False)
     assert isinstance(frame, pl.DataFrame)
     return frame
 
 
 def _frames(
-    source: BatchSource, columns: list[str], predicate: pl.Expr | None, limit: int | None
+    source: BatchSource,
+    columns: list[str] | None,
+    predicate: pl.Expr | None,
+    row_limit: int | None,
 ) -> Iterator[pl.DataFrame]:
-    pruning = None if predicate is None else from_polars(predicate, source.table_schema)
-    files = source.native_files(columns, pruning)
+    filtered = [] if predicate is None else predicate.meta.root_names()
+    wanted = source.schema.names if columns is None else columns
+    names = needed(source.schema, wanted, filtered)
+    prune = predicate is not None and row_limit is None
+    pruner = from_polars(predicate, source.schema) if prune and predicate is not None else None
+    files = source.native_files(names, pruner)
     if files is not None:
-        wanted = polars_schema(pa.schema([source.schema.field(name) for name in columns]))
-        if not files:
-            return
-        frame = pl.scan_parquet(files, glob=False).select(columns).cast(dict(wanted))
-        if predicate is not None:
-            frame = frame.filter(predicate)
-        if limit is not None:
-            frame = frame.head(limit)
-        yield from frame.collect_batches(maintain_order=False)
+        yield from _native(source.schema, files, names, wanted, predicate, row_limit)
         return
-    for batch in source.batches(columns, pruning, limit if predicate is None else None):
-        rows = to_frame(batch)
-        yield rows if predicate is None else rows.filter(predicate)
+    left = row_limit
+    with reading(source.batches(names, pruner, row_limit)) as batches:
+        for batch in batches:
+            frame = to_frame(batch if left is None else batch.slice(0, left))
+            if left is not None:
+                left -= frame.height
+            if predicate is not None:
+                frame = frame.filter(predicate)
+            if frame.height:
+                yield frame.select(wanted)
+            if left == 0:
+                return
+
+
+def _native(
+    schema: pa.Schema,
+    files: list[str],
+    names: list[str],
+    wanted: list[str],
+    predicate: pl.Expr | None,
+    row_limit: int | None,
+) -> Iterator[pl.DataFrame]:
+    """The rows as Polars itself reads them from the files."""
+    if not files:
+        return
+    types = polars_schema(pa.schema([schema.field(name) for name in names]))
+    rows = pl.scan_parquet(files, glob=False).select(names).cast(types)
+    if row_limit is not None:
+        rows = rows.head(row_limit)
+    if predicate is not None:
+        rows = rows.filter(predicate)
+    yield from rows.select(wanted).collect_batches(maintain_order=False)

@@ -1,12 +1,17 @@
-"""What every face is made from: rows in batches, pruned as far as a predicate allows.
+"""The one source of batches that every face of a read is made from.
 
-A source may use the predicate to leave rows out, and need not: the faces apply it exactly. Where
-all files that match can be read as they are, `native_files` names them, and a face may hand them
-to its engine's own Parquet reader.
+A source may use the predicate to leave out what cannot match, and need not: rows that do not match
+may still come, so each face filters by the caller's own expression. Where all files that may match
+can be read as they are, `native_files` names them, and a face may hand them to its engine's own
+Parquet reader.
+
+INVARIANT: a face closes the source's iterator as soon as it wants no more, so that reading stops.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -14,21 +19,15 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.model.schema import TableSchema
     from lakecore.plan.predicate import Predicate
 
 
 class BatchSource(Protocol):
-    """Rows of a table state, or of anything else that comes in batches."""
-
-    @property
-    def table_schema(self) -> TableSchema:
-        """The columns, with Paimon's types."""
-        ...
+    """Rows in Arrow batches, as often as they are asked for."""
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, with Arrow's types."""
+        """The schema of all columns."""
         ...
 
     def batches(
@@ -37,14 +36,35 @@ class BatchSource(Protocol):
         predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Batches of these columns; at least the rows that match, or `limit` of them."""
+        """The columns (None: all) of the rows, in the order asked for and the schema's types.
+
+        The predicate may leave out rows that do not match. With a limit and no predicate, more rows
+        than that need not come.
+        """
         ...
 
     def native_files(
         self, columns: Sequence[str], predicate: Predicate | None = None
     ) -> list[str] | None:
-        """Local Parquet files that hold just the matching rows' superset, as these columns.
+        """Local Parquet files that hold these columns of all rows that match, and perhaps others.
 
         None if anything must be merged, cast, or taken out. An empty list means no rows.
         """
         ...
+
+
+@contextmanager
+def reading(batches: Iterator[pa.RecordBatch]) -> Iterator[Iterator[pa.RecordBatch]]:
+    """The batches, whose iterator is closed on the way out if it can be."""
+    try:
+        yield batches
+    finally:
+        if isinstance(batches, Generator):
+            batches.close()
+
+
+def needed(schema: pa.Schema, columns: Sequence[str] | None, others: Sequence[str]) -> list[str]:
+    """The columns (None: all) and the others, each once; at least one, so that rows can count."""
+    wanted = schema.names if columns is None else columns
+    names = list(dict.fromkeys((*wanted, *others)))
+    return names or schema.names[:1]

@@ -1,0 +1,80 @@
+"""Predicates: what a condition says of rows, in a closed language that plans can reason about.
+
+`language` is the language; `literals` brings values into a column's own type; `polars_form`,
+`arrow_form` and `sql_form` read (and write) conditions in other languages. Whatever they do not
+know counts as "may match". A schema is a table's or an Arrow one.
+"""
+
+from __future__ import annotations
+
+from lakecore.plan.predicate.arrow_form import arrow_columns, from_arrow, to_arrow
+from lakecore.plan.predicate.language import (
+    FALSE,
+    NULL,
+    TRUE,
+    UNKNOWN,
+    And,
+    Compare,
+    Constant,
+    In,
+    IsNotNull,
+    IsNull,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    StartsWith,
+    Unknown,
+    all_of,
+    any_of,
+    at_most,
+    columns_of,
+    conjuncts,
+    fixed_values,
+    is_exact,
+    negate,
+    split_by_columns,
+)
+from lakecore.plan.predicate.literals import Column, between, compare, is_in, starts_with
+from lakecore.plan.predicate.polars_form import from_polars, to_polars
+from lakecore.plan.predicate.sql_form import from_sql, sql_to_polars
+
+__all__ = [
+    "FALSE",
+    "NULL",
+    "TRUE",
+    "UNKNOWN",
+    "And",
+    "Column",
+    "Compare",
+    "Constant",
+    "In",
+    "IsNotNull",
+    "IsNull",
+    "Not",
+    "Op",
+    "Or",
+    "Predicate",
+    "StartsWith",
+    "Unknown",
+    "all_of",
+    "any_of",
+    "arrow_columns",
+    "at_most",
+    "between",
+    "columns_of",
+    "compare",
+    "conjuncts",
+    "fixed_values",
+    "from_arrow",
+    "from_polars",
+    "from_sql",
+    "is_exact",
+    "is_in",
+    "negate",
+    "split_by_columns",
+    "sql_to_polars",
+    "starts_with",
+    "to_arrow",
+    "to_polars",
+]

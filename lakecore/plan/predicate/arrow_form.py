@@ -1,0 +1,289 @@
+"""pyarrow's compute expressions as predicates, and back.
+
+`from_arrow` reads the form in which an expression travels between processes: an Arrow IPC file
+whose one row holds the literals (and options of calls) with their exact types, and whose schema
+metadata hold the tree in prefix order: `call`, `field_ref`, `literal`, `options`, `end`. Unlike
+Substrait this form needs no binding to a schema, refuses no implicit cast (a TIME column against
+DuckDB's TIME literal), and an unknown call costs no more than itself.
+
+Arrow's NaN is greater than nothing, and ours is greater than all: `>` and `>=` on floats are bounds
+when read, and gain `is_nan` when written.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.plan.predicate.language import (
+    UNKNOWN,
+    And,
+    Compare,
+    Constant,
+    In,
+    IsNotNull,
+    IsNull,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    StartsWith,
+    Unknown,
+    all_of,
+    any_of,
+    at_most,
+    negate,
+)
+from lakecore.plan.predicate.literals import (
+    Column,
+    check_columns,
+    columns,
+    compare,
+    is_in,
+    starts_with,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakecore.plan.predicate.literals import Schema
+
+_OPS = {
+    "equal": Op.EQ,
+    "not_equal": Op.NE,
+    "less": Op.LT,
+    "less_equal": Op.LE,
+    "greater": Op.GT,
+    "greater_equal": Op.GE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """A column, or a part of one."""
+
+    name: str
+    part: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    function: str
+    arguments: tuple[_Tree, ...]
+    options: pa.Scalar | None
+
+
+_Tree: TypeAlias = _Reference | _Call | pa.Scalar
+
+
+def from_arrow(expression: pc.Expression, schema: Schema) -> Predicate:
+    """What an expression says of the rows it keeps; InvalidRequest for an unknown column."""
+    known = columns(schema)
+    tree = _tree(expression)
+    check_columns(_names(tree), known)
+    return _predicate(tree, known)
+
+
+def arrow_columns(expression: pc.Expression) -> list[str]:
+    """The columns that an expression needs."""
+    return list(dict.fromkeys(_names(_tree(expression))))
+
+
+def to_arrow(predicate: Predicate) -> pc.Expression | None:
+    """The expression that keeps the same rows; None if part of the predicate is Unknown."""
+    match predicate:
+        case And(parts=parts) | Or(parts=parts):
+            found = [to_arrow(part) for part in parts]
+            joined: pc.Expression = pc.scalar(isinstance(predicate, And))
+            for one in found:
+                if one is None:
+                    return None
+                joined = joined & one if isinstance(predicate, And) else joined | one
+            return joined
+        case Not(part=part):
+            negated = to_arrow(part)
+            return None if negated is None else ~negated
+        case Unknown():
+            return None
+        case Constant(value=value):
+            return pc.scalar(pa.scalar(value, pa.bool_()))
+        case Compare(column=column, op=op, value=value):
+            return _compared(pc.field(column), op, value)
+        case In(column=column, values=values):
+            field = pc.field(column)
+            null = pc.scalar(pa.scalar(None, pa.bool_()))
+            return pc.if_else(field.is_valid(), field.isin(values), null)
+        case IsNull(column=column):
+            return pc.field(column).is_null()
+        case IsNotNull(column=column):
+            return pc.field(column).is_valid()
+        case StartsWith(column=column, prefix=prefix):
+            return pc.starts_with(pc.field(column), pattern=prefix.as_py())
+
+
+def _compared(field: pc.Expression, op: Op, value: pa.Scalar) -> pc.Expression:
+    right = pc.scalar(value)
+    match op:
+        case Op.EQ:
+            return field == right
+        case Op.NE:
+            return field != right
+        case Op.LT:
+            return field < right
+        case Op.LE:
+            return field <= right
+        case Op.GT | Op.GE:
+            above = field > right if op is Op.GT else field >= right
+            return above | pc.is_nan(field) if pa.types.is_floating(value.type) else above
+
+
+# --- from Arrow ---------------------------------------------------------------------------------
+
+
+def _predicate(tree: _Tree, known: dict[str, Column]) -> Predicate:
+    if isinstance(tree, pa.Scalar):
+        truth = pa.types.is_boolean(tree.type) or pa.types.is_null(tree.type)
+        return Constant(tree.as_py()) if truth else UNKNOWN
+    if isinstance(tree, _Reference):
+        column = _column(tree, known)
+        truth = column is not None and pa.types.is_boolean(column.type)
+        return compare(column, Op.EQ, pa.scalar(True)) if column and truth else UNKNOWN
+    match tree.function, tree.arguments:
+        case "and_kleene" | "and", (left, right):
+            joined = all_of((_predicate(left, known), _predicate(right, known)))
+            return joined if tree.function == "and_kleene" else at_most(joined)
+        case "or_kleene", (left, right):
+            return any_of((_predicate(left, known), _predicate(right, known)))
+        case "invert", (inner,):
+            return negate(_predicate(inner, known))
+        case "if_else", (
+            _Call(function="is_valid", arguments=(_Reference(name=name, part=False),)),
+            _Call(function="is_in", arguments=(_Reference(name=inner, part=False),)) as call,
+            pa.Scalar(is_valid=False),
+        ) if name == inner:
+            return _is_in(call, known[name]) or UNKNOWN
+        case _, (_Reference(name=name, part=False),):
+            return _of_column(tree, known[name])
+        case function, (left, right) if function in _OPS:
+            return _comparison(_OPS[function], left, right, known)
+    return UNKNOWN
+
+
+def _of_column(call: _Call, column: Column) -> Predicate:
+    """What a function of one column says."""
+    match call.function:
+        case "is_valid":
+            return IsNotNull(column.name)
+        case "is_null":
+            nan_too = pa.types.is_floating(column.type) and _option(call, "nan_is_null")
+            return UNKNOWN if nan_too else IsNull(column.name)
+        case "is_in":
+            found = _is_in(call, column)
+            return UNKNOWN if found is None else all_of((found, IsNotNull(column.name)))
+        case "starts_with":
+            pattern = _option(call, "pattern")
+            if isinstance(pattern, str | bytes) and not _option(call, "ignore_case"):
+                return starts_with(column, pa.scalar(pattern).cast(column.type))
+    return UNKNOWN
+
+
+def _comparison(op: Op, left: _Tree, right: _Tree, known: dict[str, Column]) -> Predicate:
+    if isinstance(left, pa.Scalar):
+        left, op, right = right, op.mirrored, left
+    column = _column(left, known)
+    if column is None or not isinstance(right, pa.Scalar):
+        return UNKNOWN
+    found = compare(column, op, right)
+    beyond_nan = op in (Op.GT, Op.GE) and pa.types.is_floating(column.type)
+    return at_most(found) if beyond_nan else found
+
+
+def _is_in(call: _Call, column: Column) -> Predicate | None:
+    """What `is_in` says of the rows that are not null; None if it is not certain."""
+    if call.options is None or call.options.type.get_field_index("value_set") < 0:
+        return None
+    values = call.options["value_set"].values
+    if _option(call, "null_matching_behavior") not in (0, 1):  # match, skip
+        return None
+    return is_in(column, values.drop_null())
+
+
+def _option(call: _Call, name: str) -> object:
+    """An option of a call; None if it has none of that name."""
+    options = {} if call.options is None else call.options.as_py()
+    return options.get(name)
+
+
+def _column(tree: _Tree, known: dict[str, Column]) -> Column | None:
+    return known.get(tree.name) if isinstance(tree, _Reference) and not tree.part else None
+
+
+def _names(tree: _Tree) -> Iterator[str]:
+    if isinstance(tree, _Call):
+        for argument in tree.arguments:
+            yield from _names(argument)
+    elif isinstance(tree, _Reference):
+        yield tree.name
+
+
+# --- the travelling form of an expression -------------------------------------------------------
+
+
+def _tree(expression: pc.Expression) -> _Tree:
+    _, (data, *_) = expression.__reduce__()
+    row = pa.ipc.open_file(data).read_all()
+    words = iter(_metadata(row.schema))
+    return _read(next(words), words, [column[0] for column in row.columns])
+
+
+def _read(word: tuple[str, str], words: Iterator[tuple[str, str]], row: list[pa.Scalar]) -> _Tree:
+    kind, value = word
+    if kind == "literal":
+        return row[int(value)]
+    if kind == "field_ref":
+        return _Reference(value)
+    if kind == "nested_field_ref":
+        (_, name), *_ = [next(words) for _ in range(int(value))]
+        return _Reference(name, part=True)
+    assert kind == "call", kind
+    arguments: list[_Tree] = []
+    options: pa.Scalar | None = None
+    for kind, inner in words:
+        if kind == "end":
+            break
+        if kind == "options":
+            options = row[int(inner)]
+        else:
+            arguments.append(_read((kind, inner), words, row))
+    return _Call(value, tuple(arguments), options)
+
+
+def _metadata(schema: pa.Schema) -> list[tuple[str, str]]:
+    """The metadata in order and with equal keys kept, which `schema.metadata` loses."""
+    capsule = schema.__arrow_c_schema__()  # Arrow's C data interface: format, name, metadata, ...
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    members = ctypes.cast(pointer(capsule, b"arrow_schema"), ctypes.POINTER(ctypes.c_void_p))
+    address = members[2]
+    if not address:
+        return []
+
+    def number() -> int:
+        nonlocal address
+        (value,) = struct.unpack("=i", ctypes.string_at(address, 4))
+        address += 4
+        return int(value)
+
+    def text() -> str:
+        nonlocal address
+        size = number()
+        value = ctypes.string_at(address, size).decode()
+        address += size
+        return value
+
+    return [(text(), text()) for _ in range(number())]

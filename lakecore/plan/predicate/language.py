@@ -1,0 +1,306 @@
+"""The closed predicate language: what it can say, and what can be read off a predicate.
+
+A predicate is a tree of frozen values in SQL's three-valued logic: a comparison with null is null,
+and a row matches only where the whole is true. Values are `pa.Scalar`s of the column's own Arrow
+type, never null and never NaN; `literals.py` makes them so.
+
+`Unknown` stands for a condition this language cannot say. It may be true, false or null for any
+row, and so may its negation: whoever prunes keeps what it speaks of. An inexact condition with a
+known bound is `And(Unknown, bound)`: true only where the bound is, false anywhere.
+
+INVARIANT: NaN equals itself and is greater than every number, as in Polars, DuckDB and Java.
+Binaries and strings compare by their (UTF-8) bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+
+class Op(StrEnum):
+    """A comparison."""
+
+    EQ = "="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+    @property
+    def negated(self) -> Op:
+        """The comparison that is true where this one is false."""
+        return _NEGATED[self]
+
+    @property
+    def mirrored(self) -> Op:
+        """The comparison with its sides exchanged."""
+        return _MIRRORED[self]
+
+
+_NEGATED = {
+    Op.EQ: Op.NE,
+    Op.NE: Op.EQ,
+    Op.LT: Op.GE,
+    Op.GE: Op.LT,
+    Op.GT: Op.LE,
+    Op.LE: Op.GT,
+}
+_MIRRORED = {
+    Op.EQ: Op.EQ,
+    Op.NE: Op.NE,
+    Op.LT: Op.GT,
+    Op.GT: Op.LT,
+    Op.LE: Op.GE,
+    Op.GE: Op.LE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The same for each row: true, false, or (None) null."""
+
+    value: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A condition of which nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """True where every part is; false where one is false; true if there is no part."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """True where one part is; false where every part is false; false if there is no part."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """True where the part is false, and the other way round; null stays null."""
+
+    part: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """The column against a value; null where the column is."""
+
+    column: str
+    op: Op
+    value: pa.Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """Whether the column has one of the values; null where the column is.
+
+    The values are distinct, without nulls, and sorted where Arrow can sort the type.
+    """
+
+    column: str
+    values: pa.Array
+
+    def __hash__(self) -> int:
+        return hash((self.column, len(self.values)))
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """Whether the column is null; never null itself."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsNotNull:
+    """Whether the column has a value; never null itself."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith:
+    """Whether the column, a string or binary, begins with the prefix; null where the column is."""
+
+    column: str
+    prefix: pa.Scalar
+
+
+Leaf: TypeAlias = Compare | In | IsNull | IsNotNull | StartsWith
+Predicate: TypeAlias = Constant | Unknown | And | Or | Not | Leaf
+
+TRUE = Constant(value=True)
+FALSE = Constant(value=False)
+NULL = Constant(value=None)
+UNKNOWN = Unknown()
+
+
+def all_of(parts: Iterable[Predicate]) -> Predicate:
+    """The conjunction of the parts, flat and without needless ones."""
+    flat: dict[Predicate, None] = {}
+    for part in parts:
+        for inner in part.parts if isinstance(part, And) else (part,):
+            if inner == FALSE:
+                return FALSE
+            if inner != TRUE:
+                flat[inner] = None
+    return next(iter(flat)) if len(flat) == 1 else And(tuple(flat)) if flat else TRUE
+
+
+def any_of(parts: Iterable[Predicate]) -> Predicate:
+    """The disjunction of the parts, flat and without needless ones."""
+    flat: dict[Predicate, None] = {}
+    for part in parts:
+        for inner in part.parts if isinstance(part, Or) else (part,):
+            if inner == TRUE:
+                return TRUE
+            if inner != FALSE:
+                flat[inner] = None
+    return next(iter(flat)) if len(flat) == 1 else Or(tuple(flat)) if flat else FALSE
+
+
+def negate(part: Predicate) -> Predicate:
+    """The negation of the part; Unknown stays Unknown."""
+    match part:
+        case Constant(value=None) | Unknown():
+            return part
+        case Constant(value=value):
+            return Constant(not value)
+        case Not(part=inner):
+            return inner
+        case IsNull(column=column):
+            return IsNotNull(column)
+        case IsNotNull(column=column):
+            return IsNull(column)
+        case Compare(column=column, op=op, value=value):
+            return Compare(column, op.negated, value)
+        case _:
+            return Not(part)
+
+
+def at_most(bound: Predicate) -> Predicate:
+    """A condition that is true only where the bound is, and of which no more is known."""
+    return all_of((UNKNOWN, bound))
+
+
+def columns_of(predicate: Predicate) -> frozenset[str]:
+    """The columns that the predicate names; what is Unknown may need more."""
+    match predicate:
+        case And(parts=parts) | Or(parts=parts):
+            return frozenset().union(*map(columns_of, parts))
+        case Not(part=part):
+            return columns_of(part)
+        case Constant() | Unknown():
+            return frozenset()
+        case _:
+            return frozenset((predicate.column,))
+
+
+def is_exact(predicate: Predicate) -> bool:
+    """Whether nothing in the predicate is Unknown: it says which rows match, not which may."""
+    match predicate:
+        case And(parts=parts) | Or(parts=parts):
+            return all(map(is_exact, parts))
+        case Not(part=part):
+            return is_exact(part)
+        case _:
+            return not isinstance(predicate, Unknown)
+
+
+def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
+    """Predicates that are true together exactly where this one is true."""
+    match predicate:
+        case And(parts=parts):
+            return tuple(inner for part in parts for inner in conjuncts(part))
+        case Not(part=Or(parts=parts)):
+            return tuple(inner for part in parts for inner in conjuncts(negate(part)))
+        case Constant(value=True):
+            return ()
+        case _:
+            return (predicate,)
+
+
+def split_by_columns(predicate: Predicate, columns: Collection[str]) -> tuple[Predicate, Predicate]:
+    """The conjuncts that are fully known and name these columns alone, and the rest.
+
+    Key and partition predicates may go below a merge and value predicates never: hiding the newest
+    row of a key would revive an older one. This is the split that keeps them apart.
+    """
+    within: list[Predicate] = []
+    rest: list[Predicate] = []
+    for part in conjuncts(predicate):
+        fits = is_exact(part) and columns_of(part) <= set(columns)
+        (within if fits else rest).append(part)
+    return all_of(within), all_of(rest)
+
+
+def fixed_values(
+    predicate: Predicate, schema: pa.Schema, columns: Sequence[str], limit: int
+) -> pa.RecordBatch | None:
+    """The tuples of values to which the predicate confines the columns; None if not so few.
+
+    At most `limit` rows, with the columns in the order given; no row if nothing can match. Floats
+    are never confined: 0.0 = -0.0, and buckets tell them apart.
+    """
+    sets: list[pa.Array] = []
+    size = 1
+    for column in columns:
+        values = (
+            None if pa.types.is_floating(schema.field(column).type) else _values(predicate, column)
+        )
+        if values is None:
+            return None
+        sets.append(values)
+        size *= len(values)
+    if size > limit:
+        return None
+    shape = [range(len(values)) for values in sets]
+    picks = np.array(list(product(*shape)), dtype=np.int64).reshape(size, len(sets))
+    fields = [schema.field(column) for column in columns]
+    return pa.RecordBatch.from_arrays(
+        [values.take(pa.array(picks[:, index])) for index, values in enumerate(sets)],
+        schema=pa.schema(fields),
+    )
+
+
+def _values(predicate: Predicate, column: str) -> pa.Array | None:
+    """The values that the column may have where the predicate is true; None for no finite set."""
+    match predicate:
+        case Compare(column=name, op=Op.EQ, value=value) if name == column:
+            return pa.array([value], value.type)
+        case In(column=name, values=values) if name == column:
+            return values
+        case And(parts=parts):
+            known = [found for part in parts if (found := _values(part, column)) is not None]
+            if not known:
+                return None
+            least = min(known, key=len)
+            for other in known:
+                least = least.filter(pc.is_in(least, value_set=other))
+            return least
+        case Or(parts=parts):
+            found = [_values(part, column) for part in parts]
+            sets = [values for values in found if values is not None]
+            if not sets or len(sets) < len(found):
+                return None
+            return pc.unique(pa.concat_arrays(sets))
+        case _:
+            return None

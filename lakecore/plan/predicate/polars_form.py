@@ -1,0 +1,312 @@
+"""Polars expressions as predicates, and back.
+
+`from_polars` walks the JSON form of an expression. What it does not know becomes Unknown, at the
+smallest part that contains it; a part without columns is a literal, which Polars itself evaluates.
+
+Polars compares timestamps in the coarser unit of both sides, so an exact predicate exists only
+where the literal is a whole number of the column's units; otherwise its bounds are kept.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
+
+import polars as pl
+import pyarrow as pa
+
+from lakecore.plan.predicate.language import (
+    UNKNOWN,
+    And,
+    Compare,
+    Constant,
+    In,
+    IsNotNull,
+    IsNull,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    StartsWith,
+    Unknown,
+    all_of,
+    any_of,
+    negate,
+)
+from lakecore.plan.predicate.literals import (
+    Column,
+    check_columns,
+    columns,
+    compare,
+    is_in,
+    position_unit,
+    range_around,
+    starts_with,
+)
+
+if TYPE_CHECKING:
+    from lakecore.plan.predicate.literals import Schema
+
+Json: TypeAlias = "str | dict[str, Json] | list[Json] | int | float | bool | None"
+
+_t = pa.types
+_OPS = {
+    "Eq": Op.EQ,
+    "NotEq": Op.NE,
+    "Lt": Op.LT,
+    "LtEq": Op.LE,
+    "Gt": Op.GT,
+    "GtEq": Op.GE,
+}
+_CLOSED = {
+    "Both": (Op.GE, Op.LE),
+    "Left": (Op.GE, Op.LT),
+    "Right": (Op.GT, Op.LE),
+    "None": (Op.GT, Op.LT),
+}
+_LITERAL_NODES = {"Literal", "Cast", "Agg", "Alias", "BinaryExpr"}
+_WIDER = {  # casts that keep every value of these columns, and so may be looked through
+    "Int8": _t.is_int8,
+    "Int16": lambda kind: kind in (pa.int8(), pa.int16()),
+    "Int32": lambda kind: kind in (pa.int8(), pa.int16(), pa.int32()),
+    "Int64": _t.is_integer,
+    "Int128": _t.is_integer,
+    "Float32": _t.is_float32,
+    "Float64": lambda kind: _t.is_integer(kind) or _t.is_floating(kind) or _t.is_decimal(kind),
+}
+
+
+def from_polars(expression: pl.Expr, schema: Schema) -> Predicate:
+    """What an expression says of the rows it keeps; InvalidRequest for an unknown column."""
+    known = columns(schema)
+    check_columns(expression.meta.root_names(), known)
+    return _from_expression(expression, known)
+
+
+def to_polars(predicate: Predicate) -> pl.Expr | None:
+    """The expression that keeps the same rows; None if part of the predicate is Unknown."""
+    match predicate:
+        case And(parts=parts) | Or(parts=parts):
+            inner = [to_polars(part) for part in parts]
+            known = [one for one in inner if one is not None]
+            if len(known) < len(inner):
+                return None
+            join = pl.all_horizontal if isinstance(predicate, And) else pl.any_horizontal
+            return join(known) if known else pl.lit(isinstance(predicate, And))
+        case Not(part=part):
+            negated = to_polars(part)
+            return None if negated is None else ~negated
+        case Unknown():
+            return None
+        case Constant(value=value):
+            return pl.lit(value, dtype=pl.Boolean)
+        case Compare(column=column, op=op, value=value):
+            return _compared(pl.col(column), op, _literal(value))
+        case In(column=column, values=values):
+            return pl.col(column).is_in(pl.lit(pl.Series(values)).implode())
+        case IsNull(column=column):
+            return pl.col(column).is_null()
+        case IsNotNull(column=column):
+            return pl.col(column).is_not_null()
+        case StartsWith(column=column, prefix=prefix):
+            of = pl.col(column).bin if _t.is_binary(prefix.type) else pl.col(column).str
+            return of.starts_with(pl.lit(prefix.as_py()))
+
+
+def _compared(left: pl.Expr, op: Op, right: pl.Expr) -> pl.Expr:
+    match op:
+        case Op.EQ:
+            return left == right
+        case Op.NE:
+            return left != right
+        case Op.LT:
+            return left < right
+        case Op.LE:
+            return left <= right
+        case Op.GT:
+            return left > right
+        case Op.GE:
+            return left >= right
+
+
+def _literal(value: pa.Scalar) -> pl.Expr:
+    """The value as a literal of the column's Polars type."""
+    series = pl.Series(pa.array([value], value.type))
+    if series.dtype.is_temporal():  # Python's own values end at microseconds
+        return pl.lit(series.to_physical().item()).cast(series.dtype)
+    return pl.lit(series.item(), dtype=series.dtype)
+
+
+# --- from Polars --------------------------------------------------------------------------------
+
+
+def _from_expression(expression: pl.Expr, known: dict[str, Column]) -> Predicate:
+    try:
+        tree: Json = json.loads(expression.meta.serialize(format="json"))
+    except (pl.exceptions.PolarsError, ValueError):
+        return _from_parts(expression, known)  # a Python function within has no JSON form
+    return _predicate(tree, known)
+
+
+def _from_parts(expression: pl.Expr, known: dict[str, Column]) -> Predicate:
+    """What the sides of an `and` or `or` say, where the whole cannot be written as JSON."""
+    inputs = expression.meta.pop()
+    if len(inputs) == 2:
+        right, left = inputs
+        if (left & right).meta.eq(expression):
+            return all_of((_from_expression(left, known), _from_expression(right, known)))
+        if (left | right).meta.eq(expression):
+            return any_of((_from_expression(left, known), _from_expression(right, known)))
+    return UNKNOWN
+
+
+def _predicate(tree: Json, known: dict[str, Column]) -> Predicate:
+    """What a boolean expression says; Unknown for any other."""
+    match tree:
+        case {"BinaryExpr": {"left": left, "op": op, "right": right}}:
+            return _binary(str(op), left, right, known)
+        case {"Function": {"input": [*inputs], "function": function}}:
+            return _function(function, inputs, known)
+        case {"Alias": [inner, _]}:
+            return _predicate(inner, known)
+        case {"Column": str(name)} if name in known and _t.is_boolean(known[name].type):
+            return compare(known[name], Op.EQ, pa.scalar(True))
+    value = _value(tree)
+    if value is not None and (_t.is_boolean(value.type) or _t.is_null(value.type)):
+        return Constant(value.as_py())
+    return UNKNOWN
+
+
+def _binary(op: str, left: Json, right: Json, known: dict[str, Column]) -> Predicate:
+    if op in ("And", "LogicalAnd"):
+        return all_of((_predicate(left, known), _predicate(right, known)))
+    if op in ("Or", "LogicalOr"):
+        return any_of((_predicate(left, known), _predicate(right, known)))
+    column, value = _column(left, known), _value(right)
+    mirrored = column is None
+    if mirrored:
+        column, value = _column(right, known), _value(left)
+    if column is None or value is None:
+        return UNKNOWN
+    if op in _OPS:
+        return _compare(column, _OPS[op].mirrored if mirrored else _OPS[op], value)
+    if op == "EqValidity":
+        if not value.is_valid:
+            return IsNull(column.name)
+        return all_of((_compare(column, Op.EQ, value), IsNotNull(column.name)))
+    if op == "NotEqValidity":
+        if not value.is_valid:
+            return IsNotNull(column.name)
+        return any_of((_compare(column, Op.NE, value), IsNull(column.name)))
+    return UNKNOWN
+
+
+def _function(function: Json, inputs: list[Json], known: dict[str, Column]) -> Predicate:
+    match function, inputs:
+        case {"Boolean": "Not"}, [inner]:
+            return negate(_predicate(inner, known))
+        case {"Boolean": "AllHorizontal"}, _:
+            return all_of(_predicate(one, known) for one in inputs)
+        case {"Boolean": "AnyHorizontal"}, _:
+            return any_of(_predicate(one, known) for one in inputs)
+        case {"Boolean": "IsNull"}, [{"Column": str(name)}]:
+            return IsNull(name)
+        case {"Boolean": "IsNotNull"}, [{"Column": str(name)}]:
+            return IsNotNull(name)
+        case {"Boolean": {"IsIn": {"nulls_equal": nulls_equal}}}, [inner, collection]:
+            column, value = _column(inner, known), _value(collection)
+            if column is not None and value is not None:
+                return _is_in(column, value, nulls_equal=nulls_equal is True)
+        case {"Boolean": {"IsBetween": {"closed": str(closed)}}}, [inner, lower, upper]:
+            column, least, greatest = _column(inner, known), _value(lower), _value(upper)
+            if column is not None and least is not None and greatest is not None:
+                above, below = _CLOSED[closed]
+                return all_of((_compare(column, above, least), _compare(column, below, greatest)))
+        case {"StringExpr": "StartsWith"} | {"BinaryExpr": "StartsWith"}, [inner, prefix]:
+            column, value = _column(inner, known), _value(prefix)
+            if column is not None and value is not None:
+                return starts_with(column, value)
+    return UNKNOWN
+
+
+def _compare(column: Column, op: Op, value: pa.Scalar) -> Predicate:
+    if _t.is_binary(column.type) and _t.is_large_string(value.type):
+        value = value.cast(pa.large_binary())
+    own, other = position_unit(column.type), position_unit(value.type)
+    if _t.is_timestamp(column.type) and own is not None and other is not None and value.is_valid:
+        whole = Fraction(value.value) * other % own == 0
+        if other > own or not whole:
+            return range_around(column, op, value, max(own, other))
+    if _t.is_timestamp(column.type) and _t.is_date(value.type):
+        value = value.cast(pa.timestamp("s"))
+    return compare(column, op, value)
+
+
+def _is_in(column: Column, value: pa.Scalar, *, nulls_equal: bool) -> Predicate:
+    """Nulls in the list match nothing, and make nothing null, unless they are equal to nulls."""
+    if not _t.is_large_list(value.type) or not value.is_valid:
+        return UNKNOWN
+    values = value.values
+    found = is_in(column, values.drop_null())
+    if not nulls_equal:
+        return found
+    if values.null_count:
+        return any_of((found, IsNull(column.name)))
+    return all_of((found, IsNotNull(column.name)))
+
+
+def _column(tree: Json, known: dict[str, Column]) -> Column | None:
+    """The column that an expression is, or is a wider form of."""
+    match tree:
+        case {"Column": str(name)}:
+            return known.get(name)
+        case {"Cast": {"expr": {"Column": str(name)}, "dtype": {"Literal": target}}}:
+            column = known.get(name)
+            return column if column is not None and _keeps_values(column.type, target) else None
+        case _:
+            return None
+
+
+def _keeps_values(kind: pa.DataType, target: Json) -> bool:
+    match target:
+        case str(name):
+            wider = _WIDER.get(name)
+            return wider is not None and bool(wider(kind))
+        case {"Datetime": ["Milliseconds" | "Microseconds", None]}:
+            return bool(_t.is_date(kind))
+        case _:
+            return False
+
+
+def _value(tree: Json) -> pa.Scalar | None:
+    """The value of an expression without columns; None for any other expression."""
+    if not _is_literal(tree):
+        return None
+    try:
+        expression = pl.Expr.deserialize(io.StringIO(json.dumps(tree)), format="json")
+        values = pl.select(expression).to_series()
+        if values.dtype in (pl.Int128, pl.UInt128, pl.UInt64):
+            values = values.cast(pl.Decimal(38, 0))
+        return values.to_arrow()[0] if len(values) == 1 else None
+    except (pl.exceptions.PolarsError, pa.ArrowException, ValueError, TypeError):
+        return None
+
+
+def _is_literal(tree: Json) -> bool:
+    """Whether an expression is made of literals, casts and arithmetic alone."""
+    if not isinstance(tree, dict) or len(tree) != 1:
+        return False
+    ((node, parts),) = tree.items()
+    if node not in _LITERAL_NODES:
+        return False
+    match parts:
+        case _ if node == "Literal":
+            return True
+        case {"expr": inner} | [inner, _] | {"Implode": {"input": inner}}:
+            return _is_literal(inner)
+        case {"left": left, "right": right}:
+            return _is_literal(left) and _is_literal(right)
+        case _:
+            return False

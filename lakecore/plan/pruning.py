@@ -1,0 +1,270 @@
+"""A predicate and statistics -> which files, row groups, partitions and buckets may match.
+
+All is vectorised over the chunks (files, row groups): one pass of Arrow kernels per leaf of the
+predicate. Each leaf gives two masks, where a row of the chunk may make it true and where one may
+make it false; `And`, `Or` and `Not` combine them, so that a negation is as sound as the rest, and
+Unknown is both.
+
+INVARIANT: a chunk with a matching row is never left out. Whatever is not known (no statistics, a
+null in them, a NaN) may match. NaN is in no statistics, so any float column may hold one.
+
+Statistics of values may leave a file out only if no other file of its bucket can overwrite its
+rows, or its whole section goes: that is for the scan planner to see to, which calls these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.model.types import arrow_field
+from lakecore.options import BucketFunction
+from lakecore.plan.bucketing import bucket_ids
+from lakecore.plan.predicate import (
+    And,
+    Compare,
+    Constant,
+    In,
+    IsNotNull,
+    IsNull,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    StartsWith,
+    Unknown,
+    columns_of,
+    fixed_values,
+    to_polars,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from lakecore.model.types import Field
+
+Mask: TypeAlias = "NDArray[np.bool_]"
+Masks: TypeAlias = "tuple[Mask, Mask]"
+"""Where a row may make a predicate true, and where one may make it false."""
+
+Columns: TypeAlias = "pa.RecordBatch | pa.Table"
+"""One row a chunk, columns by name; a column that is not there is unknown."""
+
+FIXED_KEYS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chunks:
+    minimum: Columns
+    maximum: Columns
+    null_count: Columns
+    row_count: NDArray[np.int64]
+
+    def bounds(self, column: str) -> tuple[pa.Array, pa.Array] | None:
+        """Least and greatest value of each chunk, null where unknown; None: all are."""
+        if column not in self.minimum.schema.names or column not in self.maximum.schema.names:
+            return None
+        low, high = _one(self.minimum.column(column)), _one(self.maximum.column(column))
+        if pa.types.is_floating(low.type):
+            low, high = _without_nan(low), _without_nan(high)
+        return low, high
+
+    def nulls(self, column: str) -> tuple[Mask, Mask]:
+        """Where a chunk may hold a null, and where it may hold a value."""
+        if column not in self.null_count.schema.names:
+            some = self.row_count > 0
+            return some, some
+        counts = _one(self.null_count.column(column)).cast(pa.int64())
+        some_null = _mask(pc.not_equal(counts, 0))
+        some_value = _mask(pc.not_equal(counts, pa.array(self.row_count)))
+        return some_null, some_value
+
+
+def may_match(
+    predicate: Predicate,
+    minimum: Columns,
+    maximum: Columns,
+    null_count: Columns,
+    row_count: NDArray[np.int64],
+) -> Mask:
+    """For each chunk, whether a row of it may match.
+
+    `minimum` and `maximum` hold bounds in the types the predicate was made for (truncated ones do),
+    `null_count` the number of nulls; null, or no such column, is unknown. The columns must already
+    be those of the table's schema, whatever schema a file was written with, and only where the
+    order of values is the same under both.
+    """
+    chunks = _Chunks(minimum, maximum, null_count, np.asarray(row_count, np.int64))
+
+    def leaf(part: Predicate) -> Masks:
+        return _leaf(part, chunks)
+
+    return _masks(predicate, leaf, len(chunks.row_count))[0]
+
+
+def matches_exactly(predicate: Predicate, batch: Columns) -> Mask:
+    """For each row, whether it matches; where the predicate is Unknown, whether it may.
+
+    The batch has every column that the predicate names: partitions, for one, nulls among them.
+    """
+    names = sorted(columns_of(predicate))
+    frame = pl.DataFrame({name: pl.Series(name, _one(batch.column(name))) for name in names})
+
+    def leaf(part: Predicate) -> Masks:
+        expression = to_polars(part)
+        assert expression is not None, part
+        found = frame.select(expression.alias("found")).to_series()
+        return (
+            found.fill_null(value=False).to_numpy(),
+            (~found).fill_null(value=False).to_numpy(),
+        )
+
+    return _masks(predicate, leaf, batch.num_rows)[0]
+
+
+def prune_buckets(
+    predicate: Predicate,
+    bucket_key_fields: Sequence[Field],
+    buckets: int,
+    function: BucketFunction = BucketFunction.DEFAULT,
+) -> set[int] | None:
+    """The buckets that may hold matching rows; None if the predicate does not fix the bucket key.
+
+    `buckets` is the bucket count of the partition in question, which a rescale may have left behind
+    the table's.
+    """
+    from_fields = pa.schema([arrow_field(field) for field in bucket_key_fields])
+    keys = fixed_values(predicate, from_fields, from_fields.names, FIXED_KEYS_MAX)
+    if keys is None:
+        return None
+    if keys.num_rows == 0:
+        return set()
+    types = [field.type for field in bucket_key_fields]
+    return set(np.unique(bucket_ids(keys.columns, types, buckets, function)).tolist())
+
+
+# --- combination --------------------------------------------------------------------------------
+
+
+def _masks(predicate: Predicate, leaf: Callable[[Predicate], Masks], count: int) -> Masks:
+    match predicate:
+        case And(parts=parts) | Or(parts=parts):
+            both = [_masks(part, leaf, count) for part in parts]
+            all_, any_ = (0, 1) if isinstance(predicate, And) else (1, 0)
+            every = np.ones(count, np.bool_)
+            some = np.zeros(count, np.bool_)
+            for masks in both:
+                every &= masks[all_]
+                some |= masks[any_]
+            return (every, some) if isinstance(predicate, And) else (some, every)
+        case Not(part=part):
+            true, false = _masks(part, leaf, count)
+            return false, true
+        case Unknown():
+            return np.ones(count, np.bool_), np.ones(count, np.bool_)
+        case Constant(value=value):
+            return np.full(count, value is True), np.full(count, value is False)
+        case _:
+            return leaf(predicate)
+
+
+# --- leaves against statistics ------------------------------------------------------------------
+
+
+def _leaf(part: Predicate, chunks: _Chunks) -> Masks:
+    assert isinstance(part, Compare | In | IsNull | IsNotNull | StartsWith)
+    null, value = chunks.nulls(part.column)
+    if isinstance(part, IsNull):
+        return null, value
+    if isinstance(part, IsNotNull):
+        return value, null
+    bounds = chunks.bounds(part.column)
+    if bounds is None:
+        return value, value
+    match part:
+        case Compare(op=op, value=literal):
+            true = _may_compare(op, literal, *bounds)
+            false = _may_compare(op.negated, literal, *bounds)
+        case In(values=values):
+            true, false = _may_be_in(values, *bounds)
+        case StartsWith(prefix=prefix):
+            true, false = _may_start(prefix, *bounds)
+    return true & value, false & value
+
+
+def _may_compare(op: Op, literal: pa.Scalar, low: pa.Array, high: pa.Array) -> Mask:
+    """Where a value from `low` to `high` may compare so; NaN, in no bounds, is above all."""
+    if op in (Op.GT, Op.GE, Op.NE) and pa.types.is_floating(low.type):
+        return np.ones(len(low), np.bool_)
+    match op:
+        case Op.LT:
+            return _mask(pc.less(low, literal))
+        case Op.LE:
+            return _mask(pc.less_equal(low, literal))
+        case Op.GT:
+            return _mask(pc.greater(high, literal))
+        case Op.GE:
+            return _mask(pc.greater_equal(high, literal))
+        case Op.EQ:
+            return _mask(pc.less_equal(low, literal)) & _mask(pc.greater_equal(high, literal))
+        case Op.NE:
+            return ~(_sure(pc.equal(low, literal)) & _sure(pc.equal(high, literal)))
+
+
+def _may_be_in(values: pa.Array, low: pa.Array, high: pa.Array) -> Masks:
+    if len(values) == 0:
+        return np.zeros(len(low), np.bool_), np.ones(len(low), np.bool_)
+    least, greatest = values[0], values[len(values) - 1]
+    if pa.types.is_decimal(values.type):  # no search in decimals: the hull of the set
+        true = _mask(pc.less_equal(low, greatest)) & _mask(pc.greater_equal(high, least))
+    else:
+        at = pc.search_sorted(values, low, side="left").cast(pa.int64())
+        inside = pc.min_element_wise(at, len(values) - 1, skip_nulls=False)
+        true = _mask(pc.less_equal(values.take(inside), high)) & _mask(pc.less(at, len(values)))
+    constant = _sure(pc.equal(low, high)) & _sure(pc.is_in(low, value_set=values))
+    # NaN is in no set of values: a float column may always hold what is not in it.
+    return true, ~constant | np.full(len(low), pa.types.is_floating(low.type))
+
+
+def _may_start(prefix: pa.Scalar, low: pa.Array, high: pa.Array) -> Masks:
+    start = prefix.cast(pa.binary()).as_py()
+    low, high = low.cast(pa.binary()), high.cast(pa.binary())
+    true = _mask(pc.greater_equal(high, start))
+    after = _after_prefix(start)
+    if after is not None:
+        true &= _mask(pc.less(low, after))
+    both = _sure(pc.starts_with(low, pattern=start)) & _sure(pc.starts_with(high, pattern=start))
+    return true, ~both
+
+
+def _after_prefix(prefix: bytes) -> bytes | None:
+    """The least bytes above all that start with the prefix; None if there are none."""
+    head = prefix.rstrip(b"\xff")
+    return head[:-1] + bytes((head[-1] + 1,)) if head else None
+
+
+def _mask(found: pa.Array) -> Mask:
+    """Where it is true or unknown."""
+    out: Mask = pc.fill_null(found, True).to_numpy(zero_copy_only=False)
+    return out
+
+
+def _sure(found: pa.Array) -> Mask:
+    """Where it is true."""
+    out: Mask = pc.fill_null(found, False).to_numpy(zero_copy_only=False)
+    return out
+
+
+def _without_nan(values: pa.Array) -> pa.Array:
+    return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+
+
+def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
