@@ -44,7 +44,7 @@ _TAKEN = (
 class _Relation(Protocol):
     """What is used of a DuckDB relation."""
 
-    def fetch_record_batch(self, rows_per_batch: int) -> pa.RecordBatchReader: ...
+    def to_arrow_reader(self, batch_size: int) -> pa.RecordBatchReader: ...
 
 
 class _Index(Protocol):
@@ -88,7 +88,7 @@ def _batches(data: object) -> Iterator[pa.RecordBatch]:
         case "pandas.DataFrame":
             return _of_pandas(cast("_PandasFrame", data))
         case "duckdb.DuckDBPyRelation":
-            return _of_reader(cast("_Relation", data).fetch_record_batch(_STREAM_ROWS))
+            return _of_reader(cast("_Relation", data).to_arrow_reader(_STREAM_ROWS))
     if hasattr(data, "__arrow_c_stream__"):
         return _of_reader(_imported(pa.RecordBatchReader.from_stream, data))
     if hasattr(data, "__arrow_c_array__"):
@@ -142,12 +142,7 @@ def _of_lazy(frame: pl.LazyFrame) -> Iterator[pa.RecordBatch]:
 
 
 def _of_pandas(frame: _PandasFrame) -> Iterator[pa.RecordBatch]:
-    names = list(frame.index.names)
-    unnamed = [level for level, name in enumerate(names) if name is None]
-    if len(unnamed) == len(names):
-        whole = frame
-    else:
-        whole = (frame.droplevel(unnamed) if unnamed else frame).reset_index(drop=False)
+    whole = _with_named_index(frame)
     for start in range(0, max(1, len(whole)), ROWS_MAX):
         piece = whole.iloc[slice(start, start + ROWS_MAX)]
         try:
@@ -155,6 +150,18 @@ def _of_pandas(frame: _PandasFrame) -> Iterator[pa.RecordBatch]:
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise InvalidRequest("the pandas frame has no Arrow form", cause=error) from error
         yield from _of_table(table)
+
+
+def _with_named_index(frame: _PandasFrame) -> _PandasFrame:
+    """The frame with the named levels of its index as columns."""
+    names = list(frame.index.names)
+    unnamed = [level for level, name in enumerate(names) if name is None]
+    if len(unnamed) == len(names):
+        return frame
+    try:
+        return (frame.droplevel(unnamed) if unnamed else frame).reset_index(drop=False)
+    except ValueError as error:
+        raise InvalidRequest("an index has the name of a column", index=names) from error
 
 
 def _of_iterable(items: Iterable[object]) -> Iterator[pa.RecordBatch]:

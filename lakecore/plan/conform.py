@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND, RowKind
 from lakecore.model.types import LENGTH_MAX, Atomic, Root, with_nullable
 from lakecore.plan.casts import cast
@@ -75,7 +75,8 @@ def conform(
     ignored = [int(kind) for kind in kinds.ignored]
     dropped = pc.is_in(codes, pa.array(ignored, pa.int8()))
     if not kinds.keyed:
-        _check_inserts(codes, dropped, first_row)
+        changes = pc.and_not(pc.not_equal(codes, int(RowKind.INSERT)), dropped)
+        _check_none(changes, codes, kinds.rowkind_field or ROW_KIND, first_row)
     if pc.any(dropped).as_py():
         kept = pc.invert(dropped)
         rows, codes = rows.filter(kept), codes.filter(kept)
@@ -107,10 +108,13 @@ def _column(batch: pa.RecordBatch, field: Field, schema: TableSchema, first_row:
 
 def _default(field: Field) -> pa.Scalar:
     """The default value of the column; quotes around its text do not count."""
+    if not isinstance(field.type, Atomic):
+        raise Unsupported(
+            "default values of nested types are not supported", column=field.name, type=field.type
+        )
     text = field.default_value or ""
     if len(text) > 1 and text[0] == text[-1] == "'":
         text = text[1:-1]
-    assert isinstance(field.type, Atomic), "a column of parts has no default"
     return cast(pa.array([text]), _STRING, field.type, field.name)[0]
 
 
@@ -152,14 +156,13 @@ def _parsed(column: pa.Array, name: str, first_row: int) -> pa.Array | None:
     return codes.cast(pa.int8())
 
 
-def _check_inserts(codes: pa.Array, dropped: pa.Array, first_row: int) -> None:
+def _check_none(changes: pa.Array, codes: pa.Array, name: str, first_row: int) -> None:
     """A table without a primary key has nothing that a row could change or delete."""
-    changes = pc.and_not(pc.not_equal(codes, int(RowKind.INSERT)), dropped)
     index = pc.index(changes, pa.scalar(True)).as_py()
     if index >= 0:
         raise InvalidRequest(
             "a table without a primary key takes inserts only",
-            column=ROW_KIND,
+            column=name,
             value=KIND_TEXTS[codes[index].as_py()],
             row=first_row + index,
         )

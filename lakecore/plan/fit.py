@@ -31,7 +31,7 @@ from lakecore.model.types import (
     arrow_type,
     with_nullable,
 )
-from lakecore.plan.fit_values import Misfit, fit_values
+from lakecore.plan.fit_values import Misfit, fit_values, is_string
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,11 +107,12 @@ def show(value: pa.Scalar) -> str:
     """The value as a person reads it, cut if it is long."""
     if not value.is_valid:
         return "null"
+    if _t.is_timestamp(value.type) and value.type.tz:
+        value = value.cast(pa.timestamp(value.type.unit, "UTC"))
     if _t.is_temporal(value.type):
         text = str(value.cast(pa.string()).as_py())
-    elif _t.is_string(value.type) or _t.is_large_string(value.type):
-        content = value.as_buffer().to_pybytes()
-        text = content.decode(errors="backslashreplace")
+    elif is_string(value.type):
+        text = value.as_buffer().to_pybytes().decode(errors="backslashreplace")
     else:
         text = str(value.as_py())
     return text if len(text) <= _VALUE_SHOWN_MAX else text[:_VALUE_SHOWN_MAX] + "..."

@@ -15,7 +15,9 @@ passes comes back as it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -36,6 +38,9 @@ _UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _DAY_SECONDS = 86_400
 _DAY_MS = 86_400_000
 _INTEGER_DIGITS = 20
+_WORD_DIGITS = 18
+_EXACT_POWER_MAX = 22
+_EXACT_INTEGER_MAX = 1 << 53
 
 
 class Misfit(ValueError):
@@ -54,6 +59,11 @@ def fit_values(array: pa.Array, target: Atomic) -> pa.Array:
     return FITS[target.root](array, target)
 
 
+def is_string(arrow: pa.DataType) -> bool:
+    """Whether the type is text, in any layout."""
+    return bool(_t.is_string(arrow) or _t.is_large_string(arrow) or _t.is_string_view(arrow))
+
+
 # --- numbers --------------------------------------------------------------------------------------
 
 
@@ -66,13 +76,16 @@ def _boolean(array: pa.Array, target: Atomic) -> pa.Array:
 
 def _integer(array: pa.Array, target: Atomic) -> pa.Array:
     wanted = arrow_type(target)
+    rule = "the value is no whole number in the range of the column's type"
     if array.type == wanted:
         return array
-    if not (_t.is_integer(array.type) or _t.is_floating(array.type) or _t.is_decimal(array.type)):
-        raise _wrong_type()
-    if _t.is_float16(array.type):
+    if _t.is_decimal(array.type):
+        array = _rescaled(array, pa.decimal128(_INTEGER_DIGITS, 0), rule)
+    elif _t.is_float16(array.type):
         array = array.cast(pa.float32())
-    return _cast(array, wanted, "the value is no whole number in the range of the column's type")
+    elif not (_t.is_integer(array.type) or _t.is_floating(array.type)):
+        raise _wrong_type()
+    return _cast(array, wanted, rule)
 
 
 def _float(array: pa.Array, target: Atomic) -> pa.Array:
@@ -82,18 +95,32 @@ def _float(array: pa.Array, target: Atomic) -> pa.Array:
     if _t.is_integer(array.type):
         return _cast(array, wanted, "the column's type has too few digits for the number")
     if _t.is_decimal(array.type):
-        array = array.cast(pa.float64())
+        array = _float_of_decimal(array)
     elif not _t.is_floating(array.type):
         raise _wrong_type()
     out = array.cast(wanted)
-    if wanted == pa.float32() and array.type == pa.float64():
+    if wanted == pa.float32():
         extremes = pc.min_max(out)
-        if np.isinf([extremes["min"].as_py() or 0.0, extremes["max"].as_py() or 0.0]).any():
+        if any(abs(extremes[end].as_py() or 0) == math.inf for end in ("min", "max")):
             _check(
                 pc.and_(pc.is_inf(out), pc.is_finite(array)),
                 "the number is too large for the column's type",
             )
     return out
+
+
+def _float_of_decimal(array: pa.Array) -> pa.Array:
+    """The nearest float64 of each decimal; Arrow's own cast is off by one in many."""
+    scale = array.type.scale
+    if array.type.precision <= _WORD_DIGITS and 0 <= scale <= _EXACT_POWER_MAX:
+        wide = array.cast(pa.decimal128(_WORD_DIGITS, scale))
+        words = np.frombuffer(wide.buffers()[1] or b"", np.int64)
+        numbers = words[2 * wide.offset : 2 * (wide.offset + len(wide)) : 2]
+        if not (np.abs(numbers) > _EXACT_INTEGER_MAX).any():
+            # Both sides are exact, so the one division rounds to the nearest.
+            nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+            return pa.array(numbers / 10.0**scale, mask=nulls)
+    return array.cast(pa.string()).cast(pa.float64())
 
 
 def _decimal(array: pa.Array, target: Atomic) -> pa.Array:
@@ -106,7 +133,22 @@ def _decimal(array: pa.Array, target: Atomic) -> pa.Array:
         raise _wrong_type(
             "a float is no exact decimal: cast it first" if _t.is_floating(array.type) else ""
         )
-    return _cast(array, wanted, "the number has more digits than the column's type")
+    return _rescaled(array, wanted, "the number has more digits than the column's type")
+
+
+def _rescaled(array: pa.Array, wanted: pa.DataType, rule: str) -> pa.Array:
+    """The same decimals with the digits of the type.
+
+    NOTE: Arrow multiplies first and looks for an overflow after, and misses some. So the digits
+    that the type leaves for the unscaled number are checked before.
+    """
+    source = array.type
+    digits = wanted.precision - (wanted.scale - source.scale)
+    if digits < 1:
+        _check(pc.not_equal(array, pa.scalar(Decimal(0), source)), rule)
+    elif source.scale < wanted.scale and digits < source.precision:
+        array = _cast(array, pa.decimal128(digits, source.scale), rule)
+    return _cast(array, wanted, rule)
 
 
 # --- days and times -------------------------------------------------------------------------------
@@ -134,7 +176,9 @@ def _time(array: pa.Array, target: Atomic) -> pa.Array:
     if not _t.is_time(array.type):
         raise _wrong_type()
     digits = min(target.precision or 0, 3)
-    out = _cast(array, pa.time32("ms"), "TIME is stored in milliseconds: the value is finer")
+    out = array
+    if array.type != pa.time32("ms"):
+        out = _cast(array, pa.time32("ms"), "TIME is stored in milliseconds: the value is finer")
     numbers = _numbers(out)
     if numbers.size and (numbers.min() < 0 or numbers.max() >= _DAY_MS):
         _check_numbers(out, (numbers < 0) | (numbers >= _DAY_MS), "no time of a day")
@@ -180,8 +224,7 @@ def _fine(array: pa.Array, target: Atomic) -> pa.Array:
 
 
 def _string(array: pa.Array, target: Atomic) -> pa.Array:
-    source = array.type
-    if not (_t.is_string(source) or _t.is_large_string(source) or _t.is_string_view(source)):
+    if not is_string(array.type):
         raise _wrong_type()
     out = _compact(array, pa.string())
     _check_utf8(out)

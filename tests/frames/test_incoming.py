@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from lakecore.errors import InvalidRequest
+from lakecore.frames.incoming import BYTES_MAX, ROWS_MAX, incoming_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROWS = [{"i": 1, "s": "a"}, {"i": 2, "s": None}, {"i": 3, "s": "ü"}]
+TABLE = pa.Table.from_pylist(ROWS)
+
+
+class ArrayOnly:
+    """An object that offers one batch, as other libraries do."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        return TABLE.to_batches()[0].__arrow_c_array__(requested_schema)
+
+
+class StreamOnly:
+    """An object that offers a stream, as other libraries do."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return TABLE.__arrow_c_stream__(requested_schema)
+
+
+SOURCES: dict[str, Callable[[], object]] = {
+    "table": lambda: TABLE,
+    "batch": lambda: TABLE.to_batches()[0],
+    "reader": TABLE.to_reader,
+    "dataset": lambda: ds.dataset(TABLE),
+    "scanner": lambda: ds.dataset(TABLE).scanner(),
+    "polars": lambda: pl.DataFrame(ROWS),
+    "polars lazy": lambda: pl.LazyFrame(ROWS),
+    "pandas": lambda: pd.DataFrame(ROWS),
+    "duckdb": lambda: duckdb.connect().from_arrow(TABLE),
+    "duckdb query": lambda: duckdb.connect().sql(
+        "FROM (VALUES (1, 'a'), (2, NULL), (3, 'ü')) t(i, s)"
+    ),
+    "c stream": StreamOnly,
+    "c array": ArrayOnly,
+    "dicts": lambda: ROWS,
+    "generator of dicts": lambda: (row for row in ROWS),
+    "list of batches": TABLE.to_batches,
+    "tuple of frames": lambda: (pl.DataFrame(ROWS[:1]), pd.DataFrame(ROWS[1:])),
+    "generator of lists": lambda: (ROWS[at : at + 2] for at in (0, 2)),
+    "dicts and a table": lambda: [ROWS[0], ROWS[1], TABLE.slice(2)],
+}
+
+
+@pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES)
+def test_source_gives_its_rows_in_order(make: Callable[[], object]) -> None:
+    batches = list(incoming_batches(make()))
+
+    assert all(isinstance(batch, pa.RecordBatch) for batch in batches)
+    assert [row for batch in batches for row in batch.to_pylist()] == ROWS
+
+
+EMPTY: dict[str, Callable[[], object]] = {
+    "table": TABLE.schema.empty_table,
+    "reader": lambda: TABLE.schema.empty_table().to_reader(),
+    "polars": lambda: pl.DataFrame(ROWS).clear(),
+    "polars lazy": lambda: pl.DataFrame(ROWS).clear().lazy(),
+    "pandas": lambda: pd.DataFrame(ROWS[:0], columns=["i", "s"]),
+    "duckdb": lambda: duckdb.connect().sql("SELECT 1 AS i, 'a' AS s WHERE false"),
+}
+
+
+@pytest.mark.parametrize("make", EMPTY.values(), ids=EMPTY)
+def test_source_without_rows_still_gives_its_columns(make: Callable[[], object]) -> None:
+    batches = list(incoming_batches(make()))
+
+    assert sum(batch.num_rows for batch in batches) == 0
+    assert batches[0].schema.names == ["i", "s"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        5,
+        "SELECT 1",
+        b"x",
+        {"i": [1]},
+        {1, 2},
+        object(),
+        pl.Series("i", [1]),
+        pd.Series([1]),
+        pa.array([1]),
+        pa.chunked_array([[1]]),
+        [1, 2],
+        [TABLE, "x"],
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_anything_else_is_refused_by_type_with_what_is_taken(data: object) -> None:
+    with pytest.raises(InvalidRequest, match="cannot be read") as caught:
+        list(incoming_batches(data))
+
+    assert "type" in caught.value.facts
+    assert "DuckDB relation" in str(caught.value)
+
+
+def test_rows_that_have_no_common_type_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match="common type") as caught:
+        list(incoming_batches([{"a": 1, "b": 1}, {"a": 1, "b": "x"}]))
+    assert caught.value.facts["column"] == "b"
+    with pytest.raises(InvalidRequest, match="pandas"):
+        list(incoming_batches(pd.DataFrame({"a": [1, "x"]})))
+    with pytest.raises(InvalidRequest, match="no columns"):
+        list(incoming_batches([{}]))
+
+
+def test_dicts_may_name_different_columns() -> None:
+    (batch,) = incoming_batches([{"a": 1}, {"b": "x"}, {"a": 2, "c": dt.date(2024, 5, 6)}])
+
+    assert batch.to_pylist() == [
+        {"a": 1, "b": None, "c": None},
+        {"a": None, "b": "x", "c": None},
+        {"a": 2, "b": None, "c": dt.date(2024, 5, 6)},
+    ]
+
+
+def test_named_index_of_pandas_is_a_column_and_an_unnamed_one_is_not() -> None:
+    frame = pd.DataFrame({"v": [1, 2]}, index=pd.Index([7, 8], name="k"))
+    half = frame.set_index("v", append=True).rename_axis([None, "v"])
+
+    assert next(incoming_batches(frame)).to_pylist() == [{"k": 7, "v": 1}, {"k": 8, "v": 2}]
+    assert next(incoming_batches(frame.rename_axis(None))).schema.names == ["v"]
+    assert next(incoming_batches(half)).schema.names == ["v"]
+    with pytest.raises(InvalidRequest, match="name of a column"):
+        list(incoming_batches(frame.rename_axis("v")))
+
+
+def test_missing_values_of_pandas_are_null() -> None:
+    frame = pd.DataFrame({"f": [1.0, np.nan], "n": pd.array([1, None], dtype="Int64")})
+
+    assert next(incoming_batches(frame)).to_pylist() == [{"f": 1.0, "n": 1}, {"f": None, "n": None}]
+
+
+def test_giant_batches_are_cut_without_a_copy_and_small_ones_left_alone() -> None:
+    numbers = pa.array(np.arange(2 * ROWS_MAX + 5))
+    giant = pa.RecordBatch.from_arrays([numbers], names=["i"])
+    wide = pa.RecordBatch.from_arrays(
+        [pa.array([b"x" * 1000]).take(pa.array([0] * 1000))], names=["b"]
+    )
+
+    cut = list(incoming_batches(giant))
+
+    assert [batch.num_rows for batch in cut] == [699_053, 699_053, 699_051]
+    assert {batch.column(0).buffers()[1].address for batch in cut} == {numbers.buffers()[1].address}
+    assert pa.Table.from_batches(cut).column(0).to_pylist()[-1] == 2 * ROWS_MAX + 4
+    assert [b.num_rows for b in incoming_batches([wide, wide.slice(0, 1)])] == [1000, 1]
+
+
+def test_batch_of_many_bytes_is_cut() -> None:
+    row = pa.array([b"x" * (1 << 20)])
+    batch = pa.RecordBatch.from_arrays([pa.concat_arrays([row] * 300)], names=["b"])
+
+    cut = list(incoming_batches(batch))
+
+    assert [one.num_rows for one in cut] == [150, 150]
+    assert all(one.nbytes <= BYTES_MAX for one in cut)
+
+
+def test_polars_frame_comes_without_a_copy() -> None:
+    frame = pl.DataFrame({"i": range(100)})
+
+    (batch,) = incoming_batches(frame)
+
+    address = frame["i"].to_arrow().buffers()[1].address
+    assert batch.column(0).buffers()[1].address == address
+
+
+def test_sources_are_read_as_they_are_asked_for() -> None:
+    asked: list[int] = []
+
+    def endless() -> Iterator[pl.DataFrame]:
+        while True:
+            asked.append(len(asked))
+            yield pl.DataFrame({"i": [len(asked)]})
+
+    batches = incoming_batches(endless())
+    assert asked == []
+    next(batches)
+    next(batches)
+    assert asked == [0, 1]
+
+
+def test_streams_come_in_pieces() -> None:
+    query = "SELECT i FROM range(500_000) t(i)"
+    lazy = pl.LazyFrame({"i": range(500_000)}).with_columns(j=pl.col("i") * 2)
+
+    assert max(b.num_rows for b in incoming_batches(duckdb.connect().sql(query))) < 200_000
+    assert sum(b.num_rows for b in incoming_batches(lazy)) == 500_000
+
+
+def test_error_of_a_source_reaches_the_caller() -> None:
+    def broken() -> Iterator[pa.Table]:
+        yield TABLE
+        raise ZeroDivisionError
+
+    batches = incoming_batches(broken())
+    next(batches)
+
+    with pytest.raises(ZeroDivisionError):
+        next(batches)
