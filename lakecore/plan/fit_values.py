@@ -125,15 +125,17 @@ def _float_of_decimal(array: pa.Array) -> pa.Array:
 
 def _decimal(array: pa.Array, target: Atomic) -> pa.Array:
     wanted = arrow_type(target)
-    if array.type == wanted:
-        return array
+    rule = "the number has more digits than the column's type"
     if _t.is_integer(array.type):
         array = array.cast(pa.decimal128(_INTEGER_DIGITS, 0))
     elif not _t.is_decimal(array.type):
         raise _wrong_type(
             "a float is no exact decimal: cast it first" if _t.is_floating(array.type) else ""
         )
-    return _rescaled(array, wanted, "the number has more digits than the column's type")
+    else:
+        # DuckDB gives a HUGEINT of 39 digits as a DECIMAL(38, 0).
+        _check_valid(array, rule)
+    return array if array.type == wanted else _rescaled(array, wanted, rule)
 
 
 def _rescaled(array: pa.Array, wanted: pa.DataType, rule: str) -> pa.Array:
@@ -285,11 +287,7 @@ def _check_utf8(array: pa.Array) -> None:
     used = np.frombuffer(content, np.int8)[ends[0] : ends[-1]]
     if not used.size or used.min() >= 0:
         return
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid as error:
-        index = first_failing(array, lambda part: part.validate(full=True))
-        raise Misfit("the text is not valid UTF-8", index) from error
+    _check_valid(array, "the text is not valid UTF-8")
 
 
 # --- finding the value at fault -------------------------------------------------------------------
@@ -318,6 +316,15 @@ def _cast(array: pa.Array, wanted: pa.DataType, rule: str) -> pa.Array:
         return array.cast(wanted)
     except pa.ArrowInvalid as error:
         raise Misfit(rule, first_failing(array, lambda part: part.cast(wanted))) from error
+
+
+def _check_valid(array: pa.Array, rule: str) -> None:
+    """Raise Misfit for a value that contradicts the array's own type."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        index = first_failing(array, lambda part: part.validate(full=True))
+        raise Misfit(rule, index) from error
 
 
 def _check(wrong: pa.Array, rule: str) -> None:

@@ -417,6 +417,10 @@ def test_value_that_fits_is_kept(array: pa.Array, type_text: str, values: list[o
 
 # A hundred times this number is a small one modulo 2**128.
 WRAPS = pa.array([Decimal(0), Decimal((2**128 + 5 * 10**37) // 100)], pa.decimal128(38, 0))
+# What DuckDB makes of a HUGEINT.
+HUGE = pa.Array.from_buffers(
+    pa.decimal128(38, 0), 2, [None, pa.py_buffer(bytes(16) + (2**127 - 1).to_bytes(16, "little"))]
+)
 
 MISFITS = [
     (pa.array([0, 128]), "TINYINT", "range", "128"),
@@ -436,6 +440,8 @@ MISFITS = [
     (pa.array([0, 1]), "DECIMAL(3, 3)", "digits", "1"),
     (pa.array([Decimal("0.10"), Decimal("0.11")]), "DECIMAL(2, 1)", "digits", "0.11"),
     (pa.array([Decimal("9.9"), Decimal("10.0")]), "DECIMAL(2, 1)", "digits", "10.0"),
+    (HUGE, "DECIMAL(38, 0)", "digits", str(2**127 - 1)),
+    (HUGE, "BIGINT", "range", str(2**127 - 1)),
     (WRAPS, "DECIMAL(38, 2)", "digits", "3902823669209384634633746074317682114"),
     (pa.array([0, 1], pa.int64()).view(pa.date64()), "DATE", "time of day", "1970-01-01"),
     (pa.array([MORNING, EVENING]), "DATE", "time of day", "2024-05-06 23:59:59.123000"),
