@@ -87,10 +87,11 @@ def write_container(schema: dict[str, Any], records: Iterable[object], compressi
 def read_container(data: bytes, path: str, schema: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     """The records of a container, each as the values of `schema`'s fields in their order.
 
-    A record inside a record is flattened into its fields. A nullable field that the file lacks is
-    None; logical types are the plain numbers they are. Records come one at a time, so that they
-    need not all live at once. Raises CorruptTable naming `path` if the bytes are cut short, damaged
-    or not Avro, or if a field has another type or, though it may not be null, is not there.
+    A record inside a record is flattened into its fields, also where a writer (paimon-rust) made
+    it, or the whole, a union with null. A nullable field that the file lacks is None; logical types
+    are the plain numbers they are. Records come one at a time, so that they need not all live at
+    once. Raises CorruptTable naming `path` if the bytes are cut short, damaged or not Avro, or if a
+    field has another type or, though it may not be null, is not there.
     """
     for magic, name in _OTHER_FORMATS.items():
         if data.startswith(magic):
@@ -101,12 +102,17 @@ def read_container(data: bytes, path: str, schema: dict[str, Any]) -> Iterator[t
         if codec not in _CODECS:
             raise Unsupported("unknown Avro codec", codec=codec, path=path)
         _, decompress = _CODECS[codec]
-        written = _flat_fields(json.loads(frame.metadata["avro.schema"]))
+        stored = _without_logical_types(json.loads(frame.metadata["avro.schema"]))
+        inner = _inner_records(schema)
+        written = _flat_fields(stored, inner)
         blocks = [(count, decompress(block)) for count, block in frame.blocks()]
-        flat = {"type": "record", "name": "record", "fields": written}
-        plain = _assemble({"avro.schema": json.dumps(flat).encode()}, frame.sync, blocks)
+        flattens = _flattens(stored, inner)
+        simple = {"type": "record", "name": "record", "fields": written} if flattens else stored
+        plain = _assemble({"avro.schema": json.dumps(simple).encode()}, frame.sync, blocks)
         records: Iterator[Any] = iter(fastavro.reader(io.BytesIO(plain)))
-        yield from map(_values_of(_flat_fields(schema), written, path), records)
+        if not flattens:
+            records = (_flat_record(record, stored, inner) for record in records)
+        yield from map(_values_of(_flat_fields(schema, inner), written, path), records)
     except _BROKEN as error:
         if isinstance(error, LakecoreError):
             raise
@@ -115,18 +121,60 @@ def read_container(data: bytes, path: str, schema: dict[str, Any]) -> Iterator[t
         ) from error
 
 
-def _flat_fields(schema: Any, prefix: str = "") -> list[dict[str, Any]]:
-    """The fields of a record schema, those of records inside it in their place.
+def _inner_records(schema: Any, prefix: str = "") -> frozenset[str]:
+    """The flat names of the records inside a record schema."""
+    inside = frozenset[str]()
+    for field in schema["fields"]:
+        if isinstance(field["type"], dict) and field["type"]["type"] == "record":
+            name = prefix + field["name"]
+            inside |= {name} | _inner_records(field["type"], name)
+    return inside
+
+
+def _flat_fields(schema: Any, inner: frozenset[str], prefix: str = "") -> list[dict[str, Any]]:
+    """The fields of a record schema, those of the records `inner` in their place.
 
     Avro stores a record as its fields one after another, so the bytes mean the same.
     """
     out: list[dict[str, Any]] = []
-    for field in schema["fields"]:
+    for field in _record(schema)["fields"]:
         name, of = prefix + field["name"], _without_logical_types(field["type"])
-        if isinstance(of, dict) and of["type"] == "record":
-            out += _flat_fields(of, name)
+        if name in inner:
+            out += _flat_fields(of, inner, name)
         else:
             out.append({"name": name, "type": of})
+    return out
+
+
+def _record(schema: Any) -> Any:
+    """The record that a schema is, or is when it is not null."""
+    parts = schema if isinstance(schema, list) else [schema]
+    (record,) = (part for part in parts if isinstance(part, dict) and part["type"] == "record")
+    return record
+
+
+def _flattens(schema: Any, inner: frozenset[str], prefix: str = "") -> bool:
+    """Whether the bytes are those of the flat fields: nothing that is flattened is nullable."""
+    return isinstance(schema, dict) and all(
+        _flattens(field["type"], inner, prefix + field["name"])
+        for field in schema["fields"]
+        if prefix + field["name"] in inner
+    )
+
+
+def _flat_record(
+    record: Any, schema: Any, inner: frozenset[str], prefix: str = ""
+) -> dict[str, Any]:
+    """A record decoded by its nested schema, as the values of the flat fields."""
+    if record is None:
+        raise ValueError(f"null where a record must be: {prefix or 'the whole'}")
+    out: dict[str, Any] = {}
+    for field in _record(schema)["fields"]:
+        name, value = prefix + field["name"], record[field["name"]]
+        if name in inner:
+            out |= _flat_record(value, field["type"], inner, name)
+        else:
+            out[name] = value
     return out
 
 

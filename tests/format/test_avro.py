@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import fastavro
+import pytest
+
+from lakecore.errors import CorruptTable
+from lakecore.format.avro import read_container
+
+INNER: dict[str, Any] = {
+    "type": "record",
+    "name": "inner",
+    "fields": [{"name": "_A", "type": "long"}, {"name": "_B", "type": ["null", "bytes"]}],
+}
+RECORD: dict[str, Any] = {
+    "type": "record",
+    "name": "record",
+    "fields": [
+        {"name": "_NAME", "type": "string"},
+        {"name": "_IN", "type": INNER},
+        {"name": "_LAST", "type": "int"},
+    ],
+}
+NULLABLE_INNER = RECORD | {
+    "fields": [
+        field | {"type": ["null", INNER]} if field["name"] == "_IN" else field
+        for field in RECORD["fields"]
+    ]
+}
+ROWS = [
+    {"_NAME": "a", "_IN": {"_A": 1, "_B": b"x"}, "_LAST": 7},
+    {"_NAME": "b", "_IN": {"_A": 2, "_B": None}, "_LAST": 8},
+]
+FLAT = [("a", 1, b"x", 7), ("b", 2, None, 8)]
+
+
+def _container(schema: Any, rows: list[dict[str, Any]]) -> bytes:
+    out = io.BytesIO()
+    fastavro.writer(out, schema, rows)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [RECORD, ["null", RECORD], NULLABLE_INNER, ["null", NULLABLE_INNER]],
+    ids=["Java", "the whole nullable", "a record in it nullable", "paimon-rust"],
+)
+def test_records_come_flat_from_every_writers_schema(schema: Any) -> None:
+    found = list(read_container(_container(schema, ROWS), "m", RECORD))
+
+    assert found == FLAT
+
+
+def test_a_record_that_may_be_null_stays_whole() -> None:
+    rows: list[dict[str, Any]] = [*ROWS, {"_NAME": "c", "_IN": None, "_LAST": 9}]
+
+    found = list(read_container(_container(NULLABLE_INNER, rows), "m", NULLABLE_INNER))
+
+    assert found == [(row["_NAME"], row["_IN"], row["_LAST"]) for row in rows]
+
+
+def test_null_in_place_of_a_record_is_corrupt() -> None:
+    rows: list[dict[str, Any]] = [*ROWS, {"_NAME": "c", "_IN": None, "_LAST": 9}]
+
+    with pytest.raises(CorruptTable, match="damaged") as error:
+        list(read_container(_container(["null", NULLABLE_INNER], rows), "m", RECORD))
+
+    assert "_IN" in str(error.value)
