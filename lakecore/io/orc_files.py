@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import orc
 
-from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
+from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, Unsupported
 from lakecore.io.file_format import Abandoned
 from lakecore.io.parquet_types import physical_schema
 from lakecore.io.store import plain_errors
@@ -133,13 +133,13 @@ class _Sink:
     def __init__(self, out: pa.NativeFile) -> None:
         self.size_bytes = 0
         self._out: pa.NativeFile | None = out
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
 
     def write(self, data: bytes) -> int:
         if self._out is not None:
             try:
                 self._out.write(data)
-            except BaseException as error:  # noqa: BLE001 - raised again by `check`
+            except (OSError, LakecoreError, pa.ArrowException) as error:
                 self._error, self._out = error, None
         self.size_bytes += len(data)
         return len(data)
