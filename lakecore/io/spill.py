@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,8 +72,18 @@ class SpillDirectory:
             for index in range(reader.num_record_batches):
                 yield reader.get_batch(index)
 
+    def schema(self, run: SpilledRun) -> pa.Schema:
+        """The columns of a run."""
+        with pa.OSFile(run.path) as source:
+            return pa.ipc.open_file(source).schema
+
+    def remove(self, run: SpilledRun) -> None:
+        """Give back the disk of a run that is read no more."""
+        with suppress(OSError):
+            Path(run.path).unlink()
+
     def close(self) -> None:
-        """Remove everything that was spilled."""
+        """Remove everything that was spilled; more may be spilled after."""
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None

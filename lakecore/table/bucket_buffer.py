@@ -1,0 +1,255 @@
+"""The rows of one bucket on their way to files: buffered, spilled, merged, written.
+
+Rows of a primary-key table are numbered in order of arrival. A full buffer is sorted, merged and
+spilled to local disk as one sorted run; at the end all runs are merged to one level-0 run of data
+files, in key order, with a key at most once. Rows of an append table go to files as they come.
+
+INVARIANT: spilled runs stand in order of age, and merging takes neighbours only, so the newest row
+of a key stays the newest. Fewer than `RUNS_MERGED` of a size stand side by side: however much is
+written, merging holds a few batches of a few runs.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.merge import MERGE_FUNCTIONS
+from lakecore.merge.keys import order_columns, sequence_codes, shared_codes
+from lakecore.merge.spec import MergeSpec, Slice
+from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
+from lakecore.options import ChangelogProducer
+from lakecore.table.bucket_files import (
+    BucketPlace,
+    FileNames,
+    RollingWriter,
+    changelog_shape,
+    data_shape,
+)
+from lakecore.table.read import merge_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lakecore.io.spill import SpillDirectory, SpilledRun
+    from lakecore.model.files import DataFile
+    from lakecore.table.context import TableContext
+
+RUNS_MERGED = 16
+_SPILL_PIECE_SHARE = 256
+"""A piece of a spilled run is this part of the budget: three of each run are held in a merge."""
+_PIECE_ROWS = 131_072
+
+BucketKey = tuple[bytes, int]
+"""Partition and bucket."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spilled:
+    """A run on disk: how often its rows were merged, and the rows of its pieces."""
+
+    run: SpilledRun
+    merges: int
+    piece_rows: int
+
+
+class BucketBuffer:
+    """The rows handed in for one bucket, and the files made of them.
+
+    `size_bytes` is what it holds in memory, `next_sequence` the number of the next row.
+    """
+
+    def __init__(
+        self,
+        context: TableContext,
+        spec: MergeSpec,
+        spills: SpillDirectory,
+        key: BucketKey,
+        *,
+        next_sequence: int,
+        keeps_changelog: bool,
+    ) -> None:
+        schema, options = context.schema, context.options
+        self.key = key
+        self.next_sequence = next_sequence
+        self.size_bytes = 0
+        self.index_paths: list[str] = []
+        self._keyed = bool(schema.primary_keys)
+        self._context = context
+        self._spec = spec
+        self._engine = str(options.merge_engine)
+        self._spills = spills
+        self._chunks: list[pa.Table] = []
+        self._first_sequence = next_sequence
+        self._spilled: list[_Spilled] = []
+        partition, number = key
+        self._place = BucketPlace(
+            store=context.store,
+            layout=context.layout,
+            ambient=context.ambient,
+            partition_path=context.partitions.path(partition),
+            bucket=number,
+            names=FileNames(context.ambient.new_uuid()),
+        )
+        self._data = RollingWriter(self._place, data_shape(schema, options))
+        self._changelog: RollingWriter | None = None
+        if keeps_changelog and options.changelog_producer is ChangelogProducer.INPUT:
+            self._changelog = RollingWriter(self._place, changelog_shape(schema, options))
+
+    def add(self, rows: pa.Table) -> None:
+        """Take in rows, in order of arrival."""
+        self._chunks.append(rows)
+        self.size_bytes += rows.nbytes
+        self.next_sequence += rows.num_rows
+
+    def empty(self, *, spill: bool) -> None:
+        """Give back the memory of the buffer: to a sorted run on disk, or to data files."""
+        if not self._keyed:
+            self._write_appended()
+            return
+        rows = self._take()
+        self._write_changelog(rows)
+        if spill:
+            self._spill(rows)
+            # The allocator would keep what sorting took, and the next buffer fills beside it.
+            del rows
+            pa.default_memory_pool().release_unused()
+            self._merge_spilled()
+        else:
+            for piece in self._merged(rows):
+                self._data.write(piece)
+            # The next flush is a run of its own: keys may come again in it.
+            self._data.close()
+
+    def finish(self) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
+        """Write out everything: data files and changelog files."""
+        if not self._keyed:
+            self._write_appended()
+        elif self._chunks or self._spilled:
+            rows = self._take()
+            self._write_changelog(rows)
+            if self._spilled:
+                streams = [self._spilled_slices(spilled.run) for spilled in self._spilled]
+                streams.append(self._slices(rows))
+                with closing(merge_slices(streams, self._engine, self._spec)) as merged:
+                    for piece in merged:
+                        self._data.write(piece)
+            else:
+                for piece in self._merged(rows):
+                    self._data.write(piece)
+        return self._data.close(), self._changelog.close() if self._changelog else ()
+
+    def abort(self) -> None:
+        """Remove what was written."""
+        self._chunks = []
+        self._data.abort()
+        if self._changelog is not None:
+            self._changelog.abort()
+        for path in self.index_paths:
+            self._context.store.delete(path)
+
+    def _take(self) -> pa.Table:
+        """The buffered rows, numbered; the buffer is empty after."""
+        chunks, self._chunks = self._chunks, []
+        self.size_bytes = 0
+        if chunks:
+            rows = pa.concat_tables(chunks)
+        else:
+            schema = self._context.schema.arrow.append(pa.field(VALUE_KIND, pa.int8()))
+            rows = schema.empty_table()
+        first, self._first_sequence = self._first_sequence, self.next_sequence
+        numbers = pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64))
+        return rows.append_column(SEQUENCE_NUMBER, numbers)
+
+    def _merged(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Buffered rows as a run: sorted by key, each key once."""
+        if rows.num_rows:
+            part = self._slice(rows, self._numbers_of(rows), unique=False)
+            yield from MERGE_FUNCTIONS[self._engine]([part], self._spec)
+
+    def _numbers_of(self, rows: pa.Table) -> tuple[int, int]:
+        """The first and last sequence number of rows that were just taken from the buffer."""
+        return self.next_sequence - rows.num_rows, self.next_sequence - 1
+
+    def _slice(self, rows: pa.Table, numbers: tuple[int, int], *, unique: bool = True) -> Slice:
+        low, high = numbers
+        keys = order_columns([rows.column(name) for name in self._spec.key])
+        return Slice(rows=rows, keys=keys, sequence_min=low, sequence_max=high, unique=unique)
+
+    def _slices(self, rows: pa.Table) -> Iterator[Slice]:
+        numbers = self._numbers_of(rows)
+        for piece in self._merged(rows):
+            yield self._slice(piece, numbers)
+
+    # --- spilling --------------------------------------------------------------------------------
+
+    def _spill(self, rows: pa.Table) -> None:
+        piece_bytes = self._context.budget.size_bytes // _SPILL_PIECE_SHARE
+        row_bytes = max(1, rows.nbytes // rows.num_rows)
+        piece_rows = max(1, min(_PIECE_ROWS, piece_bytes // row_bytes))
+        low, high = self._numbers_of(rows)
+        pieces = _cut(self._merged(rows), piece_rows)
+        run = self._spills.write(rows.schema, pieces, low, high)
+        self._spilled.append(_Spilled(run=run, merges=0, piece_rows=piece_rows))
+
+    def _merge_spilled(self) -> None:
+        """Make one run of the newest ones of a size, while there are too many of it."""
+        while len(self._spilled) >= RUNS_MERGED:
+            newest = self._spilled[-RUNS_MERGED:]
+            if newest[0].merges != newest[-1].merges:
+                return
+            runs = [spilled.run for spilled in newest]
+            piece_rows = min(spilled.piece_rows for spilled in newest)
+            streams = [self._spilled_slices(run) for run in runs]
+            with closing(merge_slices(streams, self._engine, self._spec)) as merged:
+                run = self._spills.write(
+                    self._spills.schema(runs[0]),
+                    _cut(merged, piece_rows),
+                    runs[0].sequence_min,
+                    runs[-1].sequence_max,
+                )
+            self._spilled[-RUNS_MERGED:] = [
+                _Spilled(run=run, merges=newest[0].merges + 1, piece_rows=piece_rows)
+            ]
+            for merged_run in runs:
+                self._spills.remove(merged_run)
+
+    def _spilled_slices(self, run: SpilledRun) -> Iterator[Slice]:
+        for batch in self._spills.read(run):
+            rows = pa.Table.from_batches([batch])
+            yield self._slice(rows, (run.sequence_min, run.sequence_max))
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def _write_appended(self) -> None:
+        chunks, self._chunks = self._chunks, []
+        self.size_bytes = 0
+        for rows in chunks:
+            for piece in _cut([rows], _PIECE_ROWS):
+                self._data.write(piece, self._first_sequence)
+                self._first_sequence += piece.num_rows
+
+    def _write_changelog(self, rows: pa.Table) -> None:
+        """All rows in the order they merge in: by key, sequence fields, arrival."""
+        if self._changelog is None or not rows.num_rows:
+            return
+        spec = self._spec
+        (codes,) = shared_codes([order_columns([rows.column(name) for name in spec.key])])
+        by = [codes]
+        if spec.sequence:
+            fields = [rows.column(name) for name in spec.sequence]
+            by.insert(0, sequence_codes(fields, descending=spec.sequence_descending))
+        order = np.lexsort(by)
+        for start in range(0, len(order), _PIECE_ROWS):
+            self._changelog.write(rows.take(pa.array(order[start : start + _PIECE_ROWS])))
+
+
+def _cut(tables: Iterable[pa.Table], rows_max: int) -> Iterator[pa.Table]:
+    """The tables in pieces of at most so many rows; nothing is copied."""
+    for table in tables:
+        for start in range(0, table.num_rows, rows_max):
+            yield table.slice(start, rows_max)

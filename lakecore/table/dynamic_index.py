@@ -1,0 +1,78 @@
+"""The hash index of a partition with dynamic buckets, while a writer deals keys to buckets by it.
+
+An index file lists the hashes of the keys of one bucket. A writer loads those of a partition when
+its first rows come, and writes a whole new file for each bucket that took in keys it did not know.
+
+INVARIANT: the index is that of the snapshot the messages are based on. If another commit changes it
+meanwhile, the same key may get two buckets, so the commit refuses (`plan/conflicts.py`, rule 5).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.format.hash_index import decode_hashes, encode_hashes
+from lakecore.format.layout import index_file_name
+from lakecore.model.files import HASH_INDEX, IndexFile
+from lakecore.plan.dynamic_bucket import (
+    BUCKETS_MAX,
+    Assignment,
+    DynamicBucketRule,
+    HashIndexState,
+    assign_dynamic,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.options import TableOptions
+    from lakecore.table.context import TableContext
+
+
+class DynamicIndex:
+    """The hash index of a partition; `grown` are the buckets with keys it did not know."""
+
+    def __init__(self, context: TableContext, partition: bytes, snapshot: Snapshot | None) -> None:
+        """The index as it is at a snapshot; empty without one."""
+        self._context = context
+        self._partition_path = context.partitions.path(partition)
+        hashes: dict[int, np.ndarray] = {}
+        for entry in context.history.index_entries(snapshot):
+            if entry.partition == partition and entry.file.index_type == HASH_INDEX:
+                path = context.layout.live_index_file(
+                    self._partition_path, entry.bucket, entry.file
+                )
+                hashes[entry.bucket] = decode_hashes(context.store.read(path), path)
+        self._state = HashIndexState.of(hashes)
+        self._rule = _rule(context.options)
+        self.grown: set[int] = set()
+
+    def assign(self, hashes: np.ndarray) -> Assignment:
+        """The bucket of each row, by the hash of its key."""
+        assignment = assign_dynamic(self._state, hashes, self._rule)
+        self._state = assignment.state
+        self.grown |= set(assignment.new_hashes)
+        return assignment
+
+    def write(self, bucket: int) -> tuple[IndexFile, str]:
+        """The new index file of a bucket, and its path."""
+        context = self._context
+        hashes = self._state.hashes_of(bucket)
+        name = index_file_name(context.ambient.new_uuid(), 0)
+        path = context.layout.index_file(name, self._partition_path, bucket)
+        data = encode_hashes(hashes)
+        context.store.put(path, data)
+        file = IndexFile(
+            index_type=HASH_INDEX, name=name, size_bytes=len(data), row_count=len(hashes)
+        )
+        return file, path
+
+
+def _rule(options: TableOptions) -> DynamicBucketRule:
+    most = options.dynamic_bucket_max_buckets
+    return DynamicBucketRule(
+        target_row_count=options.dynamic_bucket_target_row_num,
+        buckets_max=BUCKETS_MAX if most < 0 else most,
+        initial_buckets=options.dynamic_bucket_initial_buckets or 1,
+    )
