@@ -3,6 +3,9 @@
 DuckDB pushes columns and filters into the dataset, streams, and stops it at a LIMIT. It pushes no
 filter on a TIMESTAMP_MS column, so timestamps of milliseconds are shown to it in microseconds,
 which hold the same values and are DuckDB's own TIMESTAMP.
+
+Where all files can be read as they are, are few, and DuckDB's Parquet reader gives the types that
+the dataset would, the relation is DuckDB's own scan of the files.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from lakecore.frames.arrow_dataset import SourceDataset
+from lakecore.frames.polars_source import FOOTERS_MAX
 
 if TYPE_CHECKING:
     from lakecore.frames.source import BatchSource
@@ -30,7 +34,28 @@ def dataset(source: BatchSource) -> SourceDataset:
 def relation(source: BatchSource, connection: DuckDBConnection | None = None) -> DuckDBRelation:
     """The source as a relation, on the connection given or DuckDB's default one."""
     owner = duckdb.default_connection() if connection is None else connection
+    names = source.schema.names
+    if all(_reads_alike(field.type) for field in source.schema):
+        files = source.native_files(names)
+        if files and len(files) <= FOOTERS_MAX:
+            columns = [duckdb.ColumnExpression(name) for name in names]
+            return owner.read_parquet(files, hive_partitioning=False).select(*columns)
     return owner.from_arrow(dataset(source))
+
+
+def _reads_alike(kind: pa.DataType) -> bool:
+    """Whether DuckDB makes the same type of a Parquet column as of an Arrow column."""
+    t = pa.types
+    return (
+        t.is_integer(kind)
+        or t.is_floating(kind)
+        or t.is_boolean(kind)
+        or t.is_string(kind)
+        or t.is_binary(kind)
+        or t.is_date32(kind)
+        or t.is_decimal(kind)
+        or (t.is_timestamp(kind) and kind.unit != "ns")
+    )
 
 
 def _shown(kind: pa.DataType) -> pa.DataType:

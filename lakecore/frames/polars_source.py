@@ -21,9 +21,18 @@ if TYPE_CHECKING:
 
     from lakecore.frames.source import BatchSource
 
+FOOTERS_MAX = 256
+"""Files whose footers an engine may open for itself; more are pruned by the manifest first."""
+
 
 def scan(source: BatchSource) -> pl.LazyFrame:
-    """The rows of the source as a lazy frame, in the Polars twins of its Arrow types."""
+    """The rows of the source as a lazy frame, in the Polars twins of its Arrow types.
+
+    Where all files can be read as they are, and are few, it is Polars' own scan of them.
+    """
+    files = source.native_files(source.schema.names)
+    if files and len(files) <= FOOTERS_MAX:
+        return _native_scan(source.schema, files, source.schema.names)
 
     def read(
         columns: list[str] | None,
@@ -95,10 +104,18 @@ def _native(
     """The rows as Polars itself reads them from the files."""
     if not files:
         return
-    types = polars_schema(pa.schema([schema.field(name) for name in names]))
-    rows = pl.scan_parquet(files, glob=False).select(names).cast(types)
+    rows = _native_scan(schema, files, names)
     if row_limit is not None:
         rows = rows.head(row_limit)
     if predicate is not None:
         rows = rows.filter(predicate)
     yield from rows.select(wanted).collect_batches(maintain_order=False)
+
+
+def _native_scan(schema: pa.Schema, files: list[str], names: list[str]) -> pl.LazyFrame:
+    """Polars' scan of files that hold these columns, in the twins of their Arrow types."""
+    types = polars_schema(pa.schema([schema.field(name) for name in names]))
+    rows = pl.scan_parquet(files, glob=False, extra_columns="ignore").select(names)
+    stored = rows.collect_schema()
+    changed = {name: kind for name, kind in types.items() if stored[name] != kind}
+    return rows.cast(changed) if changed else rows

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakecore.errors import CorruptTable
 from lakecore.merge.spec import merge_spec
 from lakecore.model.types import Atomic, with_nullable
 from lakecore.table.read import ReadPlan, read_split
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.model.files import Split
+    from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.model.types import Field
@@ -96,22 +97,36 @@ class TableSource:
     ) -> list[str] | None:
         """The local Parquet files to read as they are, if that is all there is to do."""
         splits = self.plan(predicate).splits
-        context, store = self.context, self.context.store
+        files = [(split, file) for split in splits for file in split.files]
+        schema_ids = {file.schema_id for _, file in files}
+        # Files of several schemas do not have the same columns, and engines line them up by place.
+        if len(schema_ids) > 1 or not all(_as_it_is(split, file) for split, file in files):
+            return None
         wanted = [self.table_schema.field(name) for name in columns]
-        fits = {
-            schema_id: _same_columns(wanted, context.history.schema(schema_id))
-            for schema_id in {file.schema_id for split in splits for file in split.files}
-        }
+        history = self.context.history
+        if not all(_same_columns(wanted, history.schema(schema_id)) for schema_id in schema_ids):
+            return None
+        return self._checked_paths(files)
+
+    def _checked_paths(self, files: Sequence[tuple[Split, DataFile]]) -> list[str] | None:
+        """Local paths; None if the store is not local. CorruptTable for a file of another size."""
+        context = self.context
         paths: list[str] = []
-        for split in splits:
-            for file in split.files:
-                path = store.local_path(
-                    context.layout.data_file(split.partition_path, split.bucket, file)
+        for split, file in files:
+            path = context.layout.data_file(split.partition_path, split.bucket, file)
+            local = context.store.local_path(path)
+            if local is None:
+                return None
+            # An engine's own reader knows nothing of tables: say it before.
+            size_bytes = context.store.size(path)
+            if size_bytes != file.size_bytes:
+                raise CorruptTable(
+                    "a data file does not have the size it should have",
+                    path=path,
+                    size_bytes=size_bytes,
+                    expected_bytes=file.size_bytes,
                 )
-                as_it_is = split.raw and file.format == "parquet" and not split.vectors
-                if path is None or not as_it_is or not fits[file.schema_id]:
-                    return None
-                paths.append(path)
+            paths.append(local)
         return paths
 
     def _read(
@@ -167,6 +182,12 @@ class _Ahead:
 
     def _next(self) -> Future[pa.RecordBatch | None]:
         return self._pool.submit(next, self._stream, None)
+
+
+def _as_it_is(split: Split, file: DataFile) -> bool:
+    """Whether the rows of a file are the rows to read."""
+    whole = split.raw and not split.vectors and file.write_columns is None
+    return whole and file.format == "parquet"
 
 
 def _same_columns(wanted: Sequence[Field], stored: TableSchema) -> bool:
