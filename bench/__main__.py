@@ -1,0 +1,35 @@
+"""`python -m bench [NAME …]`: run the benchmarks, print figures as ratios of one run.
+
+Names: merge_6m scan_6m plan_10k memory_50m. Without one, all of them (about 15 minutes on two
+cores; most of it is pypaimon's Python path). Exits with 1 if a promise was not kept.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+from bench import memory_50m, merge_6m, plan_10k, scan_6m
+from bench.report import console
+
+BENCHMARKS = {
+    "plan_10k": plan_10k.run,
+    "scan_6m": scan_6m.run,
+    "merge_6m": merge_6m.run,
+    "memory_50m": memory_50m.run,
+}
+
+
+def main(names: list[str]) -> int:
+    """Run the named benchmarks, or all; 0 if every promise was kept."""
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        console.print(f"unknown: {unknown}; known: {list(BENCHMARKS)}")
+        return 2
+    console.print(f"{platform.machine()}, Python {platform.python_version()}\n")
+    kept = [BENCHMARKS[name]() for name in names or BENCHMARKS]
+    return 0 if all(kept) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

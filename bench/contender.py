@@ -1,0 +1,118 @@
+"""One contender: `python contender.py ENGINE`, one JSON request a line, one answer a line.
+
+Engines: lakecore; pypaimon (its Python path), native (pypaimon on paimon-rust). Each runs in an
+environment of its own, with its input already in memory; only the verb itself is timed.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import pyarrow as pa
+from data import COLUMNS, merge_input
+
+NATIVE = {
+    "write.native.enabled": "true",
+    "commit.native.enabled": "true",
+    "scan.native-plan.enabled": "true",
+    "read.native.enabled": "true",
+}
+
+
+class Lakecore:
+    """lakecore, by its public API."""
+
+    def create(self, warehouse: str, options: dict[str, str]) -> None:
+        """A new table."""
+        import lakecore
+
+        catalog = lakecore.connect(warehouse, create=True)
+        catalog.create_database("bench", ignore_if_exists=True)
+        self._table = catalog.create_table(
+            "bench.t", COLUMNS, primary_keys=["id"], options=options
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        """One commit."""
+        self._table.write(rows)
+
+    def read(self) -> int:
+        """All rows to memory."""
+        return int(self._table.to_arrow().num_rows)
+
+
+class Pypaimon:
+    """pypaimon, by its public API."""
+
+    def __init__(self, native: bool) -> None:
+        self._dynamic = NATIVE if native else {}
+
+    def create(self, warehouse: str, options: dict[str, str]) -> None:
+        """A new table."""
+        from pypaimon import CatalogFactory, Schema
+
+        catalog = CatalogFactory.create({"warehouse": warehouse})
+        catalog.create_database("bench", True)
+        fields = merge_input(0.001)[0].schema
+        fields = fields.set(0, fields.field("id").with_nullable(False))
+        schema = Schema.from_pyarrow_schema(fields, primary_keys=["id"], options=options)
+        catalog.create_table("bench.t", schema, False)
+        self._table = catalog.get_table("bench.t").copy(self._dynamic)
+        self._schema = fields
+
+    def write(self, rows: pa.Table) -> None:
+        """One commit."""
+        builder = self._table.new_batch_write_builder()
+        write, commit = builder.new_write(), builder.new_commit()
+        write.write_arrow(rows.cast(self._schema))
+        commit.commit(write.prepare_commit())
+        write.close()
+        commit.close()
+
+    def read(self) -> int:
+        """All rows to memory."""
+        builder = self._table.new_read_builder()
+        splits = builder.new_scan().plan().splits()
+        return int(builder.new_read().to_arrow(splits).num_rows)
+
+
+def main() -> None:
+    """Answer requests until the input ends."""
+    engines = {
+        "lakecore": Lakecore,
+        "pypaimon": lambda: Pypaimon(native=False),
+        "native": lambda: Pypaimon(native=True),
+    }
+    engine = engines[sys.argv[1]]()
+    answers = sys.stdout
+    sys.stdout = sys.stderr
+    parts: list[pa.Table] = []
+    for line in sys.stdin:
+        request = json.loads(line)
+        rows = 0
+        began = time.perf_counter()
+        match request["verb"]:
+            case "load":
+                parts = merge_input(request["scale"])
+            case "create":
+                engine.create(request["warehouse"], request["options"])
+            case "write":
+                for part in parts:
+                    engine.write(part)
+                    rows += part.num_rows
+            case "read":
+                rows = engine.read()
+        seconds = time.perf_counter() - began
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        answer = {"seconds": seconds, "rows": rows, "peak_mib": peak}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
