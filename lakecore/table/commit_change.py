@@ -1,0 +1,130 @@
+"""Commit messages -> changes: what each of the up to two snapshots of a commit adds and deletes.
+
+APPEND (or OVERWRITE) takes the new files, COMPACT what compaction replaced. A file that is made and
+compacted within one commit is added by the first and deleted by the second.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.manifest import FileKind, IndexEntry, ManifestEntry
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakecore.model.files import CommitMessage, DataFile, IndexFile
+
+PartitionFilter = Callable[[Sequence[bytes]], Sequence[bool]]
+"""Serialized partitions -> which of them an overwrite clears."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """What to commit, and as whom.
+
+    `overwrite` clears the partitions it chooses (None: nothing is cleared). `force` commits even
+    if there is nothing to change, so that the identifier is on record.
+    """
+
+    messages: Sequence[CommitMessage]
+    user: str
+    identifier: int = BATCH_COMMIT_IDENTIFIER
+    overwrite: PartitionFilter | None = None
+    force: bool = False
+    watermark: int | None = None
+    properties: Mapping[str, str] | None = None
+    operation: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One snapshot's worth of changes, computed from snapshot `base_snapshot_id` or a later one."""
+
+    kind: CommitKind
+    messages: Sequence[CommitMessage]
+    delta: Sequence[ManifestEntry]
+    changelog: Sequence[ManifestEntry]
+    indexes: Sequence[IndexEntry]
+    base_snapshot_id: int | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to change."""
+        return not (self.delta or self.changelog or self.indexes)
+
+
+def changes(request: CommitRequest) -> tuple[Change, Change]:
+    """What the first and the second snapshot of a commit change.
+
+    Raises InvalidRequest if the messages bring a file, or a bucket's index, twice: a table that
+    lists a file twice cannot be read.
+    """
+    messages = request.messages
+    new = _entries(messages, FileKind.ADD, lambda m: m.new_files)
+    before = _entries(messages, FileKind.DELETE, lambda m: m.compact_before)
+    after = _entries(messages, FileKind.ADD, lambda m: m.compact_after)
+    added = Counter(entry.identity for entry in (*new, *after))
+    twice = [identity.name for identity, count in added.items() if count > 1]
+    if twice:
+        raise InvalidRequest("the messages bring a data file twice", files=twice)
+    bases = [message.base_snapshot_id for message in messages]
+    base = None if None in bases else min((b for b in bases if b is not None), default=None)
+    first = Change(
+        kind=CommitKind.APPEND if request.overwrite is None else CommitKind.OVERWRITE,
+        messages=messages,
+        delta=new,
+        changelog=_entries(messages, FileKind.ADD, lambda m: m.changelog_files),
+        indexes=_index_entries(messages, lambda m: m.new_index_files),
+        base_snapshot_id=base,
+    )
+    second = Change(
+        kind=CommitKind.COMPACT,
+        messages=messages,
+        delta=[*before, *after],
+        changelog=_entries(messages, FileKind.ADD, lambda m: m.compact_changelog_files),
+        indexes=_index_entries(messages, lambda m: m.compact_index_files),
+        base_snapshot_id=base,
+    )
+    return first, second
+
+
+def _entries(
+    messages: Sequence[CommitMessage],
+    kind: FileKind,
+    files: Callable[[CommitMessage], Sequence[DataFile]],
+) -> list[ManifestEntry]:
+    return [
+        ManifestEntry(
+            kind=kind,
+            partition=message.partition,
+            bucket=message.bucket,
+            total_buckets=message.total_buckets,
+            file=file,
+        )
+        for message in messages
+        for file in files(message)
+    ]
+
+
+def _index_entries(
+    messages: Sequence[CommitMessage], files: Callable[[CommitMessage], Sequence[IndexFile]]
+) -> list[IndexEntry]:
+    entries = [
+        IndexEntry(partition=message.partition, bucket=message.bucket, file=file)
+        for message in messages
+        for file in files(message)
+    ]
+    seen = Counter((e.partition, e.bucket, e.file.index_type) for e in entries)
+    twice = [bucket for (_, bucket, _), count in seen.items() if count > 1]
+    if twice:
+        raise InvalidRequest(
+            "two messages bring an index file of the same bucket; let one writer own a bucket",
+            buckets=twice,
+        )
+    return entries

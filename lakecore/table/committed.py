@@ -1,0 +1,70 @@
+"""What a user has committed already, found by looking back through the snapshots.
+
+A job that numbers its commits keeps its commit user over restarts: what is on record under a number
+as large, or larger, was committed before (https://paimon.apache.org/docs/master/concepts/snapshot/).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.errors import NotFound
+from lakecore.model.snapshot import (
+    BATCH_COMMIT_IDENTIFIER,
+    CommitKind,
+    CommitResult,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.commit_change import CommitRequest
+    from lakecore.table.context import TableContext
+
+
+def last_committed(context: TableContext, user: str) -> Snapshot | None:
+    """The newest snapshot that a user committed under an identifier; None if it has none.
+
+    A commit without one says nothing of the numbered ones: a job that writes in both ways would
+    take each of its later commits for one that is done.
+    """
+    for snapshot in _newest_first(context):
+        if snapshot.commit_user == user and snapshot.commit_identifier != BATCH_COMMIT_IDENTIFIER:
+            return snapshot
+    return None
+
+
+def committed(context: TableContext, request: CommitRequest) -> CommitResult | None:
+    """The result of an earlier commit under the same user and identifier, if there was one."""
+    last = last_committed(context, request.user)
+    if last is None or last.commit_identifier < request.identifier:
+        return None
+    found: list[int] = []
+    for snapshot in _newest_first(context, last.id):
+        if snapshot.commit_user != request.user:
+            continue
+        if snapshot.commit_identifier == request.identifier:
+            found.append(snapshot.id)
+        # The first snapshot of a commit is of another kind than COMPACT, if it has two.
+        if snapshot.commit_identifier < request.identifier or (
+            found and snapshot.commit_kind is not CommitKind.COMPACT
+        ):
+            break
+    return CommitResult(
+        snapshot_ids=tuple(sorted(found)),
+        commit_user=request.user,
+        identifier=request.identifier,
+        facts={"already_committed": 1},
+    )
+
+
+def _newest_first(context: TableContext, newest: int | None = None) -> Iterator[Snapshot]:
+    """The live snapshots, from the latest (or the one named) down."""
+    history = context.history
+    newest = history.latest_snapshot_id() if newest is None else newest
+    for snapshot_id in range(newest or 0, 0, -1):
+        try:
+            yield history.snapshot(snapshot_id)
+        except NotFound:
+            return
