@@ -3,8 +3,10 @@
 A window, a buffer or a cache takes a *lease* before it fills memory and gives it back after. Who
 cannot get a lease waits (`acquire`), or makes do with less (`acquire_up_to`), or spills.
 
-INVARIANT: the bytes leased never exceed the budget, but for a lease larger than the whole budget,
-which is granted alone: one row of 100 MB must still be read under a budget of 64 MB.
+INVARIANT: the bytes leased exceed the budget in two cases only. A lease larger than the whole
+budget is granted alone: one row of 100 MB must still be read under a budget of 64 MB. And
+`acquire_up_to` gives its least however little is left: a reader that waited for itself would wait
+for ever.
 """
 
 from __future__ import annotations
@@ -69,12 +71,21 @@ class Budget:
             return Lease(self, size_bytes)
 
     def acquire_up_to(self, wanted_bytes: int, least_bytes: int) -> Lease:
-        """A lease of at most `wanted_bytes`, as large as there is room for now. Never waits."""
+        """A lease of at most `wanted_bytes`, as large as there is room for now. Never waits.
+
+        It has `least_bytes` in any case.
+        """
         with self._changed:
             free = self.size_bytes - self._used
             size_bytes = max(least_bytes, min(wanted_bytes, free))
             self._used += size_bytes
             return Lease(self, size_bytes)
+
+    def set_size(self, size_bytes: int) -> None:
+        """Change the size; leases that are out stay as they are."""
+        with self._changed:
+            self.size_bytes = size_bytes
+            self._changed.notify_all()
 
     def resize(self, lease: Lease, size_bytes: int) -> bool:
         """Change a lease in place; False, and no change, if it cannot grow now."""
@@ -102,4 +113,4 @@ def process_budget() -> Budget:
 
 def set_process_budget(size_bytes: int) -> None:
     """Change the size of this process's budget; leases that are out stay as they are."""
-    _process.size_bytes = size_bytes
+    _process.set_size(size_bytes)

@@ -102,7 +102,9 @@ class History:
         ids = self._numbers(self.layout.snapshot_dir, "snapshot-")
         earliest = self._hint(self.layout.earliest_hint)
         # After a fast-forward, files of expired snapshots may lie below EARLIEST.
-        return tuple(n for n in ids if n >= earliest) if earliest in ids else ids  # type: ignore[operator]
+        if earliest is None or earliest not in ids:
+            return ids
+        return tuple(number for number in ids if number >= earliest)
 
     def latest_snapshot_id(self) -> int | None:
         """The largest snapshot id; None if nothing was committed."""
@@ -172,16 +174,12 @@ class History:
 
     def manifests(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
         """The manifests of base and delta, in order."""
-        base = self.manifest_list(
-            snapshot.base_manifest_list, snapshot.base_manifest_list_size
-        )
+        base = self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
         return (*base, *self.delta_manifests(snapshot))
 
     def delta_manifests(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
         """The manifests of a snapshot's own changes, in order."""
-        return self.manifest_list(
-            snapshot.delta_manifest_list, snapshot.delta_manifest_list_size
-        )
+        return self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
 
     def entries(self, manifests: Sequence[ManifestFile]) -> list[ManifestEntry]:
         """The entries of these manifests, in order."""
@@ -221,7 +219,10 @@ class History:
     # --- helpers ---------------------------------------------------------------------------------
 
     def _must_read(self, path: str, size_bytes: int | None = None) -> bytes:
-        """The bytes of a file that another names. One cut short may still decode: its size tells."""
+        """The bytes of a file that another names.
+
+        One that was cut short may still decode: its size tells.
+        """
         try:
             data = self.store.read(path)
         except NotFound as error:

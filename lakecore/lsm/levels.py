@@ -18,6 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -73,7 +74,10 @@ def sorted_runs(
     files: Sequence[DataFile], lows: Sequence[int], highs: Sequence[int]
 ) -> tuple[SortedRun, ...]:
     """The runs that hold these files of one section, oldest first."""
-    ranked = [_Ranked(int(low), int(high), n, f) for n, (low, high, f) in enumerate(zip(lows, highs, files, strict=True))]
+    ranked = [
+        _Ranked(int(low), int(high), number, file)
+        for number, (low, high, file) in enumerate(zip(lows, highs, files, strict=True))
+    ]
     runs: list[list[_Ranked]] = []
     for age in _ages(ranked):
         dealt = _deal(age)
@@ -87,10 +91,7 @@ def sorted_runs(
 
 def runs_are_ordered(runs: Sequence[SortedRun]) -> bool:
     """Whether every row of a run is older than every row of the runs after it."""
-    return all(
-        older.sequence_max < newer.sequence_min
-        for older, newer in zip(runs, runs[1:], strict=False)
-    )
+    return all(older.sequence_max < newer.sequence_min for older, newer in pairwise(runs))
 
 
 def _ages(files: Iterable[_Ranked]) -> list[list[_Ranked]]:

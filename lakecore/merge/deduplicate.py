@@ -16,6 +16,7 @@ mask. Values are never sorted for a read, and never moved twice.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,7 +60,7 @@ class Deduplicate:
             for part, mask in zip(window, alive, strict=True):
                 deletes = _of_kinds(part.rows, RETRACTS)
                 if deletes is not None:
-                    mask &= ~deletes
+                    mask[deletes] = False
         if spec.in_key_order:
             yield from _in_key_order(window, codes, alive, order)
         else:
@@ -72,8 +73,7 @@ class Deduplicate:
             return True
         ordered = sorted(window, key=lambda part: (part.sequence_min, part.sequence_max))
         return not all(
-            older.sequence_max < newer.sequence_min
-            for older, newer in zip(ordered, ordered[1:], strict=False)
+            older.sequence_max < newer.sequence_min for older, newer in pairwise(ordered)
         )
 
 
@@ -115,7 +115,7 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 def _key_order(codes: np.ndarray) -> np.ndarray | None:
     """The positions of the rows in key order, rows of a key in any order; None: they are in it."""
-    if len(codes) < 2 or bool((codes[1:] >= codes[:-1]).all()):  # noqa: PLR2004  one row is sorted
+    if len(codes) < 2 or bool((codes[1:] >= codes[:-1]).all()):
         return None
     return pl.Series(codes).arg_sort().to_numpy()
 

@@ -32,7 +32,7 @@ _CODE_LIMIT = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class OrderColumns:
-    """The key columns of a batch in sortable form: int64 (or uint64) arrays, or Arrow text."""
+    """The key columns of a batch in sortable form: int64 arrays, or Arrow text and binaries."""
 
     columns: tuple[np.ndarray | pa.Array, ...]
     length: int
@@ -59,7 +59,9 @@ class OrderColumns:
     def count_up_to(self, bound: tuple[object, ...]) -> int:
         """How many rows of this sorted batch have a key at or below `bound`."""
         if len(self.columns) == 1 and isinstance(self.columns[0], np.ndarray):
-            return int(np.searchsorted(self.columns[0], np.int64(bound[0]), side="right"))  # type: ignore[call-overload]
+            (low_bound,) = bound
+            assert isinstance(low_bound, int)
+            return int(np.searchsorted(self.columns[0], np.int64(low_bound), side="right"))
         low, high = 0, self.length
         while low < high:
             middle = (low + high) // 2
@@ -101,7 +103,8 @@ def sequence_codes(columns: Sequence[pa.ChunkedArray], *, descending: bool) -> n
     return _dense(frame, order.to_numpy())
 
 
-def _sortable(column: pa.Array | pa.ChunkedArray) -> list[np.ndarray | pa.Array]:  # noqa: PLR0911  one case a type
+def _sortable(column: pa.Array | pa.ChunkedArray) -> list[np.ndarray | pa.Array]:  # noqa: C901
+    # One case a type.
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):

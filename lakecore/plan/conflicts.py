@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lakecore.errors import CommitConflict
-from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.format.binary_row import decode_rows
+from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.files import HASH_INDEX
 from lakecore.model.manifest import FileKind
 
@@ -54,7 +54,8 @@ def check_files(
             after[identity] = entry
     if key_fields:
         touched = {(entry.partition, entry.bucket) for entry in delta}
-        _check_overlap([e for e in after.values() if (e.partition, e.bucket) in touched], key_fields)
+        inside = [e for e in after.values() if (e.partition, e.bucket) in touched]
+        _check_overlap(inside, key_fields)
 
 
 def _check_overlap(entries: Sequence[ManifestEntry], key_fields: Sequence[Field]) -> None:

@@ -1,4 +1,4 @@
-"""Rows of one bucket, already in the order they are to have, -> data files and what is known of them.
+"""Rows of one bucket, in the order they are to have -> data files and what is known of them.
 
 A file ends when it reaches `target-file-size`, and the next begins: together they are one run.
 
@@ -193,9 +193,7 @@ class RollingWriter:
             self._open = None
         for file in self.files:
             self._place.store.delete(
-                self._place.layout.data_file(
-                    self._place.partition_path, self._place.bucket, file
-                )
+                self._place.layout.data_file(self._place.partition_path, self._place.bucket, file)
             )
         self.files.clear()
 

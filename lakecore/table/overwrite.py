@@ -71,7 +71,9 @@ def spec_values(context: TableContext, spec: Mapping[str, object]) -> Mapping[st
             values[name] = pa.array([value]).cast(wanted)[0]
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise InvalidRequest(
-                "the value is not of the partition key's type", column=name, value=value,
+                "the value is not of the partition key's type",
+                column=name,
+                value=value,
                 type=context.schema.field(name).type,
             ) from error
     return values

@@ -6,10 +6,11 @@
    together with the others, because the predicate on keys is the same for all.
 4. Deal the files of each bucket to splits (`plan/splits.py`).
 5. Leave out raw files by the statistics of their values, and a merged section only if none of its
-   files can match.
+   files can match and each of its rows is one that some file holds.
 
 INVARIANT: a value predicate never removes one file of a section that is merged. It would remove
-the newest row of a key and bring an older one back.
+the newest row of a key and bring an older one back. Nor does it remove a section whose rows are
+folded: a sum, or a row of the newest values of each column, may match though no stored row does.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from lakecore.model.files import DELETION_VECTORS, Split
 from lakecore.options import MergeEngine
 from lakecore.plan.partitions import bucket_key_fields
 from lakecore.plan.predicate import columns_of, split_by_columns
-from lakecore.plan.pruning import may_match, matches_exactly, prune_buckets
+from lakecore.plan.pruning import matches_exactly, may_match, prune_buckets
 from lakecore.plan.splits import pack, plan_bucket
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 Bucket = tuple[bytes, int, int]
 """Partition, bucket, total buckets."""
+_WINNERS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
+"""The merge engines that give out rows as they are stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +198,7 @@ def _deal(
     vectors = _vectors(context.history, snapshot)
     target = context.options.source_split_target_size_bytes
     open_cost = context.options.source_split_open_file_cost_bytes
+    folds = context.options.merge_engine not in _WINNERS
     splits: list[Split] = []
     dropped = 0
     for bucket, inside in sorted(buckets.items()):
@@ -209,10 +213,11 @@ def _deal(
         raw_kept = [file for file in raw if match[file.name]]
         dropped += len(raw) - len(raw_kept)
         own_vectors = vectors.get(bucket[:2], {})
+        groups: list[tuple[tuple[tuple[DataFile, ...], ...], bool]]
         groups = [((tuple(group),), True) for group in pack(raw_kept, target, open_cost)]
         for runs in merged:
             section = [file for run in runs for file in run]
-            if any(match[file.name] for file in section):
+            if folds or any(match[file.name] for file in section):
                 groups.append((runs, False))
             else:
                 dropped += len(section)

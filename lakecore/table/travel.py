@@ -8,7 +8,7 @@ time) reads it with the schema it was committed with
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, NotFound
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +69,8 @@ def to_milliseconds(timestamp: datetime | int | str) -> int:
             timestamp = datetime.fromisoformat(timestamp)
         except ValueError as error:
             raise InvalidRequest("not an ISO 8601 timestamp", timestamp=timestamp) from error
-    # The end of the millisecond it names: a snapshot of that very moment counts.
-    return int(timestamp.timestamp() * 1000)
+    # NOTE: `timestamp()` is a float, which misses a millisecond now and then.
+    return (timestamp.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _from_options(context: TableContext, travel: Travel) -> Travel:
