@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakecore.errors import NotFound
+from lakecore.io.history import History
+from lakecore.option_values import RENAMED
+from lakecore.plan.partitions import Partitions
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lakecore.format.layout import Layout
     from lakecore.io.ambient import Ambient
-    from lakecore.io.history import History
     from lakecore.io.store import Store
     from lakecore.memory import Budget
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
-    from lakecore.plan.partitions import Partitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,3 +34,48 @@ class TableContext:
     partitions: Partitions
     ambient: Ambient
     budget: Budget
+
+
+def load_context(
+    store: Store,
+    layout: Layout,
+    *,
+    identifier: str,
+    dynamic_options: Mapping[str, str],
+    ambient: Ambient,
+    budget: Budget,
+) -> TableContext:
+    """The table that lies there, with its newest schema. Raises NotFound if there is none."""
+    history = History(store, layout)
+    schema = history.latest_schema()
+    if schema is None:
+        raise NotFound(
+            "no table here: there is no schema file", path=layout.root, branch=layout.branch
+        )
+    name = identifier or layout.root
+    options = schema.parsed_options(dynamic_options, table=name)
+    return TableContext(
+        identifier=name,
+        schema=schema,
+        options=options,
+        layout=layout,
+        store=store,
+        history=history,
+        partitions=Partitions(schema, options),
+        ambient=ambient,
+        budget=budget,
+    )
+
+
+def reload_context(context: TableContext) -> TableContext:
+    """The same table with its newest schema; branch and dynamic options stay."""
+    stated = {RENAMED.get(key, key): text for key, text in context.schema.stated_options.items()}
+    dynamic = {key: text for key, text in context.options.texts.items() if stated.get(key) != text}
+    return load_context(
+        context.store,
+        context.layout,
+        identifier=context.identifier,
+        dynamic_options=dynamic,
+        ambient=context.ambient,
+        budget=context.budget,
+    )

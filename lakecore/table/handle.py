@@ -8,28 +8,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import polars as pl
-import pyarrow as pa
-
-from lakecore.errors import CommitConflict, InvalidRequest, NotFound
+from lakecore.errors import InvalidRequest
 from lakecore.format import metadata
-from lakecore.format.layout import Layout
+from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, polars_source
 from lakecore.io.ambient import SYSTEM
-from lakecore.io.history import History
 from lakecore.memory import process_budget
 from lakecore.model.option_changes import check_option_change
 from lakecore.model.option_rules import validate_scan
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.options import parse_options
 from lakecore.plan.partitions import Partitions
-from lakecore.plan.predicate import Predicate, from_polars, from_sql, sql_to_polars
+from lakecore.plan.predicate import from_polars, from_sql, sql_to_polars
 from lakecore.table import overwrite
+from lakecore.table.batch_write import author, clear_partitions, overwrite_rows, write_rows
 from lakecore.table.commit import CommitRequest, commit, last_committed
-from lakecore.table.context import TableContext
+from lakecore.table.context import TableContext, load_context, reload_context
 from lakecore.table.explain import Explanation, explain
 from lakecore.table.inspect import Inspect
-from lakecore.table.message_files import delete_files
 from lakecore.table.source import TableSource
 from lakecore.table.travel import Travel, resolve
 from lakecore.table.write import TableWrite
@@ -39,6 +35,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     import pandas as pd
+    import polars as pl
+    import pyarrow as pa
 
     from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
     from lakecore.io.ambient import Ambient
@@ -47,11 +45,14 @@ if TYPE_CHECKING:
     from lakecore.model.files import CommitMessage
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
-    from lakecore.table.commit import PartitionFilter
+    from lakecore.plan.predicate import Predicate
 
 
 class Table:
-    """A Paimon table. Made by `Catalog.get_table`, `Catalog.create_table` or `lakecore.open_table`."""
+    """A Paimon table.
+
+    Made by `Catalog.get_table`, `Catalog.create_table` or `lakecore.open_table`.
+    """
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
@@ -105,21 +106,12 @@ class Table:
         options = parse_options(merged, table=context.identifier)
         validate_scan(options)
         return Table(
-            replace(
-                context, options=options, partitions=Partitions(context.schema, options)
-            )
+            replace(context, options=options, partitions=Partitions(context.schema, options))
         )
 
     def refresh(self) -> Table:
-        """The table with its newest schema."""
-        context = self._context
-        return load_table(
-            context.store,
-            self.path,
-            identifier=self.identifier,
-            ambient=context.ambient,
-            budget=context.budget,
-        )
+        """The table with its newest schema; branch and dynamic options stay."""
+        return Table(reload_context(self._context))
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -140,9 +132,7 @@ class Table:
         written. Raises CommitConflict if another commit got in the way; CommitUnknown if the
         outcome is not known.
         """
-        with self.new_write() as writer:
-            writer.write(data)
-            return self._commit_or_clean(writer, commit_user, identifier, None)
+        return write_rows(self._context, data, author(self._context, commit_user, identifier))
 
     def overwrite(
         self,
@@ -163,29 +153,19 @@ class Table:
         context = self._context
         if dynamic is None:
             dynamic = context.options.dynamic_partition_overwrite
-        spec = {} if partition is None else partition
-        with TableWrite(context, overwrite=True) as writer:
-            writer.write(data)
-            chosen: PartitionFilter | None
-            if spec:
-                chosen = overwrite.matching(context, [spec])
-            elif dynamic and context.schema.partition_keys:
-                chosen = None
-            else:
-                chosen = overwrite.everything
-            return self._commit_or_clean(
-                writer, commit_user, identifier, chosen or _DYNAMIC, must_match=bool(spec)
-            )
+        by = author(context, commit_user, identifier)
+        return overwrite_rows(context, data, partition or {}, by, dynamic=dynamic)
 
     def truncate(self) -> CommitResult:
         """Remove all rows, in one commit."""
-        return self._clear(overwrite.everything, "TRUNCATE")
+        return clear_partitions(self._context, overwrite.everything, "TRUNCATE")
 
     def drop_partition(self, *partitions: Mapping[str, object]) -> CommitResult:
         """Remove the rows of the partitions that match, in one commit."""
         if not partitions:
             raise InvalidRequest("name the partitions to drop", table=self.identifier)
-        return self._clear(overwrite.matching(self._context, partitions), "OVERWRITE")
+        chosen = overwrite.matching(self._context, partitions)
+        return clear_partitions(self._context, chosen, "OVERWRITE")
 
     def new_write(self) -> TableWrite:
         """A writer in two phases: `write`, then `prepare_commit`, whose messages `commit` takes."""
@@ -207,7 +187,7 @@ class Table:
         """
         request = CommitRequest(
             messages=messages,
-            user=self._user(commit_user),
+            user=author(self._context, commit_user).user,
             identifier=identifier,
             watermark=watermark,
             properties=properties,
@@ -220,54 +200,6 @@ class Table:
         """The identifier of the newest commit of a user; None if it has none."""
         snapshot = last_committed(self._context, commit_user)
         return None if snapshot is None else snapshot.commit_identifier
-
-    def _commit_or_clean(
-        self,
-        writer: TableWrite,
-        commit_user: str | None,
-        identifier: int,
-        chosen: PartitionFilter | None,
-        *,
-        must_match: bool = False,
-    ) -> CommitResult:
-        """Commit what a writer wrote; if that certainly failed, remove its files."""
-        messages = writer.prepare_commit()
-        try:
-            if must_match and chosen is not None and messages:
-                _check_inside(self._context, chosen, messages)
-            result = commit(
-                self._context,
-                CommitRequest(
-                    messages=messages,
-                    user=self._user(commit_user),
-                    identifier=identifier,
-                    overwrite=overwrite.written_by(messages) if chosen is _DYNAMIC else chosen,
-                ),
-            )
-        except (CommitConflict, InvalidRequest):
-            # Only these prove that nothing became visible.
-            delete_files(self._context, messages)
-            raise
-        if result.facts.get("already_committed"):
-            delete_files(self._context, messages)
-        return result
-
-    def _clear(self, chosen: PartitionFilter, operation: str) -> CommitResult:
-        schema = self._context.schema
-        self._context.options.require_writable(
-            primary_keys=schema.primary_keys, partition_keys=schema.partition_keys
-        )
-        request = CommitRequest(
-            messages=(), user=self._user(None), overwrite=chosen, operation=operation
-        )
-        return commit(self._context, request)
-
-    def _user(self, commit_user: str | None) -> str:
-        if commit_user is not None:
-            return commit_user
-        prefix = self._context.options.commit_user_prefix
-        drawn = self._context.ambient.new_uuid()
-        return f"{prefix}_{drawn}" if prefix else drawn
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -424,7 +356,7 @@ class Table:
         return [source.table_schema.field(name).name for name in columns]
 
 
-def load_table(
+def load_table(  # noqa: PLR0913  what it is given is what a table is bound to
     store: Store,
     path: str,
     *,
@@ -438,49 +370,20 @@ def load_table(
 
     `dynamic_options` hold for this object only. `branch` overrides the option `branch`.
     """
-    root = path.rstrip("/")
     given = dict(dynamic_options or {})
-    layout = Layout(root=root, branch=branch or given.get("branch", "main"))
-    history = History(store, layout)
-    schema = history.latest_schema()
-    if schema is None:
-        raise NotFound(
-            "no table here: there is no schema file", path=root, branch=layout.branch
+    layout = Layout(root=path.rstrip("/"), branch=branch or given.get("branch", MAIN_BRANCH))
+    return Table(
+        load_context(
+            store,
+            layout,
+            identifier=identifier,
+            dynamic_options=given,
+            ambient=ambient,
+            budget=process_budget() if budget is None else budget,
         )
-    name = identifier or root
-    options = schema.parsed_options(given, table=name)
-    context = TableContext(
-        identifier=name,
-        schema=schema,
-        options=options,
-        layout=layout,
-        store=store,
-        history=history,
-        partitions=Partitions(schema, options),
-        ambient=ambient,
-        budget=process_budget() if budget is None else budget,
     )
-    return Table(context)
 
 
 def write_schema(store: Store, layout: Layout, schema: TableSchema) -> bool:
     """Put a schema file where none is yet; False if another writer was first."""
     return store.put_if_absent(layout.schema(schema.id), metadata.encode_schema(schema))
-
-
-def _DYNAMIC(partitions: Sequence[bytes]) -> Sequence[bool]:  # noqa: N802  a mark, not a function
-    raise AssertionError(partitions)
-
-
-def _check_inside(
-    context: TableContext, chosen: PartitionFilter, messages: Sequence[CommitMessage]
-) -> None:
-    """That all data of an overwrite lies in the partition it names."""
-    partitions = list({message.partition: None for message in messages})
-    outside = [p for p, inside in zip(partitions, chosen(partitions), strict=True) if not inside]
-    if outside:
-        raise InvalidRequest(
-            "the data has rows outside the partition to overwrite",
-            table=context.identifier,
-            partitions=[dict(context.partitions.texts(p)) for p in outside[:3]],
-        )

@@ -1,0 +1,120 @@
+"""Rows in, one commit out: what `write`, `overwrite` and the removal of partitions share.
+
+If the commit certainly failed, the files that were written for it are removed again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.errors import CommitConflict, InvalidRequest
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
+from lakecore.table import overwrite
+from lakecore.table.commit import CommitRequest, PartitionFilter, commit
+from lakecore.table.message_files import delete_files
+from lakecore.table.write import TableWrite
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.model.files import CommitMessage
+    from lakecore.table.context import TableContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """As whom to commit, and under which number."""
+
+    user: str
+    identifier: int = BATCH_COMMIT_IDENTIFIER
+
+
+def author(
+    context: TableContext,
+    commit_user: str | None = None,
+    identifier: int = BATCH_COMMIT_IDENTIFIER,
+) -> Author:
+    """The user that was given, or a new one."""
+    if commit_user is None:
+        prefix = context.options.commit_user_prefix
+        drawn = context.ambient.new_uuid()
+        commit_user = f"{prefix}_{drawn}" if prefix else drawn
+    return Author(user=commit_user, identifier=identifier)
+
+
+def write_rows(context: TableContext, data: object, by: Author) -> CommitResult:
+    """Add rows in one commit."""
+    with TableWrite(context) as writer:
+        writer.write(data)
+        messages = writer.prepare_commit()
+    return _commit_or_clean(context, messages, by, None)
+
+
+def overwrite_rows(
+    context: TableContext,
+    data: object,
+    partition: Mapping[str, object],
+    by: Author,
+    *,
+    dynamic: bool,
+) -> CommitResult:
+    """Put rows in the place of those of some partitions, in one commit; see `Table.overwrite`."""
+    chosen = overwrite.matching(context, [partition]) if partition else overwrite.everything
+    with TableWrite(context, overwrite=True) as writer:
+        writer.write(data)
+        messages = writer.prepare_commit()
+    if partition:
+        outside = _outside(chosen, messages)
+        if outside:
+            delete_files(context, messages)
+            raise InvalidRequest(
+                "the data has rows outside the partition to overwrite",
+                table=context.identifier,
+                partitions=[dict(context.partitions.texts(each)) for each in outside[:3]],
+            )
+    elif dynamic and context.schema.partition_keys:
+        if not messages:
+            return CommitResult(commit_user=by.user, identifier=by.identifier)
+        chosen = overwrite.written_by(messages)
+    return _commit_or_clean(context, messages, by, chosen)
+
+
+def clear_partitions(
+    context: TableContext, chosen: PartitionFilter, operation: str
+) -> CommitResult:
+    """Remove the rows of some partitions, in one commit."""
+    schema = context.schema
+    context.options.require_writable(
+        primary_keys=schema.primary_keys, partition_keys=schema.partition_keys
+    )
+    request = CommitRequest(
+        messages=(), user=author(context).user, overwrite=chosen, operation=operation
+    )
+    return commit(context, request)
+
+
+def _outside(chosen: PartitionFilter, messages: Sequence[CommitMessage]) -> list[bytes]:
+    partitions = list({message.partition: None for message in messages})
+    inside = chosen(partitions) if partitions else ()
+    return [each for each, is_inside in zip(partitions, inside, strict=True) if not is_inside]
+
+
+def _commit_or_clean(
+    context: TableContext,
+    messages: Sequence[CommitMessage],
+    by: Author,
+    chosen: PartitionFilter | None,
+) -> CommitResult:
+    request = CommitRequest(
+        messages=messages, user=by.user, identifier=by.identifier, overwrite=chosen
+    )
+    try:
+        result = commit(context, request)
+    except (CommitConflict, InvalidRequest):
+        # Only these prove that nothing became visible.
+        delete_files(context, messages)
+        raise
+    if result.facts.get("already_committed"):
+        delete_files(context, messages)
+    return result
