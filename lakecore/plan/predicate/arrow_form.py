@@ -61,6 +61,7 @@ _OPS = {
     "greater": Op.GT,
     "greater_equal": Op.GE,
 }
+_NULL_MATCHES, _NULL_SKIPPED = 0, 1  # of the four ways in which `is_in` takes nulls
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +155,8 @@ def _predicate(tree: _Tree, known: dict[str, Column]) -> Predicate:
         truth = column is not None and pa.types.is_boolean(column.type)
         return compare(column, Op.EQ, pa.scalar(True)) if column and truth else UNKNOWN
     match tree.function, tree.arguments:
-        case "and_kleene" | "and", (left, right):
-            joined = all_of((_predicate(left, known), _predicate(right, known)))
-            return joined if tree.function == "and_kleene" else at_most(joined)
+        case "and_kleene", (left, right):
+            return all_of((_predicate(left, known), _predicate(right, known)))
         case "or_kleene", (left, right):
             return any_of((_predicate(left, known), _predicate(right, known)))
         case "invert", (inner,):
@@ -184,11 +184,13 @@ def _of_column(call: _Call, column: Column) -> Predicate:
             return UNKNOWN if nan_too else IsNull(column.name)
         case "is_in":
             found = _is_in(call, column)
-            return UNKNOWN if found is None else all_of((found, IsNotNull(column.name)))
+            if found is None:
+                return UNKNOWN
+            null, value = IsNull(column.name), IsNotNull(column.name)
+            return any_of((found, null)) if _finds_null(call) else all_of((found, value))
         case "starts_with":
-            pattern = _option(call, "pattern")
-            if isinstance(pattern, str | bytes) and not _option(call, "ignore_case"):
-                return starts_with(column, pa.scalar(pattern).cast(column.type))
+            if _option(call, "ignore_case") is False:
+                return _starts_with(call, column)
     return UNKNOWN
 
 
@@ -208,15 +210,33 @@ def _is_in(call: _Call, column: Column) -> Predicate | None:
     if call.options is None or call.options.type.get_field_index("value_set") < 0:
         return None
     values = call.options["value_set"].values
-    if _option(call, "null_matching_behavior") not in (0, 1):  # match, skip
+    if _option(call, "null_matching_behavior") not in (_NULL_MATCHES, _NULL_SKIPPED):
         return None
     return is_in(column, values.drop_null())
 
 
+def _finds_null(call: _Call) -> bool:
+    """Whether `is_in` is true for null; it is false otherwise, and never null."""
+    assert call.options is not None
+    matches = _option(call, "null_matching_behavior") == _NULL_MATCHES
+    return matches and call.options["value_set"].values.null_count > 0
+
+
+def _starts_with(call: _Call, column: Column) -> Predicate:
+    """What `starts_with` says; its pattern is a string of any bytes."""
+    assert call.options is not None
+    pattern = call.options["pattern"].as_buffer().to_pybytes()
+    try:
+        return starts_with(column, pa.scalar(pattern).cast(column.type))
+    except pa.ArrowInvalid:
+        return UNKNOWN
+
+
 def _option(call: _Call, name: str) -> object:
     """An option of a call; None if it has none of that name."""
-    options = {} if call.options is None else call.options.as_py()
-    return options.get(name)
+    if call.options is None or call.options.type.get_field_index(name) < 0:
+        return None
+    return call.options[name].as_py()
 
 
 def _column(tree: _Tree, known: dict[str, Column]) -> Column | None:

@@ -83,6 +83,8 @@ def compare(column: Column, op: Op, literal: pa.Scalar) -> Predicate:
         return _compare_same(column, op, literal, same=_is_bytes(other))
     if _t.is_boolean(kind):
         return _compare_same(column, op, literal, same=_t.is_boolean(other))
+    if _t.is_floating(kind) and _t.is_floating(other) and math.isinf(literal.as_py()):
+        return Compare(column.name, op, pa.scalar(literal.as_py(), kind))
     position = _position(kind, literal)
     if position is None:
         return UNKNOWN
@@ -255,7 +257,7 @@ def _nearest(position: Fraction, *, single: bool) -> Fraction | None:
     except OverflowError:
         return None
     if single:
-        if abs(nearest) >= np.finfo(np.float32).max:
+        if abs(nearest) >= float(np.finfo(np.float32).max):
             return None
         nearest = float(np.float32(nearest))
     return Fraction(nearest)

@@ -38,8 +38,6 @@ from lakecore.plan.predicate.polars_form import to_polars
 from lakecore.plan.predicate.sql_literals import literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lakecore.plan.predicate.literals import Schema
 
 _OPS: dict[type[exp.Expr], Op] = {
@@ -84,12 +82,25 @@ def sql_to_polars(text: str, schema: Schema) -> pl.Expr:
     InvalidRequest for bad SQL or columns, Unsupported for what has no equal in Polars.
     """
     known = columns(schema)
-    filters: list[pl.Expr] = []
-    for part in _conjuncts(_parse(text, known)):
-        predicate = _predicate(part, known)
-        exact = to_polars(predicate) if is_exact(predicate) else None
-        filters.append(_by_polars(part, known) if exact is None else exact)
-    return pl.all_horizontal(filters) if len(filters) > 1 else filters[0]
+    return _filter(_parse(text, known), known)
+
+
+def _filter(tree: exp.Expr, known: dict[str, Column]) -> pl.Expr:
+    predicate = _predicate(tree, known)
+    exact = to_polars(predicate) if is_exact(predicate) else None
+    if exact is not None:
+        return exact
+    match tree:
+        case exp.Paren(this=inner):
+            return _filter(inner, known)
+        case exp.And():
+            return _filter(tree.left, known) & _filter(tree.right, known)
+        case exp.Or():
+            return _filter(tree.left, known) | _filter(tree.right, known)
+        case exp.Not(this=inner):
+            return ~_filter(inner, known)
+        case _:
+            return _by_polars(tree, known)
 
 
 def _parse(text: str, known: dict[str, Column]) -> exp.Expr:
@@ -128,15 +139,6 @@ def _matches(name: str, known: dict[str, Column]) -> list[str]:
     if name in known:
         return [name]
     return [other for other in known if other.lower() == name.lower()]
-
-
-def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
-    inner = tree.unnest()
-    if isinstance(inner, exp.And):
-        yield from _conjuncts(inner.left)
-        yield from _conjuncts(inner.right)
-    else:
-        yield inner
 
 
 def _by_polars(tree: exp.Expr, known: dict[str, Column]) -> pl.Expr:

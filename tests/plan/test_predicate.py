@@ -1,0 +1,593 @@
+"""The closed predicate language, and what it reads of Polars, Arrow and SQL."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pytest
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.model.schema import TableSchema
+from lakecore.model.types import fields_from_arrow
+from lakecore.plan.predicate import (
+    FALSE,
+    NULL,
+    TRUE,
+    UNKNOWN,
+    And,
+    Column,
+    Compare,
+    In,
+    IsNotNull,
+    IsNull,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    StartsWith,
+    all_of,
+    any_of,
+    at_most,
+    columns_of,
+    compare,
+    conjuncts,
+    fixed_values,
+    from_arrow,
+    from_polars,
+    from_sql,
+    is_exact,
+    is_in,
+    negate,
+    split_by_columns,
+    sql_to_polars,
+    to_arrow,
+    to_polars,
+)
+
+SCHEMA = pa.schema(
+    [
+        ("i", pa.int32()),
+        ("l", pa.int64()),
+        ("f", pa.float32()),
+        ("g", pa.float64()),
+        ("dec", pa.decimal128(6, 2)),
+        ("s", pa.string()),
+        ("b", pa.binary()),
+        ("q", pa.bool_()),
+        ("d", pa.date32()),
+        ("ti", pa.time32("ms")),
+        ("ms", pa.timestamp("ms")),
+        ("us", pa.timestamp("us")),
+        ("ns", pa.timestamp("ns")),
+        ("tz", pa.timestamp("us", "UTC")),
+        ("st", pa.struct([("x", pa.int32())])),
+        ("Mixed", pa.int32()),
+    ]
+)
+SCHEMA_OF_TABLE = TableSchema(id=0, fields=fields_from_arrow(list(SCHEMA)), highest_field_id=99)
+NOON = dt.datetime(2026, 1, 1, 12)
+DAY = dt.date(2026, 1, 1)
+INT_MAX = 2**31 - 1
+
+
+def c(column: str, op: str, value: object) -> Compare:
+    return Compare(column, Op(op), pa.scalar(value, SCHEMA.field(column).type))
+
+
+def isin(column: str, *values: object) -> In:
+    return In(column, pa.array(values, SCHEMA.field(column).type))
+
+
+def literal(column: str, op: str, value: object, kind: pa.DataType | None = None) -> Predicate:
+    scalar = pa.scalar(value) if kind is None else pa.scalar(value, kind)
+    return compare(Column(column, SCHEMA.field(column).type), Op(op), scalar)
+
+
+# --- literals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "op", "value", "expected"),
+    [
+        ("i", "=", 1, c("i", "=", 1)),
+        ("i", ">", 1.5, c("i", ">", 1)),
+        ("i", ">=", 1.5, c("i", ">", 1)),
+        ("i", "<", 1.5, c("i", "<=", 1)),
+        ("i", "<=", -1.5, c("i", "<=", -2)),
+        ("i", "=", 1.5, And((c("i", "<=", 1), c("i", ">", 1)))),
+        ("i", "!=", Decimal("1.5"), Or((c("i", "<=", 1), c("i", ">", 1)))),
+        ("i", "=", Decimal("2.00"), c("i", "=", 2)),
+        ("i", "<", 2**40, c("i", "<=", INT_MAX)),
+        ("i", ">", 2**40, c("i", ">", INT_MAX)),
+        ("i", "<", -(2**40), c("i", "<", -(2**31))),
+        ("i", "!=", -(2**40), Or((c("i", "<", -(2**31)), c("i", ">=", -(2**31))))),
+        ("l", "=", 2.0**52, c("l", "=", 2**52)),
+        ("l", "=", 2.0**53, UNKNOWN),
+        ("i", "=", math.nan, UNKNOWN),
+        ("i", "=", "1", UNKNOWN),
+        ("i", "=", None, NULL),
+        ("g", "<", 1, c("g", "<", 1.0)),
+        ("g", "<", 1.1, c("g", "<", 1.1)),
+        ("g", "<", Decimal("1.1"), c("g", "<", 1.1)),
+        ("g", "<", math.inf, c("g", "<", math.inf)),
+        ("g", "=", math.nan, UNKNOWN),
+        ("f", "=", 1.5, c("f", "=", 1.5)),
+        ("f", "!=", 1.1, UNKNOWN),
+        ("dec", ">", Decimal("1.505"), c("dec", ">", Decimal("1.50"))),
+        ("dec", "<", 10**6, c("dec", "<=", Decimal("9999.99"))),
+        ("dec", "=", 1, c("dec", "=", Decimal("1.00"))),
+        ("s", "=", "a", c("s", "=", "a")),
+        ("s", "=", b"a", UNKNOWN),
+        ("b", ">", b"a", c("b", ">", b"a")),
+        ("q", "=", True, c("q", "=", True)),
+        ("q", "=", 1, UNKNOWN),
+        ("d", "<", DAY, c("d", "<", DAY)),
+        ("d", "<", NOON, c("d", "<=", DAY)),
+        ("d", "=", dt.datetime(2026, 1, 1), c("d", "=", DAY)),
+        ("ti", "=", dt.time(1, 2), c("ti", "=", dt.time(1, 2))),
+        ("ti", ">", dt.time(1, 2, 3, 4), c("ti", ">", dt.time(1, 2, 3))),
+        ("ms", "=", NOON, c("ms", "=", NOON)),
+        ("ms", "<", NOON.replace(microsecond=1), c("ms", "<=", NOON)),
+        ("ns", "=", NOON, c("ns", "=", NOON)),
+        ("us", ">=", DAY, c("us", ">=", dt.datetime(2026, 1, 1))),
+        ("us", "=", NOON.replace(tzinfo=dt.UTC), UNKNOWN),
+        ("tz", "=", NOON.replace(tzinfo=dt.UTC), c("tz", "=", NOON.replace(tzinfo=dt.UTC))),
+        ("tz", "=", NOON, UNKNOWN),
+        ("tz", ">", DAY, UNKNOWN),
+        ("st", "=", 1, UNKNOWN),
+    ],
+)
+def test_a_literal_is_said_in_values_of_the_column(
+    column: str, op: str, value: object, expected: Predicate
+) -> None:
+    assert literal(column, op, value) == expected
+
+
+def test_an_instant_in_another_zone_is_the_same_instant() -> None:
+    there = pa.scalar(NOON, pa.timestamp("ms", "Europe/Berlin"))
+    found = compare(Column("tz", SCHEMA.field("tz").type), Op.EQ, there)
+
+    assert isinstance(found, Compare)
+    assert found.value.value == there.value * 1000
+
+
+def test_a_decimal_against_a_double_is_known_within_bounds_only() -> None:
+    found = literal("dec", "<", 0.1)
+
+    assert found == at_most(c("dec", "<=", Decimal("0.10")))
+    assert literal("dec", "!=", 0.1) == UNKNOWN
+
+
+def test_a_float_against_what_no_float_is_is_known_within_bounds_only() -> None:
+    found = literal("f", ">", 1.1)
+
+    assert not is_exact(found)
+    assert isinstance(found, And)
+    assert [type(part).__name__ for part in found.parts] == ["Unknown", "Compare"]
+
+
+def test_in_keeps_distinct_sorted_values_of_the_column() -> None:
+    column = Column("i", pa.int32())
+
+    assert is_in(column, pa.array([3, 1, 3])) == isin("i", 1, 3)
+    assert is_in(column, pa.array([3])) == c("i", "=", 3)
+    assert is_in(column, pa.array([1, None, 2])) == Or((isin("i", 1, 2), NULL))
+    assert is_in(column, pa.array([], pa.int32())) == isin("i")
+    assert is_in(column, pa.array([1, 2**40])) == Or(
+        (c("i", "=", 1), And((c("i", "<=", INT_MAX), c("i", ">", INT_MAX))))
+    )
+
+
+# --- the language -------------------------------------------------------------------------------
+
+
+def test_conjunction_and_disjunction_are_flat_and_without_needless_parts() -> None:
+    a, b = c("i", "=", 1), c("s", "=", "a")
+
+    assert all_of((a, TRUE, And((b, a)))) == And((a, b))
+    assert all_of((a, FALSE)) == FALSE
+    assert all_of(()) == TRUE
+    assert any_of((a, FALSE, Or((b, a)))) == Or((a, b))
+    assert any_of((a, TRUE)) == TRUE
+    assert any_of(()) == FALSE
+
+
+def test_negation_keeps_null_null_and_unknown_unknown() -> None:
+    assert negate(UNKNOWN) == UNKNOWN
+    assert negate(NULL) == NULL
+    assert negate(TRUE) == FALSE
+    assert negate(IsNull("i")) == IsNotNull("i")
+    assert negate(c("i", "<", 1)) == c("i", ">=", 1)
+    assert negate(negate(And((c("i", "<", 1), UNKNOWN)))) == And((c("i", "<", 1), UNKNOWN))
+
+
+def test_a_predicate_is_a_value() -> None:
+    assert isin("i", 1, 2) == isin("i", 1, 2)
+    assert len({isin("i", 1, 2), isin("i", 1, 2), c("i", "=", 1), c("i", "=", 1)}) == 2
+
+
+def test_a_split_puts_apart_what_only_concerns_some_columns() -> None:
+    key, value = c("i", "=", 1), c("s", "=", "a")
+    both = Or((key, value))
+    hidden = Not(Or((c("i", ">", 3), value)))
+    predicate = And((key, value, both, UNKNOWN, hidden))
+
+    assert split_by_columns(predicate, ["i"]) == (
+        And((key, c("i", "<=", 3))),
+        And((value, both, UNKNOWN, c("s", "!=", "a"))),
+    )
+    assert split_by_columns(key, []) == (TRUE, key)
+    assert split_by_columns(at_most(key), ["i"]) == (key, UNKNOWN)
+    assert columns_of(predicate) == {"i", "s"}
+    assert conjuncts(TRUE) == ()
+
+
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [
+        (And((isin("i", 1, 2), c("s", "=", "a"))), [(1, "a"), (2, "a")]),
+        (And((isin("i", 1, 2), c("s", "=", "a"), c("i", "=", 2), c("g", ">", 1.0))), [(2, "a")]),
+        (And((Or((c("i", "=", 1), isin("i", 4, 5))), c("s", "=", "a"))), "1a 4a 5a"),
+        (And((c("i", "=", 1), c("i", "=", 2), c("s", "=", "a"))), []),
+        (c("i", "=", 1), None),
+        (Or((c("i", "=", 1), c("s", "=", "a"))), None),
+        (And((isin("i", 1, 2, 3), isin("s", "a", "b"))), None),
+        (And((c("i", "=", 1), Not(c("s", "=", "a")))), None),
+        (UNKNOWN, None),
+    ],
+)
+def test_fixed_values_are_the_tuples_that_may_match(
+    predicate: Predicate, expected: list[tuple[int, str]] | str | None
+) -> None:
+    found = fixed_values(predicate, SCHEMA, ["i", "s"], 5)
+    if isinstance(expected, str):
+        expected = [(int(one[0]), one[1]) for one in expected.split()]
+
+    rows = None if found is None else [tuple(row.values()) for row in found.to_pylist()]
+    assert rows == expected
+    assert found is None or found.schema.types == [pa.int32(), pa.string()]
+
+
+def test_a_float_is_never_fixed_because_zero_has_two_forms() -> None:
+    assert fixed_values(c("g", "=", 0.0), SCHEMA, ["g"], 5) is None
+
+
+# --- Polars -------------------------------------------------------------------------------------
+
+POLARS: list[tuple[pl.Expr, Predicate]] = [
+    (pl.col("i") > 1, c("i", ">", 1)),
+    (1 > pl.col("i"), c("i", "<", 1)),  # noqa: SIM300
+    (pl.lit(1) >= pl.col("i"), c("i", "<=", 1)),
+    (pl.col("i") == pl.lit(1) + 2, c("i", "=", 3)),
+    (pl.col("i").cast(pl.Int64) > 1, c("i", ">", 1)),
+    (pl.col("i").cast(pl.Int8) > 1, UNKNOWN),
+    (pl.col("i").is_in([2, 1]), isin("i", 1, 2)),
+    (pl.col("i").is_in([1, 2, None]), isin("i", 1, 2)),
+    (pl.col("i").is_in([1, 2, None], nulls_equal=True), Or((isin("i", 1, 2), IsNull("i")))),
+    (pl.col("i").is_in([1, 2], nulls_equal=True), And((isin("i", 1, 2), IsNotNull("i")))),
+    (pl.col("i").is_in(pl.col("l").implode()), UNKNOWN),
+    (pl.col("i").is_between(1, 3), And((c("i", ">=", 1), c("i", "<=", 3)))),
+    (pl.col("i").is_between(1, 3, closed="none"), And((c("i", ">", 1), c("i", "<", 3)))),
+    (pl.col("i").eq_missing(1), And((c("i", "=", 1), IsNotNull("i")))),
+    (pl.col("i").eq_missing(None), IsNull("i")),
+    (pl.col("i").ne_missing(1), Or((c("i", "!=", 1), IsNull("i")))),
+    (pl.col("i").ne_missing(None), IsNotNull("i")),
+    (pl.col("i") == pl.lit(None), NULL),
+    (pl.col("i").is_null(), IsNull("i")),
+    (~pl.col("i").is_null(), IsNotNull("i")),
+    (pl.col("s").str.starts_with("a"), StartsWith("s", pa.scalar("a"))),
+    (pl.col("b").bin.starts_with(b"a"), StartsWith("b", pa.scalar(b"a"))),
+    (pl.col("b") == "a", c("b", "=", b"a")),
+    (pl.col("q"), c("q", "=", True)),
+    (~pl.col("q"), c("q", "!=", True)),
+    (pl.col("i"), UNKNOWN),
+    (pl.lit(value=True), TRUE),
+    (pl.lit(value=False), FALSE),
+    (pl.col("d") == DAY, c("d", "=", DAY)),
+    (pl.col("d") > pl.lit("2026-01-01").str.to_date(), UNKNOWN),
+    (pl.col("ti") > dt.time(1, 2), c("ti", ">", dt.time(1, 2))),
+    (pl.col("ms") > NOON, c("ms", ">", NOON)),
+    (pl.col("us") > DAY, c("us", ">", dt.datetime(2026, 1, 1))),
+    (pl.col("dec") == Decimal("1.50"), c("dec", "=", Decimal("1.50"))),
+    (pl.col("l") < 2**70, c("l", "<=", 2**63 - 1)),
+    (pl.col("g") == pl.lit(math.nan), UNKNOWN),
+    (pl.all_horizontal(pl.col("q"), pl.col("i") > 1), And((c("q", "=", True), c("i", ">", 1)))),
+    (pl.any_horizontal(pl.col("q"), pl.col("i") > 1), Or((c("q", "=", True), c("i", ">", 1)))),
+    (pl.col("i") + 1 > 2, UNKNOWN),
+    (pl.col("i") > pl.col("l"), UNKNOWN),
+    (pl.col("s").str.to_lowercase() == "a", UNKNOWN),
+    (pl.col("st").struct.field("x") == 1, UNKNOWN),
+    (pl.col("q") ^ pl.col("q"), UNKNOWN),
+    (pl.when(pl.col("q")).then(pl.col("q")).otherwise(pl.col("q")), UNKNOWN),
+    (pl.col("i", "l") > 1, UNKNOWN),
+    (pl.all() > 1, UNKNOWN),
+    (pl.len() > 1, UNKNOWN),
+]
+
+
+@pytest.mark.parametrize(("expression", "expected"), POLARS)
+def test_a_polars_expression_is_read(expression: pl.Expr, expected: Predicate) -> None:
+    assert from_polars(expression, SCHEMA) == expected
+    assert from_polars(expression, SCHEMA_OF_TABLE) == expected
+
+
+def test_a_polars_timestamp_of_another_unit_is_known_within_bounds_only() -> None:
+    """Polars compares in the coarser unit, so `ns == us` is true for a thousand values."""
+    found = from_polars(pl.col("ns") == NOON, SCHEMA)
+
+    assert not is_exact(found)
+    assert columns_of(found) == {"ns"}
+
+
+def test_what_cannot_be_serialized_hides_no_more_than_itself() -> None:
+    def is_odd(values: pl.Series) -> pl.Series:
+        return values % 2 == 1
+
+    python = pl.col("l").map_batches(is_odd, return_dtype=pl.Boolean)
+
+    assert from_polars((pl.col("i") == 1) & python, SCHEMA) == And((c("i", "=", 1), UNKNOWN))
+    assert from_polars(((pl.col("i") == 1) | python) & pl.col("q"), SCHEMA) == And(
+        (Or((c("i", "=", 1), UNKNOWN)), c("q", "=", True))
+    )
+
+
+def test_an_unknown_column_is_named_with_the_known_ones() -> None:
+    with pytest.raises(InvalidRequest, match=r"unknown column\. column=zz columns=\[i, l, f"):
+        from_polars(pl.col("zz") > 1, SCHEMA)
+    with pytest.raises(InvalidRequest, match="column=zz"):
+        from_arrow(pc.field("zz") > 1, SCHEMA)
+    with pytest.raises(InvalidRequest, match=r"column=zz columns=\[i, l, f.*text=zz > 1"):
+        from_sql("zz > 1", SCHEMA)
+
+
+def test_polars_takes_back_what_was_read_of_it() -> None:
+    for expression, expected in POLARS:
+        if is_exact(expected):
+            back = to_polars(expected)
+            assert back is not None
+            assert from_polars(back, SCHEMA) == expected, expression
+    assert to_polars(at_most(c("i", "=", 1))) is None
+
+
+# --- Arrow --------------------------------------------------------------------------------------
+
+ARROW: list[tuple[pc.Expression, Predicate]] = [
+    (pc.field("i") > 1, c("i", ">", 1)),
+    (pc.scalar(1) > pc.field("i"), c("i", "<", 1)),
+    (pc.field("i") > 1.5, c("i", ">", 1)),
+    (pc.field("g") < 1.5, c("g", "<", 1.5)),
+    (pc.field("g") > 1.5, at_most(c("g", ">", 1.5))),
+    (~(pc.field("g") < 1.5), c("g", ">=", 1.5)),
+    (pc.field("i").isin([1, 2]), And((isin("i", 1, 2), IsNotNull("i")))),
+    (pc.field("i").isin(pa.array([1, 2, None])), Or((isin("i", 1, 2), IsNull("i")))),
+    (pc.field("i").is_null(), IsNull("i")),
+    (pc.field("g").is_null(nan_is_null=True), UNKNOWN),
+    (pc.field("i").is_valid(), IsNotNull("i")),
+    (pc.field("q"), c("q", "=", True)),
+    (~pc.field("q"), c("q", "!=", True)),
+    (pc.field("i"), UNKNOWN),
+    (pc.scalar(True), TRUE),
+    (pc.field("i") + 1 > 2, UNKNOWN),
+    (pc.field("st", "x") == 1, UNKNOWN),
+    (pc.field("i") > pc.field("l"), UNKNOWN),
+    ((pc.field("i") > 1) & (pc.field("st", "x") == 1), at_most(c("i", ">", 1))),
+    (pc.starts_with(pc.field("s"), pattern="a"), StartsWith("s", pa.scalar("a"))),
+    (pc.starts_with(pc.field("s"), pattern="a", ignore_case=True), UNKNOWN),
+    (pc.starts_with(pc.field("b"), pattern=b"\xff"), StartsWith("b", pa.scalar(b"\xff"))),
+    (pc.field("ti") > pc.scalar(dt.time(1, 2)), c("ti", ">", dt.time(1, 2))),
+    (pc.field("ms") == pc.scalar(NOON), c("ms", "=", NOON)),
+    (pc.field("s") == 'it\'s "\n" fine', c("s", "=", 'it\'s "\n" fine')),
+]
+
+
+@pytest.mark.parametrize(("expression", "expected"), ARROW)
+def test_an_arrow_expression_is_read(expression: pc.Expression, expected: Predicate) -> None:
+    assert set(conjuncts(from_arrow(expression, SCHEMA))) == set(conjuncts(expected))
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        c("i", "=", 1),
+        isin("s", "a", "b"),
+        And((IsNull("i"), Not(isin("d", dt.date(1969, 1, 1), DAY)))),
+        StartsWith("b", pa.scalar(b"\xff")),
+        c("dec", "<=", Decimal("1.50")),
+        NULL,
+    ],
+    ids=str,
+)
+def test_arrow_takes_back_what_was_read_of_it(predicate: Predicate) -> None:
+    expression = to_arrow(predicate)
+
+    assert expression is not None
+    assert conjuncts(from_arrow(expression, SCHEMA)) == conjuncts(predicate)
+
+
+def test_a_nan_is_above_all_numbers_in_arrow_too() -> None:
+    rows = pa.table({"g": [1.0, math.nan, None, 3.0]})
+    above = to_arrow(c("g", ">", 2.0))
+    below = to_arrow(Not(c("g", "<=", 2.0)))
+
+    assert above is not None
+    assert below is not None
+    assert [str(g) for g in rows.filter(above)["g"].to_pylist()] == ["nan", "3.0"]
+    assert [str(g) for g in rows.filter(below)["g"].to_pylist()] == ["nan", "3.0"]
+
+
+# --- what DuckDB pushes into a dataset ----------------------------------------------------------
+
+
+class Recorder(ds.Dataset):  # type: ignore[misc]
+    """An empty dataset that keeps the filters it is asked for."""
+
+    def __init__(self) -> None:
+        self.filters: list[pc.Expression] = []
+
+    @property
+    def schema(self) -> pa.Schema:
+        return SCHEMA
+
+    def scanner(self, columns: list[str], filter: Any = None, **_: object) -> Any:  # noqa: A002
+        self.filters.append(filter)
+        rows = SCHEMA.empty_table().select(columns)
+        return ds.Scanner.from_batches(rows.to_reader())
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("i = 1", c("i", "=", 1)),
+        ("i + 1 = 2", c("i", "=", 1)),
+        ("i BETWEEN 1 AND 3", And((c("i", ">=", 1), c("i", "<=", 3)))),
+        ("i <> 1", c("i", "!=", 1)),
+        ("i IN (1, 3, 5)", isin("i", 1, 3, 5)),
+        ("i NOT IN (1, 3)", Not(isin("i", 1, 3))),
+        ("s IN ('a', 'b')", isin("s", "a", "b")),
+        ("i IS NULL", IsNull("i")),
+        ("i IS NOT NULL", IsNotNull("i")),
+        ("i = 1 OR s = 'a'", Or((c("i", "=", 1), c("s", "=", "a")))),
+        ("i = 1 OR i IS NULL", Or((c("i", "=", 1), IsNull("i")))),
+        ("s >= 'a' AND s < 'b'", And((c("s", ">=", "a"), c("s", "<", "b")))),
+        ("b = '\\x61'::BLOB", c("b", "=", b"a")),
+        ("q = true", c("q", "=", True)),
+        ("dec = 1.5", c("dec", "=", Decimal("1.50"))),
+        ("d = DATE '2026-01-01'", c("d", "=", DAY)),
+        ("year(d) = 2026", And((c("d", ">=", DAY), c("d", "<=", dt.date(2026, 12, 31))))),
+        ("ti > TIME '01:02:00'", c("ti", ">", dt.time(1, 2))),
+        ("us > TIMESTAMP '2026-01-01 12:00:00'", c("us", ">", NOON)),
+        ("tz > '2026-01-01 12:00:00+00'", c("tz", ">", NOON.replace(tzinfo=dt.UTC))),
+        ("g < 5", c("g", "<", 5.0)),
+        ("st.x = 1", UNKNOWN),
+    ],
+)
+def test_what_duckdb_pushes_into_a_dataset_is_read(condition: str, expected: Predicate) -> None:
+    rows = Recorder()
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.from_arrow(rows).filter(condition).count("*").fetchall()
+    (pushed,) = rows.filters
+
+    found = from_arrow(pushed, SCHEMA)
+    assert set(conjuncts(found)) == set(conjuncts(expected))
+
+
+# --- SQL ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("i > 1", c("i", ">", 1)),
+        ("1 < i", c("i", ">", 1)),
+        ("I = -1", c("i", "=", -1)),
+        ('"I" = 1', c("i", "=", 1)),
+        ("mixed = 1", c("Mixed", "=", 1)),
+        ("orders.i = 1", c("i", "=", 1)),
+        ("shop.orders.i = 1", c("i", "=", 1)),
+        ("i = 1.5", And((c("i", "<=", 1), c("i", ">", 1)))),
+        ("i = '5'", c("i", "=", 5)),
+        ("i IN (2, 1)", isin("i", 1, 2)),
+        ("i NOT IN (1, NULL)", Not(Or((c("i", "=", 1), NULL)))),
+        ("i BETWEEN 1 AND 3", And((c("i", ">=", 1), c("i", "<=", 3)))),
+        ("i IS NOT DISTINCT FROM 1", And((c("i", "=", 1), IsNotNull("i")))),
+        ("i IS NOT DISTINCT FROM NULL", IsNull("i")),
+        ("i = NULL", NULL),
+        ("NOT (i > 1 OR s = 'a')", Not(Or((c("i", ">", 1), c("s", "=", "a"))))),
+        ("i IS NOT NULL", IsNotNull("i")),
+        ("q", c("q", "=", True)),
+        ("NOT q", c("q", "!=", True)),
+        ("q IS NOT TRUE", Not(And((c("q", "=", True), IsNotNull("q"))))),
+        ("true", TRUE),
+        ("s LIKE 'ab%'", StartsWith("s", pa.scalar("ab"))),
+        ("s LIKE 'ab'", c("s", "=", "ab")),
+        ("s LIKE 'a_%'", at_most(StartsWith("s", pa.scalar("a")))),
+        ("s NOT LIKE 'a%'", Not(StartsWith("s", pa.scalar("a")))),
+        ("starts_with(s, 'a')", StartsWith("s", pa.scalar("a"))),
+        ("prefix(s, 'a')", StartsWith("s", pa.scalar("a"))),
+        ("b = '\\x61b'::BLOB", c("b", "=", b"ab")),
+        ("b = 'ab'", c("b", "=", b"ab")),
+        ("d = '2026-01-01'", c("d", "=", DAY)),
+        ("d > DATE '2026-01-01'", c("d", ">", DAY)),
+        ("d > TIMESTAMP '2026-01-01 12:00:00'", c("d", ">", DAY)),
+        ("ms > '2026-01-01 12:00'", c("ms", ">", NOON)),
+        ("ms > '2026-01-01 12:00:00.0001'", UNKNOWN),
+        ("ns = TIMESTAMP_NS '2026-01-01 12:00:00'", c("ns", "=", NOON)),
+        ("tz = '2026-01-01 13:00:00+01'", c("tz", "=", NOON.replace(tzinfo=dt.UTC))),
+        ("tz = TIMESTAMP '2026-01-01 12:00:00'", UNKNOWN),
+        ("ti = '01:02:00.500'", c("ti", "=", dt.time(1, 2, 0, 500_000))),
+        ("dec >= 1.505", c("dec", ">", Decimal("1.50"))),
+        ("g < 1.1", c("g", "<", 1.1)),
+        ("l = 5::BIGINT", c("l", "=", 5)),
+        ("st.x = 1", UNKNOWN),
+        ("lower(s) = 'a'", UNKNOWN),
+        ("i = l", UNKNOWN),
+    ],
+)
+def test_an_sql_condition_is_read(text: str, expected: Predicate) -> None:
+    assert from_sql(text, SCHEMA) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("i >", r"bad SQL condition\. text=i > reason="),
+        ("i = 1 i = 2", "bad SQL condition"),
+        ("", "not a SQL condition"),
+        ("DROP TABLE x", "not a SQL condition"),
+        ("SELECT 1", "not a SQL condition"),
+        ("i = 1; i = 2", "not a SQL condition"),
+    ],
+)
+def test_bad_sql_is_shown(text: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        sql_to_polars(text, SCHEMA)
+
+
+def test_a_name_that_two_columns_share_but_for_case_is_ambiguous() -> None:
+    schema = pa.schema([("ID", pa.int32()), ("Id", pa.int32())])
+
+    assert from_sql("Id = 1", schema) == Compare("Id", Op.EQ, pa.scalar(1, pa.int32()))
+    with pytest.raises(InvalidRequest, match=r"ambiguous column\. column=id columns=\[ID, Id\]"):
+        from_sql("id = 1", schema)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "i IN (SELECT 1)",
+        "sum(i) > 1",
+        "lower(s) = 'a'",
+        "i + 1 = 2",
+        "st.x = 1",
+        "i = s",
+        "tz > '2026-01-01'",
+        "d < '2026-13-01'",
+    ],
+)
+def test_sql_that_polars_might_take_otherwise_is_refused(text: str) -> None:
+    with pytest.raises(Unsupported):
+        sql_to_polars(text, SCHEMA)
+
+
+def test_sql_beyond_the_predicate_language_still_filters() -> None:
+    rows = pl.DataFrame({"i": [1, 2, None], "l": [1, 3, 3], "s": ["xay", "b", None]})
+    schema = pa.schema([("i", pa.int64()), ("l", pa.int64()), ("s", pa.string())])
+
+    def kept(text: str) -> list[int]:
+        expression = sql_to_polars(text, schema)
+        return rows.with_row_index().filter(expression)["index"].to_list()
+
+    assert kept("i = l") == [0]
+    assert kept("s LIKE '%a_'") == [0]
+    assert kept("NOT (I = l) OR s IS NULL") == [1, 2]
+    assert kept("coalesce(i, 3) = l") == [0, 2]
+    assert kept("i = l AND i > 1") == []
