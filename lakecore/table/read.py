@@ -33,7 +33,6 @@ from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import MergeSpec, Slice
 from lakecore.model.rows import (
-    RETRACTS,
     SEQUENCE_NUMBER,
     SEQUENCE_NUMBER_ID,
     VALUE_KIND,
@@ -41,6 +40,7 @@ from lakecore.model.rows import (
 )
 from lakecore.model.types import Atomic, Field, Root
 from lakecore.plan.evolution import conform_batch, map_fields, stored_fields
+from lakecore.plan.splits import may_hold_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -213,18 +213,9 @@ def _merge_fields(runs: Sequence[SortedRun], plan: ReadPlan) -> tuple[Field, ...
     fields = [schema.field(name) for name in names]
     if spec.sequence or not runs_are_ordered(runs):
         fields.append(SEQUENCE_FIELD)
-    if any(_may_hold_deletions(file) for run in runs for file in run.files):
+    if any(may_hold_deletions(file) for run in runs for file in run.files):
         fields.append(KIND_FIELD)
     return tuple(fields)
-
-
-def _may_hold_deletions(file: DataFile) -> bool:
-    """Whether rows of the file may be deletions.
-
-    NOTE: pypaimon counts none whatever it writes, so a new file is not believed. Paimon's own raw
-    reads believe it, and show the deleted rows of a file that is alone.
-    """
-    return file.level == 0 or file.delete_row_count != 0
 
 
 def _batch_rows(split: Split, batch_bytes: int) -> int:
@@ -260,18 +251,7 @@ def _read_raw(
     with budget.acquire_up_to(budget.size_bytes // _LEASE_SHARE, _LEASE_LEAST_BYTES) as lease:
         batch_rows = _batch_rows(split, lease.size_bytes // 3)
         for file in split.files:
-            keyed = bool(plan.schema.primary_keys) and _may_hold_deletions(file)
-            read = [*fields, KIND_FIELD] if keyed else fields
-            for batch in read_data_file(file, read, split, plan, store, batch_rows):
-                yield _without_deletions(batch) if keyed else batch
-
-
-def _without_deletions(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows of a batch that are no deletions, less the column that says so."""
-    kinds = batch.column(VALUE_KIND).to_numpy(zero_copy_only=False)
-    deleted = np.isin(kinds, [int(kind) for kind in RETRACTS])
-    batch = batch.drop_columns([VALUE_KIND])
-    return batch.filter(pa.array(~deleted)) if deleted.any() else batch
+            yield from read_data_file(file, fields, split, plan, store, batch_rows)
 
 
 def read_data_file(

@@ -1,0 +1,37 @@
+"""Tables that pypaimon 2.1.0 and paimon-rust 0.4.0 wrote, read without them.
+
+Each was written in one commit of (1, 1) and a deletion of (2, 2); the column `op` is the table's
+`rowkind.field`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import lakecore as lc
+
+PEERS = Path(__file__).resolve().parents[1] / "golden" / "peers"
+ROWS = [{"k": 1, "v": 1, "op": "+I"}]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        # The manifest says that the file holds no deletions.
+        "pypaimon_uncounted_deletion",
+        # The files have no key columns though the table does not ask for thin mode, and the records
+        # of the manifests are unions with null.
+        "paimon_rust_unasked_thin_mode",
+    ],
+)
+def test_deleted_row_is_not_read_by_any_face(name: str) -> None:
+    table = lc.open_table(PEERS / name)
+    with duckdb.connect() as connection:
+        counted = table.to_duckdb(connection).aggregate("count(*)").fetchall()
+
+    assert table.to_arrow().to_pylist() == ROWS
+    assert table.scan().collect().to_dicts() == ROWS
+    assert counted == [(1,)]
