@@ -4,16 +4,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.interop import limits
-from tests.interop.engines import start
+from tests.interop.engines import COMMANDS, start
 from tests.interop.setup_peers import set_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.interop.engines import PeerEngine
-
-Start = "Callable[[str], PeerEngine]"
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +22,7 @@ def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
 
     def peer(name: str) -> PeerEngine:
         if name not in running:
-            assert name in limits.PEERS, name
+            assert name in COMMANDS, name
             running[name] = start(name, logs)
         return running[name]
 

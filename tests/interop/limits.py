@@ -18,6 +18,8 @@ JAVA_OLD = "java-0.9.0"
 PYPAIMON = "pypaimon"
 RUST = "paimon-rust"
 LAKECORE = "lakecore"
+# Java 1.4.2 again, in a zone of its own.
+JAVA_SHANGHAI = "java-1.4.2-shanghai"
 PEERS = (JAVA, JAVA_OLD, PYPAIMON, RUST)
 
 _INT64_NANOS = "takes the int64 nanoseconds of Arrow's Parquet for something else; Java has INT96"
