@@ -27,7 +27,7 @@ from lakecore.table.context import TableContext, load_context, reload_context
 from lakecore.table.explain import Explanation, explain
 from lakecore.table.inspect import Inspect
 from lakecore.table.source import TableSource
-from lakecore.table.travel import Travel, resolve
+from lakecore.table.travel import Travel, as_of, resolve
 from lakecore.table.write import TableWrite
 
 if TYPE_CHECKING:
@@ -343,7 +343,8 @@ class Table:
     def _source(self, travel: Travel) -> TableSource:
         self._context.options.require_readable()
         snapshot, schema = resolve(self._context, travel)
-        return TableSource(context=self._context, snapshot=snapshot, table_schema=schema)
+        context = as_of(self._context, schema)
+        return TableSource(context=context, snapshot=snapshot, table_schema=schema)
 
     def _expression(self, where: pl.Expr | str, source: TableSource) -> pl.Expr:
         schema = source.table_schema

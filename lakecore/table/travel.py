@@ -7,11 +7,14 @@ time) reads it with the schema it was committed with
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, NotFound
+from lakecore.model.option_changes import rename_in_options
+from lakecore.options import parse_options
+from lakecore.plan.partitions import Partitions
 
 if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
@@ -53,6 +56,29 @@ def resolve(context: TableContext, travel: Travel) -> tuple[Snapshot | None, Tab
     else:
         return history.latest_snapshot(), context.schema
     return snapshot, history.schema(snapshot.schema_id)
+
+
+def as_of(context: TableContext, schema: TableSchema) -> TableContext:
+    """The table as it is read with a schema of another time: its options in the names of then.
+
+    A sequence field or bucket key that was renamed since is still the same column.
+    """
+    today = context.schema
+    if schema.id == today.id:
+        return context
+    renamed = [
+        (column.name, then.name)
+        for column in today.fields
+        if (then := schema.by_id.get(column.id)) is not None and then.name != column.name
+    ]
+    texts = dict(context.options.texts)
+    # By way of names that no column has: two columns may have swapped theirs.
+    for number, (name, _) in enumerate(renamed):
+        texts = rename_in_options(texts, name, f"\0{number}")
+    for number, (_, name) in enumerate(renamed):
+        texts = rename_in_options(texts, f"\0{number}", name)
+    options = parse_options(texts, table=context.identifier)
+    return replace(context, schema=schema, options=options, partitions=Partitions(schema, options))
 
 
 def to_milliseconds(timestamp: datetime | int | str) -> int:
