@@ -171,20 +171,19 @@ class Model:
         self, connection: duckdb.DuckDBPyConnection, snapshot_id: int, schema: TableSchema
     ) -> Rows:
         """The rows at a snapshot by one window query over the raw history."""
+        events = [event for event in self.events if event.added <= snapshot_id]
         fields = {f"c{f.id}": f for f in schema.fields}
         raw: dict[str, pa.Array] = {
             name: pa.array(
-                [cast(event.row.get(f.id), f.type) for event in self.events], arrow_type(f.type)
+                [cast(event.row.get(f.id), f.type) for event in events], arrow_type(f.type)
             )
             for name, f in fields.items()
         }
-        raw["arrival"] = pa.array([event.arrival for event in self.events], pa.int64())
-        raw["kind"] = pa.array([event.kind for event in self.events], pa.string())
-        raw["added"] = pa.array([event.added for event in self.events], pa.int64())
-        raw["cleared"] = pa.array([event.cleared for event in self.events], pa.int64())
+        raw["arrival"] = pa.array([event.arrival for event in events], pa.int64())
+        raw["kind"] = pa.array([event.kind for event in events], pa.string())
+        raw["cleared"] = pa.array([event.cleared for event in events], pa.int64())
         raw["place"] = pa.array(
-            [repr([plain(event.row[i]) for i in self.rules.key]) for event in self.events],
-            pa.string(),
+            [repr([plain(event.row[i]) for i in self.rules.key]) for event in events], pa.string()
         )
         connection.register("raw_history", pa.table(raw))
         direction = "asc" if self.rules.descending else "desc"
@@ -201,7 +200,7 @@ class Model:
             select {", ".join(fields)}
             from (
                 select *, {ranked} as nth from raw_history
-                where added <= {snapshot_id} and (cleared is null or cleared > {snapshot_id})
+                where cleared is null or cleared > {snapshot_id}
             )
             where nth = 1 and kind in {ADDS}
             """

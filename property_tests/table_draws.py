@@ -1,0 +1,222 @@
+"""Tables, rows and changes to draw: small domains, so that keys meet again and files overlap."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from lakecore.model.rows import ROW_KIND
+from lakecore.model.schema_change import Change, SchemaChange
+from lakecore.model.types import Array, DataType, arrow_type, parse_type, with_nullable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.model.schema import TableSchema
+    from property_tests.table_model import Row
+
+LONG = "x" * 40
+POOLS: dict[str, list[Any]] = {
+    "TINYINT": [-128, -1, 0, 1, 127],
+    "SMALLINT": [-32768, 0, 7, 300],
+    "INT": [-(2**31), -1, 0, 1, 2, 3, 2**31 - 1],
+    "BIGINT": [-(2**63), -1, 0, 1, 2, 3, 2**63 - 1],
+    # U+FFFD sorts below U+1F600 by code point, as in UTF-8, and above it in UTF-16.
+    "STRING": ["", "a", "ab", "b", "\u00e9", "\ufffd", "\U0001f600", LONG + "a", LONG + "b"],
+    "VARCHAR(5)": ["", "a", "abcde", "\U0001f600"],
+    "DECIMAL(6, 2)": [Decimal(text) for text in ("-9999.99", "-0.01", "0.00", "1.50", "9999.99")],
+    "DECIMAL(30, 5)": [
+        Decimal(text)
+        for text in ("-1234567890123456789.5", "-0.00001", "0", "1", "98765432109876543210")
+    ],
+    "BOOLEAN": [False, True],
+    "DATE": [date(1969, 12, 31), date(1970, 1, 1), date(2024, 2, 29)],
+    "TIME(3)": [time(0), time(23, 59, 59, 999_000)],
+    "TIMESTAMP(3)": [datetime(1969, 12, 31, 23, 59, 59, 999_000), datetime(2024, 2, 29, 1)],
+    "TIMESTAMP(6)": [datetime(1969, 12, 31, 23, 59, 59, 1), datetime(2024, 2, 29, 1, 2, 3, 4)],
+    "TIMESTAMP_LTZ(6)": [datetime(2001, 1, 1, tzinfo=UTC), datetime(2024, 2, 29, 1, tzinfo=UTC)],
+    "BYTES": [b"", b"\x00", b"a", b"\xff\x00"],
+    "FLOAT": [-1.5, 0.0, 0.25, math.inf],
+    "DOUBLE": [-math.inf, -1.5, -0.0, 0.0, 0.1, math.nan],
+    "ARRAY<INT>": [[], [1], [1, None]],
+}
+TYPES = {name: parse_type(name) for name in POOLS}
+KEY_TYPES = [name for name in POOLS if not isinstance(TYPES[name], Array)]
+PARTITION_TYPES = ["STRING", "INT", "DATE", "BOOLEAN"]
+SEQUENCE_TYPES = ["INT", "BIGINT", "STRING", "TIMESTAMP(6)", "DECIMAL(30, 5)", "FLOAT"]
+WIDER = {
+    "TINYINT": ["SMALLINT", "INT", "BIGINT", "STRING"],
+    "SMALLINT": ["INT", "BIGINT", "DOUBLE", "STRING"],
+    "INT": ["BIGINT", "DOUBLE", "STRING", "DECIMAL(12, 2)"],
+    "BIGINT": ["STRING"],
+    "FLOAT": ["DOUBLE"],
+    "VARCHAR(5)": ["STRING"],
+    "DECIMAL(6, 2)": ["DECIMAL(12, 2)"],
+}
+KINDS = ["+I", "+I", "+I", "+U", "-U", "-D"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What a table is created from."""
+
+    columns: dict[str, str]
+    primary_keys: tuple[str, ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    options: dict[str, str] = field(default_factory=dict)
+
+
+FILES = st.fixed_dictionaries(
+    {},
+    optional={
+        "file.format": st.sampled_from(["parquet", "orc", "avro"]),
+        "target-file-size": st.sampled_from(["1 b", "600 b"]),
+        "metadata.stats-mode": st.sampled_from(["none", "counts", "truncate(2)", "full"]),
+        "metadata.stats-dense-store": st.sampled_from(["true", "false"]),
+        "manifest.merge-min-count": st.sampled_from(["2", "3"]),
+        "manifest.target-file-size": st.sampled_from(["1 b", "4 kb"]),
+        "manifest.full-compaction-threshold-size": st.just("1 b"),
+        "source.split.target-size": st.just("1 b"),
+    },
+)
+"""Options that decide how rows lie in files, and so must change no row."""
+
+WRITES = st.sampled_from(
+    [
+        {},
+        {"write-buffer-size": "1 b"},
+        {"write-buffer-size": "200 b"},
+        {"write-buffer-size": "100 b", "write-buffer-spillable": "false"},
+        {"target-file-size": "1 b"},
+        {"file.format": "avro"},
+        {"file.format": "orc"},
+        {"file.compression": "none"},
+        {"metadata.stats-mode": "none"},
+    ]
+)
+"""Dynamic options of one write, which must change no row either."""
+
+
+@st.composite
+def keyed_shapes(draw: st.DrawFn) -> Shape:
+    """Tables with a primary key."""
+    keys = draw(st.lists(st.sampled_from(KEY_TYPES), min_size=1, max_size=2))
+    columns = {f"k{index}": f"{name} NOT NULL" for index, name in enumerate(keys)}
+    partition: tuple[str, ...] = ()
+    if draw(st.booleans()):
+        columns["p"] = draw(st.sampled_from(PARTITION_TYPES)) + " NOT NULL"
+        partition = ("p",)
+    primary = tuple(draw(st.permutations([*columns])))
+    values = draw(st.lists(st.sampled_from([*POOLS]), max_size=3))
+    columns |= {f"v{index}": name for index, name in enumerate(values)}
+    options = draw(FILES) | draw(
+        st.sampled_from(
+            [
+                {"bucket": "1"},
+                {"bucket": "3"},
+                {"bucket": "-1", "dynamic-bucket.target-row-num": "2"},
+                {"bucket": "-1"},
+            ]
+        )
+    )
+    sequence = draw(st.lists(st.sampled_from(SEQUENCE_TYPES), max_size=2))
+    if sequence:
+        columns |= {f"s{index}": name for index, name in enumerate(sequence)}
+        options["sequence.field"] = ",".join(f"s{index}" for index in range(len(sequence)))
+        if draw(st.booleans()):
+            options["sequence.field.sort-order"] = "descending"
+    options |= draw(
+        st.sampled_from([{}, {}, {"ignore-delete": "true"}, {"ignore-update-before": "true"}])
+    )
+    if draw(st.integers(0, 4)) == 0:
+        columns["kind"] = "STRING"
+        options["rowkind.field"] = "kind"
+    if draw(st.integers(0, 4)) == 0:
+        options["changelog-producer"] = "input"
+    if draw(st.integers(0, 4)) == 0:
+        options["data-file.thin-mode"] = "true"
+    columns = {name: columns[name] for name in draw(st.permutations([*columns]))}
+    return Shape(columns=columns, primary_keys=primary, partition_keys=partition, options=options)
+
+
+@st.composite
+def append_shapes(draw: st.DrawFn) -> Shape:
+    """Tables without a primary key."""
+    values = draw(st.lists(st.sampled_from([*POOLS]), min_size=1, max_size=3))
+    columns = {f"v{index}": name for index, name in enumerate(values)}
+    options = draw(FILES)
+    if draw(st.booleans()):
+        columns["b"] = draw(st.sampled_from(KEY_TYPES))
+        options |= {"bucket": draw(st.sampled_from(["1", "3"])), "bucket-key": "b"}
+    partition: tuple[str, ...] = ()
+    if draw(st.booleans()):
+        columns["p"] = draw(st.sampled_from(PARTITION_TYPES))
+        columns["q"] = draw(st.sampled_from(PARTITION_TYPES))
+        partition = draw(st.sampled_from([("p",), ("q", "p")]))
+    return Shape(columns=columns, partition_keys=partition, options=options)
+
+
+def values(data_type: DataType) -> st.SearchStrategy[Any]:
+    """Values of a column: of its pool, or null where that is allowed."""
+    bare = str(with_nullable(data_type, nullable=True)).replace(
+        "TIMESTAMP(6) WITH LOCAL TIME ZONE", "TIMESTAMP_LTZ(6)"
+    )
+    pool = {"DECIMAL(12, 2)": POOLS["DECIMAL(6, 2)"]}.get(bare) or POOLS[bare]
+    drawn = st.sampled_from(pool)
+    return st.one_of(drawn, st.none()) if data_type.nullable else drawn
+
+
+def rows(schema: TableSchema, rules_kind: int | None, *, keyed: bool, max_size: int = 8) -> Any:
+    """Rows of a schema with their kinds: those of a batch."""
+    kinds = st.sampled_from(KINDS) if keyed else st.just("+I")
+    row = st.fixed_dictionaries(
+        {
+            f.id: st.sampled_from(KINDS) if f.id == rules_kind else values(f.type)
+            for f in schema.fields
+        }
+    )
+    return st.lists(st.tuples(kinds, row), max_size=max_size)
+
+
+def batch_of(
+    schema: TableSchema, drawn: Sequence[tuple[str, Row]], *, with_kinds: bool
+) -> pa.RecordBatch:
+    """Drawn rows as an Arrow batch."""
+    columns = [pa.array([row[f.id] for _, row in drawn], arrow_type(f.type)) for f in schema.fields]
+    names = [f.name for f in schema.fields]
+    if with_kinds:
+        columns.append(pa.array([kind for kind, _ in drawn], pa.string()))
+        names.append(ROW_KIND)
+    return pa.RecordBatch.from_arrays(columns, names)
+
+
+@st.composite
+def schema_changes(draw: st.DrawFn, schema: TableSchema, fresh: str) -> Change | None:
+    """A change that the schema allows; `fresh` is a name that no column has."""
+    options = schema.parsed_options()
+    held = {*schema.primary_keys, *schema.partition_keys, *options.bucket_key}
+    ordering = {*options.sequence_field, options.rowkind_field}
+    free = [f for f in schema.fields if f.name not in held | ordering]
+    wide = [(f, WIDER[str(f.type)]) for f in free if str(f.type) in WIDER]
+    renamable = [f.name for f in schema.fields if f.name not in schema.partition_keys]
+    # The names that options know are the ones that a rename may lose.
+    renamable += 3 * [name for name in renamable if name in ordering]
+    verb = draw(st.sampled_from(["add", "drop", "rename", "widen"]))
+    match verb:
+        case "add":
+            return SchemaChange.add_column(fresh, draw(st.sampled_from([*POOLS])))
+        case "rename":
+            return SchemaChange.rename_column(draw(st.sampled_from(renamable)), fresh)
+        case "drop" if free and len(schema.fields) > 1:
+            return SchemaChange.drop_column(draw(st.sampled_from(free)).name)
+        case "widen" if wide:
+            column, targets = draw(st.sampled_from(wide))
+            return SchemaChange.update_column_type(column.name, draw(st.sampled_from(targets)))
+        case _:
+            return None

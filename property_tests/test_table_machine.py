@@ -1,0 +1,319 @@
+"""Any history of a table agrees, at every snapshot, with a plain dict and with a window query."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from lakecore.errors import NotFound
+from lakecore.format.layout import Layout
+from lakecore.io.ambient import seeded
+from lakecore.io.store import MemoryStore
+from lakecore.memory import Budget
+from lakecore.model.evolution import evolve
+from lakecore.model.validation import create_schema
+from lakecore.table.handle import Table, load_table, write_schema
+from property_tests.table_draws import (
+    WRITES,
+    Shape,
+    append_shapes,
+    batch_of,
+    keyed_shapes,
+    rows,
+    schema_changes,
+    values,
+)
+from property_tests.table_model import Model, Rules, counted_arrow, plain
+
+if TYPE_CHECKING:
+    from lakecore.model.schema import TableSchema
+    from property_tests.table_model import Row
+
+PATH = "memory://warehouse/shop.db/orders"
+BUDGETS = st.sampled_from([1 << 30, 1 << 30, 1 << 16, 1000])
+
+
+class TableMachine(RuleBasedStateMachine):
+    """What one table goes through; the subclasses say which tables are drawn."""
+
+    handles = Bundle("handles")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = MemoryStore()
+        self.ambient = seeded(7)
+        self.times: dict[int, int] = {}
+        self.checked = 0
+        self.columns = 0
+
+    def create(self, shape: Shape, budget_bytes: int) -> Table:
+        """A new table, and the model of it."""
+        self.budget = Budget(budget_bytes)
+        schema = create_schema(
+            shape.columns,
+            primary_keys=shape.primary_keys,
+            partition_keys=shape.partition_keys,
+            options=shape.options,
+            now_ms=self.ambient.now_ms(),
+        )
+        assert write_schema(self.store, Layout(root=PATH), schema)
+        self.newest = schema
+        self.model = Model(rules=Rules.of(schema))
+        return self.load()
+
+    def load(self) -> Table:
+        """The table as a process that just started sees it."""
+        return load_table(self.store, PATH, ambient=self.ambient, budget=self.budget)
+
+    def draw_batches(
+        self, data: st.DataObject, schema: TableSchema, *, adds_only: bool = False
+    ) -> list[list[tuple[str, Row]]]:
+        """The rows of some batches, with their kinds."""
+        rules = self.model.rules
+        keyed = bool(rules.key) and not adds_only
+        drawn = data.draw(st.lists(rows(schema, rules.row_kind, keyed=keyed), max_size=3))
+        if adds_only and rules.row_kind is not None:
+            drawn = [[(k, {**row, rules.row_kind: "+I"}) for k, row in batch] for batch in drawn]
+        return drawn
+
+    def arrow(self, schema: TableSchema, drawn: list[list[tuple[str, Row]]]) -> list[Any]:
+        with_kinds = bool(self.model.rules.key) and self.model.rules.row_kind is None
+        return [batch_of(schema, batch, with_kinds=with_kinds) for batch in drawn]
+
+    def committed(
+        self, drawn: list[list[tuple[str, Row]]], clears: Any = None, *, always: bool = False
+    ) -> None:
+        """Note in the model what a commit did; one without rows makes no snapshot."""
+        kept = self.model.taken_in(row for batch in drawn for row in batch)
+        if kept or always:
+            self.model.commit(self.newest, kept, clears)
+            self.times[self.model.latest] = self.ambient.now_ms()
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    @rule(table=handles, options=WRITES, data=st.data(), seconds=st.sampled_from([0, 0, 1]))
+    def write(
+        self, table: Table, options: dict[str, str], data: st.DataObject, seconds: int
+    ) -> None:
+        self.ambient.sleep(seconds)
+        drawn = self.draw_batches(data, table.schema)
+        before = self.model.latest
+        result = table.copy(options).write(self.arrow(table.schema, drawn))
+        self.committed(drawn)
+
+        assert result.snapshot_ids == tuple(range(before + 1, self.model.latest + 1))
+
+    @rule(table=handles, data=st.data(), options=WRITES, identifier=st.integers(1, 5))
+    def write_in_two_phases(
+        self, table: Table, data: st.DataObject, options: dict[str, str], identifier: int
+    ) -> None:
+        """One writer, prepared twice, committed as one user, and then once more."""
+        user = f"user-{self.model.latest}"
+        with table.copy(options).new_write() as writer:
+            for step in (identifier, identifier + 1):
+                drawn = self.draw_batches(data, table.schema)
+                for batch in self.arrow(table.schema, drawn):
+                    writer.write(batch)
+                messages = writer.prepare_commit()
+                table.commit(messages, identifier=step, commit_user=user)
+                # A commit with a number of its own is on record even if it has no rows.
+                self.committed(drawn, always=True)
+                again = table.commit(messages, identifier=step, commit_user=user)
+
+                assert again.snapshot_ids == (self.model.latest,)
+
+    @rule(table=handles, data=st.data(), options=WRITES)
+    def abandon(self, table: Table, data: st.DataObject, options: dict[str, str]) -> None:
+        """A writer whose messages are not committed leaves no files."""
+        before = set(self.files())
+        with table.copy(options).new_write() as writer:
+            for batch in self.arrow(table.schema, self.draw_batches(data, table.schema)):
+                writer.write(batch)
+            if data.draw(st.booleans()):
+                writer.abort(writer.prepare_commit())
+
+        assert set(self.files()) == before
+
+    @rule(table=handles, data=st.data(), dynamic=st.booleans())
+    def overwrite(self, table: Table, data: st.DataObject, *, dynamic: bool) -> None:
+        drawn = self.draw_batches(data, table.schema)
+        table.overwrite(self.arrow(table.schema, drawn), dynamic=dynamic)
+        by_partition = dynamic and bool(self.model.rules.partition)
+        kept = self.model.taken_in(row for batch in drawn for row in batch)
+        written = {plain([*self.model.partition_of(row)]) for _, row in kept}
+        self.committed(
+            drawn,
+            (lambda place: plain([*place]) in written) if by_partition else lambda _: True,
+            always=not by_partition,
+        )
+
+    @precondition(lambda self: self.model.rules.partition)
+    @rule(table=handles, data=st.data())
+    def overwrite_partition(self, table: Table, data: st.DataObject) -> None:
+        """Replace the partitions of one partition value; the rows lie in them."""
+        spec, clears = self.draw_spec(data, table)
+        fixed = {table.schema.field(name).id: value for name, value in spec.items()}
+        drawn = [
+            [(kind, row | fixed) for kind, row in batch]
+            for batch in self.draw_batches(data, table.schema)
+        ]
+        table.overwrite(self.arrow(table.schema, drawn), partition=spec)
+        self.committed(drawn, clears, always=True)
+
+    @precondition(lambda self: self.model.rules.partition)
+    @rule(table=handles, data=st.data())
+    def drop_partition(self, table: Table, data: st.DataObject) -> None:
+        spec, clears = self.draw_spec(data, table)
+        table.drop_partition(spec)
+        self.committed([], clears, always=True)
+
+    def draw_spec(self, data: st.DataObject, table: Table) -> tuple[dict[str, Any], Any]:
+        """A partition spec of some of the partition keys, and what it matches."""
+        rules = self.model.rules
+        chosen = data.draw(
+            st.lists(st.sampled_from(rules.partition), min_size=1, unique=True), "spec"
+        )
+        fixed = {i: data.draw(values(table.schema.by_id[i].type)) for i in chosen}
+        spec = {table.schema.by_id[i].name: value for i, value in fixed.items()}
+
+        def clears(place: tuple[Any, ...]) -> bool:
+            held = dict(zip(rules.partition, place, strict=True))
+            return all(held[i] == value for i, value in fixed.items())
+
+        return spec, clears
+
+    @precondition(lambda self: self.model.latest)
+    @rule(table=handles)
+    def truncate(self, table: Table) -> None:
+        table.truncate()
+        self.committed([], lambda _: True, always=True)
+
+    # --- handles and schemas ---------------------------------------------------------------------
+
+    @rule(target=handles)
+    def reopen(self) -> Table:
+        return self.load()
+
+    @rule(target=handles, table=handles)
+    def refresh(self, table: Table) -> Table:
+        return table.refresh()
+
+    @rule(target=handles, data=st.data())
+    def alter(self, data: st.DataObject) -> Table:
+        """Change the schema; handles from before go on with the one they know."""
+        self.columns += 1
+        change = data.draw(schema_changes(self.newest, f"n{self.columns}"))
+        if change is not None:
+            self.newest = evolve(
+                self.newest,
+                [change],
+                now_ms=self.ambient.now_ms(),
+                has_snapshots=self.model.latest > 0,
+            )
+            assert write_schema(self.store, Layout(root=PATH), self.newest)
+        return self.load()
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    @invariant()
+    def newest_snapshot_holds_what_it_must(self) -> None:
+        if hasattr(self, "model") and self.checked < self.model.latest:
+            self.checked = self.model.latest
+            table = self.load()
+            read = table.to_arrow()
+
+            assert read.schema.equals(self.newest.arrow)
+            assert counted_arrow(read) == self.model.rows(self.model.latest, self.newest)
+            assert self.budget.used_bytes == 0
+
+    @precondition(lambda self: self.model.latest)
+    @rule(table=handles, data=st.data())
+    def travel(self, table: Table, data: st.DataObject) -> None:
+        """A snapshot named by its id, or by a time, is the one of then."""
+        snapshot_id = data.draw(st.integers(1, self.model.latest), "snapshot")
+        wanted = self.model.rows(snapshot_id, self.model.schemas[snapshot_id])
+        by_option = table.copy({"scan.snapshot-id": str(snapshot_id)})
+
+        assert counted_arrow(table.to_arrow(snapshot_id=snapshot_id)) == wanted
+        assert counted_arrow(by_option.to_arrow()) == wanted
+
+    @precondition(lambda self: self.model.latest)
+    @rule(table=handles, data=st.data())
+    def travel_in_time(self, table: Table, data: st.DataObject) -> None:
+        first, last = min(self.times.values()), max(self.times.values())
+        time_ms = data.draw(st.integers(first - 1, last + 1), "time")
+        then = max((i for i, at in self.times.items() if at <= time_ms), default=None)
+        if then is None:
+            with pytest.raises(NotFound):
+                table.to_arrow(timestamp=time_ms)
+        else:
+            wanted = self.model.rows(then, self.model.schemas[then])
+
+            assert counted_arrow(table.to_arrow(timestamp=time_ms)) == wanted
+
+    @rule(table=handles)
+    def read_by_an_old_schema(self, table: Table) -> None:
+        """The newest rows, as columns of the schema that a handle knows."""
+        read = table.to_arrow()
+        if not _narrowed(self.newest, table.schema):
+            assert counted_arrow(read) == self.model.rows(self.model.latest, table.schema)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "model"):
+            return
+        table = self.load()
+        with closing(duckdb.connect()) as connection:
+            for snapshot_id, schema in self.model.schemas.items():
+                read = counted_arrow(table.to_arrow(snapshot_id=snapshot_id))
+
+                assert read == self.model.rows(snapshot_id, schema)
+                assert read == self.model.query(connection, snapshot_id, schema)
+
+    def files(self) -> list[str]:
+        """Every file of the table."""
+        return _below(self.store, PATH)
+
+
+def _below(store: MemoryStore, directory: str) -> list[str]:
+    found: list[str] = []
+    for status in store.list(directory):
+        found += _below(store, status.path) if status.is_directory else [status.path]
+    return found
+
+
+def _narrowed(newest: TableSchema, known: TableSchema) -> bool:
+    """Whether a column has another type since: an old handle may then not read all values."""
+    return any(
+        str(newest.by_id[f.id].type) != str(f.type) for f in known.fields if f.id in newest.by_id
+    )
+
+
+class KeyedMachine(TableMachine):
+    @initialize(target=TableMachine.handles, shape=keyed_shapes(), budget_bytes=BUDGETS)
+    def start(self, shape: Shape, budget_bytes: int) -> Table:
+        return self.create(shape, budget_bytes)
+
+
+class AppendMachine(TableMachine):
+    @initialize(target=TableMachine.handles, shape=append_shapes(), budget_bytes=BUDGETS)
+    def start(self, shape: Shape, budget_bytes: int) -> Table:
+        return self.create(shape, budget_bytes)
+
+
+TestKeyedTable = KeyedMachine.TestCase
+TestKeyedTable.settings = settings(stateful_step_count=15)
+TestAppendTable = AppendMachine.TestCase
+TestAppendTable.settings = settings(stateful_step_count=15)
