@@ -1,4 +1,4 @@
-"""One contender: `python contender.py ENGINE`, one JSON request a line, one answer a line.
+"""One contender: `python -m bench.contender ENGINE`, a JSON request a line, an answer a line.
 
 Engines: lakecore; pypaimon (its Python path), native (pypaimon on paimon-rust). Each runs in an
 environment of its own, with its input already in memory; only the verb itself is timed.
@@ -10,12 +10,12 @@ import json
 import resource
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-sys.path.insert(0, str(Path(__file__).parent))
+from bench.data import COLUMNS, merge_input
 
-import pyarrow as pa
-from data import COLUMNS, merge_input
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NATIVE = {
     "write.native.enabled": "true",
@@ -23,6 +23,20 @@ NATIVE = {
     "scan.native-plan.enabled": "true",
     "read.native.enabled": "true",
 }
+
+
+class Engine(Protocol):
+    """What is measured."""
+
+    def create(self, warehouse: str, options: dict[str, str]) -> None:
+        """A new table."""
+
+    def write(self, rows: pa.Table) -> None:
+        """One commit."""
+
+    def read(self) -> int:
+        """All rows to memory; how many."""
+        ...
 
 
 class Lakecore:
@@ -34,9 +48,7 @@ class Lakecore:
 
         catalog = lakecore.connect(warehouse, create=True)
         catalog.create_database("bench", ignore_if_exists=True)
-        self._table = catalog.create_table(
-            "bench.t", COLUMNS, primary_keys=["id"], options=options
-        )
+        self._table = catalog.create_table("bench.t", COLUMNS, primary_keys=["id"], options=options)
 
     def write(self, rows: pa.Table) -> None:
         """One commit."""
@@ -50,7 +62,7 @@ class Lakecore:
 class Pypaimon:
     """pypaimon, by its public API."""
 
-    def __init__(self, native: bool) -> None:
+    def __init__(self, *, native: bool) -> None:
         self._dynamic = NATIVE if native else {}
 
     def create(self, warehouse: str, options: dict[str, str]) -> None:
@@ -84,19 +96,15 @@ class Pypaimon:
 
 def main() -> None:
     """Answer requests until the input ends."""
-    engines = {
-        "lakecore": Lakecore,
-        "pypaimon": lambda: Pypaimon(native=False),
-        "native": lambda: Pypaimon(native=True),
-    }
-    engine = engines[sys.argv[1]]()
+    name = sys.argv[1]
+    engine: Engine = Lakecore() if name == "lakecore" else Pypaimon(native=name == "native")
     answers = sys.stdout
     sys.stdout = sys.stderr
     parts: list[pa.Table] = []
     for line in sys.stdin:
         request = json.loads(line)
         rows = 0
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), time.process_time()
         match request["verb"]:
             case "load":
                 parts = merge_input(request["scale"])
@@ -110,7 +118,8 @@ def main() -> None:
                 rows = engine.read()
         seconds = time.perf_counter() - began
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        answer = {"seconds": seconds, "rows": rows, "peak_mib": peak}
+        cpu = time.process_time() - worked
+        answer = {"seconds": seconds, "cpu_seconds": cpu, "rows": rows, "peak_mib": peak}
         print(json.dumps(answer), file=answers, flush=True)
 
 

@@ -46,7 +46,8 @@ print(json.dumps({"seconds": time.perf_counter() - began,
 def run(count: int = 50_000_000) -> bool:
     """Measure; whether every promise was kept."""
     kept = True
-    for buckets, kind in (("1", "primary key, 1 bucket"), ("8", "primary key, 8 buckets"), ("-1", "append")):
+    kinds = {"1": "primary key, 1 bucket", "8": "primary key, 8 buckets", "-1": "append"}
+    for buckets, kind in kinds.items():
         warehouse = tempfile.mkdtemp(prefix="lakecore-bench-")
         for verb in ("write", "stream"):
             ran = subprocess.run(

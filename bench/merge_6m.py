@@ -1,4 +1,4 @@
-"""Write and merged read of 6 M rows (4 M + 4 × 0.5 M updates), 1 and 8 buckets, beside pypaimon.
+"""Write and merged read of 6 M rows (4 M and 4 updates of 0.5 M), 1 and 8 buckets, beside pypaimon.
 
 The contenders take turns, so that a machine that slows down slows them all. pypaimon's Python path
 takes minutes and runs once.
@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.report import Figures, console, promise
 from tests.interop import setup_peers
 
-SCRIPT = str(Path(__file__).parent / "contender.py")
+ROOT = Path(__file__).parent.parent
 
 
 class Contender:
@@ -25,7 +25,11 @@ class Contender:
     def __init__(self, engine: str) -> None:
         python = sys.executable if engine == "lakecore" else str(setup_peers.python())
         self._process = subprocess.Popen(
-            [python, SCRIPT, engine], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [python, "-m", "bench.contender", engine],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
         )
 
     def ask(self, verb: str, **facts: object) -> dict[str, float]:
@@ -47,7 +51,7 @@ class Contender:
         self._process.wait()
 
 
-def run(runs: int = 3, scale: float = 1.0, python_path: bool = True) -> bool:
+def run(runs: int = 3, scale: float = 1.0, *, python_path: bool = True) -> bool:
     """Measure; whether every promise was kept."""
     setup_peers.set_up()
     kept = True
@@ -65,10 +69,11 @@ def run(runs: int = 3, scale: float = 1.0, python_path: bool = True) -> bool:
                 contender = Contender(engine)
                 contender.ask("load", scale=scale)
                 contender.ask("create", warehouse=warehouse, options=options)
-                writes.add(engine, contender.ask("write")["seconds"])
+                answer = contender.ask("write")
+                writes.add(engine, answer["seconds"], answer["cpu_seconds"])
                 for _ in range(1 if engine == "pypaimon" else 3):
                     answer = contender.ask("read")
-                    reads.add(engine, answer["seconds"])
+                    reads.add(engine, answer["seconds"], answer["cpu_seconds"])
                     found.add(int(answer["rows"]))
                 contender.close()
                 shutil.rmtree(warehouse)

@@ -23,16 +23,18 @@ class Figures:
     task: str
     rows: int | None = None
     seconds: dict[str, list[float]] = field(default_factory=dict)
+    cpu_seconds: dict[str, list[float]] = field(default_factory=dict)
 
-    def add(self, contender: str, seconds: float) -> None:
+    def add(self, contender: str, seconds: float, cpu_seconds: float) -> None:
         """One more run."""
         self.seconds.setdefault(contender, []).append(seconds)
+        self.cpu_seconds.setdefault(contender, []).append(cpu_seconds)
 
     def time(self, contender: str, work: Callable[[], object]) -> None:
         """One more run, timed here."""
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), time.process_time()
         work()
-        self.add(contender, time.perf_counter() - began)
+        self.add(contender, time.perf_counter() - began, time.process_time() - worked)
 
     def ratio(self, contender: str, other: str) -> float:
         """Median seconds of `contender` over those of `other`."""
@@ -41,7 +43,7 @@ class Figures:
     def show(self, base: str) -> None:
         """Print the table: how many times the seconds of `base` each contender took."""
         table = Table(title=self.task, title_justify="left", title_style="bold")
-        for column in ("", "median s", "min", "max", "runs", "M rows/s", f"× {base}"):
+        for column in ("", "median s", "min", "max", "cpu s", "runs", "M rows/s", f"times {base}"):
             table.add_column(column, justify="left" if column == "" else "right")
         for name, runs in self.seconds.items():
             rate = "" if self.rows is None else f"{self.rows / median(runs) / 1e6:.2f}"
@@ -50,6 +52,7 @@ class Figures:
                 f"{median(runs):.3f}",
                 f"{min(runs):.3f}",
                 f"{max(runs):.3f}",
+                f"{median(self.cpu_seconds[name]):.3f}",
                 str(len(runs)),
                 rate,
                 f"{self.ratio(name, base):.2f}",

@@ -34,9 +34,7 @@ def run(runs: int = 9, scale: float = 1.0) -> bool:
         scan.time("lakecore", lambda: table.scan().collect())
         scan.time("polars, bare files", lambda: pl.scan_parquet(files).collect())
         total.time("lakecore", lambda: table.to_duckdb(connection).aggregate(totals).fetchall())
-        total.time(
-            "duckdb, bare files", lambda: connection.sql(plain.format(totals)).fetchall()
-        )
+        total.time("duckdb, bare files", lambda: connection.sql(plain.format(totals)).fetchall())
         cities.time(
             "lakecore", lambda: table.to_duckdb(connection).aggregate(f"city, {totals}").fetchall()
         )

@@ -46,7 +46,7 @@ def relation(source: BatchSource, connection: DuckDBConnection | None = None) ->
 def _reads_alike(kind: pa.DataType) -> bool:
     """Whether DuckDB makes the same type of a Parquet column as of an Arrow column."""
     t = pa.types
-    return (
+    return bool(
         t.is_integer(kind)
         or t.is_floating(kind)
         or t.is_boolean(kind)

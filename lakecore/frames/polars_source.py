@@ -118,4 +118,4 @@ def _native_scan(schema: pa.Schema, files: list[str], names: list[str]) -> pl.La
     rows = pl.scan_parquet(files, glob=False, extra_columns="ignore").select(names)
     stored = rows.collect_schema()
     changed = {name: kind for name, kind in types.items() if stored[name] != kind}
-    return rows.cast(changed) if changed else rows
+    return rows.with_columns(pl.col(name).cast(kind) for name, kind in changed.items())

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lakecore.errors import CorruptTable, NotFound
 from lakecore.format.deletion_vector import decode_vectors
 from lakecore.io.data_files import read_file
 from lakecore.lsm.levels import SortedRun, runs_are_ordered
@@ -264,8 +265,26 @@ def read_data_file(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file as columns `fields` of the table's schema, old schemas cast to it.
 
-    Rows that the file's deletion vector names are left out.
+    Rows that the file's deletion vector names are left out. Raises CorruptTable if a file that the
+    snapshot names is not there, or is damaged.
     """
+    try:
+        yield from _read_data_file(file, fields, split, plan, store, batch_rows)
+    except NotFound as error:
+        raise CorruptTable(
+            "a file of the snapshot is missing; was the snapshot expired meanwhile?",
+            file=plan.layout.data_file(split.partition_path, split.bucket, file),
+        ) from error
+
+
+def _read_data_file(
+    file: DataFile,
+    fields: Sequence[Field],
+    split: Split,
+    plan: ReadPlan,
+    store: Store,
+    batch_rows: int,
+) -> Iterator[pa.RecordBatch]:
     file_schema = plan.schemas[file.schema_id]
     mappings = map_fields(fields, (*file_schema.fields, SEQUENCE_FIELD, KIND_FIELD))
     physical = stored_fields(mappings)

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakecore.errors import CorruptTable
+from lakecore.errors import CorruptTable, NotFound
 from lakecore.merge.spec import merge_spec
 from lakecore.model.types import Atomic, with_nullable
 from lakecore.table.read import ReadPlan, read_split
@@ -118,7 +118,13 @@ class TableSource:
             if local is None:
                 return None
             # An engine's own reader knows nothing of tables: say it before.
-            size_bytes = context.store.size(path)
+            try:
+                size_bytes = context.store.size(path)
+            except NotFound as error:
+                raise CorruptTable(
+                    "a file of the snapshot is missing; was the snapshot expired meanwhile?",
+                    file=path,
+                ) from error
             if size_bytes != file.size_bytes:
                 raise CorruptTable(
                     "a data file does not have the size it should have",
