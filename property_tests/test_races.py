@@ -1,0 +1,185 @@
+"""Whatever another writer does between two store calls of this one, nothing is lost or doubled.
+
+The other's deed is carried out whole at each call of a writer in turn. Then either both deeds
+count, in one order or the other, or the writer that came second is told, and may do it again.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from itertools import count, product
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakecore.errors import CommitConflict
+from lakecore.model.evolution import evolve
+from lakecore.model.schema_change import SchemaChange
+from lakecore.table.handle import Table, write_schema
+from property_tests.deeds import (
+    PAST,
+    Deed,
+    Scene,
+    copy_of,
+    orders,
+    overwrite,
+    plain_write,
+    rows_of,
+    write,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+    from lakecore.io.store import FileStatus, Store
+    from property_tests.table_model import Rows
+
+
+class RacedStore:
+    """A store in which somebody else acts right before a call, counted from 1."""
+
+    def __init__(self, inner: Store, at: int, act: Callable[[], object]) -> None:
+        self.inner = inner
+        self.calls = 0
+        self._at = at
+        self._act = act
+
+    def read(self, path: str) -> bytes:
+        self._step()
+        return self.inner.read(path)
+
+    def exists(self, path: str) -> bool:
+        self._step()
+        return self.inner.exists(path)
+
+    def size(self, path: str) -> int:
+        self._step()
+        return self.inner.size(path)
+
+    def list(self, directory: str) -> tuple[FileStatus, ...]:
+        self._step()
+        return self.inner.list(directory)
+
+    def put(self, path: str, data: bytes) -> None:
+        self._step()
+        self.inner.put(path, data)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        self._step()
+        return self.inner.put_if_absent(path, data)
+
+    def delete(self, path: str) -> None:
+        self._step()
+        self.inner.delete(path)
+
+    def delete_directory(self, path: str) -> None:
+        self._step()
+        self.inner.delete_directory(path)
+
+    def rename_directory(self, source: str, target: str) -> None:
+        self._step()
+        self.inner.rename_directory(source, target)
+
+    def make_directory(self, path: str) -> None:
+        self._step()
+        self.inner.make_directory(path)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        self._step()
+        return self.inner.open_input(path)
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
+        self._step()
+        with self.inner.open_output(path) as sink:
+            yield sink
+
+    def local_path(self, path: str) -> str | None:
+        return self.inner.local_path(path)
+
+    def _step(self) -> None:
+        self.calls += 1
+        if self.calls == self._at:
+            self._act()
+
+
+def add_column(table: Table) -> None:
+    """The next schema, with one column more."""
+    context = table.context
+    changes = [SchemaChange.add_column("note", "STRING")]
+    schema = evolve(context.schema, changes, now_ms=0, has_snapshots=True)
+    assert write_schema(context.store, context.layout, schema)
+
+
+SHAPES = {
+    "one bucket": Scene(options={"bucket": "1"}, past=PAST, deed=write(orders("a", "x"))),
+    "buckets and partitions": Scene(
+        options={"bucket": "2"}, partitioned=True, past=PAST, deed=write(orders("a", "x"))
+    ),
+    "dynamic buckets": Scene(
+        options={"dynamic-bucket.target-row-num": "2"},
+        partitioned=True,
+        past=PAST,
+        deed=write(orders("a", "x")),
+    ),
+    "empty dynamic buckets": Scene(
+        options={"dynamic-bucket.target-row-num": "2"}, deed=write(orders("a", "x"))
+    ),
+    "append": Scene(keyed=False, partitioned=True, deed=write(orders("a", "x"))),
+}
+MINE: dict[str, Deed] = {
+    "write known keys": write(orders("bc", "mine")),
+    "write new keys": write(orders("bmno", "mine")),
+    "overwrite all": overwrite(orders("bmn", "mine"), dynamic=False),
+    "overwrite a partition": overwrite(orders("bmn", "mine"), dynamic=True),
+    "truncate": lambda table: table.truncate(),
+}
+THEIRS: dict[str, Deed] = {
+    "write other keys": plain_write(orders("dpq", "theirs")),
+    "overwrite all": lambda table: table.overwrite(orders("dpq", "theirs"), dynamic=False),
+    "truncate": lambda table: table.truncate(),
+    "add a column": add_column,
+}
+PLAIN = (0, 26, 42, 68, 90)
+LATER = plain_write(orders("abcdefmnopq", "later"))
+
+
+RACES = [
+    # Each shape meets each deed, each deed each other; one of each shape is in the plain suite.
+    pytest.param(shape, mine, theirs, marks=() if order in PLAIN else pytest.mark.slow)
+    for order, (shape, mine, theirs) in enumerate(product(SHAPES, MINE, THEIRS))
+    if sum(divmod(order, len(THEIRS))) % 2 == 0
+]
+
+
+@pytest.mark.parametrize(("shape", "mine", "theirs"), RACES)
+def test_deed_of_another_at_any_store_call_is_before_or_after_mine(
+    shape: str, mine: str, theirs: str
+) -> None:
+    scene, start = SHAPES[shape], SHAPES[shape].build()
+
+    def act(store: Store, deed: Deed, seed: int) -> Rows:
+        deed(scene.open(store, seed))
+        return rows_of(scene.open(store))
+
+    def after(*deeds: Deed) -> list[Rows]:
+        store = copy_of(start)
+        return [act(store, deed, seed) for seed, deed in enumerate(deeds, 101)]
+
+    first, second = MINE[mine], THEIRS[theirs]
+    orderly = [after(first, second, LATER)[1:], after(second, first, LATER)[1:]]
+    for call in count(1):
+        store = copy_of(start)
+        raced = RacedStore(store, call, partial(act, store, second, 201))
+        try:
+            first(scene.open(raced, 202))
+        except CommitConflict:
+            act(store, first, 203)
+        if raced.calls < call:
+            break
+        now = rows_of(scene.open(store))
+
+        assert [now, act(store, LATER, 204)] in orderly, f"call {call}"
