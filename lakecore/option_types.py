@@ -283,6 +283,7 @@ COMPRESSION = one_of(
     "snappy",
     "gzip",
     "none",
+    "null",  # of Avro
     "uncompressed",
     "lzo",
     "brotli",

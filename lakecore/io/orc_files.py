@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import orc
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 ID_ATTRIBUTE = "paimon.id"
 _CODECS = {"none": "uncompressed", "zstd": "zstd", "snappy": "snappy", "gzip": "zlib", "lz4": "lz4"}
+_JAVA = "ORC_JAVA"
 _STRIPE_BYTES = 64 << 20
 _DICTIONARY_SHARE_MAX = 0.8
 _ENCODED_SHARE_GUESS = 0.5
@@ -189,7 +191,9 @@ def read_orc(
     if row_groups is not None:
         raise Unsupported("row groups are chosen in Parquet files only", path=path)
     with _orc_errors(path), store.open_input(path) as source:
-        stored = orc.ORCFile(source).schema.names
+        file = orc.ORCFile(source)
+        stored = file.schema.names
+        padded = [field.name for field in fields if _is_padded(field, file.writer)]
         fragment = ds.OrcFileFormat().make_fragment(source)
         scanner = fragment.scanner(
             columns=[field.name for field in fields if field.name in stored] or stored[:1],
@@ -199,8 +203,22 @@ def read_orc(
         at = 0
         for batch in scanner.to_batches():
             if batch.num_rows:
-                yield at, batch
+                yield at, _without_padding(batch, padded)
             at += batch.num_rows
+
+
+def _is_padded(field: Field, writer: str) -> bool:
+    """Whether blanks follow the values: Java stores CHAR as ORC's own, which has a fixed length."""
+    return isinstance(field.type, Atomic) and field.type.root is Root.CHAR and writer == _JAVA
+
+
+def _without_padding(batch: pa.RecordBatch, padded: Sequence[str]) -> pa.RecordBatch:
+    for name in padded:
+        at = batch.schema.get_field_index(name)
+        if at >= 0:
+            bare = pc.utf8_rtrim(batch.column(at), characters=" ")
+            batch = batch.set_column(at, batch.schema.field(at), bare)
+    return batch
 
 
 @contextmanager

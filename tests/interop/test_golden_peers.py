@@ -1,7 +1,7 @@
-"""Tables that pypaimon 2.1.0 and paimon-rust 0.4.0 wrote, read without them.
+"""Tables with habits of the peers that wrote them, read without the peers.
 
-Each was written in one commit of (1, 1) and a deletion of (2, 2); the column `op` is the table's
-`rowkind.field`.
+Those of pypaimon 2.1.0 and paimon-rust 0.4.0 hold one commit, of (1, 1) and a deletion of (2, 2);
+the column `op` is the table's `rowkind.field`. The ORC file is of Java Paimon 1.4.2.
 """
 
 from __future__ import annotations
@@ -35,3 +35,9 @@ def test_deleted_row_is_not_read_by_any_face(name: str) -> None:
     assert table.to_arrow().to_pylist() == ROWS
     assert table.scan().collect().to_dicts() == ROWS
     assert counted == [(1,)]
+
+
+def test_blanks_with_which_java_pads_orc_are_no_part_of_a_char() -> None:
+    table = lc.open_table(PEERS / "java_orc_short_char")
+
+    assert table.to_arrow().column("v").to_pylist() == ["", "ab", "abcde", None]
