@@ -1,0 +1,148 @@
+"""Paimon's logical types as values: a closed sum of `Atomic`, `Array`, `Multiset`, `Map`, `Row`.
+
+Types are equal when they mean the same, hashable, never changed in place. Their text is Paimon's:
+`DECIMAL(10, 2) NOT NULL`, `ARRAY<INT>`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeAlias
+
+LENGTH_MAX = 2_147_483_647
+
+
+class Root(StrEnum):
+    """The name of an atomic type, as Paimon writes it."""
+
+    CHAR = "CHAR"
+    VARCHAR = "VARCHAR"
+    BOOLEAN = "BOOLEAN"
+    BINARY = "BINARY"
+    VARBINARY = "VARBINARY"
+    DECIMAL = "DECIMAL"
+    TINYINT = "TINYINT"
+    SMALLINT = "SMALLINT"
+    INT = "INT"
+    BIGINT = "BIGINT"
+    FLOAT = "FLOAT"
+    DOUBLE = "DOUBLE"
+    DATE = "DATE"
+    TIME = "TIME"
+    TIMESTAMP = "TIMESTAMP"
+    TIMESTAMP_LTZ = "TIMESTAMP WITH LOCAL TIME ZONE"
+
+
+STRINGS = frozenset({Root.CHAR, Root.VARCHAR})
+BINARIES = frozenset({Root.BINARY, Root.VARBINARY})
+INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
+TIMESTAMPS = frozenset({Root.TIMESTAMP, Root.TIMESTAMP_LTZ})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Atomic:
+    """A type without parts. `length` for strings and binaries, `precision` and `scale` for numbers.
+
+    `precision` is also the count of fraction digits of TIME and TIMESTAMP.
+    """
+
+    root: Root
+    length: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+    nullable: bool = True
+
+    def __str__(self) -> str:
+        return self._bare() + ("" if self.nullable else " NOT NULL")
+
+    def _bare(self) -> str:
+        match self.root:
+            case Root.VARCHAR if self.length == LENGTH_MAX:
+                return "STRING"
+            case Root.VARBINARY if self.length == LENGTH_MAX:
+                return "BYTES"
+            case Root.CHAR | Root.VARCHAR | Root.BINARY | Root.VARBINARY:
+                return f"{self.root}({self.length})"
+            case Root.DECIMAL:
+                return f"DECIMAL({self.precision}, {self.scale})"
+            case Root.TIME | Root.TIMESTAMP:
+                return f"{self.root}({self.precision})"
+            case Root.TIMESTAMP_LTZ:
+                return f"TIMESTAMP({self.precision}) WITH LOCAL TIME ZONE"
+            case _:
+                return str(self.root)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Array:
+    """A list of elements of one type."""
+
+    element: DataType
+    nullable: bool = True
+
+    def __str__(self) -> str:
+        return f"ARRAY<{self.element}>" + ("" if self.nullable else " NOT NULL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Multiset:
+    """Elements with their counts; in Arrow a map of element to int32."""
+
+    element: DataType
+    nullable: bool = True
+
+    def __str__(self) -> str:
+        return f"MULTISET<{self.element}>" + ("" if self.nullable else " NOT NULL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Map:
+    """Keys with their values. A null key is never valid."""
+
+    key: DataType
+    value: DataType
+    nullable: bool = True
+
+    def __str__(self) -> str:
+        return f"MAP<{self.key}, {self.value}>" + ("" if self.nullable else " NOT NULL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Named fields, each with an id of its own."""
+
+    fields: tuple[Field, ...]
+    nullable: bool = True
+
+    def __str__(self) -> str:
+        inner = ", ".join(f"{_quoted(field.name)} {field.type}" for field in self.fields)
+        return f"ROW<{inner}>" + ("" if self.nullable else " NOT NULL")
+
+
+DataType: TypeAlias = Atomic | Array | Multiset | Map | Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A column, or a field inside a ROW: found in files by `id` through the file's schema."""
+
+    id: int
+    name: str
+    type: DataType
+    description: str | None = None
+    default_value: str | None = None
+
+    @property
+    def nullable(self) -> bool:
+        """Whether null is a value of this field."""
+        return self.type.nullable
+
+
+def with_nullable(data_type: DataType, nullable: bool) -> DataType:  # noqa: FBT001
+    """The same type, nullable or not."""
+    return replace(data_type, nullable=nullable)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

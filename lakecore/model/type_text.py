@@ -1,0 +1,256 @@
+"""Paimon's types as text and as the JSON of a schema file.
+
+Text form (https://paimon.apache.org/docs/master/concepts/spec/schema/): `DECIMAL(10, 2) NOT NULL`;
+nested types are JSON objects in a schema file, and `ARRAY<INT>`, `MAP<STRING, INT>`,
+`ROW<x INT, y STRING NOT NULL>` in text. Parsing ignores case and blanks.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeAlias
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.model.data_types import (
+    LENGTH_MAX,
+    Array,
+    Atomic,
+    DataType,
+    Field,
+    Map,
+    Multiset,
+    Root,
+    Row,
+    with_nullable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_UNKNOWN_TO_US = frozenset({"VARIANT", "BLOB", "VECTOR", "GEOMETRY", "GEOGRAPHY"})
+
+Json: TypeAlias = "str | Mapping[str, Json] | Sequence[Json] | int | bool | None"
+
+_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|([A-Za-z_][A-Za-z0-9_$]*)|(\d+)|(.))", re.DOTALL)
+
+
+def parse_type(source: Json, *, context: str = "") -> DataType:
+    """The type that a schema file's JSON, or a type text such as `DECIMAL(10, 2)`, says.
+
+    ROW fields in text get the ids 0, 1, ... ; creating a table numbers them anew.
+    Raises InvalidRequest with the text for anything that is not a type, Unsupported for VARIANT
+    and its younger siblings.
+    """
+    if isinstance(source, str):
+        parser = _TypeText(source, context)
+        data_type = parser.type()
+        parser.end()
+        return data_type
+    if not isinstance(source, dict):
+        raise InvalidRequest("a type is a text or a JSON object", type=source, column=context)
+    head = str(source.get("type", "")).strip().upper()
+    nullable = not re.search(r"\bNOT\s+NULL$", head)
+    root = re.split(r"[\s<(]", head, maxsplit=1)[0]
+    try:
+        match root:
+            case "ARRAY":
+                element = parse_type(source["element"], context=context)
+                return Array(element=element, nullable=nullable)
+            case "MULTISET":
+                element = parse_type(source["element"], context=context)
+                return Multiset(element=element, nullable=nullable)
+            case "MAP":
+                key = parse_type(source["key"], context=context)
+                value = parse_type(source["value"], context=context)
+                return Map(key=key, value=value, nullable=nullable)
+            case "ROW":
+                fields = source["fields"]
+                assert isinstance(fields, list)
+                return Row(fields=tuple(parse_field(f) for f in fields), nullable=nullable)
+            case _:
+                if root in _UNKNOWN_TO_US:
+                    raise Unsupported("the type is not supported", type=root, column=context)
+                raise InvalidRequest("unknown type", type=source, column=context)
+    except KeyError as error:
+        raise InvalidRequest(
+            "a nested type lacks a part", type=root, part=error.args[0], column=context
+        ) from error
+
+
+def parse_field(source: Json) -> Field:
+    """The field that a schema file's JSON describes."""
+    if not isinstance(source, dict) or not {"id", "name", "type"} <= source.keys():
+        raise InvalidRequest("a field needs id, name and type", field=source)
+    name = str(source["name"])
+    description, default = source.get("description"), source.get("defaultValue")
+    return Field(
+        id=int(str(source["id"])),
+        name=name,
+        type=parse_type(source["type"], context=name),
+        description=None if description is None else str(description),
+        default_value=None if default is None else str(default),
+    )
+
+
+def type_to_json(data_type: DataType) -> Json:
+    """The type as a schema file stores it."""
+    suffix = "" if data_type.nullable else " NOT NULL"
+    match data_type:
+        case Atomic():
+            return str(data_type)
+        case Array():
+            return {"type": "ARRAY" + suffix, "element": type_to_json(data_type.element)}
+        case Multiset():
+            return {"type": "MULTISET" + suffix, "element": type_to_json(data_type.element)}
+        case Map():
+            return {
+                "type": "MAP" + suffix,
+                "key": type_to_json(data_type.key),
+                "value": type_to_json(data_type.value),
+            }
+        case Row():
+            return {"type": "ROW" + suffix, "fields": [field_to_json(f) for f in data_type.fields]}
+
+
+def field_to_json(field: Field) -> Json:
+    """The field as a schema file stores it; absent parts are left out."""
+    out: dict[str, Json] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
+    if field.description is not None:
+        out["description"] = field.description
+    if field.default_value is not None:
+        out["defaultValue"] = field.default_value
+    return out
+
+
+class _TypeText:
+    """A cursor over the tokens of one type text."""
+
+    def __init__(self, text: str, context: str) -> None:
+        self.text = text
+        self.context = context
+        self.tokens: list[str] = [
+            next(part for part in match.groups() if part is not None)
+            for match in _TOKEN.finditer(text.strip())
+        ]
+        self.at = 0
+
+    def fail(self, why: str = "unknown type") -> InvalidRequest:
+        return InvalidRequest(why, type=self.text, column=self.context)
+
+    def peek(self) -> str:
+        return self.tokens[self.at].upper() if self.at < len(self.tokens) else ""
+
+    def take(self, *expected: str) -> bool:
+        ahead = [token.upper() for token in self.tokens[self.at : self.at + len(expected)]]
+        if ahead != list(expected):
+            return False
+        self.at += len(expected)
+        return True
+
+    def need(self, token: str) -> None:
+        if not self.take(token):
+            raise self.fail(f"expected {token!r} in the type")
+
+    def end(self) -> None:
+        if self.at != len(self.tokens):
+            raise self.fail("unexpected text after the type")
+
+    def numbers(self, *defaults: int) -> tuple[int, ...]:
+        given: list[int] = []
+        if self.take("("):
+            while not self.take(")"):
+                if given:
+                    self.need(",")
+                if not self.peek().isdigit() or len(given) == len(defaults):
+                    raise self.fail("bad length, precision or scale in the type")
+                given.append(int(self.peek()))
+                self.at += 1
+            if not given:
+                raise self.fail("bad length, precision or scale in the type")
+        return (*given, *defaults[len(given) :])
+
+    def type(self) -> DataType:
+        bare = self.bare()
+        if self.take("NOT", "NULL"):
+            return with_nullable(bare, nullable=False)
+        self.take("NULL")
+        return bare
+
+    def bare(self) -> DataType:  # noqa: C901, PLR0912  one case a type, nothing else
+        name = self.peek()
+        self.at += 1
+        match name:
+            case "STRING":
+                return Atomic(root=Root.VARCHAR, length=LENGTH_MAX)
+            case "BYTES":
+                return Atomic(root=Root.VARBINARY, length=LENGTH_MAX)
+            case "CHAR" | "VARCHAR" | "BINARY" | "VARBINARY":
+                (length,) = self.numbers(1)
+                limit = LENGTH_MAX
+                if not 1 <= length <= limit:
+                    raise self.fail(f"the length must be between 1 and {limit}")
+                return Atomic(root=Root(name), length=length)
+            case "DECIMAL" | "DEC" | "NUMERIC":
+                precision, scale = self.numbers(10, 0)
+                if not (1 <= precision <= 38 and 0 <= scale <= precision):
+                    raise self.fail(
+                        "DECIMAL needs 1 <= precision <= 38 and 0 <= scale <= precision"
+                    )
+                return Atomic(root=Root.DECIMAL, precision=precision, scale=scale)
+            case "INTEGER":
+                return Atomic(root=Root.INT)
+            case "DOUBLE":
+                self.take("PRECISION")
+                return Atomic(root=Root.DOUBLE)
+            case "BOOLEAN" | "TINYINT" | "SMALLINT" | "INT" | "BIGINT" | "FLOAT" | "DATE":
+                return Atomic(root=Root(name))
+            case "TIME":
+                (precision,) = self.fraction_digits(0)
+                self.take("WITHOUT", "TIME", "ZONE")
+                return Atomic(root=Root.TIME, precision=precision)
+            case "TIMESTAMP" | "TIMESTAMP_LTZ":
+                (precision,) = self.fraction_digits(6)
+                zoned = self.take("WITH", "LOCAL", "TIME", "ZONE") or name == "TIMESTAMP_LTZ"
+                self.take("WITHOUT", "TIME", "ZONE")
+                root = Root.TIMESTAMP_LTZ if zoned else Root.TIMESTAMP
+                return Atomic(root=root, precision=precision)
+            case "ARRAY" | "MULTISET":
+                self.need("<")
+                element = self.type()
+                self.need(">")
+                return Array(element=element) if name == "ARRAY" else Multiset(element=element)
+            case "MAP":
+                self.need("<")
+                key = self.type()
+                self.need(",")
+                value = self.type()
+                self.need(">")
+                return Map(key=key, value=value)
+            case "ROW":
+                return Row(fields=self.row_fields())
+            case _ if name in _UNKNOWN_TO_US:
+                raise Unsupported("the type is not supported", type=name, column=self.context)
+            case _:
+                raise self.fail()
+
+    def fraction_digits(self, default: int) -> tuple[int, ...]:
+        (precision,) = self.numbers(default)
+        if precision > 9:
+            raise self.fail("TIME and TIMESTAMP take a precision of 0 to 9")
+        return (precision,)
+
+    def row_fields(self) -> tuple[Field, ...]:
+        close = ">" if self.take("<") else ")"
+        if close == ")":
+            self.need("(")
+        fields: list[Field] = []
+        while not self.take(close):
+            if fields:
+                self.need(",")
+            if self.at >= len(self.tokens):
+                raise self.fail("unfinished ROW type")
+            raw = self.tokens[self.at]
+            name = raw[1:-1].replace("``", "`") if raw.startswith("`") else raw
+            self.at += 1
+            fields.append(Field(id=len(fields), name=name, type=self.type()))
+        return tuple(fields)
