@@ -79,7 +79,7 @@ class TableWrite:
         self._spec = merge_spec(self._schema, self._options, keep_deletions=True, in_key_order=True)
         self._lease = context.budget.acquire(0)
         self._spills = SpillDirectory()
-        self._base: _Base | None = None
+        self._base: _Seen | None = None
         self._buckets: dict[BucketKey, BucketBuffer] = {}
         self._indexes: dict[bytes, DynamicIndex] = {}
         self._sequences: dict[BucketKey, int] = {}
@@ -213,7 +213,7 @@ class TableWrite:
                 option_bucket=self._options.bucket,
             )
 
-    def _base_state(self) -> _Base:
+    def _base_state(self) -> _Seen:
         if self._base is None:
             self._base = _read_base(self._context)
         return self._base
@@ -283,7 +283,7 @@ class TableWrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Base:
+class _Seen:
     """What a writer must know of the table it adds to."""
 
     snapshot: Snapshot | None
@@ -295,7 +295,7 @@ class _Base:
         return None if self.snapshot is None else self.snapshot.id
 
 
-def _read_base(context: TableContext) -> _Base:
+def _read_base(context: TableContext) -> _Seen:
     snapshot = context.history.latest_snapshot()
     counts: dict[bytes, int] = {}
     sequences: dict[BucketKey, int] = defaultdict(lambda: -1)
@@ -304,4 +304,4 @@ def _read_base(context: TableContext) -> _Base:
             counts[entry.partition] = entry.total_buckets
             key = (entry.partition, entry.bucket)
             sequences[key] = max(sequences[key], entry.file.sequence_max)
-    return _Base(snapshot=snapshot, bucket_counts=counts, sequences=sequences)
+    return _Seen(snapshot=snapshot, bucket_counts=counts, sequences=sequences)
