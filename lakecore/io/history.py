@@ -132,8 +132,13 @@ class History:
 
     def latest_snapshot(self) -> Snapshot | None:
         """The newest snapshot; None if nothing was committed."""
-        latest = self.latest_snapshot_id()
-        return None if latest is None else self.snapshot(latest)
+        hint = self._hint(self.layout.latest_hint)
+        if hint is not None and self._snapshot_if_there(hint + 1) is None:
+            hinted = self._snapshot_if_there(hint)
+            if hinted is not None:
+                return hinted
+        ids = self._numbers(self.layout.snapshot_dir, "snapshot-")
+        return self.snapshot(ids[-1]) if ids else None
 
     def tag_names(self) -> tuple[str, ...]:
         """The names of all tags, sorted."""
@@ -217,6 +222,14 @@ class History:
         return cached
 
     # --- helpers ---------------------------------------------------------------------------------
+
+    def _snapshot_if_there(self, snapshot_id: int) -> Snapshot | None:
+        # One request where asking whether it exists, before reading it, takes two or three.
+        path = self.layout.snapshot(snapshot_id)
+        try:
+            return metadata.decode_snapshot(self.store.read(path), path)
+        except NotFound:
+            return None
 
     def _must_read(self, path: str, size_bytes: int | None = None) -> bytes:
         """The bytes of a file that another names.

@@ -29,7 +29,7 @@ def last_committed(context: TableContext, user: str) -> Snapshot | None:
     A commit without one says nothing of the numbered ones: a job that writes in both ways would
     take each of its later commits for one that is done.
     """
-    for snapshot in _newest_first(context):
+    for snapshot in _newest_first(context, context.history.latest_snapshot()):
         if snapshot.commit_user == user and snapshot.commit_identifier != BATCH_COMMIT_IDENTIFIER:
             return snapshot
     return None
@@ -41,7 +41,7 @@ def committed(context: TableContext, request: CommitRequest) -> CommitResult | N
     if last is None or last.commit_identifier < request.identifier:
         return None
     found: list[int] = []
-    for snapshot in _newest_first(context, last.id):
+    for snapshot in _newest_first(context, last):
         if snapshot.commit_user != request.user:
             continue
         if snapshot.commit_identifier == request.identifier:
@@ -59,12 +59,11 @@ def committed(context: TableContext, request: CommitRequest) -> CommitResult | N
     )
 
 
-def _newest_first(context: TableContext, newest: int | None = None) -> Iterator[Snapshot]:
-    """The live snapshots, from the latest (or the one named) down."""
-    history = context.history
-    newest = history.latest_snapshot_id() if newest is None else newest
-    for snapshot_id in range(newest or 0, 0, -1):
+def _newest_first(context: TableContext, newest: Snapshot | None) -> Iterator[Snapshot]:
+    """The live snapshots from this one down."""
+    while newest is not None:
+        yield newest
         try:
-            yield history.snapshot(snapshot_id)
+            newest = context.history.snapshot(newest.id - 1) if newest.id > 1 else None
         except NotFound:
             return
