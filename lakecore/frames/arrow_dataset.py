@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from lakecore.errors import Unsupported
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.frames.source import needed, reading
 from lakecore.plan.predicate import arrow_columns, from_arrow
 
@@ -42,11 +42,14 @@ class SourceScanner:
         self._source = source
         self._condition = condition
         self._names = schema.names if columns is None else list(columns)
+        for name in self._names:
+            if name not in schema.names:
+                raise InvalidRequest("unknown column", column=name, columns=schema.names)
         self.dataset_schema = schema
         self.projected_schema = pa.schema([schema.field(name) for name in self._names])
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream; closing or dropping it stops the reading."""
+        """The rows as a stream; dropping it stops the reading."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:

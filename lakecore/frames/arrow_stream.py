@@ -25,7 +25,7 @@ def reader(
     where: pl.Expr | None = None,
     limit: int | None = None,
 ) -> pa.RecordBatchReader:
-    """The matching rows as a stream; reading stops when it is closed, dropped or at the limit."""
+    """The matching rows as a stream. Reading stops at the limit, and when the stream is dropped."""
     names = source.schema.names if columns is None else list(columns)
     schema = pa.schema([source.schema.field(name) for name in names])
     return pa.RecordBatchReader.from_batches(schema, _batches(source, names, where, limit))
@@ -36,7 +36,7 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     if limit == 0:
         return
-    names = needed(source.schema, columns, [] if where is None else where.meta.root_names())
+    names = needed(source.schema, columns, [] if where is None else _named(where, source.schema))
     pruner = None if where is None else from_polars(where, source.schema)
     left = limit
     with reading(source.batches(names, pruner, limit if where is None else None)) as batches:
@@ -49,6 +49,11 @@ def _batches(
                 yield kept.select(columns)
             if left == 0:
                 return
+
+
+def _named(where: pl.Expr, schema: pa.Schema) -> list[str]:
+    """The columns that a condition needs; a selector may select any."""
+    return schema.names if where.meta.has_multiple_outputs() else where.meta.root_names()
 
 
 def _mask(batch: pa.RecordBatch, where: pl.Expr) -> pa.Array:

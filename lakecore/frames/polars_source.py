@@ -7,6 +7,9 @@ rows before the filter (`lf.head(5).filter(...)`), so then nothing may be pruned
 
 from __future__ import annotations
 
+import atexit
+import threading
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -17,12 +20,14 @@ from lakecore.frames.source import needed, reading
 from lakecore.plan.predicate import from_polars
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from lakecore.frames.source import BatchSource
 
 FOOTERS_MAX = 256
 """Files whose footers an engine may open for itself; more are pruned by the manifest first."""
+
+_EXIT_WAIT_SECONDS_MAX = 10.0
 
 
 def scan(source: BatchSource) -> pl.LazyFrame:
@@ -40,8 +45,7 @@ def scan(source: BatchSource) -> pl.LazyFrame:
         row_limit: int | None,
         batch_rows: int | None,
     ) -> Iterator[pl.DataFrame]:
-        rows = _frames(source, columns, predicate, row_limit)
-        for frame in rows:
+        for frame in _until_exit(_frames(source, columns, predicate, row_limit)):
             if batch_rows is None or frame.height <= batch_rows:
                 yield frame
             else:
@@ -64,12 +68,54 @@ def to_frame(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
     return frame
 
 
+class _Pulls:
+    """The frames that Polars is just waiting for, in threads of its own.
+
+    NOTE: Polars runs ahead of what it needs, and does not wait for its threads. One that is inside
+    Python when the interpreter goes away aborts the process, after all results are out.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running = 0
+        self._ended = False
+
+    def pull(self, frames: Iterator[pl.DataFrame]) -> pl.DataFrame | None:
+        """The next frame; None if there is none, or the interpreter is about to exit."""
+        with self._changed:
+            if self._ended:
+                return None
+            self._running += 1
+        try:
+            return next(frames, None)
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    def end(self) -> None:
+        """Give out no more frames, and wait for those on their way."""
+        with self._changed:
+            self._ended = True
+            self._changed.wait_for(lambda: self._running == 0, _EXIT_WAIT_SECONDS_MAX)
+
+
+_PULLS = _Pulls()
+atexit.register(_PULLS.end)
+
+
+def _until_exit(frames: Generator[pl.DataFrame, None, None]) -> Iterator[pl.DataFrame]:
+    with closing(frames):
+        while (frame := _PULLS.pull(frames)) is not None:
+            yield frame
+
+
 def _frames(
     source: BatchSource,
     columns: list[str] | None,
     predicate: pl.Expr | None,
     row_limit: int | None,
-) -> Iterator[pl.DataFrame]:
+) -> Generator[pl.DataFrame, None, None]:
     filtered = [] if predicate is None else predicate.meta.root_names()
     wanted = source.schema.names if columns is None else columns
     names = needed(source.schema, wanted, filtered)

@@ -1,0 +1,157 @@
+"""The DuckDB face: pushes columns and filters, streams, stops at a LIMIT."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakecore.frames import duckdb_face
+from lakecore.frames.arrow_dataset import SourceDataset
+from lakecore.plan.predicate import Compare, Op
+from tests.frames.made_rows import HeldRows, MadeRows
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def connection() -> duckdb.DuckDBPyConnection:
+    made = duckdb.connect()
+    made.execute("SET TimeZone = 'UTC'")
+    return made
+
+
+def test_an_aggregate_reads_its_columns_alone(connection: duckdb.DuckDBPyConnection) -> None:
+    source = MadeRows(5_000_000)
+    found = duckdb_face.relation(source, connection).aggregate("sum(id), count(*), max(half)")
+
+    assert found.fetchall() == [(12_499_997_500_000, 5_000_000, 2_499_999.5)]
+    assert source.last.columns == ["id", "half"]
+    assert source.last.closed
+
+
+def test_a_limit_stops_the_source(connection: duckdb.DuckDBPyConnection) -> None:
+    source = MadeRows(5_000_000)
+    found = duckdb_face.relation(source, connection).select("id").limit(3).fetchall()
+
+    assert found == [(0,), (1,), (2,)]
+    assert source.last.closed
+    assert source.last.rows < 2_000_000
+
+
+def test_filters_are_pushed_and_exact(connection: duckdb.DuckDBPyConnection) -> None:
+    source = MadeRows(10, batch_rows=3)
+    found = duckdb_face.relation(source, connection).filter("id = 4").select("text")
+
+    assert found.fetchall() == [("row 4",)]
+    assert source.last.columns == ["text", "id"]
+    assert source.last.predicate == Compare("id", Op.EQ, pa.scalar(4))
+
+
+def test_a_filter_on_milliseconds_is_pushed(connection: duckdb.DuckDBPyConnection) -> None:
+    source = MadeRows(10, batch_rows=3)
+    rows = duckdb_face.relation(source, connection)
+    found = rows.filter("day > TIMESTAMP '1970-01-08 12:00:00'").select("id, typeof(day)")
+
+    assert found.fetchall() == [(8, "TIMESTAMP"), (9, "TIMESTAMP")]
+    assert source.last.predicate is not None
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("id IN (1, 3, 99)", [1, 3]),
+        ("id NOT IN (1, 3) AND id < 5", [0, 2, 4]),
+        ("id % 4 = 1", [1, 5, 9]),
+        ("text LIKE 'row _' AND half > 4", [9]),
+        ("id = 2 OR text = 'row 7'", [2, 7]),
+        ("half IS NULL", []),
+        ("id > (SELECT 7)", [8, 9]),
+    ],
+)
+def test_any_filter_is_exact(
+    connection: duckdb.DuckDBPyConnection, condition: str, expected: list[int]
+) -> None:
+    rows = duckdb_face.relation(MadeRows(10, batch_rows=3), connection)
+    found = rows.filter(condition).select("id").fetchall()
+
+    assert sorted(row for (row,) in found) == expected
+
+
+def test_every_type_reaches_duckdb(
+    connection: duckdb.DuckDBPyConnection, all_types: pa.Table
+) -> None:
+    # DuckDB's Python values of zoned timestamps need a package that is not asked for.
+    shown = ", ".join(f'"{name}"::VARCHAR' for name in all_types.schema.names)
+    direct = connection.from_arrow(all_types).select(shown).fetchall()
+    found = duckdb_face.relation(HeldRows(all_types), connection).select(shown).fetchall()
+
+    assert found == direct
+    assert len(found) == 3
+
+
+def test_a_dataset_is_found_by_its_python_name(connection: duckdb.DuckDBPyConnection) -> None:
+    source = MadeRows(10)
+    made_rows = SourceDataset(source)
+    found = connection.sql("SELECT half FROM made_rows WHERE id = 3").fetchall()
+
+    assert made_rows.count_rows() == 10
+    assert found == [(1.5,)]
+
+
+def test_without_a_connection_it_is_duckdbs_default_one() -> None:
+    assert duckdb_face.relation(MadeRows(10)).count("*").fetchall() == [(10,)]
+
+
+def test_files_as_they_are_go_to_the_reader_of_duckdb(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": [1, 2, 3], "s": ["a", "b", "c"]})
+    pq.write_table(rows.append_column("_KEY_id", rows["id"]), tmp_path / "0.parquet")
+    found = duckdb_face.relation(HeldRows(rows, [str(tmp_path / "0.parquet")]), connection)
+
+    assert found.columns == ["id", "s"]
+    assert found.filter("id > 2").fetchall() == [(3, "c")]
+
+
+MEASURE = """
+import resource, sys
+import duckdb, polars
+from lakecore.frames import duckdb_face
+from tests.frames.made_rows import MadeRows
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+def run(count):
+    rows = duckdb_face.relation(MadeRows(count), connection)
+    return rows.aggregate("sum(id), count(*), max(half), max(day)").fetchall()[0][1]
+
+connection = duckdb.connect()
+connection.execute("SET enable_progress_bar = false")
+assert run(2_000_000) == 2_000_000
+before = peak()
+assert run(20_000_000) == 20_000_000
+print(peak() - before)
+"""
+
+
+def test_an_aggregate_streams() -> None:
+    """Ten times the rows (480 MB of them) hardly raise the peak of a fresh process."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+
+    assert int(done.stdout) < 100
