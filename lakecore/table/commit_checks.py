@@ -49,7 +49,13 @@ def check_change(
 
 def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
     """That the change adds none of these files: its messages were not committed yet."""
-    mine = {entry.identity for entry in change.delta if entry.kind is FileKind.ADD}
+    # A file that only changes its level may have been moved by another compaction: a conflict.
+    moved = {entry.file.name for entry in change.delta if entry.kind is FileKind.DELETE}
+    mine = {
+        entry.identity
+        for entry in change.delta
+        if entry.kind is FileKind.ADD and entry.file.name not in moved
+    }
     for entry in entries:
         if entry.identity in mine:
             raise AlreadyExists(

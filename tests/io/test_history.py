@@ -1,0 +1,188 @@
+"""What a table's metadata directories hold: read anew where it may change, cached where not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakecore.errors import CorruptTable, NotFound
+from lakecore.format import metadata
+from lakecore.io.history import History
+from lakecore.io.store import MemoryStore
+from lakecore.model.snapshot import Tag
+from tests.stores import FailingStore
+from tests.tables import new_table, put
+
+if TYPE_CHECKING:
+    from lakecore.table.handle import Table
+
+
+@pytest.fixture
+def table() -> Table:
+    """Three commits of a row each."""
+    table = new_table()
+    for text in ("1 a", "2 b", "1 c"):
+        put(table, text)
+    return table
+
+
+@pytest.fixture
+def history(table: Table) -> History:
+    """The same history as another process reads it."""
+    return History(table.context.store, table.context.layout)
+
+
+class ReadCounter(FailingStore):
+    """Remembers what was read."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        super().__init__(inner)
+        self.reads: list[str] = []
+
+    def read(self, path: str) -> bytes:
+        self.reads.append(path.rpartition("/")[2])
+        return super().read(path)
+
+
+def test_snapshots_are_numbered_from_1(history: History) -> None:
+    latest = history.latest_snapshot()
+
+    assert history.snapshot_ids() == (1, 2, 3)
+    assert latest is not None
+    assert (latest.id, latest.total_record_count) == (3, 3)
+
+
+def test_table_without_commits_has_no_snapshot() -> None:
+    context = new_table().context
+    history = History(context.store, context.layout)
+
+    assert history.snapshot_ids() == ()
+    assert history.latest_snapshot_id() is None
+    assert history.latest_snapshot() is None
+    assert history.index_entries(None) == ()
+
+
+def test_nothing_is_a_table_without_a_schema() -> None:
+    layout = new_table().context.layout
+
+    assert History(MemoryStore(), layout).latest_schema() is None
+
+
+@pytest.mark.parametrize("hint", [None, b"2", b"9", b"", b"x", b"\xff"])
+def test_latest_snapshot_is_found_whatever_the_hint_says(
+    table: Table, history: History, hint: bytes | None
+) -> None:
+    path = table.context.layout.latest_hint
+    if hint is None:
+        table.context.store.delete(path)
+    else:
+        table.context.store.put(path, hint)
+
+    assert history.latest_snapshot_id() == 3
+
+
+def test_hint_saves_the_listing(table: Table) -> None:
+    store = ReadCounter(table.context.store)  # type: ignore[arg-type]
+    store.list = None  # type: ignore[assignment, method-assign]
+
+    assert History(store, table.context.layout).latest_snapshot_id() == 3
+
+
+def test_expired_snapshot_is_not_found_and_the_live_ones_are_named(
+    table: Table, history: History
+) -> None:
+    table.context.store.delete(table.context.layout.snapshot(1))
+
+    with pytest.raises(NotFound, match=r"expired\. snapshot_id=1 live=2\.\.3"):
+        history.snapshot(1)
+    with pytest.raises(NotFound, match=r"snapshot_id=4 live=2\.\.3"):
+        history.snapshot(4)
+
+
+def test_snapshots_below_the_earliest_hint_are_leftovers(table: Table, history: History) -> None:
+    table.context.store.put(table.context.layout.earliest_hint, b"2")
+    assert history.snapshot_ids() == (2, 3)
+    table.context.store.put(table.context.layout.earliest_hint, b"8")
+
+    assert history.snapshot_ids() == (1, 2, 3)
+
+
+def test_other_files_beside_snapshots_are_passed_over(table: Table, history: History) -> None:
+    for name in ("snapshot-", "snapshot-x", "snapshot-4.tmp", ".snapshot-5"):
+        table.context.store.put(f"{table.context.layout.snapshot_dir}/{name}", b"")
+
+    assert history.snapshot_ids() == (1, 2, 3)
+
+
+def test_live_files_are_those_of_base_and_delta(history: History) -> None:
+    counts = [len(history.live_entries(history.snapshot(number))) for number in (1, 2, 3)]
+    latest = history.snapshot(3)
+
+    assert counts == [1, 2, 3]
+    assert [len(history.manifests(latest)), len(history.delta_manifests(latest))] == [3, 1]
+
+
+def test_what_never_changes_is_read_once(table: Table) -> None:
+    store = ReadCounter(table.context.store)  # type: ignore[arg-type]
+    history = History(store, table.context.layout)
+    for _ in range(2):
+        history.live_entries(history.snapshot(3))
+        history.schema(0)
+
+    assert sorted(name for name in store.reads if store.reads.count(name) > 1) == ["snapshot-3"] * 2
+    assert len(store.reads) == 2 + 2 + 3 + 1
+
+
+def test_snapshot_is_read_anew_for_its_number_may_be_given_again(
+    table: Table, history: History
+) -> None:
+    store, path = table.context.store, table.context.layout.snapshot(3)
+    before = history.snapshot(3)
+    store.put(path, metadata.encode_snapshot(replace(before, commit_user="another")))
+
+    assert history.snapshot(3).commit_user == "another"
+
+
+def test_missing_manifest_is_a_corrupt_table(table: Table, history: History) -> None:
+    snapshot = history.snapshot(2)
+    (manifest,) = history.delta_manifests(snapshot)
+    table.context.store.delete(table.context.layout.manifest(manifest.name))
+
+    with pytest.raises(CorruptTable, match="metadata file is missing"):
+        history.live_entries(snapshot)
+
+
+def test_manifest_that_was_cut_short_is_a_corrupt_table(table: Table, history: History) -> None:
+    store, layout = table.context.store, table.context.layout
+    snapshot = history.snapshot(2)
+    path = layout.manifest(snapshot.delta_manifest_list)
+    store.put(path, store.read(path)[:-1])
+
+    with pytest.raises(CorruptTable, match="does not have the size"):
+        history.delta_manifests(snapshot)
+
+
+def test_missing_schema_is_a_corrupt_table(history: History) -> None:
+    with pytest.raises(CorruptTable, match=r"schema file is missing\. path=.*schema-7"):
+        history.schema(7)
+
+
+def test_tags_are_found_by_name(table: Table, history: History) -> None:
+    store, layout = table.context.store, table.context.layout
+    for name in ("b", "a"):
+        tag = Tag(name=name, snapshot=history.snapshot(2))
+        store.put(layout.tag(name), metadata.encode_tag(tag))
+
+    assert history.tag_names() == ("a", "b")
+    assert history.tag("a").snapshot == history.snapshot(2)
+    with pytest.raises(NotFound, match=r"no such tag\. tag=c tags=\[a, b\]"):
+        history.tag("c")
+
+
+def test_many_manifests_are_read_in_their_order(table: Table, history: History) -> None:
+    manifests = history.manifests(history.snapshot(3))
+    one_by_one = [entry for manifest in manifests for entry in history.manifest(manifest)]
+
+    assert History(table.context.store, table.context.layout).entries(manifests) == one_by_one

@@ -1,0 +1,117 @@
+"""What stands against a commit; files as `L0 a-m`, see `tests/tables.py`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lakecore.errors import CommitConflict
+from lakecore.model.files import DELETION_VECTORS, HASH_INDEX, CommitMessage, IndexFile
+from lakecore.model.manifest import FileKind, IndexEntry, ManifestEntry
+from lakecore.plan.conflicts import check_bucket_counts, check_files, check_hash_indexes
+from tests.tables import KEY, entries, entry, files
+
+OTHER = b"\0" * 12 + b"other"
+
+
+def change(deleted: str, added: str) -> list[ManifestEntry]:
+    return [*entries(deleted, FileKind.DELETE), *entries(added)]
+
+
+@pytest.mark.parametrize(
+    ("live", "deleted", "added"),
+    [
+        ("", "", "L0 a-z"),
+        ("L0 a-z | L5 a-z", "", "L0 b-c"),
+        ("L0 a-m 5..9 | L5 a-z 0..4", "L0 a-m 5..9 | L5 a-z 0..4", "L5 a-z 0..9"),
+        ("L5 a-m | L5 n-z", "L5 a-m", "L5 a-f | L5 g-m"),
+        ("L0 a-m | L5 n-z", "L0 a-m", "L5 a-m"),
+        ("L4 a-z | L5 a-z", "", ""),
+    ],
+)
+def test_change_that_fits_is_let_through(live: str, deleted: str, added: str) -> None:
+    check_files(entries(live), change(deleted, added), [KEY])
+
+
+@pytest.mark.parametrize("live", ["", "L0 a-z", "L4 a-m | L5 n-z"])
+def test_file_to_be_replaced_must_be_there_on_its_level(live: str) -> None:
+    with pytest.raises(CommitConflict, match=r"is gone: .* level=5"):
+        check_files(entries(live), entries("L5 a-m", FileKind.DELETE), [KEY])
+
+
+def test_file_to_be_added_must_not_be_there() -> None:
+    with pytest.raises(CommitConflict, match=r"is there already\. file=L0 a-z"):
+        check_files(entries("L0 a-z"), entries("L0 a-z"), [KEY])
+
+
+def test_file_may_change_its_level() -> None:
+    (file,) = files("L0 a-m")
+    delta = [entry(file, FileKind.DELETE), entry(replace(file, level=5))]
+
+    check_files([entry(file)], delta, [KEY])
+
+
+@pytest.mark.parametrize(
+    ("live", "added"), [("L5 a-m", "L5 m-z"), ("L5 a-z", "L5 f-g"), ("L1 f-g | L1 x-z", "L1 a-z")]
+)
+def test_files_of_a_level_above_zero_must_not_overlap(live: str, added: str) -> None:
+    with pytest.raises(CommitConflict, match="would overlap"):
+        check_files(entries(live), entries(added), [KEY])
+
+
+def test_files_of_other_buckets_partitions_and_levels_may_overlap() -> None:
+    (file,) = files("L5 a-m")
+    live = [
+        entry(replace(file, name="1"), bucket=1),
+        entry(replace(file, name="2"), partition=OTHER),
+        entry(replace(file, name="3", level=4)),
+    ]
+
+    check_files(live, [entry(file)], [KEY])
+
+
+def test_overlap_in_a_bucket_that_is_not_touched_is_not_this_commits_fault() -> None:
+    first, second = files("L5 a-m | L5 b-c")
+    live = [entry(first, bucket=1), entry(second, bucket=1)]
+
+    check_files(live, entries("L5 a-z"), [KEY])
+
+
+def test_files_of_an_append_table_have_no_keys_to_overlap() -> None:
+    check_files(entries("L5 a-m"), entries("L5 a-z"), [])
+
+
+def message(buckets: int, partition: bytes = bytes(12)) -> CommitMessage:
+    return CommitMessage(partition=partition, bucket=0, total_buckets=buckets)
+
+
+def test_partition_keeps_its_number_of_buckets() -> None:
+    check_bucket_counts({bytes(12): 4, OTHER: 8}, [message(4), message(8, OTHER)])
+    check_bucket_counts({}, [message(4)])
+
+    with pytest.raises(CommitConflict, match=r"number of buckets.* buckets=4 written_with=8"):
+        check_bucket_counts({bytes(12): 4}, [message(8)])
+
+
+def index(name: str, kind: str = HASH_INDEX, partition: bytes = bytes(12)) -> IndexEntry:
+    file = IndexFile(index_type=kind, name=name, size_bytes=4, row_count=1)
+    return IndexEntry(partition=partition, bucket=3, file=file)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [([], [index("a")]), ([index("a")], []), ([index("a")], [index("b")])],
+    ids=["new", "gone", "replaced"],
+)
+def test_hash_index_must_be_the_one_the_keys_were_dealt_by(
+    before: list[IndexEntry], now: list[IndexEntry]
+) -> None:
+    with pytest.raises(CommitConflict, match=r"dynamic buckets.* buckets=\[3\]"):
+        check_hash_indexes(before, now, [message(-1)])
+
+
+def test_other_indexes_and_other_partitions_may_change() -> None:
+    now = [index("a"), index("v", DELETION_VECTORS), index("b", partition=OTHER)]
+
+    check_hash_indexes([index("a")], now, [message(-1)])

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from lakecore.format.binary_row import encode_rows
+from lakecore.model.files import EMPTY_ROW
+from lakecore.model.validation import create_schema
+from lakecore.plan.partitions import Partitions, bucket_key_fields
+
+if TYPE_CHECKING:
+    from lakecore.model.schema import TableSchema
+
+COLUMNS = {"id": "INT", "dt": "DATE", "region": "STRING", "v": "STRING"}
+
+
+def schema_of(**options: str) -> TableSchema:
+    return create_schema(
+        COLUMNS,
+        partition_keys=["region", "dt"],
+        options={key.replace("_", "-"): text for key, text in options.items()},
+        now_ms=0,
+    )
+
+
+def serialized(schema: TableSchema, *values: tuple[str | None, date | None]) -> list[bytes]:
+    columns = [
+        pa.array([value[index] for value in values], schema.arrow.field(field.name).type)
+        for index, field in enumerate(schema.partition_fields)
+    ]
+    return encode_rows(columns, [f.type for f in schema.partition_fields]).serialized()
+
+
+def test_values_are_a_column_each() -> None:
+    schema = schema_of()
+    rows = [("eu", date(2026, 1, 2)), (None, None)]
+    found = Partitions(schema, schema.parsed_options()).values(serialized(schema, *rows))
+
+    assert found.to_pydict() == {"region": ["eu", None], "dt": [date(2026, 1, 2), None]}
+
+
+def test_path_is_a_directory_for_each_key_in_order() -> None:
+    schema = schema_of()
+    partitions = Partitions(schema, schema.parsed_options())
+    eu, none = serialized(schema, ("e/u", date(1970, 1, 3)), (None, None))
+
+    # NOTE: dates are day numbers there, unless `partition.legacy-name` is off.
+    assert partitions.path(eu) == "region=e%2Fu/dt=2"
+    assert partitions.path(none) == "region=__DEFAULT_PARTITION__/dt=__DEFAULT_PARTITION__"
+    assert partitions.path(eu) is partitions.path(eu)
+
+
+def test_unpartitioned_table_has_no_directory() -> None:
+    schema = create_schema({"id": "INT"}, options={}, now_ms=0)
+
+    assert Partitions(schema, schema.parsed_options()).path(EMPTY_ROW) == ""
+
+
+def test_options_name_the_directories() -> None:
+    schema = create_schema(
+        COLUMNS,
+        partition_keys=["region", "dt"],
+        options={"partition.legacy-name": "false", "partition.default-name": "none"},
+        now_ms=0,
+    )
+    (partition,) = serialized(schema, (None, date(2026, 1, 2)))
+
+    assert (
+        Partitions(schema, schema.parsed_options()).path(partition) == "region=none/dt=2026-01-02"
+    )
+
+
+def test_texts_are_for_people() -> None:
+    schema = schema_of()
+    (partition,) = serialized(schema, ("eu", date(2026, 1, 2)))
+
+    found = Partitions(schema, schema.parsed_options()).texts(partition)
+    assert dict(found) == {"region": "eu", "dt": "2026-01-02"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "wanted"),
+    [
+        (["id"], {"bucket": "4"}, ("id",)),
+        (["id", "v"], {"bucket": "4", "bucket-key": "v"}, ("v",)),
+        (["dt", "id", "region"], {"bucket": "4"}, ("id",)),
+        (["id"], {"bucket": "-1"}, ()),
+        ([], {"bucket": "4", "bucket-key": "v,id"}, ("v", "id")),
+        ([], {}, ()),
+    ],
+)
+def test_bucket_is_chosen_by_its_key_or_the_primary_key_less_the_partition(
+    keys: list[str], options: dict[str, str], wanted: tuple[str, ...]
+) -> None:
+    partition_keys = ["region", "dt"] if "dt" in keys else []
+    schema = create_schema(
+        COLUMNS, primary_keys=keys, partition_keys=partition_keys, options=options, now_ms=0
+    )
+
+    found = bucket_key_fields(schema, schema.parsed_options())
+    assert tuple(field.name for field in found) == wanted

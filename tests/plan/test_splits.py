@@ -1,0 +1,78 @@
+"""Which files of a bucket are read as they are and which are merged: see `tests/tables.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakecore.plan.splits import BucketPlan, pack, plan_bucket
+from tests.tables import files, names, ranks
+
+
+def planned(text: str, *, settled: bool = False) -> BucketPlan:
+    found = files(text)
+    return plan_bucket(found, *ranks(found), settled=settled)
+
+
+def shown(text: str, *, settled: bool = False) -> tuple[str, list[list[str]]]:
+    plan = planned(text, settled=settled)
+    return names(plan.raw), [[names(run) for run in section] for section in plan.merged]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "L5 a-m", "L5 a-m | L5 n-z", "L3 a-m | L3 n-z", "L5 a-m -? | L5 n-z"]
+)
+def test_files_of_one_level_above_zero_are_read_as_they_are(text: str) -> None:
+    assert shown(text) == (text, [])
+
+
+def test_files_of_several_levels_are_merged_where_they_touch() -> None:
+    assert shown("L1 c-f | L5 a-c | L5 x-z") == ("L5 x-z", [["L5 a-c", "L1 c-f"]])
+
+
+def test_files_of_level_0_are_merged_with_what_they_touch() -> None:
+    assert shown("L0 m-p | L5 a-f | L5 g-n") == ("L5 a-f", [["L5 g-n", "L0 m-p"]])
+
+
+def test_file_of_level_0_is_merged_even_alone_for_it_may_hold_deletions() -> None:
+    assert shown("L0 a-b | L5 c-d") == ("L5 c-d", [["L0 a-b"]])
+
+
+@pytest.mark.parametrize("deletes", ["-2", "-?"])
+def test_file_with_deletions_is_merged_even_alone(deletes: str) -> None:
+    text = f"L4 a-b {deletes} | L5 c-d"
+
+    assert shown(text) == ("L5 c-d", [[f"L4 a-b {deletes}"]])
+
+
+def test_file_with_deletions_is_merged_on_the_only_level() -> None:
+    assert shown("L5 a-b -1 | L5 c-d") == ("L5 c-d", [["L5 a-b -1"]])
+
+
+def test_settled_table_needs_no_merging_whatever_the_levels() -> None:
+    assert shown("L1 c-f | L5 a-c | L5 x-z", settled=True) == ("L1 c-f | L5 a-c | L5 x-z", [])
+
+
+def test_settled_table_merges_what_holds_deletions() -> None:
+    assert shown("L1 c-f -1 | L5 a-c", settled=True) == ("", [["L5 a-c", "L1 c-f -1"]])
+
+
+def test_sections_come_in_key_order() -> None:
+    raw, merged = shown("L0 x-z | L0 a-c | L5 b-d | L5 x-y | L5 m-n")
+
+    assert raw == "L5 m-n"
+    assert merged == [["L5 b-d", "L0 a-c"], ["L5 x-y", "L0 x-z"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "open_cost", "wanted"),
+    [
+        ("", 10, 1, []),
+        ("L0 a-a @4 | L0 b-b @6 | L0 c-c @1", 10, 1, ["L0 a-a @4 | L0 b-b @6", "L0 c-c @1"]),
+        ("L0 a-a @20 | L0 b-b @1", 10, 1, ["L0 a-a @20", "L0 b-b @1"]),
+        ("L0 a-a @1 | L0 b-b @1 | L0 c-c @1", 10, 5, ["L0 a-a @1 | L0 b-b @1", "L0 c-c @1"]),
+    ],
+)
+def test_files_are_packed_in_order_up_to_the_target_size(
+    text: str, target: int, open_cost: int, wanted: list[str]
+) -> None:
+    assert [names(group) for group in pack(files(text), target, open_cost)] == wanted
