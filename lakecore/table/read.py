@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from lakecore.errors import CorruptTable, NotFound
 from lakecore.format.deletion_vector import decode_vectors
-from lakecore.io.data_files import read_file
+from lakecore.io.data_files import read_positions
 from lakecore.lsm.levels import SortedRun, runs_are_ordered
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.keys import order_columns
@@ -41,7 +41,9 @@ from lakecore.model.rows import (
 )
 from lakecore.model.types import Atomic, Field, Root
 from lakecore.plan.evolution import conform_batch, map_fields, stored_fields
+from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.plan.splits import may_hold_deletions
+from lakecore.table.row_groups import matching_row_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from lakecore.memory import Budget
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
+    from lakecore.plan.predicate import Predicate
 
 SEQUENCE_FIELD = Field(
     id=SEQUENCE_NUMBER_ID, name=SEQUENCE_NUMBER, type=Atomic(root=Root.BIGINT, nullable=False)
@@ -70,7 +73,7 @@ class ReadPlan:
     """All that reading a split takes, but for the store and the budget. Picklable.
 
     `schema` is the one the rows are given out in, `schemas` those of the files by id, `columns`
-    the names of the columns to give out, in order.
+    the names of the columns to give out, in order. The predicate may leave out row groups.
     """
 
     layout: Layout
@@ -79,6 +82,7 @@ class ReadPlan:
     columns: tuple[str, ...]
     engine: str
     merge: MergeSpec
+    predicate: Predicate | None = None
 
     @property
     def output(self) -> pa.Schema:
@@ -290,8 +294,10 @@ def _read_data_file(
     physical = stored_fields(mappings)
     path = plan.layout.data_file(split.partition_path, split.bucket, file)
     deleted = _deleted_rows(file, split, plan, store)
-    position = 0
-    for batch in read_file(store, path, fields=physical, batch_rows=batch_rows):
+    groups = _row_groups(file_schema, split, plan, store, path)
+    for position, batch in read_positions(
+        store, path, fields=physical, batch_rows=batch_rows, row_groups=groups
+    ):
         rows = batch.num_rows
         if deleted is not None:
             low, high = np.searchsorted(deleted, (position, position + rows))
@@ -299,8 +305,21 @@ def _read_data_file(
                 mask = np.ones(rows, bool)
                 mask[deleted[low:high] - position] = False
                 batch = batch.filter(pa.array(mask))  # noqa: PLW2901  the batch, less its deleted rows
-        position += rows
         yield conform_batch(batch, mappings)
+
+
+def _row_groups(
+    file_schema: TableSchema, split: Split, plan: ReadPlan, store: Store, path: str
+) -> list[int] | None:
+    """The row groups to read; None: all."""
+    names = plan.schema.names if split.raw else plan.merge.key
+    condition = condition_on(plan.predicate, names)
+    if condition is None:
+        return None
+    fields = [plan.schema.field(name) for name in sorted(columns_of(condition))]
+    mappings = map_fields(fields, file_schema.fields)
+    columns = {mapping.read.name: mapping for mapping in mappings}
+    return matching_row_groups(store, path, condition, columns)
 
 
 def _deleted_rows(file: DataFile, split: Split, plan: ReadPlan, store: Store) -> np.ndarray | None:

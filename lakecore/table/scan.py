@@ -28,7 +28,7 @@ from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.files import DELETION_VECTORS, Split
 from lakecore.options import MergeEngine
 from lakecore.plan.partitions import bucket_key_fields
-from lakecore.plan.predicate import columns_of, split_by_columns
+from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.plan.pruning import matches_exactly, may_match, prune_buckets
 from lakecore.plan.splits import pack, plan_bucket
 
@@ -130,7 +130,7 @@ def _keep_partitions(
     entries: Sequence[ManifestEntry], context: ScanContext, predicate: Predicate | None
 ) -> tuple[Sequence[ManifestEntry], int]:
     keys = context.schema.partition_keys
-    part = split_by_columns(predicate, keys)[0] if predicate is not None and keys else None
+    part = condition_on(predicate, keys)
     if part is None:
         return entries, 0
     distinct = list({entry.partition: None for entry in entries})
@@ -165,8 +165,8 @@ def _keep_keys(
     entries: Sequence[ManifestEntry], context: ScanContext, predicate: Predicate | None
 ) -> tuple[Sequence[ManifestEntry], int]:
     fields = context.schema.key_fields
-    part = split_by_columns(predicate, [f.name for f in fields])[0] if predicate else None
-    if part is None or not fields or not entries:
+    part = condition_on(predicate, [field.name for field in fields])
+    if part is None or not entries:
         return entries, 0
     files = [entry.file for entry in entries]
     low = decode_rows([file.key_stats.min_values for file in files], fields)

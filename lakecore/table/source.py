@@ -56,7 +56,12 @@ class TableSource:
         )
         return plan_scan(scan, self.snapshot, predicate)
 
-    def read_plan(self, splits: Sequence[Split], columns: Sequence[str] | None) -> ReadPlan:
+    def read_plan(
+        self,
+        splits: Sequence[Split],
+        columns: Sequence[str] | None,
+        predicate: Predicate | None = None,
+    ) -> ReadPlan:
         """How to read these splits."""
         context, schema = self.context, self.table_schema
         ids = {file.schema_id for split in splits for file in split.files}
@@ -68,6 +73,7 @@ class TableSource:
             columns=names,
             engine=str(context.options.merge_engine),
             merge=merge_spec(schema, context.options),
+            predicate=predicate,
         )
 
     def batches(
@@ -82,7 +88,7 @@ class TableSource:
         limit and no predicate, no more rows than that come.
         """
         splits = self.plan(predicate).splits
-        plan = self.read_plan(splits, columns)
+        plan = self.read_plan(splits, columns, predicate)
         left = limit if predicate is None else None
         with closing(self._read(splits, plan)) as batches:
             for batch in batches:

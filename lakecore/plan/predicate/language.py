@@ -252,6 +252,14 @@ def split_by_columns(predicate: Predicate, columns: Collection[str]) -> tuple[Pr
     return all_of(within), all_of(rest)
 
 
+def condition_on(predicate: Predicate | None, columns: Collection[str]) -> Predicate | None:
+    """What a predicate (None: none) demands of these columns alone; None if that is nothing."""
+    if predicate is None:
+        return None
+    within, _ = split_by_columns(predicate, columns)
+    return None if within == TRUE else within
+
+
 def fixed_values(
     predicate: Predicate, schema: pa.Schema, columns: Sequence[str], limit: int
 ) -> pa.RecordBatch | None:

@@ -1,0 +1,69 @@
+"""Which row groups of a data file may hold matching rows.
+
+INVARIANT: below a merge only conditions on the key are looked at. They hold for every row of a key
+or for none, so no older row comes back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.io.data_files import row_group_bounds
+from lakecore.model.types import arrow_type
+from lakecore.plan.pruning import may_match
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.io.file_format import RowGroup
+    from lakecore.io.store import Store
+    from lakecore.model.types import Field
+    from lakecore.plan.evolution import ColumnMapping
+    from lakecore.plan.predicate import Predicate
+
+_LOW, _HIGH, _NULLS = range(3)
+
+
+def matching_row_groups(
+    store: Store, path: str, condition: Predicate, columns: Mapping[str, ColumnMapping]
+) -> list[int] | None:
+    """The row groups that may hold a matching row, ascending; None: the file has none to choose.
+
+    `columns` are those of the condition. One that the file lacks, or holds in another type, counts
+    as unknown.
+    """
+    stored = {
+        name: mapping.stored.name
+        for name, mapping in columns.items()
+        if mapping.stored is not None and not mapping.changed
+    }
+    groups = row_group_bounds(store, path, list(stored.values()))
+    if groups is None or len(groups) <= 1:
+        return None
+    fields = [mapping.read for mapping in columns.values()]
+    low, high, nulls = (
+        pa.RecordBatch.from_arrays(
+            [_column(groups, field, stored.get(field.name), part) for field in fields],
+            [field.name for field in fields],
+        )
+        for part in (_LOW, _HIGH, _NULLS)
+    )
+    rows = np.array([group.row_count for group in groups], np.int64)
+    mask = may_match(condition, low, high, nulls, rows)
+    return [int(index) for index in np.flatnonzero(mask)]
+
+
+def _column(groups: Sequence[RowGroup], field: Field, name: str | None, part: int) -> pa.Array:
+    """Least values, greatest values or null counts of a column, a row group each."""
+    if part == _NULLS:
+        return pa.array([None if name is None else g.null_counts[name] for g in groups], pa.int64())
+    kind = arrow_type(field.type)
+    bounds = [None if name is None else group.bounds[name] for group in groups]
+    values = [None if bound is None else bound[part] for bound in bounds]
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return pa.nulls(len(groups), kind)
