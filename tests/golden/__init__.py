@@ -1,0 +1,1 @@
+"""Tables, files and texts that other implementations wrote; nothing here changes by a test."""
