@@ -28,7 +28,7 @@ from lakecore.format.parquet_footer import FooterJoin
 from lakecore.io.file_format import Abandoned
 from lakecore.io.parquet_types import int96_paths, leaf_paths, physical_schema, to_physical
 from lakecore.model.arrow_arrays import retype_chunked
-from lakecore.model.types import Atomic, Field, arrow_schema
+from lakecore.model.types import Atomic, Field, Root, arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +41,7 @@ _SAMPLE_ROWS = 16_384
 _SAMPLE_ROWS_MIN = 2_048
 _DICTIONARY_SHARE_MAX = 0.5
 _ENCODED_SHARE_GUESS = 0.5
+_LONG_DIGITS = 18
 
 
 class ParquetWriter:
@@ -193,11 +194,17 @@ class ParquetWriter:
 
 
 def dictionary_columns(table: pa.Table, fields: Sequence[Field]) -> list[str]:
-    """The column paths to build dictionaries for: those that repeat their values, by a sample."""
+    """The column paths to build dictionaries for: those that repeat their values, by a sample.
+
+    NOTE: never for decimals of 19 digits and more. Java 1.4.2 looks a wanted value up in the
+    dictionary by fewer bytes than the column has, finds nothing, and skips the row group.
+    """
     start = max(0, (table.num_rows - _SAMPLE_ROWS) // 2)
     sample = table.slice(start, _SAMPLE_ROWS)
     chosen: list[str] = []
     for field in fields:
+        if _is_wide_decimal(field):
+            continue
         if isinstance(field.type, Atomic) and sample.num_rows >= _SAMPLE_ROWS_MIN:
             distinct = pl.Series(sample.column(field.name)).n_unique()
             if distinct <= _DICTIONARY_SHARE_MAX * sample.num_rows:
@@ -215,3 +222,11 @@ def encoder_count() -> int:
 @cache
 def _encoders() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(encoder_count(), thread_name_prefix="lakecore-encode")
+
+
+def _is_wide_decimal(field: Field) -> bool:
+    return (
+        isinstance(field.type, Atomic)
+        and field.type.root is Root.DECIMAL
+        and (field.type.precision or 0) > _LONG_DIGITS
+    )

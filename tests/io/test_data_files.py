@@ -508,6 +508,16 @@ def test_large_row_groups_of_other_writers_are_streamed(
     assert pa.Table.from_batches([batch for _, batch in batches]).equals(table)
 
 
+def test_wide_decimals_have_no_dictionary_in_which_java_would_miss_them() -> None:
+    fields = fields_of(["DECIMAL(18, 2)", "DECIMAL(19, 2)"])
+    store = MemoryStore()
+    write(store, "a.parquet", fields, table_of(fields, [["1.00", "1.00"]] * 3))
+    group = pq.ParquetFile(store.open_input("a.parquet")).metadata.row_group(0)
+
+    assert group.column(0).has_dictionary_page
+    assert not group.column(1).has_dictionary_page
+
+
 def test_dictionaries_are_built_where_values_repeat() -> None:
     fields = fields_of(["BIGINT", "STRING", "STRING"])
     count = 20_000
