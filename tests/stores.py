@@ -17,7 +17,7 @@ from moto.moto_server.werkzeug_app import (
 from werkzeug.serving import make_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
@@ -137,6 +137,19 @@ class FailingStore:
 
     def _failure(self, call: str, path: str) -> StoreFailure:
         return StoreFailure(f"injected at call {self.fail_at}: {call} of {path}")
+
+
+class MeddledStore(FailingStore):
+    """Does something, once each, just before a snapshot is published: another who comes first."""
+
+    def __init__(self, inner: Store, *deeds: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self.deeds = list(deeds)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if self.deeds:
+            self.deeds.pop(0)()
+        return super().put_if_absent(path, data)
 
 
 @dataclass

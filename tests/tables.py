@@ -86,6 +86,12 @@ def reopened(
     )
 
 
+def in_directory(table: Table, directory: str) -> set[str]:
+    """The names of what lies in a directory of the table."""
+    found = table.context.store.list(f"{table.path}/{directory}")
+    return {status.path.rpartition("/")[2] for status in found}
+
+
 # --- rows ---------------------------------------------------------------------------------------
 
 

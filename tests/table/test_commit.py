@@ -27,29 +27,14 @@ from lakecore.model.files import (
 )
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from lakecore.table.commit import CommitRequest, commit
-from tests.stores import FailingStore, StoreFailure
-from tests.tables import files, held, new_table, put, reopened, rows
+from tests.stores import FailingStore, MeddledStore, StoreFailure
+from tests.tables import files, held, in_directory, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lakecore.io.store import Store
     from lakecore.model.manifest import IndexEntry
     from lakecore.model.snapshot import CommitResult, Snapshot
     from lakecore.table.handle import Table
-
-
-class Meddled(FailingStore):
-    """Does something, once each, just before a snapshot is published."""
-
-    def __init__(self, inner: Store, *deeds: Callable[[], object]) -> None:
-        super().__init__(inner)
-        self.deeds = list(deeds)
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        if self.deeds:
-            self.deeds.pop(0)()
-        return super().put_if_absent(path, data)
 
 
 class LostReply(FailingStore):
@@ -86,11 +71,6 @@ def latest(table: Table) -> Snapshot:
     snapshot = table.context.history.latest_snapshot()
     assert snapshot is not None
     return snapshot
-
-
-def in_directory(table: Table, directory: str) -> set[str]:
-    found = table.context.store.list(f"{table.path}/{directory}")
-    return {status.path.rpartition("/")[2] for status in found}
 
 
 def with_compaction(table: Table) -> tuple[CommitMessage, list[str]]:
@@ -223,7 +203,7 @@ def test_who_loses_the_race_comes_after_the_winner() -> None:
     table = new_table()
     put(table, "1 a")
     other = reopened(table)
-    slow = reopened(table, store=Meddled(table.context.store, lambda: put(other, "2 b")))
+    slow = reopened(table, store=MeddledStore(table.context.store, lambda: put(other, "2 b")))
     result = slow.write(rows(table.schema, "3 c"))
 
     assert (result.snapshot_ids, result.attempts) == ((3,), 2)
@@ -233,7 +213,7 @@ def test_who_loses_the_race_comes_after_the_winner() -> None:
 def test_who_loses_leaves_no_manifests_behind() -> None:
     table = new_table()
     other = reopened(table)
-    slow = reopened(table, store=Meddled(table.context.store, lambda: put(other, "2 b")))
+    slow = reopened(table, store=MeddledStore(table.context.store, lambda: put(other, "2 b")))
     put(slow, "3 c")
     named = {
         name
@@ -252,7 +232,7 @@ def test_who_loses_leaves_no_manifests_behind() -> None:
 def test_losing_every_race_is_a_conflict_that_leaves_nothing() -> None:
     table = new_table(commit__max_retries="2")
     others = [lambda number=number: put(reopened(table), f"{number} x") for number in range(3)]
-    slow = reopened(table, store=Meddled(table.context.store, *others))
+    slow = reopened(table, store=MeddledStore(table.context.store, *others))
     with pytest.raises(CommitConflict, match=r"lost every race.* attempts=3"):
         put(slow, "9 z")
     live = {e.file.name for e in table.context.history.live_entries(latest(table))}
@@ -269,7 +249,7 @@ def test_waits_between_attempts_grow_up_to_the_longest() -> None:
         commit__max_retries="4", commit__min_retry_wait="10ms", commit__max_retry_wait="50ms"
     )
     others = [lambda number=number: put(reopened(table), f"{number} x") for number in range(4)]
-    put(reopened(table, store=Meddled(table.context.store, *others), ambient=counted), "9 z")
+    put(reopened(table, store=MeddledStore(table.context.store, *others), ambient=counted), "9 z")
 
     assert waits == [0.01, 0.02, 0.04, 0.05]
 
@@ -277,7 +257,7 @@ def test_waits_between_attempts_grow_up_to_the_longest() -> None:
 def test_time_limit_ends_the_attempts() -> None:
     table = new_table(commit__timeout="25ms", commit__min_retry_wait="20ms")
     others = [lambda number=number: put(reopened(table), f"{number} x") for number in range(9)]
-    slow = reopened(table, store=Meddled(table.context.store, *others))
+    slow = reopened(table, store=MeddledStore(table.context.store, *others))
     with pytest.raises(CommitConflict, match="lost every race"):
         put(slow, "9 z")
 
@@ -404,7 +384,7 @@ def test_number_that_another_process_took_meanwhile_is_not_committed_again() -> 
     table = new_table()
     twin = reopened(table)
     deed = lambda: put(twin, "1 a", commit_user="job", identifier=1)  # noqa: E731
-    slow = reopened(table, store=Meddled(table.context.store, deed))
+    slow = reopened(table, store=MeddledStore(table.context.store, deed))
     result = slow.write(rows(table.schema, "1 z"), commit_user="job", identifier=1)
 
     assert (result.snapshot_ids, result.facts) == ((1,), {"already_committed": 1})

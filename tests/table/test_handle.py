@@ -1,0 +1,216 @@
+"""The object that a user holds: each method is one call to the verb of its name."""
+
+from __future__ import annotations
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from lakecore.errors import InvalidRequest, NotFound
+from lakecore.format.layout import Layout
+from lakecore.io.ambient import seeded
+from lakecore.io.store import MemoryStore
+from lakecore.memory import process_budget
+from lakecore.model.evolution import evolve
+from lakecore.model.schema_change import SchemaChange
+from lakecore.table.handle import Table, load_table, write_schema
+from tests.tables import PATH, held, new_table, put, reopened, rows
+
+ROWS = pa.table({"id": pa.array([1, 2], pa.int32()), "v": ["a", None]})
+
+
+def test_table_says_what_it_is() -> None:
+    table = new_table()
+
+    assert (table.identifier, table.path) == (PATH, PATH)
+    assert table.schema.names == ("id", "v")
+    assert table.options.bucket == 1
+    assert repr(table) == f"Table({PATH!r}, schema=0, path={PATH!r})"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ROWS,
+        ROWS.to_batches()[0],
+        ROWS.to_reader(),
+        pl.from_arrow(ROWS),
+        pl.from_arrow(ROWS).lazy(),  # type: ignore[union-attr]
+        ROWS.to_pylist(),
+        iter(ROWS.to_batches()),
+    ],
+    ids=["table", "batch", "reader", "frame", "lazy frame", "dicts", "iterator"],
+)
+def test_rows_are_taken_from_anything_that_holds_them(data: object) -> None:
+    table = new_table()
+    table.write(data)
+
+    assert held(table) == "1 a | 2 _"
+
+
+def test_rows_of_a_query_are_taken() -> None:
+    table = new_table()
+    with duckdb.connect() as connection:
+        table.write(connection.sql("SELECT 3::INTEGER AS id, 'c' AS v"))
+
+    assert held(table) == "3 c"
+
+
+def test_rows_are_given_out_in_every_form() -> None:
+    table = new_table()
+    put(table, "1 a | 2 b | 3 c")
+    wanted = [{"id": 2, "v": "b"}]
+
+    assert table.to_arrow(where="id = 2").to_pylist() == wanted
+    assert table.to_polars(where=pl.col("id") == 2).to_dicts() == wanted
+    assert table.scan().filter(pl.col("v") == "b").collect().to_dicts() == wanted
+    assert table.to_pandas(where="v = 'b'").to_dict("records") == wanted
+    assert table.to_batches(where="id = 2").read_all().to_pylist() == wanted
+    with duckdb.connect() as connection:
+        relation = table.to_duckdb(connection).filter("id = 2")
+        assert relation.fetchall() == [(2, "b")]
+    dataset = table.to_arrow_dataset()
+    assert dataset.to_table(filter=pa.compute.field("id") == 2).to_pylist() == wanted
+
+
+def test_columns_and_limit_are_as_asked() -> None:
+    table = new_table()
+    put(table, "1 a | 2 b | 3 c")
+
+    assert table.to_arrow(["v"], "id > 1", 1).schema.names == ["v"]
+    assert table.to_arrow(["v"], "id > 1", 1).num_rows == 1
+    assert table.to_polars(["v", "id"]).columns == ["v", "id"]
+    assert table.scan(limit=2).collect().height == 2
+    for read in (table.to_arrow, table.to_polars, table.explain):
+        with pytest.raises(InvalidRequest, match=r"unknown column\. column=nope"):
+            read(["nope"])
+
+
+def test_rows_come_in_the_types_of_the_schema() -> None:
+    columns = {"id": "INT NOT NULL", "t": "TIME(3)", "b": "BINARY(2)", "m": "MAP<STRING, INT>"}
+    table = new_table(columns)
+    data = pa.table(
+        [
+            pa.array([1], pa.int32()),
+            pa.array([5000], pa.time32("ms")),
+            pa.array([b"ab"], pa.binary()),
+            pa.array([[("x", 1)]], pa.map_(pa.string(), pa.int32())),
+        ],
+        names=list(columns),
+    )
+    table.write(data)
+
+    assert table.to_arrow().schema == table.schema.arrow
+    assert table.to_arrow().to_pylist() == data.to_pylist()
+
+
+def test_copy_has_its_own_options_and_changes_nothing() -> None:
+    table = new_table()
+    put(table, "1 a")
+    put(table, "1 b")
+    copied = table.copy({"scan.snapshot-id": "1"})
+
+    assert (held(copied), held(table)) == ("1 a", "1 b")
+    assert held(copied.copy({"write-buffer-size": "1 mb"})) == "1 a"
+    assert held(reopened(table)) == "1 b"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bucket": "x"}, "option=bucket"),
+        ({"merge-engine": "aggregation"}, "merge-engine"),
+        ({"primary-key": "v"}, "primary-key"),
+        ({"scan.snapshot-id": "1", "scan.tag-name": "x"}, "scan"),
+    ],
+)
+def test_copy_refuses_what_may_not_change(options: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        new_table().copy(options)
+
+
+def altered(table: Table) -> None:
+    """Add the column `note` to the newest schema."""
+    change = SchemaChange.add_column("note", "STRING")
+    schema = evolve(table.schema, [change], now_ms=0, has_snapshots=True)
+    assert write_schema(table.context.store, table.context.layout, schema)
+
+
+def test_refreshed_table_has_the_newest_schema_and_its_own_options() -> None:
+    table = new_table()
+    put(table, "1 a")
+    put(table, "1 b")
+    pinned = table.copy({"scan.snapshot-id": "1"})
+    altered(table)
+
+    assert table.refresh().schema.names == ("id", "v", "note")
+    assert (held(pinned.refresh()), held(table.refresh())) == ("1 a", "1 b _")
+    assert pinned.refresh().options.texts == pinned.options.texts
+    assert table.refresh().context.budget is table.context.budget
+
+
+def test_refreshed_table_stays_on_its_branch() -> None:
+    table = new_table()
+    put(table, "1 a")
+    layout = Layout(root=PATH, branch="b1")
+    assert write_schema(table.context.store, layout, table.schema)
+    branch = load_table(table.context.store, PATH, branch="b1", ambient=seeded(5))
+    put(branch, "2 b")
+    altered(branch)
+
+    assert held(branch.refresh()) == "2 b _"
+    assert held(table) == "1 a"
+
+
+def test_there_must_be_a_table() -> None:
+    with pytest.raises(NotFound, match=r"no table here.* path=memory://w/t branch=main"):
+        load_table(MemoryStore(), "memory://w/t/")
+    table = new_table()
+    with pytest.raises(NotFound, match="branch=b1"):
+        load_table(table.context.store, PATH, dynamic_options={"branch": "b1"})
+
+
+def test_table_is_named_by_who_opens_it() -> None:
+    store = new_table().context.store
+    table = load_table(store, PATH + "/", identifier="shop.orders")
+
+    assert (table.identifier, table.path) == ("shop.orders", PATH)
+    assert table.context.budget is process_budget()
+
+
+def test_schema_is_written_where_there_is_none() -> None:
+    table = new_table()
+
+    assert not write_schema(table.context.store, table.context.layout, table.schema)
+
+
+def test_write_in_two_phases_is_one_commit() -> None:
+    table = new_table(bucket="3")
+    with table.new_write() as writer:
+        for line in ("1 a | 2 b", "1 c | 3 d"):
+            writer.write(rows(table.schema, line))
+        result = table.commit(writer.prepare_commit(), identifier=4, commit_user="job")
+
+    assert (result.snapshot_ids, result.identifier, result.commit_user) == ((1,), 4, "job")
+    assert held(table) == "1 c | 2 b | 3 d"
+    assert (table.last_identifier("job"), table.last_identifier("x")) == (4, None)
+
+
+def test_commit_without_a_user_draws_one() -> None:
+    table = new_table(commit__user_prefix="nightly")
+    users = [table.write(rows(table.schema, "1 a")).commit_user for _ in range(2)]
+
+    assert users[0] != users[1]
+    assert all(user.startswith("nightly_") for user in users)
+    assert put(new_table(), "1 a", commit_user="me") == 1
+
+
+def test_row_that_does_not_fit_leaves_nothing() -> None:
+    table = new_table()
+    with pytest.raises(InvalidRequest, match="column=id"):
+        table.write([{"id": 1, "v": "a"}, {"id": None, "v": "b"}])
+
+    assert table.context.history.snapshot_ids() == ()
+    assert table.context.store.list(f"{table.path}/bucket-0") == ()
+    assert table.context.budget.used_bytes == 0
