@@ -9,8 +9,8 @@ mask. Values are never sorted for a read, and never moved twice.
 2. *Whole runs are older or newer* (the common case): from the newest run down, a row of an older
    run loses if its key is among the keys already seen.
 3. *Otherwise* (overlapping sequence ranges, user sequence fields, repeated keys): the rows whose
-   key occurs more than once are sorted by key, sequence fields, sequence number; the last of each
-   key wins.
+   key occurs more than once are sorted by key, sequence fields, sequence number, and order of
+   commit, for writers that begin at one snapshot number their rows alike; the last of a key wins.
 4. Winners of a kind that retracts are dropped, unless deletions are to be kept.
 """
 
@@ -44,6 +44,8 @@ class Deduplicate:
         With `keep_deletions`, deletions stay, as rows of kind -D or -U. Dropping one earlier would
         let an older row of a lower level come back.
         """
+        # Where nothing else decides, the row that comes later here wins.
+        window = sorted(window, key=lambda part: part.commit_order)
         codes = shared_codes([part.keys for part in window])
         alive = [
             np.ones(part.keys.length, bool) if mask is None else ~mask

@@ -44,14 +44,16 @@ class MergeSpec:
 class Slice:
     """The rows of one run that lie in a window, sorted by key.
 
-    `sequence_min` and `sequence_max` bound their sequence numbers. `unique`: no key twice, as in
-    data files; the rows of a write buffer may repeat keys, and then stand in arrival order.
+    `sequence_min` and `sequence_max` bound their sequence numbers; of rows that share one, the row
+    of the greater `commit_order` is newer. `unique`: no key twice, as in data files; the rows of a
+    write buffer may repeat keys, and then stand in arrival order.
     """
 
     rows: pa.Table
     keys: OrderColumns
     sequence_min: int
     sequence_max: int
+    commit_order: int = 0
     unique: bool = True
 
 

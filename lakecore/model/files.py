@@ -145,8 +145,9 @@ class Split:
 
     `raw`: there is one "run", whose files are read as they are (with their deletion vectors), each
     on its own. Otherwise the files are one section: `runs` are its sorted runs, oldest first, to be
-    merged. `vectors` gives, by data file name, the index file and range of its deletion vector.
-    `partition_path` is the partition's directory below the table.
+    merged. `commit_order` then numbers them by name: of two rows with one sequence number that of
+    the greater wins. `vectors` gives, by data file name, the index file and range of its
+    deletion vector. `partition_path` is the partition's directory below the table.
     """
 
     partition: bytes
@@ -155,6 +156,7 @@ class Split:
     total_buckets: int
     runs: tuple[tuple[DataFile, ...], ...]
     raw: bool
+    commit_order: Mapping[str, int] = field(default_factory=dict)
     vectors: Mapping[str, tuple[IndexFile, VectorRange]] = field(default_factory=dict)
 
     @property

@@ -207,6 +207,7 @@ def _cut(part: Slice, start: int, length: int) -> Slice:
         keys=part.keys.slice(start, length),
         sequence_min=part.sequence_min,
         sequence_max=part.sequence_max,
+        commit_order=part.commit_order,
         unique=part.unique,
     )
 
@@ -246,6 +247,7 @@ def _run_slices(
                 keys=keys,
                 sequence_min=file.sequence_min,
                 sequence_max=file.sequence_max,
+                commit_order=split.commit_order.get(file.name, 0),
             )
 
 

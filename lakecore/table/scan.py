@@ -221,14 +221,26 @@ def _deal(
                 groups.append((runs, False))
             else:
                 dropped += len(section)
-        splits += [_split(bucket, runs, raw, own_vectors, context) for runs, raw in groups]
+        order = _commit_order(own) if merged else {}
+        splits += [_split(bucket, runs, raw, order, own_vectors, context) for runs, raw in groups]
     return splits, dropped
+
+
+def _commit_order(files: Sequence[DataFile]) -> Mapping[str, int]:
+    """A number for each file of a bucket, given in order of commit: greater for the later.
+
+    Two writers that began at one snapshot number their rows alike. Which of them wins must not
+    hang on the files that a predicate leaves, nor on what a compaction has made of the others.
+    """
+    oldest_first = sorted(files, key=lambda file: -file.level)
+    return {file.name: number for number, file in enumerate(oldest_first)}
 
 
 def _split(
     bucket: Bucket,
     runs: tuple[tuple[DataFile, ...], ...],
     raw: bool,  # noqa: FBT001  one of two kinds of split, named at the call by its tuple
+    order: Mapping[str, int],
     vectors: Mapping[str, tuple[IndexFile, VectorRange]],
     context: ScanContext,
 ) -> Split:
@@ -241,6 +253,7 @@ def _split(
         total_buckets=total,
         runs=runs,
         raw=raw,
+        commit_order={} if raw else {name: order[name] for name in names},
         vectors={name: vectors[name] for name in names if name in vectors} if vectors else {},
     )
 
