@@ -18,6 +18,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lakecore import __version__
+from lakecore.cli.demo import demo
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.frames.polars_source import to_frame
 from lakecore.session import connect, open_table
@@ -47,6 +48,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.command()(demo)
 
 Path = Annotated[str, typer.Argument(metavar="PATH", help="Directory of the table, or its URI.")]
 Options = Annotated[
