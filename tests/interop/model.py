@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from tests.interop import values
@@ -26,7 +27,7 @@ KIND_COLUMN = "op"
 _RETRACTIONS = ("-U", "-D")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """A table and the commits that fill it. `tags` say what is special, for `limits`."""
 
@@ -42,7 +43,7 @@ class Case:
     def file_format(self) -> str:
         return self.options.get("file.format", "parquet")
 
-    @property
+    @cached_property
     def features(self) -> frozenset[str]:
         """All that a limit of a peer can refer to."""
         kinds = {"pk" if self.primary_keys else "append", f"format:{self.file_format}"}
