@@ -47,7 +47,8 @@ props: venv ## run the laws with many examples, and the slow tests
 	$(PYTEST) -m '(props or slow) and not interop and not spark' --hypothesis-profile=ci $(ARGS)
 
 interop: $(VENV)/.installed-interop ## exchange tables with other implementations of Paimon (Java 17, Maven)
-	$(PYTEST) -m interop tests/interop $(ARGS)
+	$(BIN)/python -m tests.interop.setup_peers
+	$(PYTEST) -m interop -n 2 tests/interop $(ARGS)
 
 $(VENV)/.installed-interop: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,interop]'
