@@ -1,4 +1,4 @@
-"""What the documents tell a reader to do works: README's Python blocks run, named targets exist."""
+"""What the documents tell a reader to do works: Python blocks run, links and targets exist."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PAGES = [Path("README.md"), *sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/*.md"))]
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 def python_blocks(text: str) -> list[tuple[int, str]]:
@@ -24,18 +27,29 @@ def test_blocks_are_found_with_their_lines() -> None:
     assert python_blocks(text) == [(4, "a = 1\n"), (12, "b = a\n\nc = b\n")]
 
 
-def test_every_python_block_of_the_readme_runs_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_python_block_of_the_page_runs_in_order(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / page).read_text()
     blocks = python_blocks(text)
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "readme"}
+    names: dict[str, object] = {"__name__": page.stem}
     for line, code in blocks:
-        # Empty lines before the code give a traceback the line numbers of the README.
-        exec(compile("\n" * (line - 1) + code, "README.md", "exec"), names)  # noqa: S102 - ours
+        # Empty lines before the code give a traceback the line numbers of the page.
+        exec(compile("\n" * (line - 1) + code, str(page), "exec"), names)  # noqa: S102 - ours
 
     assert len(blocks) == text.count("```python")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_link_of_the_page_leads_to_a_file_and_its_heading(page: Path) -> None:
+    for target, heading in LINK.findall((ROOT / page).read_text()):
+        linked = (ROOT / page).parent / target if target else ROOT / page
+        assert linked.is_file(), target
+        if heading:
+            found = HEADING.findall(linked.read_text())
+            assert heading in [title.lower().replace(" ", "-") for title in found]
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", ".ci/run"])
