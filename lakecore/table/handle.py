@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from lakecore.options import TableOptions
     from lakecore.plan.predicate import Predicate
 
+MEMORY_BUDGET = "lakecore.memory-budget"
+
 
 class Table:
     """A Paimon table.
@@ -56,6 +58,9 @@ class Table:
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
+        if MEMORY_BUDGET in context.options.texts:
+            # One budget serves all tables; the last one bound that names a size sets it.
+            context.budget.size_bytes = context.options.lakecore_memory_budget_bytes
 
     # --- what it is ------------------------------------------------------------------------------
 

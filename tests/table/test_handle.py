@@ -11,7 +11,7 @@ from lakecore.errors import InvalidRequest, NotFound
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
 from lakecore.io.store import MemoryStore
-from lakecore.memory import process_budget
+from lakecore.memory import Budget, process_budget
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.handle import Table, load_table, write_schema
@@ -214,3 +214,17 @@ def test_row_that_does_not_fit_leaves_nothing() -> None:
     assert table.context.history.snapshot_ids() == ()
     assert table.context.store.list(f"{table.path}/bucket-0") == ()
     assert table.context.budget.used_bytes == 0
+
+
+def test_memory_budget_of_a_table_is_that_of_its_process() -> None:
+    budget = Budget(1 << 30)
+    table = load_table(
+        new_table().context.store,
+        PATH,
+        dynamic_options={"lakecore.memory-budget": "64 mb"},
+        budget=budget,
+    )
+
+    assert budget.size_bytes == 64 << 20
+    table.copy({"lakecore.memory-budget": "32 mb"})
+    assert budget.size_bytes == 32 << 20
