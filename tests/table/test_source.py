@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _threads() -> Iterator[None]:
     """No test leaves a thread that reads ahead."""
+    before = set(threading.enumerate())
     yield
-    assert [t.name for t in threading.enumerate() if t.name.startswith("lakecore-read")] == []
+    left = set(threading.enumerate()) - before
+    assert [thread.name for thread in left if thread.name.startswith("lakecore-read")] == []
 
 
 def source_of(table: Table, snapshot_id: int | None = None) -> TableSource:
