@@ -83,7 +83,7 @@ class TableOptions:
     # --- lakecore's own -------------------------------------------------------------------------
     lakecore_memory_budget_bytes: int = option(
         "lakecore.memory-budget", SIZE, 1 << 30, OTHER,
-        "Memory that windows, buffers and caches of the process hold together; the last table wins.",
+        "Memory that all reads and writes of the process hold; the last table that sets it wins.",
     )
     lakecore_ignore_options: tuple[str, ...] = option(
         IGNORE_KEY, NAMES, (), OTHER,
