@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from threading import current_thread
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,6 +62,8 @@ SEQUENCE_FIELD = Field(
 KIND_FIELD = Field(
     id=VALUE_KIND_ID, name=VALUE_KIND, type=Atomic(root=Root.TINYINT, nullable=False)
 )
+READER = "lakecore-read"
+"""How the names of the threads that read ahead begin."""
 _BATCH_ROWS_MAX = 262_144
 _COMPRESSION_GUESS = 4
 """Bytes in memory for a byte in a compressed file, when nothing better is known."""
@@ -119,13 +122,26 @@ def merge_slices(
     runs: Sequence[Iterator[Slice]], engine: str, spec: MergeSpec
 ) -> Generator[pa.Table, None, None]:
     """Sorted streams of slices, merged window by window; closes the streams at the end."""
-    with ThreadPoolExecutor(1) as ahead:
-        cursors = [_Cursor(slices, ahead) for slices in runs]
-        try:
-            yield from _merge_windows(cursors, engine, spec)
-        finally:
-            for cursor in cursors:
-                cursor.close()
+    ahead = ThreadPoolExecutor(1, thread_name_prefix=READER)
+    cursors = [_Cursor(slices, ahead) for slices in runs]
+    try:
+        yield from _merge_windows(cursors, engine, spec)
+    finally:
+        for cursor in cursors:
+            cursor.close()
+        ahead.shutdown(wait=not on_reader())
+    # All is read, so the thread is idle, and to wait for its end is safe from any thread.
+    ahead.shutdown()
+
+
+def on_reader() -> bool:
+    """Whether this is a thread that reads ahead.
+
+    NOTE: an iterator that is dropped ends in whatever thread dropped it last; Polars lets go in the
+    next one that calls it. A reading thread that waited for another, or for itself, might wait for
+    ever: what it ends is let go of when the read under way is done.
+    """
+    return current_thread().name.startswith(READER)
 
 
 def _merge_windows(cursors: list[_Cursor], engine: str, spec: MergeSpec) -> Iterator[pa.Table]:
@@ -184,11 +200,16 @@ class _Cursor:
         return held if count == length else _cut(held, 0, count)
 
     def close(self) -> None:
-        """Stop reading; the files are closed."""
-        if not self._reading.cancel():
+        """Stop reading, and close the files."""
+        if not self._reading.cancel() and not on_reader():
             wait([self._reading])
-        if isinstance(self._slices, Generator):
-            self._slices.close()
+        slices = self._slices
+        if not isinstance(slices, Generator):
+            return
+        if self._reading.done():
+            slices.close()
+        else:
+            self._reading.add_done_callback(lambda _: slices.close())
 
     def _read_on(self) -> None:
         self._next = self._reading.result()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lakecore.errors import CorruptTable, NotFound
 from lakecore.merge.spec import merge_spec
 from lakecore.model.types import Atomic, with_nullable
-from lakecore.table.read import ReadPlan, read_split
+from lakecore.table.read import READER, ReadPlan, on_reader, read_split
 from lakecore.table.scan import ScanContext, ScanPlan, plan_scan
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class _Ahead:
 
     def __init__(self, stream: Iterator[pa.RecordBatch]) -> None:
         self._stream = stream
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="lakecore-read")
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=READER)
         self._batches = deque(self._next() for _ in range(_BATCHES_AHEAD))
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -188,9 +188,15 @@ class _Ahead:
 
     def close(self) -> None:
         """Stop reading, and let go of what the stream holds."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        if isinstance(self._stream, Generator):
-            self._stream.close()
+        under_way = [batch for batch in self._batches if not batch.cancel()]
+        self._pool.shutdown(wait=not on_reader())
+        stream = self._stream
+        if not isinstance(stream, Generator):
+            return
+        if all(batch.done() for batch in under_way):
+            stream.close()
+        else:
+            under_way[-1].add_done_callback(lambda _: stream.close())
 
     def _next(self) -> Future[pa.RecordBatch | None]:
         return self._pool.submit(next, self._stream, None)
