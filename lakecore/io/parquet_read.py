@@ -6,6 +6,7 @@ follows the batch: Java writes one row group per file of 128 MB.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,10 @@ def parquet_row_groups(store: Store, path: str, columns: Sequence[str]) -> tuple
     with _open(store, path) as file:
         metadata = file.metadata
         firsts = _first_rows(metadata)
-        at = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+        paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+        # A column named `a.b` has the path of field b of a column a: which is which is not known.
+        times = Counter(paths)
+        at = {path: leaf for leaf, path in enumerate(paths) if times[path] == 1}
         out: list[RowGroup] = []
         for index in range(metadata.num_row_groups):
             group = metadata.row_group(index)
@@ -138,5 +142,5 @@ def _bounds(statistics: pq.Statistics | None) -> tuple[object, object] | None:
         return None
     try:
         return statistics.min, statistics.max
-    except (ValueError, UnicodeDecodeError, pa.ArrowNotImplementedError):
-        return None
+    except (ValueError, OverflowError, UnicodeDecodeError, pa.ArrowNotImplementedError):
+        return None  # Python has no such date, or the bytes are no text
