@@ -60,7 +60,7 @@ class Table:
         self._context = context
         if MEMORY_BUDGET in context.options.texts:
             # One budget serves all tables; the last one bound that names a size sets it.
-            context.budget.size_bytes = context.options.lakecore_memory_budget_bytes
+            context.budget.set_size(context.options.lakecore_memory_budget_bytes)
 
     # --- what it is ------------------------------------------------------------------------------
 
