@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakecore.format.layout import Layout
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 ROWS = 400_000
 LIMIT = 2
+# An example reads its table some twenty times.
+FEWER = settings(max_examples=settings().max_examples // 2)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
 # --- drawn tables and conditions ----------------------------------------------------------------
 
 
+@FEWER
 @given(shape=keyed_shapes(), data=st.data())
 def test_filter_of_a_read_is_the_read_of_a_filter_with_keys(
     duck: duckdb.DuckDBPyConnection, shape: Shape, data: st.DataObject
@@ -77,6 +80,7 @@ def test_filter_of_a_read_is_the_read_of_a_filter_with_keys(
     assert_faces_agree(table, duck, data)
 
 
+@FEWER
 @given(shape=append_shapes(), data=st.data())
 def test_filter_of_a_read_is_the_read_of_a_filter_without_keys(
     duck: duckdb.DuckDBPyConnection, shape: Shape, data: st.DataObject
