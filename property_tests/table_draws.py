@@ -79,13 +79,23 @@ FILES = st.fixed_dictionaries(
         "target-file-size": st.sampled_from(["1 b", "600 b"]),
         "metadata.stats-mode": st.sampled_from(["none", "counts", "truncate(2)", "full"]),
         "metadata.stats-dense-store": st.sampled_from(["true", "false"]),
-        "manifest.merge-min-count": st.sampled_from(["2", "3"]),
-        "manifest.target-file-size": st.sampled_from(["1 b", "4 kb"]),
-        "manifest.full-compaction-threshold-size": st.just("1 b"),
         "source.split.target-size": st.just("1 b"),
     },
 )
 """Options that decide how rows lie in files, and so must change no row."""
+
+MANIFESTS = st.sampled_from(
+    [
+        {},
+        {"manifest.merge-min-count": "2"},
+        {"manifest.merge-min-count": "2", "manifest.target-file-size": "1 b"},
+        # The manifest of a commit of many files has this size, that of a small one has not.
+        {"manifest.merge-min-count": "2", "manifest.target-file-size": "2600 b"},
+        {"manifest.merge-min-count": "2", "manifest.target-file-size": "3 kb"},
+        {"manifest.full-compaction-threshold-size": "1 b"},
+    ]
+)
+"""Options that decide when manifests are merged."""
 
 WRITES = st.sampled_from(
     [
@@ -115,14 +125,18 @@ def keyed_shapes(draw: st.DrawFn) -> Shape:
     primary = tuple(draw(st.permutations([*columns])))
     values = draw(st.lists(st.sampled_from([*POOLS]), max_size=3))
     columns |= {f"v{index}": name for index, name in enumerate(values)}
-    options = draw(FILES) | draw(
-        st.sampled_from(
-            [
-                {"bucket": "1"},
-                {"bucket": "3"},
-                {"bucket": "-1", "dynamic-bucket.target-row-num": "2"},
-                {"bucket": "-1"},
-            ]
+    options = (
+        draw(FILES)
+        | draw(MANIFESTS)
+        | draw(
+            st.sampled_from(
+                [
+                    {"bucket": "1"},
+                    {"bucket": "3"},
+                    {"bucket": "-1", "dynamic-bucket.target-row-num": "2"},
+                    {"bucket": "-1"},
+                ]
+            )
         )
     )
     sequence = draw(st.lists(st.sampled_from(SEQUENCE_TYPES), max_size=2))
@@ -150,7 +164,7 @@ def append_shapes(draw: st.DrawFn) -> Shape:
     """Tables without a primary key."""
     values = draw(st.lists(st.sampled_from([*POOLS]), min_size=1, max_size=3))
     columns = {f"v{index}": name for index, name in enumerate(values)}
-    options = draw(FILES)
+    options = draw(FILES) | draw(MANIFESTS)
     if draw(st.booleans()):
         columns["b"] = draw(st.sampled_from(KEY_TYPES))
         options |= {"bucket": draw(st.sampled_from(["1", "3"])), "bucket-key": "b"}
@@ -164,24 +178,30 @@ def append_shapes(draw: st.DrawFn) -> Shape:
 
 def values(data_type: DataType) -> st.SearchStrategy[Any]:
     """Values of a column: of its pool, or null where that is allowed."""
+    drawn = st.sampled_from(_pool(data_type))
+    return st.one_of(drawn, st.none()) if data_type.nullable else drawn
+
+
+def _pool(data_type: DataType) -> list[Any]:
     bare = str(with_nullable(data_type, nullable=True)).replace(
         "TIMESTAMP(6) WITH LOCAL TIME ZONE", "TIMESTAMP_LTZ(6)"
     )
-    pool = {"DECIMAL(12, 2)": POOLS["DECIMAL(6, 2)"]}.get(bare) or POOLS[bare]
-    drawn = st.sampled_from(pool)
-    return st.one_of(drawn, st.none()) if data_type.nullable else drawn
+    return {"DECIMAL(12, 2)": POOLS["DECIMAL(6, 2)"]}.get(bare) or POOLS[bare]
 
 
 def rows(schema: TableSchema, rules_kind: int | None, *, keyed: bool, max_size: int = 8) -> Any:
     """Rows of a schema with their kinds: those of a batch."""
     kinds = st.sampled_from(KINDS) if keyed else st.just("+I")
-    row = st.fixed_dictionaries(
-        {
-            f.id: st.sampled_from(KINDS) if f.id == rules_kind else values(f.type)
-            for f in schema.fields
-        }
-    )
-    return st.lists(st.tuples(kinds, row), max_size=max_size)
+    columns = {}
+    for column in schema.fields:
+        drawn = values(column.type)
+        if column.id == rules_kind:
+            drawn = st.sampled_from(KINDS)
+        elif column.name in schema.primary_keys:
+            # Keys of more than one column would hardly ever meet again.
+            drawn = st.one_of(st.sampled_from(_pool(column.type)[:2]), drawn)
+        columns[column.id] = drawn
+    return st.lists(st.tuples(kinds, st.fixed_dictionaries(columns)), max_size=max_size)
 
 
 def batch_of(

@@ -89,7 +89,7 @@ def build(store: Store, path: str, shape: Shape, data: st.DataObject) -> Table:
         prepared = []
         for _ in range(1 if dynamic else data.draw(st.integers(1, 2), "writers")):
             with table.new_write() as writer:
-                drawn = data.draw(rows(schema, rules.row_kind, keyed=bool(rules.key), max_size=10))
+                drawn = data.draw(rows(schema, rules.row_kind, keyed=bool(rules.key), max_size=4))
                 writer.write(batch_of(schema, drawn, with_kinds=kinds))
                 prepared.append(writer.prepare_commit())
         for messages in data.draw(st.permutations(prepared), "order of commits"):
