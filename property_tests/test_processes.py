@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
@@ -24,7 +25,7 @@ from lakecore.io.open import open_store
 from lakecore.model.validation import create_schema
 from lakecore.table.handle import Table, load_table, write_schema
 from property_tests.deeds import snapshot_ids
-from property_tests.writer_process import user_of
+from property_tests.writer_process import commit_one, user_of
 from tests.stores import s3_service
 
 if TYPE_CHECKING:
@@ -169,6 +170,17 @@ def check_writers(place: Place, count: int, commits: int) -> None:
 @pytest.mark.parametrize("place", ["local"], indirect=True)
 def test_two_processes_commit_side_by_side(place: Place) -> None:
     check_writers(place, 2, 10)
+
+
+def test_threads_commit_side_by_side_through_one_handle(tmp_path: Path) -> None:
+    place = Place(path=str(tmp_path / "orders"))
+    place.create()
+    table = place.open()
+    with ThreadPoolExecutor(4) as pool:
+        told = pool.map(lambda at: commit_one(table, at, 1), range(20))
+
+    assert sorted(told) == [*range(1, 21)]
+    check_rows(place.open(), commits_of(table))
 
 
 @pytest.mark.slow
