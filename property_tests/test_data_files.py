@@ -88,8 +88,10 @@ def _some(data_type: DataType) -> st.SearchStrategy[Any]:
             limit = 10 ** (data_type.precision - data_type.scale) - 1
             return st.decimals(-limit, limit, places=data_type.scale, allow_nan=False)
         case Atomic(root=Root.TIMESTAMP | Root.TIMESTAMP_LTZ):
-            bound = _SECONDS * _UNITS[arrow_type(data_type).unit]
-            return st.integers(-bound, bound)
+            ticks = _UNITS[arrow_type(data_type).unit]
+            # Before 1970 whole seconds: with a fraction, ORC refuses them.
+            before = st.integers(-_SECONDS, -1).map(lambda seconds: seconds * ticks)
+            return before | st.integers(0, _SECONDS * ticks)
         case Atomic(root=root):
             return {
                 Root.BOOLEAN: st.booleans(),

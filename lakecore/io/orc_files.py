@@ -9,7 +9,8 @@ NOTE: an engine whose JVM is in another zone shifts such instants by its offset,
 every file as an engine in UTC does.
 
 NOTE: Arrow reads ORC timestamps as nanoseconds, so the years 1677 to 2262 are all it can hold;
-others are refused, on writing too.
+others are refused, on writing too. A fraction of a second before 1970 is refused on writing: Arrow
+stores it as negative nanoseconds, which other engines refuse or misread.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ _JAVA = "ORC_JAVA"
 _STRIPE_BYTES = 64 << 20
 _DICTIONARY_SHARE_MAX = 0.8
 _ENCODED_SHARE_GUESS = 0.5
+
+_TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class OrcWriter:
@@ -104,6 +107,8 @@ class OrcWriter:
                 _unsliced(retype_chunked(column, node.type))
                 for column, node in zip(table.columns, self._schema, strict=True)
             ]
+            for column, name in zip(columns, self._schema.names, strict=True):
+                self._refuse_old_fractions(column, name)
             self._writer.write(pa.Table.from_arrays(columns, schema=self._schema))
         except pa.ArrowInvalid as error:
             raise InvalidRequest(
@@ -112,6 +117,36 @@ class OrcWriter:
         self._sink.check()
         self._row_count += table.num_rows
         self._raw_bytes += table.nbytes
+
+    def _refuse_old_fractions(self, column: pa.ChunkedArray, name: str) -> None:
+        """Arrow writes them with negative nanoseconds, which no other engine reads rightly."""
+        for chunk in column.chunks:
+            for leaf in _timestamps(chunk):
+                ticks = pc.cast(leaf.drop_null(), pa.int64()).to_numpy(zero_copy_only=False)
+                old = ticks[(ticks < 0) & (ticks % _TICKS[leaf.type.unit] != 0)]
+                if len(old):
+                    raise Unsupported(
+                        "ORC files cannot hold a timestamp before 1970 with a fraction of a "
+                        "second in a way that other engines read; use file.format=parquet",
+                        column=name,
+                        value=pa.array(old[:1]).cast(leaf.type)[0],
+                        path=self._path,
+                    )
+
+
+def _timestamps(array: pa.Array) -> Iterator[pa.Array]:
+    """The timestamps that a column holds, however deep; those under a null may be among them."""
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        yield array
+    elif pa.types.is_struct(kind):
+        for part in array.flatten():
+            yield from _timestamps(part)
+    elif pa.types.is_map(kind):
+        yield from _timestamps(array.keys)
+        yield from _timestamps(array.items)
+    elif pa.types.is_list(kind):
+        yield from _timestamps(array.flatten())
 
 
 def _unsliced(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -129,6 +129,17 @@ _NESTED_AVRO = (
 )
 
 LIMITS: tuple[Limit, ...] = (
+    _limit(
+        LAKECORE,
+        "write",
+        "format:orc",
+        any_of=(
+            *_BEFORE_1970,
+            *(f"{unit}seconds before 1970" for unit in ("milli", "micro", "nano")),
+        ),
+        says="before 1970 with a fraction",
+        because=_NEGATIVE_NANOS + ", so it refuses them",
+    ),
     # ------------------------------------------------------------------------- what no writer can
     _limit(
         (JAVA, JAVA_OLD, LAKECORE),
@@ -420,7 +431,7 @@ LIMITS: tuple[Limit, ...] = (
         "format:orc",
         any_of=(*_BEFORE_1970, "microseconds before 1970", "nanoseconds before 1970"),
         says="IllegalArgumentException",
-        writers=(PYPAIMON, LAKECORE),
+        writers=(PYPAIMON,),
         because=_NEGATIVE_NANOS,
     ),
     _limit(
@@ -428,7 +439,7 @@ LIMITS: tuple[Limit, ...] = (
         "read",
         "format:orc",
         any_of=("the last nanosecond before 1970", "nanoseconds before 1970"),
-        writers=(PYPAIMON, LAKECORE),
+        writers=(PYPAIMON,),
         because=_NEGATIVE_NANOS,
     ),
     _limit(
@@ -441,7 +452,7 @@ LIMITS: tuple[Limit, ...] = (
             "microseconds before 1970",
         ),
         says="Overflow while decoding timestamp",
-        writers=(PYPAIMON, LAKECORE),
+        writers=(PYPAIMON,),
         because=_NEGATIVE_NANOS,
     ),
 )

@@ -110,11 +110,19 @@ def table_of(fields: Sequence[Field], rows: Sequence[Sequence[Any]]) -> pa.Table
     return pa.Table.from_arrays(columns, schema=arrow_schema(fields))
 
 
+def example(type_name: str, row: int, format_name: str) -> Any:
+    """An example of a type; in ORC a time before 1970 has no fraction of a second."""
+    value = EXAMPLES[type_name][row]
+    if format_name == "orc" and type_name.startswith("TIMESTAMP") and value < "1970":
+        return value.partition(".")[0]
+    return value
+
+
 def example_table(format_name: str) -> tuple[tuple[Field, ...], pa.Table]:
     """A column of each type: the three values, and a null in the middle."""
     types = types_of(format_name)
     fields = fields_of(types)
-    first, second, third = ([EXAMPLES[name][i] for name in types] for i in range(3))
+    first, second, third = ([example(name, i, format_name) for name in types] for i in range(3))
     return fields, table_of(fields, [first, second, [None] * len(types), third])
 
 
@@ -607,6 +615,22 @@ def test_orc_refuses_timestamps_that_arrow_could_not_read_back(stamp: str) -> No
     table = table_of(fields, [[stamp]])
 
     with pytest.raises(InvalidRequest, match=r"a\.orc"):
+        write(MemoryStore(), "a.orc", fields, table)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "value"),
+    [
+        ("TIMESTAMP(3)", "1969-12-31T23:59:59.999"),
+        ("TIMESTAMP(9)" + _LTZ, "1700-01-01T00:00:00.000000001"),
+        ("ARRAY<TIMESTAMP(6)>", ["1969-12-31T23:59:59.999999"]),
+    ],
+)
+def test_orc_refuses_fractions_of_seconds_before_1970(type_name: str, value: object) -> None:
+    fields = fields_of([type_name])
+    table = table_of(fields, [[value]])
+
+    with pytest.raises(Unsupported, match=r"before 1970.*column=c0"):
         write(MemoryStore(), "a.orc", fields, table)
 
 
