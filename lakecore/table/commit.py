@@ -141,6 +141,9 @@ class _Committer:
             if self._attempt(change, latest):
                 return
             seen = 0 if latest is None else latest.id
+            if latest is not None:
+                # It passed the checks against this snapshot: only later ones are left to look at.
+                change = replace(change, base_snapshot_id=latest.id)
             if deadline is not None and ambient.now_ms() >= deadline:
                 break
             wait_ms = min(
