@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakecore.errors import Unsupported
 from lakecore.io.data_files import FORMATS, WriteFormat, open_writer, read_positions
 from lakecore.io.store import MemoryStore
 from lakecore.model.schema import number_fields
@@ -127,8 +128,14 @@ def test_rows_come_back_in_order_and_at_their_positions(
     store, path = MemoryStore(), f"a.{format_name}"
     write_format = WriteFormat(format=format_name, row_group_rows=draws.draw(st.integers(1, 5)))
     writer = open_writer(store, path, fields, write_format)
-    for start, end in zip([0, *cuts], [*cuts, count], strict=True):
-        writer.write(table.slice(start, end - start))
+    try:
+        for start, end in zip([0, *cuts], [*cuts, count], strict=True):
+            writer.write(table.slice(start, end - start))
+    except Unsupported:
+        # A null ROW inside a ROW: see `test_orc_refuses_a_null_row_inside_a_row`.
+        writer.abort()
+        assert format_name == "orc"
+        return
     size_bytes, row_count = writer.close()
     found = list(read_positions(store, path, fields=fields, batch_rows=3))
     result = pa.Table.from_batches([batch for _, batch in found], schema=schema)

@@ -10,7 +10,8 @@ every file as an engine in UTC does.
 
 NOTE: Arrow reads ORC timestamps as nanoseconds, so the years 1677 to 2262 are all it can hold;
 others are refused, on writing too. A fraction of a second before 1970 is refused on writing: Arrow
-stores it as negative nanoseconds, which other engines refuse or misread.
+stores it as negative nanoseconds, which other engines refuse or misread. So is a null ROW inside a
+ROW, after which Arrow writes wrong values.
 """
 
 from __future__ import annotations
@@ -109,6 +110,7 @@ class OrcWriter:
             ]
             for column, name in zip(columns, self._schema.names, strict=True):
                 self._refuse_old_fractions(column, name)
+                self._refuse_null_rows_in_rows(column, name)
             self._writer.write(pa.Table.from_arrays(columns, schema=self._schema))
         except pa.ArrowInvalid as error:
             raise InvalidRequest(
@@ -132,6 +134,28 @@ class OrcWriter:
                         value=pa.array(old[:1]).cast(leaf.type)[0],
                         path=self._path,
                     )
+
+    def _refuse_null_rows_in_rows(self, column: pa.ChunkedArray, name: str) -> None:
+        """Arrow writes what follows a null ROW directly inside a ROW one place too late."""
+        if any(_has_null_row_in_row(chunk) for chunk in column.chunks):
+            raise Unsupported(
+                "ORC files cannot hold a null ROW inside a ROW rightly; use file.format=parquet",
+                column=name,
+                path=self._path,
+            )
+
+
+def _has_null_row_in_row(array: pa.Array) -> bool:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        parts = array.flatten()
+        inner = [part for part in parts if pa.types.is_struct(part.type)]
+        if any(part.null_count > array.null_count for part in inner):
+            return True
+        return any(_has_null_row_in_row(part) for part in parts)
+    if pa.types.is_map(kind):
+        return _has_null_row_in_row(array.keys) or _has_null_row_in_row(array.items)
+    return pa.types.is_list(kind) and _has_null_row_in_row(array.flatten())
 
 
 def _timestamps(array: pa.Array) -> Iterator[pa.Array]:
