@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+PROFILE ?= explore
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -44,7 +45,7 @@ types: venv ## check the types, strictly
 	$(BIN)/mypy $(SOURCES)
 
 props: venv ## run the laws with many examples, and the slow tests
-	$(PYTEST) -m '(props or slow) and not interop and not spark' --hypothesis-profile=ci $(ARGS)
+	$(PYTEST) -m '(props or slow) and not interop and not spark' --hypothesis-profile=$(PROFILE) $(ARGS)
 
 interop: $(VENV)/.installed-interop ## exchange tables with other implementations of Paimon (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers

@@ -1,7 +1,7 @@
 """What every test shares: the Hypothesis profiles, and the marker of the property tests.
 
-Both profiles explore anew at each run; a failure prints the blob that reproduces it. `quick` is the
-default; `ci` (chosen by `--hypothesis-profile=ci`) draws more.
+`quick`, the default, and `ci` draw the same examples each time, so that a failure is the fault of the
+change at hand. `explore` (`make props`) draws anew and more; a failure prints the blob to replay it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ PROPERTY_TESTS = Path(__file__).parent / "property_tests"
 # A law over real files has no fixed cost per example, so there is no deadline for one. How fast, or
 # how often in vain, examples are drawn depends on the machine and on chance, and proves nothing.
 DRAWING = [HealthCheck.too_slow, HealthCheck.filter_too_much]
-settings.register_profile(
-    "quick", max_examples=40, deadline=None, print_blob=True, suppress_health_check=DRAWING
-)
-settings.register_profile(
-    "ci", max_examples=300, deadline=None, print_blob=True, suppress_health_check=DRAWING
-)
+COMMON = settings(deadline=None, print_blob=True, suppress_health_check=DRAWING)
+settings.register_profile("quick", COMMON, max_examples=40, derandomize=True)
+settings.register_profile("ci", COMMON, max_examples=100, derandomize=True)
+settings.register_profile("explore", COMMON, max_examples=300)
 settings.load_profile("quick")
 
 
