@@ -1,7 +1,7 @@
 """What every test shares: the Hypothesis profiles, and the marker of the property tests.
 
-`quick`, the default, and `ci` draw the same examples each time, so that a failure is the fault of
-the change at hand. `explore` (`make props`) draws anew and more; a failure prints the blob that
+`quick`, the default, draws the same examples each time, so that a failure is the fault of the
+change at hand. `explore` (`make props`) draws anew and more; a failure prints the blob that
 replays it.
 """
 
@@ -19,7 +19,6 @@ PROPERTY_TESTS = Path(__file__).parent / "property_tests"
 DRAWING = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 COMMON = settings(deadline=None, print_blob=True, suppress_health_check=DRAWING)
 settings.register_profile("quick", COMMON, max_examples=40, derandomize=True)
-settings.register_profile("ci", COMMON, max_examples=60, derandomize=True)
 settings.register_profile("explore", COMMON, max_examples=300)
 settings.load_profile("quick")
 
