@@ -158,11 +158,14 @@ def check_writers(place: Place, count: int, commits: int) -> None:
                 assert table.to_arrow(snapshot_id=newest.id).num_rows >= newest.id
             time.sleep(LOOK_SECONDS)
         told = {key: at for each in all_writers for key, at in each.acknowledged().items()}
+        assert [each.process.returncode for each in all_writers] == [0] * count
     table = place.open()
     made = commits_of(table)
 
     assert [*made] == [*range(1, count * commits + 1)], "snapshots without gaps"
-    assert {commit: at for at, commit in made.items()} == told
+    # As sets of few: pytest's picture of thousands that are equal would hide the one that is not.
+    at = {commit: snapshot_id for snapshot_id, commit in made.items()}
+    assert sorted(at.items() - told.items()) == sorted(told.items() - at.items()) == []
     assert len(told) == count * commits
     check_rows(table, made)
 
@@ -199,10 +202,9 @@ def test_writers_killed_at_any_moment_lose_no_commit_and_leave_none_half_done(
     print(f"seed={seed}")
     chance = random.Random(seed)
     told: dict[tuple[str, int], int] = {}
-    before: dict[tuple[str, int], int] = {}
     with Crew(place) as crew:
         following = crew.start(2, COMMITS_MAX)
-        for _ in range(rounds):
+        for kills in range(1, rounds + 1):
             pair, following = following, crew.start(2, COMMITS_MAX)
             for writer in pair:
                 writer.go()
@@ -216,11 +218,10 @@ def test_writers_killed_at_any_moment_lose_no_commit_and_leave_none_half_done(
 
             assert [*made] == [*range(1, len(made) + 1)]
             assert told.items() <= at.items()
-            for user in map(user_of, range(2)):
-                # One commit may have come between the last that is known and the end.
-                known = max((number for name, number in told | before if name == user), default=0)
-                assert max((number for name, number in at if name == user), default=0) <= known + 1
+            untold = Counter(user for user, _ in at.keys() - told.keys())
+            # Each death may have come between a commit and the word of it. (A request that was on
+            # its way may even arrive after the death of who sent it.)
+            assert all(count <= kills for count in untold.values())
             if made:
                 check_rows(table, made)
-            before = at
     assert told, "no process came to write anything"

@@ -6,7 +6,8 @@ A commit writes up to two snapshots under one user and identifier: APPEND (or OV
 new files, then COMPACT with what compaction replaced. Each is one loop:
 
 1. read the latest snapshot;
-2. after a lost race, look at the snapshots since: is one of them ours already?
+2. look at the snapshots since the last look: is one of them ours already? (Of a lost race, of a
+   request whose sender died, of a reply that was lost.)
 3. check conflicts with what others committed since the messages were made (`commit_checks.py`);
 4. write manifests and manifest lists under fresh names, merging small ones (`commit_manifests.py`);
 5. `put_if_absent(snapshot-N+1)`. This call is the commit. Lost: remove what step 4 wrote, wait,
@@ -67,11 +68,14 @@ def commit(context: TableContext, request: CommitRequest) -> CommitResult:
     Raises CommitConflict or InvalidRequest, having changed nothing; CommitUnknown; AlreadyExists if
     the messages were committed before, so that their files are in use.
     """
+    seen: int | None = None
     if request.identifier != BATCH_COMMIT_IDENTIFIER:
-        done = committed(context, request)
+        latest = context.history.latest_snapshot()
+        done = committed(context, request, latest)
         if done is not None:
             return done
-    committer = _Committer(context, request)
+        seen = 0 if latest is None else latest.id
+    committer = _Committer(context, request, seen)
     first, compact = changes(request)
     if not first.is_empty or request.force or request.overwrite:
         committer.publish(first)
@@ -90,9 +94,13 @@ def commit(context: TableContext, request: CommitRequest) -> CommitResult:
 class _Committer:
     """The snapshots of one commit."""
 
-    def __init__(self, context: TableContext, request: CommitRequest) -> None:
+    def __init__(
+        self, context: TableContext, request: CommitRequest, seen: int | None = None
+    ) -> None:
+        """`seen`: the last snapshot among which none is of this commit; None: not looked."""
         self._context = context
         self._request = request
+        self._seen = seen
         self._manifests = ManifestWriter(context)
         self._attempts = 0
         self._uuids: set[str] = set()
@@ -128,7 +136,7 @@ class _Committer:
         deadline = None
         if options.commit_timeout_ms is not None:
             deadline = ambient.now_ms() + options.commit_timeout_ms
-        seen: int | None = None
+        seen = self._seen
         for attempt in range(options.commit_max_retries + 1):
             self._attempts += 1
             latest = self._context.history.latest_snapshot()
@@ -136,7 +144,7 @@ class _Committer:
             if mine is not None:
                 if mine.uuid not in self._uuids:
                     self.facts["already_committed"] = 1
-                self._snapshots.append((mine, change.delta))
+                self._made(mine, change.delta)
                 return
             if self._attempt(change, latest):
                 return
@@ -158,6 +166,10 @@ class _Committer:
             table=self._context.identifier,
             attempts=self._attempts,
         )
+
+    def _made(self, snapshot: Snapshot, delta: Sequence[ManifestEntry]) -> None:
+        self._snapshots.append((snapshot, delta))
+        self._seen = snapshot.id
 
     def _mine_since(
         self, seen: int | None, latest: Snapshot | None, kind: CommitKind
@@ -194,7 +206,7 @@ class _Committer:
             self._manifests.remove()
             return False
         self._write_hints(snapshot)
-        self._snapshots.append((snapshot, delta))
+        self._made(snapshot, delta)
         log.info(
             "committed table=%s snapshot=%d kind=%s files_added=%d files_deleted=%d attempts=%d",
             context.identifier,

@@ -29,15 +29,17 @@ def last_committed(context: TableContext, user: str) -> Snapshot | None:
     A commit without one says nothing of the numbered ones: a job that writes in both ways would
     take each of its later commits for one that is done.
     """
-    for snapshot in _newest_first(context, context.history.latest_snapshot()):
-        if snapshot.commit_user == user and snapshot.commit_identifier != BATCH_COMMIT_IDENTIFIER:
-            return snapshot
-    return None
+    return _last_numbered(context, user, context.history.latest_snapshot())
 
 
-def committed(context: TableContext, request: CommitRequest) -> CommitResult | None:
-    """The result of an earlier commit under the same user and identifier, if there was one."""
-    last = last_committed(context, request.user)
+def committed(
+    context: TableContext, request: CommitRequest, latest: Snapshot | None
+) -> CommitResult | None:
+    """The result of an earlier commit under the same user and identifier, if there was one.
+
+    Snapshots after `latest` are not looked at.
+    """
+    last = _last_numbered(context, request.user, latest)
     if last is None or last.commit_identifier < request.identifier:
         return None
     found: list[int] = []
@@ -57,6 +59,13 @@ def committed(context: TableContext, request: CommitRequest) -> CommitResult | N
         identifier=request.identifier,
         facts={"already_committed": 1},
     )
+
+
+def _last_numbered(context: TableContext, user: str, latest: Snapshot | None) -> Snapshot | None:
+    for snapshot in _newest_first(context, latest):
+        if snapshot.commit_user == user and snapshot.commit_identifier != BATCH_COMMIT_IDENTIFIER:
+            return snapshot
+    return None
 
 
 def _newest_first(context: TableContext, newest: Snapshot | None) -> Iterator[Snapshot]:

@@ -6,7 +6,7 @@ import logging
 import re
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,6 +26,8 @@ from lakecore.model.files import (
     IndexFile,
 )
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
+from lakecore.table import commit as commit_module
+from lakecore.table import committed as committed_module
 from lakecore.table.commit import CommitRequest, commit
 from tests.stores import FailingStore, MeddledStore, StoreFailure
 from tests.tables import files, held, in_directory, new_table, put, reopened, rows
@@ -390,6 +392,27 @@ def test_number_that_another_process_took_meanwhile_is_not_committed_again() -> 
     assert (result.snapshot_ids, result.facts) == ((1,), {"already_committed": 1})
     assert held(table) == "1 a"
     assert len(in_directory(table, "bucket-0")) == 1
+
+
+def test_number_that_lands_just_after_the_look_for_it_is_not_committed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = new_table()
+    put(table, "9 z")
+    twin = reopened(table)
+    look = committed_module.committed
+
+    def look_and_be_late(*given: Any) -> CommitResult | None:
+        found = look(*given)
+        monkeypatch.setattr(commit_module, "committed", look)
+        put(twin, "1 a", commit_user="job", identifier=1)
+        return found
+
+    monkeypatch.setattr(commit_module, "committed", look_and_be_late)
+    result = table.write(rows(table.schema, "1 z"), commit_user="job", identifier=1)
+
+    assert (result.snapshot_ids, result.facts) == ((2,), {"already_committed": 1})
+    assert held(table) == "1 a | 9 z"
 
 
 def test_messages_are_committed_once() -> None:
