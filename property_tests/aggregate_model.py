@@ -1,0 +1,475 @@
+"""Aggregate functions one value at a time: a state, a value, the next state.
+
+Each class is one function of Paimon as its documents and its Java classes have it
+(https://paimon.apache.org/docs/master/primary-key-table/merge-engine/aggregation/): `agg` takes a
+value in, `agg_reversed` one that is older than the state, `retract` takes one back. Values are
+plain Python as Arrow gives them out: a map is a list of pairs, a row a dict. Arrays whose order
+Paimon leaves open come out in the order in which a Python dict holds them.
+
+Where Paimon is left: a DECIMAL that outgrows its precision is null, also where Java's short
+decimals keep it; `first_non_null_value` does not forget its value when an older null comes late.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyroaring import BitMap, BitMap64
+
+from lakecore.model.types import Array, Atomic, DataType, Map, Root, Row
+from property_tests.table_model import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+BLANKS = {*"\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \u1680\u2028\u2029\u205f\u3000"} | {
+    chr(code) for code in range(0x2000, 0x200B) if code != 0x2007
+}
+"""What Java calls white space: not the spaces that keep words together."""
+INTEGER_BITS = {Root.TINYINT: 8, Root.SMALLINT: 16, Root.INT: 32, Root.BIGINT: 64}
+
+
+class Refused(Exception):
+    """What Paimon does not do: it raises."""
+
+
+class Aggregator:
+    """A function of one column. Null is None."""
+
+    def __init__(self, data_type: DataType, options: Mapping[str, str]) -> None:
+        self.type = data_type
+        self.options = options
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was seen; another key comes."""
+
+    def agg(self, state: Any, value: Any, /) -> Any:
+        """The state after a value."""
+        raise NotImplementedError
+
+    def agg_reversed(self, state: Any, value: Any, /) -> Any:
+        """The state after a value that is older than all of the state."""
+        return self.agg(value, state)
+
+    def retract(self, state: Any, value: Any, /) -> Any:
+        """The state without a value."""
+        raise Refused(type(self).__name__, state, value)
+
+    def option(self, name: str, default: str = "") -> str:
+        """An option of the column."""
+        return self.options.get(name, default)
+
+
+class PrimaryKey(Aggregator):
+    def agg(self, _state: Any, value: Any, /) -> Any:
+        return value
+
+    def retract(self, _state: Any, value: Any, /) -> Any:
+        return value
+
+
+class LastValue(Aggregator):
+    def agg(self, _state: Any, value: Any, /) -> Any:
+        return value
+
+    def retract(self, _state: Any, _value: Any, /) -> Any:
+        return None
+
+
+class LastNonNullValue(Aggregator):
+    def agg(self, state: Any, value: Any, /) -> Any:
+        return state if value is None else value
+
+    def retract(self, state: Any, value: Any, /) -> Any:
+        return state if value is None else None
+
+
+class FirstValue(Aggregator):
+    def reset(self) -> None:
+        self.begun = False
+
+    def agg(self, state: Any, value: Any, /) -> Any:
+        if self.begun:
+            return state
+        self.begun = True
+        return value
+
+
+class FirstNonNullValue(Aggregator):
+    def reset(self) -> None:
+        self.begun = False
+
+    def agg(self, state: Any, value: Any, /) -> Any:
+        if self.begun or value is None:
+            return state
+        self.begun = True
+        return value
+
+    def agg_reversed(self, state: Any, value: Any, /) -> Any:
+        if value is None:
+            return state
+        self.begun = True
+        return value
+
+
+class BoolAnd(Aggregator):
+    def agg(self, state: Any, value: Any, /) -> Any:
+        if state is None or value is None:
+            return value if state is None else state
+        return state and value
+
+
+class BoolOr(Aggregator):
+    def agg(self, state: Any, value: Any, /) -> Any:
+        if state is None or value is None:
+            return value if state is None else state
+        return state or value
+
+
+class Max(Aggregator):
+    def agg(self, state: Any, value: Any, /) -> Any:
+        if state is None or value is None:
+            return value if state is None else state
+        return value if ordered(state) < ordered(value) else state
+
+
+class Min(Aggregator):
+    def agg(self, state: Any, value: Any, /) -> Any:
+        if state is None or value is None:
+            return value if state is None else state
+        return state if ordered(state) < ordered(value) else value
+
+
+class Sum(Aggregator):
+    def agg(self, state: Any, value: Any, /) -> Any:
+        if state is None or value is None:
+            return value if state is None else state
+        return calculated(self.type, lambda left, right: left + right, state, value)
+
+    def retract(self, state: Any, value: Any, /) -> Any:
+        if value is None:
+            return state
+        if state is None:
+            return calculated(self.type, lambda only: -only, value)
+        return calculated(self.type, lambda left, right: left - right, state, value)
+
+
+class Product(Aggregator):
+    def agg(self, state: Any, value: Any, /) -> Any:
+        if state is None or value is None:
+            return value if state is None else state
+        return calculated(self.type, lambda left, right: left * right, state, value)
+
+    def retract(self, state: Any, value: Any, /) -> Any:
+        if state is None or value is None:
+            return state
+        if isinstance(value, int | Decimal) and value == 0:
+            raise Refused("division by 0")
+        divide = _divide_integers if isinstance(value, int) else lambda left, right: left / right
+        return calculated(self.type, divide, state, value)
+
+
+class ListAgg(Aggregator):
+    def agg(self, state: Any, value: Any, /) -> Any:
+        if is_blank(value):
+            return state
+        if is_blank(state):
+            return value
+        delimiter = self.option("list-agg-delimiter", ",")
+        if self.option("distinct") != "true":
+            return state + delimiter + value
+        seen = set(_tokens(state, delimiter))
+        for token in _tokens(value, delimiter):
+            if not is_blank(token) and token not in seen:
+                seen.add(token)
+                state += delimiter + token
+        return state
+
+
+class Collect(Aggregator):
+    def agg(self, state: Any, value: Any, /) -> Any:
+        distinct = self.option("distinct") == "true"
+        if state is None and value is None:
+            return None
+        if not distinct and (state is None or value is None):
+            return value if state is None else state
+        found = [*(state or ()), *(value or ())]
+        return list({plain(each): each for each in reversed(found)}.values()) if distinct else found
+
+    def agg_reversed(self, state: Any, value: Any, /) -> Any:
+        return self.agg(state, value)
+
+    def retract(self, state: Any, value: Any, /) -> Any:
+        if not state or not value:
+            return state
+        taken = [plain(each) for each in value]
+        left = []
+        for each in state:
+            if plain(each) in taken:
+                taken.remove(plain(each))
+            else:
+                left.append(each)
+        return left
+
+
+class MergeMap(Aggregator):
+    def agg(self, state: Any, value: Any, /) -> Any:
+        if state is None or value is None:
+            return value if state is None else state
+        return list({plain(key): (key, each) for key, each in [*state, *value]}.values())
+
+    def retract(self, state: Any, value: Any, /) -> Any:
+        if state is None or not value:
+            return state
+        taken = {plain(key) for key, _ in value}
+        return [(key, each) for key, each in state if plain(key) not in taken]
+
+
+class MergeMapWithKeyTime(Aggregator):
+    def agg(self, state: Any, value: Any, /) -> Any:
+        if state is None or value is None:
+            return value if state is None else state
+        assert isinstance(self.type, Map)
+        assert isinstance(self.type.value, Row)
+        time = self.option("ts-field", self.type.value.fields[-1].name)
+        found = {plain(key): (key, row) for key, row in state}
+        for key, row in value:
+            _, held = found.get(plain(key), (key, None))
+            if row is None:
+                found.pop(plain(key), None)
+            elif row[time] is None:
+                continue
+            elif held is None or held[time] is None or _utf16(row[time]) > _utf16(held[time]):
+                found[plain(key)] = (key, row)
+        return list(found.values())
+
+
+class Nested(Aggregator):
+    """What the two functions of an array of rows share."""
+
+    def keyed(self, row: Mapping[str, Any]) -> Any:
+        """The nested key of a row; None if the row does not count."""
+        names = _names(self.option("nested-key"))
+        key = tuple(plain(row[name]) for name in names)
+        if None in key:
+            match self.option("nested-key-null-strategy", "merge"):
+                case "ignore":
+                    return None
+                case "error":
+                    raise Refused("nested key is null")
+        return key
+
+
+class NestedUpdate(Nested):
+    def agg(self, state: Any, value: Any, /) -> Any:
+        if value is None:
+            return state
+        limit = int(self.option("count-limit", str(2**31 - 1)))
+        if not self.option("nested-key"):
+            if state is not None and len(state) >= limit:
+                return state
+            held = _rows(state)
+            room = limit - len(state or ())
+            return held + _rows(value)[:room]
+        found: dict[Any, Any] = {}
+        self._take(found, state, 2**31)
+        self._take(found, value, limit)
+        return list(found.values())
+
+    def _take(self, found: dict[Any, Any], rows: Any, limit: int) -> None:
+        for row in _rows(rows):
+            key = self.keyed(row)
+            if key is None:
+                continue
+            if key in found:
+                if not self._is_older(row, found[key]):
+                    found[key] = row
+            elif len(found) < limit:
+                found[key] = row
+
+    def _is_older(self, row: Mapping[str, Any], held: Mapping[str, Any]) -> bool:
+        names = _names(self.option("nested-sequence-field"))
+        return sequence_of(row, names) < sequence_of(held, names)
+
+    def retract(self, state: Any, value: Any, /) -> Any:
+        if state is None or value is None:
+            return state
+        if not self.option("nested-key"):
+            taken = {plain(row) for row in _rows(value)}
+            return [row for row in _rows(state) if plain(row) not in taken]
+        found = {self.keyed(row): row for row in _rows(state)}
+        for row in _rows(value):
+            found.pop(self.keyed(row), None)
+        found.pop(None, None)
+        return list(found.values())
+
+
+class NestedPartialUpdate(Nested):
+    def agg(self, state: Any, value: Any, /) -> Any:
+        if value is None:
+            return state
+        found: dict[Any, dict[str, Any]] = {}
+        for row in [*_rows(state), *_rows(value)]:
+            key = self.keyed(row)
+            if key is None:
+                continue
+            held = found.setdefault(key, dict.fromkeys(row))
+            held.update({name: each for name, each in row.items() if each is not None})
+        return list(found.values())
+
+
+class Roaring32(Aggregator):
+    def agg(self, state: Any, value: Any, /) -> Any:
+        return _united(BitMap, state, value)
+
+
+class Roaring64(Aggregator):
+    def agg(self, state: Any, value: Any, /) -> Any:
+        return _united(BitMap64, state, value)
+
+
+class IgnoringRetracts(Aggregator):
+    """A function of a column with `ignore-retract`."""
+
+    def __init__(self, inner: Aggregator) -> None:
+        self.inner = inner
+        super().__init__(inner.type, inner.options)
+
+    def reset(self) -> None:
+        self.inner.reset()
+
+    def agg(self, state: Any, value: Any, /) -> Any:
+        return self.inner.agg(state, value)
+
+    def agg_reversed(self, state: Any, value: Any, /) -> Any:
+        return self.inner.agg_reversed(state, value)
+
+    def retract(self, state: Any, _value: Any, /) -> Any:
+        return state
+
+
+FUNCTIONS: dict[str, type[Aggregator]] = {
+    "primary-key": PrimaryKey,
+    "sum": Sum,
+    "product": Product,
+    "max": Max,
+    "min": Min,
+    "last_value": LastValue,
+    "last_non_null_value": LastNonNullValue,
+    "first_value": FirstValue,
+    "first_non_null_value": FirstNonNullValue,
+    "first_not_null_value": FirstNonNullValue,
+    "listagg": ListAgg,
+    "bool_and": BoolAnd,
+    "bool_or": BoolOr,
+    "collect": Collect,
+    "merge_map": MergeMap,
+    "merge_map_with_keytime": MergeMapWithKeyTime,
+    "nested_update": NestedUpdate,
+    "nested_partial_update": NestedPartialUpdate,
+    "rbm32": Roaring32,
+    "rbm64": Roaring64,
+}
+RETRACTING = {
+    "sum",
+    "product",
+    "last_value",
+    "last_non_null_value",
+    "collect",
+    "merge_map",
+    "nested_update",
+}
+
+
+def aggregator(name: str, data_type: DataType, options: Mapping[str, str]) -> Aggregator:
+    """The function of a column, by the column's own options (`distinct`, `nested-key` ...)."""
+    made = FUNCTIONS[name](data_type, options)
+    return IgnoringRetracts(made) if options.get("ignore-retract") == "true" else made
+
+
+def calculated(data_type: DataType, operation: Callable[..., Any], *values: Any) -> Any:
+    """What an operation makes of numbers of a type. Raises Refused where integers overflow."""
+    assert isinstance(data_type, Atomic)
+    if data_type.root in INTEGER_BITS:
+        found = operation(*values)
+        limit = 1 << (INTEGER_BITS[data_type.root] - 1)
+        if not -limit <= found < limit:
+            raise Refused(f"{data_type} overflows")
+        return found
+    if data_type.root is Root.DECIMAL:
+        return _decimal(data_type, operation, values)
+    width = np.float32 if data_type.root is Root.FLOAT else np.float64
+    with np.errstate(all="ignore"):
+        return float(operation(*map(width, values)))
+
+
+def ordered(value: Any) -> Any:
+    """The value as one that Python sorts as Java does: NaN above all, -0.0 below 0.0."""
+    if isinstance(value, float):
+        is_nan = math.isnan(value)
+        return (is_nan, 0.0 if is_nan else value, 1.0 if is_nan else math.copysign(1, value))
+    return value.encode() if isinstance(value, str) else value
+
+
+def sequence_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
+    """What rows are ordered by: fields one after the other, null below everything."""
+    return tuple((False, 0) if row[name] is None else (True, ordered(row[name])) for name in names)
+
+
+def is_blank(text: str | None) -> bool:
+    """Whether there is nothing but white space."""
+    return text is None or set(text) <= BLANKS
+
+
+def same_order(name: str, data_type: DataType, options: Mapping[str, str]) -> bool:
+    """Whether Paimon says in which order the elements of a result stand."""
+    if isinstance(data_type, Array):
+        keyed = bool(options.get("nested-key")) and name.startswith("nested")
+        return not keyed and not (name == "collect" and options.get("distinct") == "true")
+    return not isinstance(data_type, Map)
+
+
+def _decimal(data_type: Atomic, operation: Callable[..., Any], values: Sequence[Any]) -> Any:
+    precision, scale = data_type.precision, data_type.scale
+    assert precision is not None
+    assert scale is not None
+    with localcontext() as context:
+        context.prec = 200
+        found = operation(*values)
+        rounded = found.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+        return rounded if abs(rounded) < Decimal(10) ** (precision - scale) else None
+
+
+def _united(bitmap: type[BitMap | BitMap64], state: Any, value: Any) -> Any:
+    """The bitmap of what is in either."""
+    if state is None or value is None:
+        return value if state is None else state
+    return bitmap({*bitmap.deserialize(state), *bitmap.deserialize(value)}).serialize()
+
+
+def _divide_integers(left: int, right: int) -> int:
+    found = abs(left) // abs(right)
+    return found if (left < 0) == (right < 0) else -found
+
+
+def _tokens(text: str, delimiter: str) -> list[str]:
+    """Java's pieces: an empty text has none, and a delimiter at the end begins no other."""
+    pieces = text.split(delimiter or " ")
+    return pieces[:-1] if pieces[-1] == "" else pieces
+
+
+def _rows(rows: Any) -> list[Any]:
+    return [row for row in rows or () if row is not None]
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")] if text else []
+
+
+def _utf16(text: str) -> bytes:
+    """Text that sorts as a Java String does."""
+    return text.encode("utf-16-be")

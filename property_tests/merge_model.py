@@ -1,0 +1,358 @@
+"""Merge engines one row at a time: the rows of a key in, one row or none out.
+
+What lakecore computes column by column over whole windows is here a loop that anybody can follow
+beside Paimon's documents
+(https://paimon.apache.org/docs/master/primary-key-table/merge-engine/overview/) and the classes of
+Java that carry them out. It shares no code with `lakecore.merge` and reads the options of a table
+from their text.
+
+Paimon 2.1 is the measure, but for one thing: a merge of partial-update that begins with a row that
+is to be taken back begins from nulls. Java begins from the values of that row and then takes them
+back as well, so that a sum counts them twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
+from property_tests.aggregate_model import Aggregator, Refused, aggregator, ordered
+from property_tests.table_model import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from lakecore.model.schema import TableSchema
+
+KINDS = ("+I", "-U", "+U", "-D")
+RETRACTS = ("-U", "-D")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version:
+    """A row as it stands in a run: its values by column, its kind, its place among its like."""
+
+    values: Mapping[str, Any]
+    kind: str = "+I"
+    number: int = 0
+    """The sequence number."""
+    commit_order: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Columns of partial-update that follow an order of their own."""
+
+    order: tuple[str, ...]
+    removes: bool = False
+    """Whether a -D of the group removes the record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What a table's schema and options say about merging, by column name."""
+
+    engine: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    sequence: tuple[str, ...] = ()
+    descending: bool = False
+    ignored: tuple[str, ...] = ()
+    remove_on_delete: bool = False
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    aggregators: Mapping[str, Aggregator] = field(default_factory=dict)
+
+    @staticmethod
+    def of(schema: TableSchema) -> Rules:
+        """The rules of a table."""
+        options = schema.options
+        engine = options.get("merge-engine", "deduplicate")
+        ignored: tuple[str, ...] = ("-U", "-D") if options.get("ignore-delete") == "true" else ()
+        if options.get("ignore-update-before") == "true" and not ignored:
+            ignored = ("-U",)
+        sequence = _names(options.get("sequence.field"))
+        groups = _groups(options) if engine == "partial-update" else {}
+        remove = {
+            "partial-update": "partial-update.remove-record-on-delete",
+            "aggregation": "aggregation.remove-record-on-delete",
+        }.get(engine, "")
+        return Rules(
+            engine=engine,
+            columns=tuple(column.name for column in schema.fields),
+            key=tuple(schema.primary_keys),
+            sequence=sequence,
+            descending=options.get("sequence.field.sort-order") == "descending",
+            ignored=ignored,
+            remove_on_delete=options.get(remove) == "true",
+            groups=groups,
+            aggregators=_aggregators(schema, engine, sequence, groups),
+        )
+
+
+class Engine(Protocol):
+    """A merge engine on its way through the rows of one key."""
+
+    def add(self, version: Version) -> None:
+        """Take in the next row."""
+        ...
+
+    def result(self) -> Version | None:
+        """What the rows come to."""
+        ...
+
+
+class Deduplicate:
+    """The last row."""
+
+    def __init__(self, rules: Rules) -> None:
+        del rules
+        self.last: Version | None = None
+
+    def add(self, version: Version) -> None:
+        self.last = version
+
+    def result(self) -> Version | None:
+        return self.last
+
+
+class FirstRow:
+    """The first row."""
+
+    def __init__(self, rules: Rules) -> None:
+        del rules
+        self.first: Version | None = None
+
+    def add(self, version: Version) -> None:
+        if version.kind in RETRACTS:
+            raise Refused("first-row takes nothing back")
+        self.first = self.first or version
+
+    def result(self) -> Version | None:
+        return self.first
+
+
+class Aggregation:
+    """Each column by its function."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.state: dict[str, Any] = dict.fromkeys(rules.columns)
+        self.latest: Version | None = None
+        self.deleted = False
+        for function in rules.aggregators.values():
+            function.reset()
+
+    def add(self, version: Version) -> None:
+        self.latest = version
+        self.deleted = self.rules.remove_on_delete and version.kind == "-D"
+        if self.deleted:
+            self.state = dict(version.values)
+            return
+        for name, function in self.rules.aggregators.items():
+            step = function.retract if version.kind in RETRACTS else function.agg
+            self.state[name] = step(self.state[name], version.values[name])
+
+    def result(self) -> Version | None:
+        assert self.latest is not None
+        return replace(self.latest, values=self.state, kind="-D" if self.deleted else "+I")
+
+
+class PartialUpdate:
+    """Each column by its newest value that is not null, or by the order of its group."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.state: dict[str, Any] = dict.fromkeys(rules.columns)
+        self.latest: Version | None = None
+        self.deleted = False
+        self.has_added = False
+        for function in rules.aggregators.values():
+            function.reset()
+
+    def add(self, version: Version) -> None:
+        self.latest = version
+        self.deleted = False
+        for name in self.rules.key:
+            self.state[name] = version.values[name]
+        if version.kind not in RETRACTS:
+            self.has_added = True
+            if self.rules.groups:
+                self._add_by_group(version.values)
+            else:
+                self._add_what_is_not_null(version.values)
+        elif self.rules.groups:
+            self._retract_by_group(version)
+        elif self.rules.remove_on_delete:
+            if version.kind == "-D":
+                self._remove(version.values)
+        else:
+            raise Refused("partial-update takes nothing back")
+
+    def _add_what_is_not_null(self, row: Mapping[str, Any]) -> None:
+        self.state.update({name: value for name, value in row.items() if value is not None})
+
+    def _add_by_group(self, row: Mapping[str, Any]) -> None:
+        done: set[str] = set()
+        for name in self.rules.columns:
+            group = self.rules.groups.get(name)
+            function = self.rules.aggregators.get(name)
+            if group is None:
+                if function is not None:
+                    self.state[name] = function.agg(self.state[name], row[name])
+                elif row[name] is not None:
+                    self.state[name] = row[name]
+            elif name in done or all(row[each] is None for each in group.order):
+                continue
+            elif not self._is_older(row, group):
+                if name in group.order:
+                    self.state.update({each: row[each] for each in group.order})
+                    done.update(group.order)
+                elif function is None:
+                    self.state[name] = row[name]
+                else:
+                    self.state[name] = function.agg(self.state[name], row[name])
+            elif function is not None:
+                self.state[name] = function.agg_reversed(self.state[name], row[name])
+
+    def _retract_by_group(self, version: Version) -> None:
+        row = version.values
+        done: set[str] = set()
+        for name in self.rules.columns:
+            group = self.rules.groups.get(name)
+            function = self.rules.aggregators.get(name)
+            if group is None or name in done or all(row[each] is None for each in group.order):
+                continue
+            is_older = self._is_older(row, group)
+            if name in group.order:
+                if is_older:
+                    continue
+                if version.kind == "-D" and group.removes:
+                    self._remove(row)
+                    return
+                self.state.update({each: row[each] for each in group.order})
+                done.update(group.order)
+            elif function is not None:
+                self.state[name] = function.retract(self.state[name], row[name])
+            elif not is_older:
+                self.state[name] = None
+
+    def _remove(self, row: Mapping[str, Any]) -> None:
+        self.deleted = True
+        self.state = dict(row)
+
+    def _is_older(self, row: Mapping[str, Any], group: Group) -> bool:
+        return _order_of(row, group.order) < _order_of(self.state, group.order)
+
+    def result(self) -> Version | None:
+        assert self.latest is not None
+        removed = self.deleted or not self.has_added
+        return replace(self.latest, values=self.state, kind="-D" if removed else "+I")
+
+
+ENGINES: dict[str, Callable[[Rules], Engine]] = {
+    "deduplicate": Deduplicate,
+    "first-row": FirstRow,
+    "aggregation": Aggregation,
+    "partial-update": PartialUpdate,
+}
+
+
+def merge(
+    versions: Iterable[Version], rules: Rules, *, keep_deletions: bool = False
+) -> list[Version]:
+    """One row a key, or none, in the order of the keys. A key's only row is not merged at all."""
+    found = []
+    for rows in _by_key(versions, rules):
+        merged = merge_key(rows, rules)
+        if merged is not None and (keep_deletions or merged.kind not in RETRACTS):
+            found.append(merged)
+    return found
+
+
+def merge_key(rows: Sequence[Version], rules: Rules) -> Version | None:
+    """What the rows of one key come to, whatever its kind."""
+    rows = [row for row in in_merge_order(rows, rules) if row.kind not in rules.ignored]
+    if len(rows) <= 1:
+        return rows[0] if rows else None
+    engine = ENGINES[rules.engine](rules)
+    for row in rows:
+        engine.add(row)
+    return engine.result()
+
+
+def in_merge_order(rows: Iterable[Version], rules: Rules) -> list[Version]:
+    """Rows of a key by their sequence fields, then their numbers, then the order of commit."""
+    by_arrival = sorted(rows, key=lambda row: (row.number, row.commit_order))
+    for name in reversed(rules.sequence):
+        nulls = [row for row in by_arrival if row.values[name] is None]
+        others = [row for row in by_arrival if row.values[name] is not None]
+        # A sort keeps the order of arrival among equal rows, in either direction.
+        others.sort(key=lambda row: ordered(row.values[name]), reverse=rules.descending)
+        by_arrival = nulls + others
+    return by_arrival
+
+
+def versions_of(rows: pa.Table, commit_order: int = 0) -> list[Version]:
+    """The rows of an Arrow table with its columns of kinds and numbers, if it has them."""
+    found = []
+    for row in rows.to_pylist():
+        number = row.pop(SEQUENCE_NUMBER, 0)
+        kind = KINDS[row.pop(VALUE_KIND, 0)]
+        found.append(Version(values=row, kind=kind, number=number, commit_order=commit_order))
+    return found
+
+
+def _by_key(versions: Iterable[Version], rules: Rules) -> list[list[Version]]:
+    keys: dict[Any, list[Version]] = {}
+    for row in versions:
+        keys.setdefault(tuple(plain(row.values[name]) for name in rules.key), []).append(row)
+    return sorted(keys.values(), key=lambda rows: _order_of(rows[0].values, rules.key))
+
+
+def _order_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
+    """What fields are compared by, one after the other; null is below everything."""
+    return tuple((False, 0) if row[n] is None else (True, ordered(row[n])) for n in names)
+
+
+def _groups(options: Mapping[str, str]) -> dict[str, Group]:
+    """The group of each column that has one."""
+    removing = _names(options.get("partial-update.remove-record-on-sequence-group"))
+    groups: dict[str, Group] = {}
+    for option, value in options.items():
+        if option.startswith("fields.") and option.endswith(".sequence-group"):
+            order = _names(option.removeprefix("fields.").removesuffix(".sequence-group"))
+            group = Group(order=order, removes=any(name in removing for name in order))
+            groups |= dict.fromkeys((*order, *_names(value)), group)
+    return groups
+
+
+def _aggregators(
+    schema: TableSchema, engine: str, sequence: Sequence[str], groups: Mapping[str, Group]
+) -> dict[str, Aggregator]:
+    """The functions of the columns, in the order of the columns."""
+    if engine not in ("partial-update", "aggregation"):
+        return {}
+    options = schema.options
+    default = options.get("fields.default-aggregate-function")
+    ordering = {name for group in groups.values() for name in group.order}
+    found = {}
+    for column in schema.fields:
+        name = options.get(f"fields.{column.name}.aggregate-function", default)
+        if column.name in schema.primary_keys:
+            name = "primary-key"
+        elif engine == "aggregation":
+            name = "last_value" if column.name in sequence else name or "last_non_null_value"
+        elif column.name in ordering:
+            name = None
+        if name is not None:
+            prefix = f"fields.{column.name}."
+            own = {k.removeprefix(prefix): v for k, v in options.items() if k.startswith(prefix)}
+            found[column.name] = aggregator(name, column.type, own)
+    return found
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",")) if text else ()
