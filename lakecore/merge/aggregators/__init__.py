@@ -1,0 +1,33 @@
+"""Aggregate functions: the values of a column, key by key, become one value a key.
+
+https://paimon.apache.org/docs/master/primary-key-table/merge-engine/aggregation/
+
+`AGGREGATORS` is the table of them; adding one is one entry here and its types in
+`model/merge_rules.py`. An entry binds the function to a column; what it gives back is a `Fold`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.merge.aggregators import choices, numbers
+from lakecore.merge.aggregators.fold import Aggregate, Fold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["AGGREGATORS", "Aggregate", "Fold"]
+
+AGGREGATORS: Mapping[str, Callable[[Aggregate], Fold]] = {
+    "sum": numbers.sum_of,
+    "product": numbers.product_of,
+    "max": numbers.max_of,
+    "min": numbers.min_of,
+    "bool_and": choices.bool_and,
+    "bool_or": choices.bool_or,
+    "last_value": choices.last_value,
+    "last_non_null_value": choices.last_non_null_value,
+    "first_value": choices.first_value,
+    "first_non_null_value": choices.first_non_null_value,
+    "first_not_null_value": choices.first_non_null_value,
+}

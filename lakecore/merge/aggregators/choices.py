@@ -1,0 +1,69 @@
+"""Functions that choose one of the values, or one truth: last, first, and, or."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.merge.aggregators.fold import Aggregate, Fold
+from lakecore.merge.groups import NONE, Groups, is_valid, pick
+
+
+def last_value(aggregate: Aggregate) -> Fold:
+    """The last value, null or not; null if that is taken back."""
+    del aggregate
+    return Fold(fold=_last, retracts=True)
+
+
+def last_non_null_value(aggregate: Aggregate) -> Fold:
+    """The last value that is not null; null once such a value is taken back."""
+    del aggregate
+    return Fold(fold=_last_non_null, retracts=True)
+
+
+def first_value(aggregate: Aggregate) -> Fold:
+    """The first value, null or not."""
+    del aggregate
+    return Fold(fold=lambda values, groups, _: pick(values, groups.starts))
+
+
+def first_non_null_value(aggregate: Aggregate) -> Fold:
+    """The first value that is not null."""
+    del aggregate
+    return Fold(fold=lambda values, groups, _: pick(values, groups.first(is_valid(values))))
+
+
+def bool_and(aggregate: Aggregate) -> Fold:
+    """Whether every value that is not null is true."""
+    del aggregate
+    return Fold(
+        fold=lambda values, groups, _: _truth(values, groups, decisive=False), commutes=True
+    )
+
+
+def bool_or(aggregate: Aggregate) -> Fold:
+    """Whether any value is true."""
+    del aggregate
+    return Fold(fold=lambda values, groups, _: _truth(values, groups, decisive=True), commutes=True)
+
+
+def _last(values: pa.Array, groups: Groups, retract: np.ndarray | None) -> pa.Array:
+    at = groups.lasts
+    return pick(values, at if retract is None else np.where(retract[at], NONE, at))
+
+
+def _last_non_null(values: pa.Array, groups: Groups, retract: np.ndarray | None) -> pa.Array:
+    at = groups.last(is_valid(values))
+    if retract is not None:
+        at = np.where((at >= 0) & retract[at], NONE, at)
+    return pick(values, at)
+
+
+def _truth(values: pa.Array, groups: Groups, *, decisive: bool) -> pa.Array:
+    """`decisive` if a value is that, else the other; null if there are only nulls."""
+    known = is_valid(values)
+    is_decisive = known & (
+        values.fill_null(not decisive).to_numpy(zero_copy_only=False) == decisive
+    )
+    decided = groups.any(is_decisive)
+    return pa.array(decided if decisive else ~decided, mask=~groups.any(known))

@@ -1,0 +1,346 @@
+"""Functions of numbers and of order: sum, product, max, min.
+
+A sum is one reduction over whole groups. Where a sum on the way may leave its type, and for every
+product, the values are taken rank by rank instead, since what Paimon makes of an overflow depends
+on where it happens: integers are an error, a DECIMAL becomes null and the next value begins anew.
+Floating point is added in the order of the rows, as adding otherwise rounds otherwise.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import InvalidRequest
+from lakecore.merge.aggregators.fold import Aggregate, Fold
+from lakecore.merge.groups import NONE, Groups, is_valid, pick
+from lakecore.merge.keys import order_columns, shared_codes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LONG_GROUP_ROWS = 64
+"""Groups of floating point with more rows than this are each added by themselves."""
+_DIGITS = 100
+"""Enough for the product of two DECIMALs of 38 digits."""
+_WORD = 32
+_LOW_WORD = np.int64((1 << _WORD) - 1)
+
+
+def sum_of(aggregate: Aggregate) -> Fold:
+    """The sum of the values, less those taken back; nulls do not count."""
+    return Fold(fold=partial(_sum, aggregate), retracts=True, commutes=True)
+
+
+def product_of(aggregate: Aggregate) -> Fold:
+    """The product of the values, divided by those taken back; nulls do not count."""
+    return Fold(fold=partial(_product, aggregate), retracts=True, commutes=True)
+
+
+def max_of(aggregate: Aggregate) -> Fold:
+    """The greatest value; nulls do not count."""
+    del aggregate
+    return Fold(fold=lambda values, groups, _: _extreme(values, groups, np.maximum), commutes=True)
+
+
+def min_of(aggregate: Aggregate) -> Fold:
+    """The least value; nulls do not count."""
+    del aggregate
+    return Fold(fold=lambda values, groups, _: _extreme(values, groups, np.minimum), commutes=True)
+
+
+# --- max, min -----------------------------------------------------------------------------------
+
+
+def _extreme(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
+    rows, numbers, left = groups.only(is_valid(values))
+    at = np.full(groups.count, NONE)
+    if left.count:
+        known = values if left.length == len(values) else values.take(pa.array(rows))
+        (codes,) = shared_codes([order_columns([known])])
+        best = better.reduceat(codes, left.starts)
+        # Of equal ones the first: -0.0 and 0.0 differ, but 1 and 1 may be any.
+        at[numbers] = rows[left.first(codes == np.repeat(best, left.sizes))]
+    return pick(values, at)
+
+
+# --- sum ----------------------------------------------------------------------------------------
+
+
+def _sum(
+    aggregate: Aggregate, values: pa.Array, groups: Groups, retract: np.ndarray | None
+) -> pa.Array:
+    known = is_valid(values)
+    rows, numbers, left = groups.only(known)
+    if retract is not None:
+        retract = retract[rows]
+    given = values if left.length == len(values) else values.take(pa.array(rows))
+    if pa.types.is_decimal(values.type):
+        sums = _sum_decimals(given, left, retract)
+    elif pa.types.is_floating(values.type):
+        sums = _sum_floats(given, left, retract)
+    else:
+        sums = _sum_integers(aggregate, given, left, retract)
+    return _spread(sums, numbers, groups.count)
+
+
+def _spread(values: pa.Array, numbers: np.ndarray, count: int) -> pa.Array:
+    """The values at the groups of these numbers; null for the other groups."""
+    if len(numbers) == count:
+        return values
+    at = np.full(count, NONE)
+    at[numbers] = np.arange(len(numbers))
+    return pick(values, at)
+
+
+def _sum_integers(
+    aggregate: Aggregate, values: pa.Array, groups: Groups, retract: np.ndarray | None
+) -> pa.Array:
+    numbers = values.to_numpy(zero_copy_only=False)
+    if not len(numbers):
+        return values
+    limits = np.iinfo(numbers.dtype)
+    wide = numbers.astype(np.int64)
+    reach = np.add.reduceat(np.abs(wide.astype(np.float64)), groups.starts)
+    # Whatever the order, no sum on the way is further from 0 than the sum of the distances.
+    if (reach > limits.max * (1 - 1e-9)).any():
+        _check_integers(aggregate, wide, groups, retract, limits)
+    if retract is not None:
+        wide = np.where(retract, -wide, wide)
+    return pa.array(np.add.reduceat(wide, groups.starts).astype(numbers.dtype))
+
+
+def _check_integers(
+    aggregate: Aggregate,
+    values: np.ndarray,
+    groups: Groups,
+    retract: np.ndarray | None,
+    limits: np.iinfo,
+) -> None:
+    """Raise InvalidRequest if a sum on the way leaves the type."""
+    sums = np.zeros(groups.count, np.int64)
+    for number, row in groups.ranks():
+        before, value = sums[number], values[row]
+        back = np.zeros(len(row), bool) if retract is None else retract[row]
+        after = np.where(back, before - value, before + value)
+        moved = np.where(back, ~value, value)  # its sign is the direction of the step
+        wrapped = ((before ^ after) & (moved ^ after)) < 0
+        if (wrapped | (after > limits.max) | (after < limits.min)).any():
+            raise _overflow(aggregate)
+        sums[number] = after
+
+
+def _sum_floats(values: pa.Array, groups: Groups, retract: np.ndarray | None) -> pa.Array:
+    numbers = values.to_numpy(zero_copy_only=False)
+    signed = numbers if retract is None else np.where(retract, -numbers, numbers)
+    sizes = groups.sizes
+    is_long = sizes > LONG_GROUP_ROWS
+    sums = np.empty(groups.count, numbers.dtype)
+    for number in np.flatnonzero(is_long):
+        start = groups.starts[number]
+        sums[number] = np.add.accumulate(signed[start : start + sizes[number]])[-1]
+    short = np.flatnonzero(~is_long)
+    if len(short):
+        rows = np.flatnonzero(np.repeat(~is_long, sizes))
+        starts = np.cumsum(sizes[short]) - sizes[short]
+        part = np.empty(len(short), numbers.dtype)
+        with np.errstate(all="ignore"):  # infinities and NaN are values
+            for rank, (number, row) in enumerate(Groups(starts, len(rows)).ranks()):
+                term = signed[rows[row]]
+                part[number] = term if rank == 0 else part[number] + term
+        sums[short] = part
+    return pa.array(sums)
+
+
+def _sum_decimals(values: pa.Array, groups: Groups, retract: np.ndarray | None) -> pa.Array:
+    if not len(values):
+        return values
+    precision = values.type.precision
+    about = pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False)
+    reach = np.add.reduceat(np.abs(about), groups.starts) * 10.0**values.type.scale
+    if (reach >= 10.0**precision * (1 - 1e-9)).any():
+        return _by_rank(values, groups, retract, partial(_add_decimals, values.type))
+    words = _decimal_words(values)
+    high, low = words[:, 1], words[:, 0]
+    parts = [low & _LOW_WORD, (low >> _WORD) & _LOW_WORD, high]
+    if retract is not None:
+        parts = [np.where(retract, -part, part) for part in parts]
+    least, middle, most = (np.asarray(np.add.reduceat(part, groups.starts)) for part in parts)
+    middle = middle + (least >> _WORD)
+    most = most + (middle >> _WORD)
+    out = np.empty((groups.count, 2), np.int64)
+    out[:, 0] = (middle << _WORD) | (least & _LOW_WORD)
+    out[:, 1] = most
+    return pa.Array.from_buffers(values.type, len(out), [None, pa.py_buffer(out.tobytes())])
+
+
+def _add_decimals(
+    kind: pa.Decimal128Type, left: pa.Array, right: pa.Array, back: np.ndarray
+) -> pa.Array:
+    """Sum or difference, null where it has too many digits."""
+    wide = pa.decimal256(kind.precision, kind.scale)
+    left, right = left.cast(wide), right.cast(wide)
+    after = pc.if_else(pa.array(back), pc.subtract(left, right), pc.add(left, right))
+    limit = Decimal(1).scaleb(kind.precision - kind.scale)
+    fits = pc.less(pc.abs(after), pa.scalar(limit, pa.decimal256(kind.precision + 1, kind.scale)))
+    return pc.if_else(fits, after, pa.scalar(None, after.type)).cast(kind)
+
+
+def _by_rank(
+    values: pa.Array,
+    groups: Groups,
+    retract: np.ndarray | None,
+    step: Callable[[pa.Array, pa.Array, np.ndarray], pa.Array],
+) -> pa.Array:
+    """Fold values without nulls rank by rank: state, value, whether it is taken back -> state.
+
+    Where the state is null the value begins it, with its sign turned if it is taken back.
+    """
+    state = pa.nulls(groups.count, values.type)
+    for number, row in groups.ranks():
+        value, before = values.take(pa.array(row)), state.take(pa.array(number))
+        back = np.zeros(len(row), bool) if retract is None else retract[row]
+        begun = value
+        if back.any():
+            begun = pc.if_else(pa.array(back), pc.negate(value).cast(values.type), value)
+        known = pa.array(is_valid(before))
+        after = pc.if_else(known, step(before, value, back), begun)
+        at = np.arange(groups.count)
+        at[number] = groups.count + np.arange(len(number))
+        state = pa.concat_arrays([state, after]).take(pa.array(at))
+    return state
+
+
+def _decimal_words(values: pa.Array) -> np.ndarray:
+    """The low and the high 64 bits of each decimal."""
+    words = np.frombuffer(values.buffers()[1], dtype=np.int64)
+    start = 2 * values.offset
+    return words[start : start + 2 * len(values)].reshape(-1, 2)
+
+
+# --- product ------------------------------------------------------------------------------------
+
+
+def _product(
+    aggregate: Aggregate, values: pa.Array, groups: Groups, retract: np.ndarray | None
+) -> pa.Array:
+    rows, numbers, left = groups.only(is_valid(values))
+    back = np.zeros(len(rows), bool) if retract is None else retract[rows]
+    given = values if left.length == len(values) else values.take(pa.array(rows))
+    if pa.types.is_decimal(values.type):
+        products = _multiply_decimals(aggregate, given, left, back)
+    else:
+        products = _multiply_numbers(aggregate, given, left, back)
+    return _spread(products, numbers, groups.count)
+
+
+def _multiply_numbers(
+    aggregate: Aggregate, values: pa.Array, groups: Groups, retract: np.ndarray
+) -> pa.Array:
+    numbers = values.to_numpy(zero_copy_only=False)
+    state = np.empty(groups.count, numbers.dtype)
+    with np.errstate(all="ignore"):  # infinities and NaN are values; integers are checked
+        for rank, (number, row) in enumerate(groups.ranks()):
+            value, back = numbers[row], retract[row]
+            if rank == 0:
+                state[number] = value
+            elif numbers.dtype.kind == "i":
+                state[number] = _multiply_integers(aggregate, state[number], value, back)
+            else:
+                before = state[number]
+                state[number] = np.where(back, before / value, before * value)
+    return pa.array(state)
+
+
+def _multiply_integers(
+    aggregate: Aggregate, left: np.ndarray, right: np.ndarray, back: np.ndarray
+) -> np.ndarray:
+    """Products, or quotients cut towards 0. Raises InvalidRequest where they leave the type."""
+    limits = np.iinfo(left.dtype)
+    if (back & (right == 0)).any():
+        raise _no_division(aggregate)
+    divisor = np.where(right == 0, 1, right)
+    product = left * right
+    about = left.astype(np.float64) * right.astype(np.float64)
+    wrapped = (np.abs(about) > limits.max * 1.5) | ((right != 0) & (product // divisor != left))
+    lowest = (left == limits.min) & (right == -1)
+    if (np.where(back, lowest, wrapped | lowest)).any():
+        raise _overflow(aggregate)
+    quotient = left // divisor
+    quotient += (quotient < 0) & (quotient * divisor != left)
+    return np.where(back, quotient, product)
+
+
+def _multiply_decimals(
+    aggregate: Aggregate, values: pa.Array, groups: Groups, retract: np.ndarray
+) -> pa.Array:
+    """NumPy over Python's integers: a product has up to 76 digits, which no Arrow type multiplies.
+
+    Rounded half up to the scale; null where it has too many digits, and begun anew there.
+    """
+    kind = values.type
+    unit, limit = 10**kind.scale, 10**kind.precision
+    numbers = np.array(
+        [int(value.scaleb(kind.scale)) for value in values.to_pylist()], dtype=object
+    )
+    state = np.zeros(groups.count, object)
+    known = np.zeros(groups.count, bool)
+    for number, row in groups.ranks():
+        before, value = state[number], numbers[row]
+        times = known[number] & ~retract[row]
+        over = known[number] & retract[row]
+        after = value.copy()
+        after[times] = _rounded(before[times] * value[times], unit)
+        after[over] = _quotients(aggregate, before[over] * unit, value[over])
+        state[number] = after
+        known[number] = (np.abs(after) < limit).astype(bool)
+    scale = Decimal(1).scaleb(-kind.scale)
+    with localcontext(prec=_DIGITS):
+        return pa.array(
+            [
+                each * scale if is_known else None
+                for each, is_known in zip(state, known, strict=True)
+            ],
+            kind,
+        )
+
+
+def _rounded(numbers: np.ndarray, unit: int) -> np.ndarray:
+    """The numbers divided by the unit, halves away from 0."""
+    signs = np.where(numbers < 0, -1, 1)
+    rounded: np.ndarray = (np.abs(numbers) * 2 + unit) // (2 * unit) * signs
+    return rounded
+
+
+def _quotients(aggregate: Aggregate, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Quotients without their sign's rounding: those of a DECIMAL must be exact in Paimon."""
+    if (right == 0).any():
+        raise _no_division(aggregate)
+    signs = np.where((left < 0) != (right < 0), -1, 1)
+    quotients: np.ndarray = (np.abs(left) * 2 + np.abs(right)) // (2 * np.abs(right)) * signs
+    return quotients
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+
+def _overflow(aggregate: Aggregate) -> InvalidRequest:
+    return InvalidRequest(
+        "the aggregate of a column leaves the range of its type; widen the type",
+        column=aggregate.column,
+        function=aggregate.function,
+        type=aggregate.type,
+    )
+
+
+def _no_division(aggregate: Aggregate) -> InvalidRequest:
+    return InvalidRequest(
+        "a product cannot take back the factor 0",
+        column=aggregate.column,
+        function=aggregate.function,
+    )

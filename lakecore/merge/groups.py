@@ -1,0 +1,116 @@
+"""Rows in the order they merge in, as one group a key; and what can be said of all groups at once.
+
+Positions are those of the rows in that order. Whatever loops here loops over ranks, never over
+rows or groups: step j takes the j-th row of every group that has one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NONE = -1
+"""The position of a row that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Group g is the rows `starts[g]` up to the start of the next, or `length`; none is empty."""
+
+    starts: np.ndarray
+    length: int
+
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return len(self.starts)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The rows of each group."""
+        return np.diff(self.starts, append=self.length)
+
+    @property
+    def lasts(self) -> np.ndarray:
+        """The position of the last row of each group."""
+        lasts: np.ndarray = self.starts + self.sizes - 1
+        return lasts
+
+    def numbers(self) -> np.ndarray:
+        """The group of each row."""
+        return np.repeat(np.arange(self.count), self.sizes)
+
+    def last(self, mask: np.ndarray) -> np.ndarray:
+        """The position of the last row of each group for which the mask holds, or NONE."""
+        if not self.count:
+            return self.starts
+        found: np.ndarray = np.maximum.reduceat(
+            np.where(mask, np.arange(self.length), NONE), self.starts
+        )
+        return found
+
+    def first(self, mask: np.ndarray) -> np.ndarray:
+        """The position of the first row of each group for which the mask holds, or NONE."""
+        if not self.count:
+            return self.starts
+        found = np.minimum.reduceat(
+            np.where(mask, np.arange(self.length), self.length), self.starts
+        )
+        return np.where(found == self.length, NONE, found)
+
+    def any(self, mask: np.ndarray) -> np.ndarray:
+        """Whether the mask holds for a row of each group."""
+        if not self.count:
+            return np.zeros(0, bool)
+        found: np.ndarray = np.logical_or.reduceat(mask, self.starts)
+        return found
+
+    def only(self, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray, Groups]:
+        """The rows for which the mask holds: their positions, and what groups are left of them.
+
+        The second array says which group each of those was.
+        """
+        rows = np.flatnonzero(mask)
+        numbers = self.numbers()[rows]
+        fresh = np.ones(len(rows), bool)
+        np.not_equal(numbers[1:], numbers[:-1], out=fresh[1:])
+        starts = np.flatnonzero(fresh)
+        return rows, numbers[starts], Groups(starts, len(rows))
+
+    def ranks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """For rank 0, 1, ...: the groups that have a row of that rank, and its position."""
+        sizes = self.sizes
+        by_size = np.argsort(-sizes, kind="stable")
+        sizes, starts = sizes[by_size], self.starts[by_size]
+        for rank in range(int(sizes[0]) if len(sizes) else 0):
+            alive = int(np.searchsorted(-sizes, -rank, side="left"))
+            yield by_size[:alive], starts[:alive] + rank
+
+
+def groups_of(codes: np.ndarray) -> Groups:
+    """The groups of equal neighbours among codes in order."""
+    fresh = np.ones(len(codes), bool)
+    np.not_equal(codes[1:], codes[:-1], out=fresh[1:])
+    return Groups(np.flatnonzero(fresh), len(codes))
+
+
+def pick(values: pa.Array, positions: np.ndarray) -> pa.Array:
+    """The values at these positions; null for NONE."""
+    missing = positions < 0
+    if missing.any():
+        return values.take(pa.array(np.where(missing, 0, positions), mask=missing))
+    return values.take(pa.array(positions))
+
+
+def is_valid(values: pa.Array) -> np.ndarray:
+    """A mask of the values that are not null."""
+    if values.null_count == 0:
+        return np.ones(len(values), bool)
+    mask: np.ndarray = values.is_valid().to_numpy(zero_copy_only=False)
+    return mask
