@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.merge.aggregators import choices, numbers
+from lakecore.merge.aggregators import choices, collections, nested, numbers, texts
 from lakecore.merge.aggregators.fold import Aggregate, Fold
 
 if TYPE_CHECKING:
@@ -30,4 +30,10 @@ AGGREGATORS: Mapping[str, Callable[[Aggregate], Fold]] = {
     "first_value": choices.first_value,
     "first_non_null_value": choices.first_non_null_value,
     "first_not_null_value": choices.first_non_null_value,
+    "listagg": texts.listagg,
+    "collect": collections.collect,
+    "merge_map": collections.merge_map,
+    "merge_map_with_keytime": collections.merge_map_with_keytime,
+    "nested_update": nested.nested_update,
+    "nested_partial_update": nested.nested_partial_update,
 }

@@ -1,0 +1,178 @@
+"""The elements of a column of lists or maps, laid end to end in the order they are folded.
+
+1. `elements_of` unfolds a column: where each element lies in the child arrays, and the row and the
+   group that hold it. Nothing is copied.
+2. `equal_codes` says which elements are equal, as Paimon's Java says it: null equals null, NaN
+   equals NaN, 0.0 differs from -0.0, maps are equal whatever the order of their entries.
+3. A function decides which elements stay; `Elements.of_groups` folds those up, one list a group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.merge.groups import Groups, groups_of, is_valid
+from lakecore.model.arrow_arrays import struct_array
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_t = pa.types
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elements:
+    """The elements of the lists of a column; those of a null list do not count.
+
+    `at` is where each lies in `children`: the elements of a list, or the keys and values of a map.
+    `rows` and `groups` say which row and which group holds it; both ascend.
+    """
+
+    type: pa.DataType
+    children: tuple[pa.Array, ...]
+    at: np.ndarray
+    rows: np.ndarray
+    groups: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """How many elements there are."""
+        return len(self.at)
+
+    def child(self, index: int = 0) -> pa.Array:
+        """The elements, or the keys (0) or values (1) of a map."""
+        return self.children[index].take(pa.array(self.at))
+
+    def only(self, mask: np.ndarray) -> Elements:
+        """The elements for which the mask holds."""
+        return Elements(
+            type=self.type,
+            children=self.children,
+            at=self.at[mask],
+            rows=self.rows[mask],
+            groups=self.groups[mask],
+        )
+
+    def of_groups(self, kept: np.ndarray, held: np.ndarray) -> pa.Array:
+        """Per group the list of the elements at the positions `kept`; null where not `held`.
+
+        The positions may stand in any order within a group, and are of groups that are held.
+        """
+        counts = np.bincount(self.groups[kept], minlength=len(held))
+        at = pa.array(self.at[kept])
+        return lists(self.type, counts, held, [child.take(at) for child in self.children])
+
+
+def elements_of(values: pa.Array, groups: Groups) -> Elements:
+    """The elements of a list or map array whose rows are in these groups."""
+    offsets = values.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    # A null may still span elements.
+    lengths = np.where(is_valid(values), np.diff(offsets), 0)
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    rows = np.repeat(np.arange(len(values)), lengths)
+    at = np.arange(total) + np.repeat(offsets[:-1] - (ends - lengths), lengths)
+    is_map = _t.is_map(values.type)
+    return Elements(
+        type=values.type,
+        children=(values.keys, values.items) if is_map else (values.values,),
+        at=at,
+        rows=rows,
+        groups=groups.numbers()[rows],
+    )
+
+
+def lists(
+    kind: pa.DataType, counts: np.ndarray, held: np.ndarray, children: Sequence[pa.Array]
+) -> pa.Array:
+    """A list or map array of that type from the lengths of its lists; null where not `held`."""
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
+    mask = None if held.all() else pa.array(~held)
+    if _t.is_map(kind):
+        keys, items = children
+        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
+    return pa.ListArray.from_arrays(offsets, children[0], type=kind, mask=mask)
+
+
+def equal_codes(columns: Sequence[np.ndarray | pa.Array]) -> np.ndarray:
+    """Per row of the columns the position of the first row that equals it."""
+    frame = pl.DataFrame({str(index): _series(column) for index, column in enumerate(columns)})
+    names = frame.columns
+    # INVARIANT: `first` is that of the partition, in row order.
+    first = frame.with_row_index("row").select(pl.col("row").first().over(names)).to_series()
+    return first.to_numpy().astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Rows sorted by code, rows of one code in their own order: the runs of rows that are alike.
+
+    `order[i]` is the row that stands i-th; `runs` are groups over i.
+    """
+
+    order: np.ndarray
+    runs: Groups
+
+
+def alike(codes: np.ndarray) -> Alike:
+    """The runs of equal codes."""
+    order = np.argsort(codes, kind="stable")
+    return Alike(order, groups_of(codes[order]))
+
+
+def _series(column: np.ndarray | pa.Array) -> pl.Series:
+    if isinstance(column, np.ndarray):
+        return pl.Series(column)
+    series = pl.from_arrow(_comparable(column))
+    assert isinstance(series, pl.Series)
+    return series
+
+
+def _comparable(array: pa.Array) -> pa.Array:
+    """The array with floats as their bits and the entries of maps in an order of their own."""
+    kind = array.type
+    if _t.is_floating(kind):
+        return _float_bits(array)
+    if _t.is_struct(kind):
+        children = [_comparable(array.field(index)) for index in range(kind.num_fields)]
+        fields = [pa.field(str(index), child.type) for index, child in enumerate(children)]
+        return struct_array(array, children, fields)
+    if _t.is_map(kind):
+        return _sorted_entries(array)
+    if _t.is_list(kind):
+        elements = elements_of(array, _each(len(array)))
+        inner = _comparable(elements.child())
+        counts = np.bincount(elements.rows, minlength=len(array))
+        return lists(pa.list_(inner.type), counts, is_valid(array), [inner])
+    return array
+
+
+def _float_bits(array: pa.Array) -> pa.Array:
+    single = _t.is_float32(array.type)
+    numbers = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False)
+    # Java compares floats by their bits, all NaNs as one.
+    numbers = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers)
+    bits = numbers.view(np.int32 if single else np.int64)
+    return pa.array(bits, mask=~is_valid(array))
+
+
+def _sorted_entries(array: pa.Array) -> pa.Array:
+    """The maps as lists of (code of the key, value), by code."""
+    elements = elements_of(array, _each(len(array)))
+    keys = equal_codes([elements.child(0)])
+    order = np.lexsort([keys, elements.rows])
+    items = _comparable(elements.child(1)).take(pa.array(order))
+    entries = pa.StructArray.from_arrays([pa.array(keys[order]), items], ["key", "value"])
+    counts = np.bincount(elements.rows, minlength=len(array))
+    return lists(pa.list_(entries.type), counts, is_valid(array), [entries])
+
+
+def _each(count: int) -> Groups:
+    """Every row a group of its own."""
+    return Groups(np.arange(count), count)
