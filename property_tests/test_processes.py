@@ -77,6 +77,7 @@ class Writer:
 
     def __init__(self, place: Place, number: int, count: int) -> None:
         self.number = number
+        self._heard = ""
         module = [sys.executable, "-W", "error", "-m", "property_tests.writer_process"]
         given = [place.path, json.dumps(place.options), str(number), str(count)]
         self.process = subprocess.Popen(
@@ -91,9 +92,15 @@ class Writer:
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
 
+    def hear(self, commits: int) -> None:
+        """Wait until it has said so many more commits."""
+        assert self.process.stdout is not None
+        for _ in range(commits):
+            self._heard += self.process.stdout.readline()
+
     def acknowledged(self) -> dict[tuple[str, int], int]:
         """The snapshot of each commit that the process said is in, once it has ended."""
-        lines = self.process.communicate()[0].splitlines(keepends=True)
+        lines = (self._heard + self.process.communicate()[0]).splitlines(keepends=True)
         # A process that was killed may have died while it spoke.
         told = [line.split() for line in lines if line.endswith("\n")]
         return {(user_of(self.number), int(number)): int(at) for number, at in told}
@@ -208,7 +215,8 @@ def test_writers_killed_at_any_moment_lose_no_commit_and_leave_none_half_done(
             pair, following = following, crew.start(2, COMMITS_MAX)
             for writer in pair:
                 writer.go()
-            time.sleep(chance.uniform(0.02, 0.6))
+            chance.choice(pair).hear(chance.randrange(4))
+            time.sleep(chance.uniform(0, 0.5))
             for writer in chance.sample(pair, 2):
                 writer.process.kill()
                 told |= writer.acknowledged()

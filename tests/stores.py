@@ -14,6 +14,7 @@ from moto.moto_server.werkzeug_app import (
     MotoRequestHandler,
     create_backend_app,
 )
+from moto.s3.models import s3_backends
 from werkzeug.serving import make_server
 
 if TYPE_CHECKING:
@@ -226,6 +227,8 @@ def s3_service() -> Iterator[S3Service]:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     service.endpoint = f"http://127.0.0.1:{server.server_port}"
+    # Moto keeps what it holds for the whole process, whichever server it was given to.
+    s3_backends.reset()
     try:
         yield service
     finally:

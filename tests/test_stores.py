@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakecore.io.store import MemoryStore
-from tests.stores import FailingStore, StoreFailure
+from tests.stores import FailingStore, StoreFailure, s3_service
 
 if TYPE_CHECKING:
     from lakecore.io.store import Store
@@ -119,3 +119,10 @@ def test_error_of_the_writer_is_no_death() -> None:
 
     assert store.calls == [("open_output", "t/data"), ("remove_output", "t/data")]
     assert files(inner) == {}
+
+
+def test_s3_service_begins_empty() -> None:
+    for _ in range(2):
+        with s3_service() as service, service.client() as client:
+            assert client.list_buckets()["Buckets"] == []
+            client.create_bucket(Bucket="bucket")
