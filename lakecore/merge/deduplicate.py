@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from lakecore.model.rows import RowKind
 
 PIECE_ROWS = 131_072
+_DENSE_SPAN_MAX = 32
+"""Codes in the range of a window, for a row of it, up to which a flag for each code is cheaper."""
 
 
 class Deduplicate:
@@ -84,6 +86,31 @@ def _keep_last_by_run(
 ) -> None:
     """Clear in `alive` each row whose key a newer run holds. Codes of a run are sorted, unique."""
     newest_first = sorted(range(len(window)), key=lambda run: -window[run].sequence_max)
+    filled = [code for code in codes if len(code)]
+    low = min((int(code[0]) for code in filled), default=0)
+    span = max((int(code[-1]) for code in filled), default=-1) - low + 1
+    if span <= _DENSE_SPAN_MAX * sum(map(len, filled)):
+        _keep_last_of_dense(codes, alive, newest_first, low, span)
+    else:
+        _keep_last_of_sparse(codes, alive, newest_first)
+
+
+def _keep_last_of_dense(
+    codes: list[np.ndarray], alive: list[np.ndarray], newest_first: list[int], low: int, span: int
+) -> None:
+    """Which codes newer runs hold is a table of flags."""
+    seen = np.zeros(span, bool)
+    for run in newest_first:
+        places = codes[run] - np.int64(low)
+        mask = alive[run]
+        mask &= ~seen[places]
+        seen[places if mask.all() else places[mask]] = True
+
+
+def _keep_last_of_sparse(
+    codes: list[np.ndarray], alive: list[np.ndarray], newest_first: list[int]
+) -> None:
+    """Which codes newer runs hold is a sorted array."""
     seen = np.empty(0, np.int64)
     for position, run in enumerate(newest_first):
         own = codes[run] if alive[run].all() else codes[run][alive[run]]
@@ -160,9 +187,13 @@ def _column(window: Sequence[Slice], name: str, rows: np.ndarray) -> pa.ChunkedA
 
 def _of_kinds(rows: pa.Table, kinds: frozenset[RowKind]) -> np.ndarray | None:
     """A mask of the rows of these kinds; None if there are none (or no kinds at all)."""
-    if not kinds or VALUE_KIND not in rows.schema.names:
+    if not kinds or rows.schema.get_field_index(VALUE_KIND) < 0:
         return None
-    mask = np.isin(rows.column(VALUE_KIND).to_numpy(), [int(kind) for kind in kinds])
+    present = rows.column(VALUE_KIND).to_numpy()
+    wanted = [int(kind) for kind in kinds]
+    if present.max(initial=0) < min(wanted):
+        return None
+    mask = np.isin(present, wanted)
     return mask if mask.any() else None
 
 

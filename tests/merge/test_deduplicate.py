@@ -243,6 +243,30 @@ def test_any_runs_give_what_a_dict_gives(seed: int) -> None:
     assert merge("|".join(runs), spec) == " ".join(wanted)
 
 
+@pytest.mark.parametrize("apart", [1, 30, 1_000, (1 << 63) // 50 - 1])
+def test_keys_however_far_apart_give_what_a_dict_gives(apart: int) -> None:
+    places = random.Random(apart)
+    wanted: dict[int, int] = {}
+    window = []
+    for run in range(4):
+        keys = sorted(places.sample(range(-50, 50), 40))
+        rows = pa.table(
+            {
+                "k": pa.array([key * apart for key in keys], pa.int64()),
+                "run": pa.array([run] * len(keys), pa.int64()),
+                VALUE_KIND: pa.array([3 if run == 2 else 0] * len(keys), pa.int8()),
+            }
+        )
+        columns = order_columns([rows["k"]])
+        window.append(Slice(rows=rows, keys=columns, sequence_min=run, sequence_max=run))
+        wanted |= dict.fromkeys(rows["k"].to_pylist(), run)
+    places.shuffle(window)
+    found = pa.concat_tables(MERGE_FUNCTIONS["deduplicate"](window, SPEC))
+    rows_found = zip(found["k"].to_pylist(), found["run"].to_pylist(), strict=True)
+
+    assert sorted(rows_found) == sorted((key, run) for key, run in wanted.items() if run != 2)
+
+
 def test_values_are_not_copied_where_no_row_loses() -> None:
     part = run_of("a1 b2")
     (table,) = MERGE_FUNCTIONS["deduplicate"]([part], SPEC)
