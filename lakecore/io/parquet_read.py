@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 READ_WHOLE_BYTES_MAX = 64 << 20
 """Decoded bytes up to which a row group is read in one go."""
 
+NARROW_BYTES_MAX = (1 << 31) - 1
+"""Bytes that an array of text with 32-bit offsets can hold."""
+
 
 def parquet_columns(store: Store, path: str) -> tuple[str, ...]:
     """The names of the file's top-level columns, in order."""
@@ -59,7 +62,7 @@ def read_parquet(
                 batches = file.iter_batches(
                     batch_rows, row_groups=[index], columns=columns, use_threads=True
                 )
-            for batch in batches:
+            for batch in (part for whole in batches for part in _parts(whole)):
                 if batch.num_rows:
                     yield at, batch
                 at += batch.num_rows
@@ -110,10 +113,11 @@ def _open(store: Store, path: str) -> Iterator[pq.ParquetFile]:
     local = store.local_path(path)
     try:
         with plain_errors(path):
-            file = (
-                pq.ParquetFile(local)
-                if local is not None
-                else pq.ParquetFile(store.open_input(path), pre_buffer=True)
+            # Arrow decodes text into wide offsets a quarter faster than into narrow ones.
+            file = pq.ParquetFile(
+                store.open_input(path) if local is None else local,
+                pre_buffer=local is None,
+                binary_type=pa.large_binary(),
             )
         with file, plain_errors(path):
             yield file
@@ -121,6 +125,16 @@ def _open(store: Store, path: str) -> Iterator[pq.ParquetFile]:
         raise CorruptTable(
             "the data file is no readable Parquet", path=path, cause=error
         ) from error
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in parts whose text narrow offsets can count. A repeated value is small on disk."""
+    if batch.nbytes <= NARROW_BYTES_MAX or batch.num_rows <= 1:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _parts(batch.slice(0, half))
+    yield from _parts(batch.slice(half))
 
 
 def _leaf_indexes(metadata: pq.FileMetaData, columns: Sequence[str]) -> list[int]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound, Unsupported
+from lakecore.io import parquet_read
 from lakecore.io.data_files import (
     FORMATS,
     WriteFormat,
@@ -516,6 +518,24 @@ def test_large_row_groups_of_other_writers_are_streamed(
 
     assert [at for at, _ in batches] == [0, 10_000, 20_000, 30_000, 40_000]
     assert pa.Table.from_batches([batch for _, batch in batches]).equals(table)
+
+
+def test_batch_of_more_text_than_an_array_holds_comes_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fields = fields_of(["STRING", "ARRAY<STRING>"])
+    texts = ["a" * 100] * 50
+    table = table_of(fields, [[text, [text, None]] for text in texts])
+    store = MemoryStore()
+    write(store, "a.parquet", fields, table)
+    monkeypatch.setattr(parquet_read, "NARROW_BYTES_MAX", 1_000)
+    found = list(read_positions(store, "a.parquet", fields=fields))
+
+    assert len(found) > 5
+    assert [at for at, _ in found] == list(
+        accumulate((batch.num_rows for _, batch in found[:-1]), initial=0)
+    )
+    assert pa.Table.from_batches([batch for _, batch in found]).equals(table)
 
 
 def test_wide_decimals_have_no_dictionary_in_which_java_would_miss_them() -> None:
