@@ -71,10 +71,17 @@ class Tag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitResult:
-    """What a verb that writes did. `snapshot_ids` is empty when there was nothing to commit."""
+    """What a verb that writes did. `snapshot_ids` is empty when there was nothing to commit.
+
+    `rows` counts rows as stored. `rows_inserted`, `rows_updated` and `rows_deleted` count what
+    `delete`, `update` and `merge` did.
+    """
 
     snapshot_ids: tuple[int, ...] = ()
     rows: int = 0
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
     files_added: int = 0
     files_deleted: int = 0
     bytes_added: int = 0

@@ -48,7 +48,9 @@ def write_rows(context: TableContext, data: object, by: Author) -> CommitResult:
     with TableWrite(context) as writer:
         writer.write(data)
         messages = writer.prepare_commit()
-    return _commit_or_clean(context, messages, by, None)
+    return commit_or_clean(
+        context, CommitRequest(messages=messages, user=by.user, identifier=by.identifier)
+    )
 
 
 def overwrite_rows(
@@ -77,7 +79,10 @@ def overwrite_rows(
         if not messages:
             return CommitResult(commit_user=by.user, identifier=by.identifier)
         chosen = overwrite.written_by(messages)
-    return _commit_or_clean(context, messages, by, chosen)
+    request = CommitRequest(
+        messages=messages, user=by.user, identifier=by.identifier, overwrite=chosen
+    )
+    return commit_or_clean(context, request)
 
 
 def clear_partitions(
@@ -94,27 +99,20 @@ def clear_partitions(
     return commit(context, request)
 
 
-def _outside(chosen: PartitionFilter, messages: Sequence[CommitMessage]) -> list[bytes]:
-    partitions = list({message.partition: None for message in messages})
-    inside = chosen(partitions) if partitions else ()
-    return [each for each, is_inside in zip(partitions, inside, strict=True) if not is_inside]
-
-
-def _commit_or_clean(
-    context: TableContext,
-    messages: Sequence[CommitMessage],
-    by: Author,
-    chosen: PartitionFilter | None,
-) -> CommitResult:
-    request = CommitRequest(
-        messages=messages, user=by.user, identifier=by.identifier, overwrite=chosen
-    )
+def commit_or_clean(context: TableContext, request: CommitRequest) -> CommitResult:
+    """Commit; if it certainly failed, or was done before, remove the files of the messages."""
     try:
         result = commit(context, request)
     except (CommitConflict, InvalidRequest):
         # Only these prove that nothing became visible.
-        delete_files(context, messages)
+        delete_files(context, request.messages)
         raise
     if result.facts.get("already_committed"):
-        delete_files(context, messages)
+        delete_files(context, request.messages)
     return result
+
+
+def _outside(chosen: PartitionFilter, messages: Sequence[CommitMessage]) -> list[bytes]:
+    partitions = list({message.partition: None for message in messages})
+    inside = chosen(partitions) if partitions else ()
+    return [each for each, is_inside in zip(partitions, inside, strict=True) if not is_inside]

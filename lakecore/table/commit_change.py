@@ -29,7 +29,8 @@ class CommitRequest:
     """What to commit, and as whom.
 
     `overwrite` clears the partitions it chooses (None: nothing is cleared). `force` commits even
-    if there is nothing to change, so that the identifier is on record.
+    if there is nothing to change, so that the identifier is on record. `replaces_rows`: the rows
+    were made from those of the snapshot the messages name, so nobody may have changed them since.
     """
 
     messages: Sequence[CommitMessage]
@@ -37,6 +38,7 @@ class CommitRequest:
     identifier: int = BATCH_COMMIT_IDENTIFIER
     overwrite: PartitionFilter | None = None
     force: bool = False
+    replaces_rows: bool = False
     watermark: int | None = None
     properties: Mapping[str, str] | None = None
     operation: str | None = None
@@ -52,6 +54,7 @@ class Change:
     changelog: Sequence[ManifestEntry]
     indexes: Sequence[IndexEntry]
     base_snapshot_id: int | None
+    replaces_rows: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -82,6 +85,7 @@ def changes(request: CommitRequest) -> tuple[Change, Change]:
         changelog=_entries(messages, FileKind.ADD, lambda m: m.changelog_files),
         indexes=_index_entries(messages, lambda m: m.new_index_files),
         base_snapshot_id=base,
+        replaces_rows=request.replaces_rows,
     )
     second = Change(
         kind=CommitKind.COMPACT,

@@ -3,7 +3,8 @@
 `plan/conflicts.py` has the rules; here is what of the table they are asked about:
 
 - a change that deletes files, or adds files above level 0, is checked against the live files;
-- any but an overwrite is checked against what others added since its writers looked at the table.
+- any but an overwrite is checked against what others added since its writers looked at the table;
+- rows that were made from others must not meet changes of the same keys (`row_conflicts.py`).
   A plain append that nobody came before costs no reading at all.
 """
 
@@ -16,6 +17,7 @@ from lakecore.model.files import HASH_INDEX
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind
 from lakecore.plan.conflicts import check_bucket_counts, check_files, check_hash_indexes
+from lakecore.table.row_conflicts import check_rows_untouched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -79,6 +81,8 @@ def _check_since(context: TableContext, change: Change, latest: Snapshot) -> Non
         if theirs is None or theirs.commit_kind is CommitKind.OVERWRITE:
             overwritten |= {message.partition for message in change.messages}
     check_bucket_counts(known, change.messages)
+    if change.replaces_rows:
+        check_rows_untouched(context, change, latest)
     # Keys that were known keep their buckets while others only add keys, but not if they overwrite.
     dealt = {
         message.partition

@@ -24,10 +24,12 @@ from lakecore.table import overwrite
 from lakecore.table.batch_write import author, clear_partitions, overwrite_rows, write_rows
 from lakecore.table.commit import CommitRequest, commit, last_committed
 from lakecore.table.context import TableContext, load_context, reload_context
+from lakecore.table.delete import delete_rows
 from lakecore.table.explain import Explanation, explain
 from lakecore.table.inspect import Inspect
 from lakecore.table.source import TableSource
 from lakecore.table.travel import Travel, as_of, resolve
+from lakecore.table.update import update_rows
 from lakecore.table.write import TableWrite
 
 if TYPE_CHECKING:
@@ -160,6 +162,43 @@ class Table:
             dynamic = context.options.dynamic_partition_overwrite
         by = author(context, commit_user, identifier)
         return overwrite_rows(context, data, partition or {}, by, dynamic=dynamic)
+
+    def delete(
+        self,
+        where: pl.Expr | str,
+        *,
+        commit_user: str | None = None,
+        identifier: int = BATCH_COMMIT_IDENTIFIER,
+    ) -> CommitResult:
+        """Take away the rows that match, in one commit; `rows_deleted` says how many.
+
+        `where` is a Polars expression or the text of an SQL condition. Nothing matches: no commit.
+
+        Raises Unsupported if the merge engine keeps rows that are deleted; CommitConflict if
+        somebody else changed one of the rows meanwhile.
+        """
+        by = author(self._context, commit_user, identifier)
+        return delete_rows(self._context, where, by)
+
+    def update(
+        self,
+        values: Mapping[str, object],
+        where: pl.Expr | str | None = None,
+        *,
+        commit_user: str | None = None,
+        identifier: int = BATCH_COMMIT_IDENTIFIER,
+    ) -> CommitResult:
+        """Set columns of the rows that match (None: of all), in one commit; see `rows_updated`.
+
+        `values` gives each column a Polars expression over the row as it was, or a plain value: a
+        text is a text, not SQL (`pl.sql_expr("price * 2")` makes an expression of SQL).
+
+        Raises InvalidRequest, naming column and value, if a value does not fit, or for a column of
+        the primary key; Unsupported if the merge engine cannot do it; CommitConflict if somebody
+        else changed one of the rows meanwhile.
+        """
+        by = author(self._context, commit_user, identifier)
+        return update_rows(self._context, values, where, by)
 
     def truncate(self) -> CommitResult:
         """Remove all rows, in one commit."""

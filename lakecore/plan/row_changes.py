@@ -1,0 +1,230 @@
+"""What DELETE, UPDATE and MERGE may do to a table, and which columns the rows they write must hold.
+
+A changed row is written like any other, and the merge engine makes of it what the verb promises:
+
+- *deduplicate*: a -D takes the row away, a +U that holds every column replaces it.
+- *partial-update*: a +U holds the columns that change, and null elsewhere: what another writer does
+  to other columns meanwhile stays. A -D takes the row away if the table says so.
+- *aggregation*: a -D takes the row away if the table says so. A value cannot be set, only added.
+- *first-row*: the first row of a key stays, whatever comes.
+
+That is Paimon's own list (https://paimon.apache.org/docs/master/flink/sql-write/). A deletion holds
+the key, what orders it, and what may not be null, and null elsewhere: engines that begin a new row
+with what the deletion held begin it with nothing.
+
+INVARIANT: where no row that could be written makes the change, the verb is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.options import ChangelogProducer, MergeEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.options import TableOptions
+
+_KEEPS_NULL = frozenset({"last_value"})
+"""Functions to which a null is a value: a row that shall change nothing repeats theirs."""
+_TAKES_LAST = frozenset({"last_value", "last_non_null_value"})
+"""Functions whose result is the newest value, so that a value can be set."""
+
+
+class Verb(StrEnum):
+    """What changes rows; the word that the snapshot carries."""
+
+    DELETE = "DELETE"
+    UPDATE = "UPDATE"
+    MERGE = "MERGE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateShape:
+    """What the rows of an update hold besides the values it sets.
+
+    `carried`: columns that keep their value by repeating it; the others are null. `not_null`:
+    columns that it sets, where a null would set nothing. `sequences`: of each group of columns one
+    set of sequence columns, not all of which may be null, or the group would not be taken.
+    """
+
+    carried: tuple[str, ...]
+    not_null: tuple[str, ...] = ()
+    sequences: tuple[tuple[str, ...], ...] = ()
+
+
+def check_engine(options: TableOptions, verb: Verb) -> None:
+    """Raise Unsupported if the table's merge engine has no row that does what the verb says."""
+    engine = options.merge_engine
+    if verb is not Verb.DELETE and engine not in (
+        MergeEngine.DEDUPLICATE,
+        MergeEngine.PARTIAL_UPDATE,
+    ):
+        raise Unsupported(
+            f"a table of this merge engine takes no {verb}",
+            merge_engine=engine,
+            supported=("deduplicate", "partial-update"),
+            table=options.table,
+        )
+
+
+def check_deletion(options: TableOptions) -> None:
+    """Raise if a row of kind -D would not take the row of its key away."""
+    if options.ignore_delete:
+        raise InvalidRequest(
+            "the table ignores deletions, so this would change nothing",
+            option="ignore-delete",
+            value="true",
+            table=options.table,
+        )
+    way_out: str | None
+    match options.merge_engine:
+        case MergeEngine.DEDUPLICATE:
+            return
+        case MergeEngine.PARTIAL_UPDATE:
+            if (
+                options.partial_update_remove_record_on_delete
+                or options.partial_update_remove_record_on_sequence_group
+            ):
+                return
+            way_out = (
+                "partial-update.remove-record-on-sequence-group"
+                if options.fields_sequence_group
+                else "partial-update.remove-record-on-delete"
+            )
+        case MergeEngine.AGGREGATION:
+            if options.aggregation_remove_record_on_delete:
+                return
+            way_out = "aggregation.remove-record-on-delete"
+        case _:
+            way_out = None
+    facts = {} if way_out is None else {"way_out": f"a table with the option {way_out} takes them"}
+    raise Unsupported(
+        "a -D does not take a row away from a table of this merge engine",
+        merge_engine=options.merge_engine,
+        table=options.table,
+        **facts,
+    )
+
+
+def deletion_columns(schema: TableSchema, options: TableOptions) -> tuple[str, ...]:
+    """The columns that a row of kind -D holds.
+
+    All of them if the rows go to a changelog as they are: who follows it takes back what is told.
+    """
+    if options.changelog_producer is ChangelogProducer.INPUT:
+        return schema.names
+    held = {*schema.primary_keys, *options.sequence_field, *_not_null(schema)}
+    for sequence in removing_groups(options):
+        held.update(sequence)
+    return _in_order(schema, held)
+
+
+def removing_groups(options: TableOptions) -> tuple[tuple[str, ...], ...]:
+    """The sequence columns of each group whose -D takes the whole row away."""
+    named = options.partial_update_remove_record_on_sequence_group
+    groups = (tuple(name.split(",")) for name in options.fields_sequence_group)
+    return tuple(group for group in groups if not set(group).isdisjoint(named))
+
+
+def update_shape(
+    schema: TableSchema, options: TableOptions, changed: Collection[str]
+) -> UpdateShape:
+    """What a row of kind +U that sets these columns holds besides them.
+
+    Raises InvalidRequest for a column that cannot be set.
+    """
+    for name in changed:
+        schema.field(name)
+        if name in schema.primary_keys:
+            raise InvalidRequest(
+                "a column of the primary key cannot be updated: delete the row and write another",
+                column=name,
+                primary_key=schema.primary_keys,
+                table=options.table,
+            )
+        if name == options.rowkind_field:
+            raise InvalidRequest(
+                "the column of rowkind.field is set by the verb: leave it out",
+                column=name,
+                table=options.table,
+            )
+    if options.merge_engine is not MergeEngine.PARTIAL_UPDATE:
+        rest = [name for name in schema.names if name not in changed]
+        return UpdateShape(carried=_in_order(schema, rest))
+    return _partial_shape(schema, options, set(changed))
+
+
+def _partial_shape(schema: TableSchema, options: TableOptions, changed: set[str]) -> UpdateShape:
+    """The least that a partial row must hold: groups that change, and what may not be null."""
+    functions = _functions(schema, options)
+    carried = {*schema.primary_keys, *options.sequence_field, *_not_null(schema)}
+    groups = {
+        tuple(names.split(",")): {*names.split(","), *columns}
+        for names, columns in options.fields_sequence_group.items()
+    }
+    grouped: set[str] = set().union(*groups.values())
+    # A group is taken if a column of its sequence is not null.
+    touched = {
+        sequence: columns
+        for sequence, columns in groups.items()
+        if columns & changed or set(sequence) & carried
+    }
+    outside = set(schema.names) - grouped
+    at_stake = outside.union(*touched.values())
+    for columns in touched.values():
+        carried |= {name for name in columns if functions.get(name) in (None, *_KEEPS_NULL)}
+    carried |= {name for name in outside if functions.get(name) in _KEEPS_NULL}
+    carried -= changed
+    for name in schema.names:
+        function = functions.get(name)
+        if function is None or function in _TAKES_LAST or name not in at_stake:
+            continue
+        if name in changed or name in carried:
+            raise Unsupported(
+                "an update of this table cannot be written: what a row holds is added to the "
+                "column, not put in its place",
+                column=name,
+                aggregate_function=function,
+                table=options.table,
+            )
+    taken_as_null = set().union(*touched.values())
+    return UpdateShape(
+        carried=_in_order(schema, carried),
+        not_null=_in_order(
+            schema,
+            {
+                name
+                for name in changed
+                if functions.get(name) == "last_non_null_value"
+                or (name not in taken_as_null and functions.get(name) not in _KEEPS_NULL)
+            },
+        ),
+        sequences=tuple(touched),
+    )
+
+
+def _functions(schema: TableSchema, options: TableOptions) -> dict[str, str]:
+    """The aggregate function of each column of a partial-update table that has one."""
+    plain = {*schema.primary_keys, *options.sequence_field}
+    plain.update(name for names in options.fields_sequence_group for name in names.split(","))
+    default = options.fields_default_aggregate_function
+    named = {
+        name: options.fields_aggregate_function.get(name, default)
+        for name in schema.names
+        if name not in plain
+    }
+    return {name: function for name, function in named.items() if function is not None}
+
+
+def _not_null(schema: TableSchema) -> set[str]:
+    return {field.name for field in schema.fields if not field.type.nullable}
+
+
+def _in_order(schema: TableSchema, names: Collection[str]) -> tuple[str, ...]:
+    return tuple(name for name in schema.names if name in names)

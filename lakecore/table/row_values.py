@@ -1,0 +1,170 @@
+"""Conditions and values that users state, evaluated on batches of rows.
+
+A condition is a Polars expression or SQL text. A value is a Polars expression, or a plain Python
+value that stands for itself: a text is a text, never SQL (`pl.sql_expr` makes an expression of it).
+
+INVARIANT: an expression looks at one row at a time. Rows come in batches, so what looks at several
+(a sum, a rank, the row before) would depend on where a batch ends: it is refused. Polars itself
+says which they are: it never filters before it computes such a thing.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+from polars.io.plugins import register_io_source
+
+from lakecore.errors import InvalidRequest
+from lakecore.frames.polars_source import polars_schema, to_frame
+from lakecore.plan.predicate import from_polars, from_sql, sql_to_polars
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.plan.predicate import Predicate
+
+_PROBE = "_lakecore_row"
+_VALUE = "_lakecore_value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """Which rows are meant; `predicate` says of the condition what pruning understands."""
+
+    expression: pl.Expr
+    predicate: Predicate
+    columns: tuple[str, ...]
+
+
+def parse_condition(where: pl.Expr | str, schema: TableSchema) -> Condition:
+    """The condition on rows of a table, checked."""
+    if isinstance(where, str):
+        expression, predicate = sql_to_polars(where, schema), from_sql(where, schema)
+    else:
+        check_expression(where, schema.arrow, "a condition", boolean=True)
+        expression, predicate = where, from_polars(where, schema)
+    return Condition(
+        expression=expression,
+        predicate=predicate,
+        columns=tuple(dict.fromkeys(expression.meta.root_names())),
+    )
+
+
+def check_expression(
+    expression: object, schema: pa.Schema, what: str, *, boolean: bool = False
+) -> None:
+    """Raise InvalidRequest if it is not one value for each row, of columns that are there."""
+    if not isinstance(expression, pl.Expr):
+        raise InvalidRequest(
+            f"{what} is a Polars expression or SQL text", given=type(expression).__name__
+        )
+    for name in expression.meta.root_names():
+        if name not in schema.names:
+            raise InvalidRequest("unknown column", column=name, columns=schema.names)
+    with _said_plainly(expression):
+        if expression.meta.has_multiple_outputs():
+            raise InvalidRequest(f"{what} is one expression, not several", expression=expression)
+        kind, row_by_row = _probe(expression, schema)
+    if not row_by_row:
+        raise InvalidRequest(
+            f"{what} must look at one row at a time: compute the rest before, with a scan",
+            expression=expression,
+        )
+    if boolean and kind not in (pl.Boolean, pl.Null):
+        raise InvalidRequest(f"{what} is true or false", expression=expression, type=kind)
+
+
+def _probe(expression: pl.Expr, schema: pa.Schema) -> tuple[pl.DataType, bool]:
+    """The type of the expression's value, and whether Polars would compute it after a filter."""
+    columns = {**polars_schema(schema), _PROBE: pl.Int8()}
+    filtered = False
+
+    def read(
+        names: list[str] | None, predicate: pl.Expr | None, _rows: int | None, _batch: int | None
+    ) -> Iterator[pl.DataFrame]:
+        nonlocal filtered
+        filtered = predicate is not None
+        wanted = list(columns) if names is None else names
+        yield pl.DataFrame(schema={name: columns[name] for name in wanted})
+
+    rows = register_io_source(read, schema=columns, is_pure=True)
+    computed = rows.with_columns(expression.alias(_VALUE)).filter(pl.col(_PROBE) > 0)
+    return computed.collect().schema[_VALUE], filtered
+
+
+def holds(rows: pa.Table, expression: pl.Expr) -> pa.ChunkedArray:
+    """For each row whether the condition is true; null is not."""
+    frame = _computed(rows, [expression])
+    return pa.chunked_array([frame[_VALUE + "0"].fill_null(value=False).to_arrow()])
+
+
+def matching(rows: pa.Table, expression: pl.Expr) -> pa.Table:
+    """The rows for which the condition is true."""
+    return rows.filter(holds(rows, expression))
+
+
+def values_of(
+    rows: pa.Table, values: Mapping[str, object], schema: pa.Schema
+) -> dict[str, pa.ChunkedArray]:
+    """Each value, for each of the rows, on its way to a column of the schema."""
+    expressions = {name: each for name, each in values.items() if isinstance(each, pl.Expr)}
+    frame = _computed(rows, list(expressions.values()))
+    computed = {
+        name: pa.chunked_array([frame[f"{_VALUE}{index}"].to_arrow()])
+        for index, name in enumerate(expressions)
+    }
+    plain = {
+        name: pa.chunked_array([pa.repeat(plain_value(schema.field(name), each), rows.num_rows)])
+        for name, each in values.items()
+        if not isinstance(each, pl.Expr)
+    }
+    return {**computed, **plain}
+
+
+def plain_value(column: pa.Field, value: object) -> pa.Scalar:
+    """A Python value as a value for a column; InvalidRequest if Arrow has none like it.
+
+    It has the type that it would have in a row of a write, and is fitted to the column's like one.
+    The parts of a list, dict or pair do not say enough: they take the types of the column's.
+    """
+    with suppress(pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        if pa.types.is_nested(column.type):
+            return pa.array([value], column.type)[0]
+    try:
+        return pa.array([value])[0]
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise InvalidRequest(
+            "a value is a Polars expression or a plain value",
+            column=column.name,
+            value=value,
+            type=type(value).__name__,
+        ) from error
+
+
+def _computed(rows: pa.Table, expressions: Sequence[pl.Expr]) -> pl.DataFrame:
+    """The rows with the value of each expression beside them, as columns by its number."""
+    roots = dict.fromkeys(name for each in expressions for name in each.meta.root_names())
+    # A frame without columns has no rows either.
+    frame = to_frame(rows.select(list(roots) or rows.schema.names[:1]))
+    named = [each.alias(f"{_VALUE}{index}") for index, each in enumerate(expressions)]
+    if not named:
+        return frame
+    with _said_plainly(*expressions):
+        return frame.with_columns(named)
+
+
+@contextmanager
+def _said_plainly(*expressions: pl.Expr) -> Iterator[None]:
+    try:
+        yield
+    except (pl.exceptions.PolarsError, TypeError) as error:
+        raise InvalidRequest(
+            "the expression cannot be computed",
+            expression=[str(each) for each in expressions],
+            reason=str(error).splitlines()[0],
+        ) from error

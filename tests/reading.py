@@ -1,0 +1,76 @@
+"""What was read of the data files of a table, and what was written to them."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakecore.io.data_files import read_file
+from lakecore.table.bucket_files import changelog_shape, data_shape
+from tests.stores import FailingStore
+
+if TYPE_CHECKING:
+    from lakecore.io.store import Store
+    from lakecore.table.handle import Table
+
+
+class ReadingStore(FailingStore):
+    """Passes every call on, and adds up the bytes that its open files give out."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.bytes_read = 0
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return pa.PythonFile(_Counted(self, super().open_input(path)), mode="r")
+
+    def local_path(self, path: str) -> str | None:  # noqa: ARG002 - nobody may read past the count
+        return None
+
+
+class _Counted(io.RawIOBase):
+    def __init__(self, store: ReadingStore, file: pa.NativeFile) -> None:
+        self._store, self._file = store, file
+
+    def read(self, size: int = -1) -> bytes:
+        data: bytes = self._file.read(None if size < 0 else size)
+        self._store.bytes_read += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        place: int = self._file.seek(offset, whence)
+        return place
+
+    def tell(self) -> int:
+        place: int = self._file.tell()
+        return place
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def rows_written(table: Table, *, changelog: bool = False) -> list[tuple[object, ...]]:
+    """The rows of the newest snapshot's own files, each its kind and then its columns."""
+    history = table.context.history
+    snapshot = history.latest_snapshot()
+    assert snapshot is not None
+    listed = snapshot.changelog_manifest_list if changelog else snapshot.delta_manifest_list
+    manifests = history.manifest_list(listed)
+    shape = (changelog_shape if changelog else data_shape)(table.schema, table.options)
+    names = ["_VALUE_KIND", *table.schema.names]
+    found: list[tuple[object, ...]] = []
+    for entry in history.entries(manifests):
+        directory = table.context.partitions.path(entry.partition)
+        path = table.context.layout.file_in_bucket(directory, entry.bucket, entry.file.name)
+        for batch in read_file(table.context.store, path, fields=shape.physical_fields):
+            found += [tuple(row.values()) for row in batch.select(names).to_pylist()]
+    return found
