@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.merge.aggregators import choices, collections, nested, numbers, texts
+from lakecore.merge.aggregators import choices, collections, nested, numbers, sketches, texts
 from lakecore.merge.aggregators.fold import Aggregate, Fold
 
 if TYPE_CHECKING:
@@ -36,4 +36,8 @@ AGGREGATORS: Mapping[str, Callable[[Aggregate], Fold]] = {
     "merge_map_with_keytime": collections.merge_map_with_keytime,
     "nested_update": nested.nested_update,
     "nested_partial_update": nested.nested_partial_update,
+    "rbm32": sketches.rbm32,
+    "rbm64": sketches.rbm64,
+    "hll_sketch": sketches.hll_sketch,
+    "theta_sketch": sketches.theta_sketch,
 }

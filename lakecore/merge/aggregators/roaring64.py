@@ -1,0 +1,250 @@
+"""64-bit bitmaps <-> the bytes that Java's Roaring64Bitmap writes, which `rbm64` columns hold.
+
+The libraries share one portable form; Java's class writes another one, little-endian throughout
+(but for the keys of leaves, which are big-endian):
+
+    0                                            an empty bitmap, or else
+    1 | long number of leaves | nodes            a radix tree over the high 48 bits, parents first
+      | int 1 | byte -2 | int slots | slots      what its leaves point at
+      | long containers | int 0 | int last slot
+
+    node   byte kind | short children | byte n | n bytes of prefix | body
+    body   kind 0: 4 bytes, 1: 16 bytes, 2: 256 bytes, 3: 32 bytes (which byte leads to which child)
+           kind 4, a leaf: 6 bytes of key, long slot
+    slot   0, or 1 | byte kind | int cardinality | container    kind 0: runs, 1: bits, 2: array
+
+Containers are the bytes of the portable form, so only what is around them is rewritten. What is
+written here equals Java's bytes up to the order of slots, which in Java tells how a bitmap grew.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyroaring import BitMap64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_RUNS, _BITS, _ARRAY = 0, 1, 2
+_BODY_BYTES = {0: 4, 1: 16, 2: 256, 3: 32}
+_LEAF = 4
+_KEY_BYTES = 6
+_NOT_TRIMMED = -2
+_ARRAY_MAX = 4096
+_BITS_BYTES = 8192
+_COOKIE_RUNS = 12347
+_COOKIE_PLAIN = 12346
+_NO_OFFSETS_BELOW = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Container:
+    """The values that share their high 48 bits, `key`."""
+
+    key: int
+    kind: int
+    cardinality: int
+    data: bytes
+
+
+def decode(data: bytes) -> BitMap64:
+    """The bitmap; ValueError, struct.error or IndexError if the bytes hold none."""
+    containers = _from_tree(data) if data[0] else []
+    parts = [struct.pack("<Q", len({container.key >> 16 for container in containers}))]
+    for high, bucket in groupby(containers, key=lambda container: container.key >> 16):
+        parts += [struct.pack("<I", high), _to_portable(tuple(bucket))]
+    return BitMap64.deserialize(b"".join(parts))
+
+
+def encode(bitmap: BitMap64) -> bytes:
+    """The bytes of the bitmap."""
+    bitmap.run_optimize()
+    containers = list(_from_portable(bitmap.serialize()))
+    if not containers:
+        return b"\0"
+    parts = [struct.pack("<BQ", 1, len(containers))]
+    keys = [container.key.to_bytes(_KEY_BYTES, "big") for container in containers]
+    _write_node(keys, 0, 0, parts)
+    parts.append(struct.pack("<ibi", 1, _NOT_TRIMMED, len(containers)))
+    for container in containers:
+        parts.append(struct.pack("<BBi", 1, container.kind, container.cardinality))
+        parts.append(container.data)
+    parts.append(struct.pack("<qii", len(containers), 0, len(containers) - 1))
+    return b"".join(parts)
+
+
+# --- Java's form ----------------------------------------------------------------------------------
+
+
+def _from_tree(data: bytes) -> list[_Container]:
+    """The containers in order of key. Leaves hold whole keys, so branches are only stepped over."""
+    (leaves,) = struct.unpack_from("<Q", data, 1)
+    at = 9
+    slot_keys: dict[int, int] = {}
+    while len(slot_keys) < leaves:
+        kind, _, prefix = struct.unpack_from("<BhB", data, at)
+        at += 4 + prefix
+        if kind == _LEAF:
+            slot = struct.unpack_from("<Q", data, at + _KEY_BYTES)[0]
+            slot_keys[slot] = int.from_bytes(data[at : at + _KEY_BYTES], "big")
+            at += _KEY_BYTES + 8
+        elif kind in _BODY_BYTES:
+            at += _BODY_BYTES[kind]
+        else:
+            raise ValueError(f"no node is of kind {kind}")
+    (levels,) = struct.unpack_from("<i", data, at)
+    at += 4
+    containers = []
+    for level in range(levels):
+        _, slots = struct.unpack_from("<bi", data, at)
+        at += 5
+        for slot in range(slots):
+            filled = data[at]
+            at += 1
+            if filled:
+                container, at = _slot(data, at, slot_keys[level << 32 | slot])
+                containers.append(container)
+    return sorted(containers, key=lambda container: container.key)
+
+
+def _slot(data: bytes, at: int, key: int) -> tuple[_Container, int]:
+    """The container that begins there, and where it ends."""
+    kind, cardinality = struct.unpack_from("<Bi", data, at)
+    at += 5
+    if kind == _RUNS:
+        size = 2 + 4 * struct.unpack_from("<H", data, at)[0]
+    elif kind == _BITS:
+        size = _BITS_BYTES
+    elif kind == _ARRAY:
+        size = 2 * cardinality
+    else:
+        raise ValueError(f"no container is of kind {kind}")
+    content = data[at : at + size]
+    if len(content) < size:
+        raise ValueError("a container is cut short")
+    return _Container(key, kind, cardinality, content), at + size
+
+
+def _write_node(keys: Sequence[bytes], depth: int, first: int, parts: list[bytes]) -> None:
+    """Append the tree over these keys, sorted, of which `depth` bytes lie above it.
+
+    `first` is the slot of the first key.
+    """
+    if len(keys) == 1:
+        parts.append(struct.pack("<BhB6sQ", _LEAF, 0, 0, keys[0], first))
+        return
+    until = depth
+    while keys[0][until] == keys[-1][until]:
+        until += 1
+    ends: dict[int, int] = {}
+    for place, key in enumerate(keys):
+        ends[key[until]] = place + 1
+    kind, body = _branch(bytes(ends))
+    parts.append(struct.pack("<BhB", kind, len(ends), until - depth))
+    parts += [keys[0][depth:until], body]
+    start = 0
+    for end in ends.values():
+        _write_node(keys[start:end], until + 1, first + start, parts)
+        start = end
+
+
+def _branch(children: bytes) -> tuple[int, bytes]:
+    """The kind of a node with children under these bytes, sorted, and its body."""
+    count = len(children)
+    # Java keeps each row of bytes in a number, first byte highest, and writes that lowest first.
+    if count <= 4:
+        return 0, children.ljust(4, b"\0")[::-1]
+    if count <= 16:
+        row = children.ljust(16, b"\0")
+        return 1, row[7::-1] + row[:7:-1]
+    if count <= 48:
+        places = np.full(256, 0xFF, np.uint8)
+        places[np.frombuffer(children, np.uint8)] = np.arange(count)
+        return 2, places.reshape(-1, 8)[:, ::-1].tobytes()
+    bits = np.zeros(256, np.uint8)
+    bits[np.frombuffer(children, np.uint8)] = 1
+    return 3, np.packbits(bits, bitorder="little").tobytes()
+
+
+# --- the portable form ----------------------------------------------------------------------------
+
+
+def _to_portable(bucket: Sequence[_Container]) -> bytes:
+    """The 32-bit bitmap of containers that share their high 32 bits."""
+    bucket = [_by_cardinality(container) for container in bucket]
+    count = len(bucket)
+    has_runs = any(container.kind == _RUNS for container in bucket)
+    if has_runs:
+        flags = np.packbits(
+            [container.kind == _RUNS for container in bucket], bitorder="little"
+        ).tobytes()
+        head = struct.pack("<HH", _COOKIE_RUNS, count - 1) + flags
+    else:
+        head = struct.pack("<II", _COOKIE_PLAIN, count)
+    head += b"".join(
+        struct.pack("<HH", container.key & 0xFFFF, container.cardinality - 1)
+        for container in bucket
+    )
+    if not has_runs or count >= _NO_OFFSETS_BELOW:
+        sizes = [len(container.data) for container in bucket]
+        begins = len(head) + 4 * count + np.cumsum([0, *sizes[:-1]])
+        head += begins.astype("<u4").tobytes()
+    return head + b"".join(container.data for container in bucket)
+
+
+def _by_cardinality(container: _Container) -> _Container:
+    """The container as its cardinality wants it: the portable form says nothing else of its kind.
+
+    Java may leave bits where an array would do, and the other way round.
+    """
+    wanted = _ARRAY if container.cardinality <= _ARRAY_MAX else _BITS
+    if container.kind in (_RUNS, wanted):
+        return container
+    if wanted == _ARRAY:
+        bits = np.unpackbits(np.frombuffer(container.data, np.uint8), bitorder="little")
+        content = np.flatnonzero(bits).astype("<u2").tobytes()
+    else:
+        bits = np.zeros(_BITS_BYTES * 8, np.uint8)
+        bits[np.frombuffer(container.data, "<u2")] = 1
+        content = np.packbits(bits, bitorder="little").tobytes()
+    return _Container(container.key, wanted, container.cardinality, content)
+
+
+def _from_portable(data: bytes) -> Iterator[_Container]:
+    """The containers of a 64-bit bitmap in order of key."""
+    (buckets,) = struct.unpack_from("<Q", data, 0)
+    at = 8
+    for _ in range(buckets):
+        (high,) = struct.unpack_from("<I", data, at)
+        at += 4
+        cookie, count = struct.unpack_from("<HH", data, at)
+        flags = np.zeros(0, np.uint8)
+        has_runs = cookie == _COOKIE_RUNS
+        at += 4
+        if has_runs:
+            count += 1
+            width = (count + 7) // 8
+            flags = np.unpackbits(np.frombuffer(data, np.uint8, width, at), bitorder="little")
+            at += width
+        else:
+            (count,) = struct.unpack_from("<I", data, at)
+            at += 4
+        heads = np.frombuffer(data, "<u2", 2 * count, at).reshape(count, 2).astype(int).tolist()
+        at += 4 * count
+        if not has_runs or count >= _NO_OFFSETS_BELOW:
+            at += 4 * count
+        for place, (low, less_one) in enumerate(heads):
+            cardinality = less_one + 1
+            if has_runs and flags[place]:
+                kind, size = _RUNS, 2 + 4 * struct.unpack_from("<H", data, at)[0]
+            elif cardinality > _ARRAY_MAX:
+                kind, size = _BITS, _BITS_BYTES
+            else:
+                kind, size = _ARRAY, 2 * cardinality
+            yield _Container(high << 16 | low, kind, cardinality, data[at : at + size])
+            at += size

@@ -1,0 +1,108 @@
+"""The bytes are those of Java's Roaring64Bitmap, as Paimon 1.4.2 writes them."""
+
+from __future__ import annotations
+
+import random
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from pyroaring import BitMap64
+
+from lakecore.merge.aggregators import roaring64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "roaring64"
+
+
+@pytest.mark.parametrize(
+    ("java", "values"),
+    [
+        (
+            (
+                "0101000000000000000400000000000000000000000000000000000100"
+                "0000fe010000000102020000000100020001000000000000000000000000000000"
+            ),
+            [1, 2],
+        ),
+        (
+            (
+                "010200000000000000000200050000000000000001000400000000000000000000000000000000000400"
+                "0000000000000001010000000000000001000000fe0200000001000000010001000000ffff0100701100"
+                "00010000006f1102000000000000000000000001000000"
+            ),
+            range(70_000),
+        ),
+    ],
+)
+def test_bytes_of_java_are_read_and_written(java: str, values: Iterable[int]) -> None:
+    data = bytes.fromhex(java)
+
+    assert roaring64.decode(data) == BitMap64(values)
+    assert roaring64.encode(BitMap64(values)) == data
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("10_keys", range(0, 10 << 16, 1 << 16)),
+        ("30_keys", range(0, 60 << 16, 2 << 16)),
+        ("200_keys", range(0, 200 << 16, 1 << 16)),
+        ("bits", range(0, 70_000, 2)),
+    ],
+)
+def test_nodes_and_containers_of_every_kind_are_read_and_written(
+    name: str, values: Iterable[int]
+) -> None:
+    data = (GOLDEN / f"{name}.bin").read_bytes()
+    bitmap = roaring64.decode(data)
+    nodes = data[9 : _slots_begin(data)]
+
+    assert bitmap == BitMap64(values)
+    assert roaring64.encode(bitmap)[9 : 9 + len(nodes)] == nodes
+
+
+def test_values_of_all_64_bits_survive() -> None:
+    draw = random.Random(7)
+    values = [draw.getrandbits(64) for _ in range(500)]
+    values += [draw.getrandbits(20) << 32 | draw.getrandbits(9) for _ in range(500)]
+    bitmap = BitMap64([*values, 2**64 - 1, *range(2**33, 2**33 + 9000, 2)])
+
+    assert roaring64.decode(roaring64.encode(bitmap)) == bitmap
+
+
+def test_no_value_is_one_byte() -> None:
+    assert roaring64.encode(BitMap64()) == b"\0"
+    assert roaring64.decode(b"\0") == BitMap64()
+
+
+def test_container_may_be_of_another_kind_than_its_cardinality_wants() -> None:
+    bits = np.zeros(1 << 16, np.uint8)
+    bits[[3, 70]] = 1
+    few = _lone(1, 2, np.packbits(bits, bitorder="little").tobytes())
+    many = _lone(2, 5000, np.arange(0, 10_000, 2).astype("<u2").tobytes())
+
+    assert roaring64.decode(few) == BitMap64([3, 70])
+    assert roaring64.decode(many) == BitMap64(range(0, 10_000, 2))
+
+
+@pytest.mark.parametrize("data", [b"", b"\1", b"garbage garbage", b"\1" * 40])
+def test_other_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises((ValueError, IndexError, struct.error)):
+        roaring64.decode(data)
+
+
+def _lone(kind: int, cardinality: int, content: bytes) -> bytes:
+    """A bitmap of one container."""
+    leaf = struct.pack("<BhB6sQ", 4, 0, 0, bytes(6), 0)
+    slot = struct.pack("<ibiBBi", 1, -2, 1, 1, kind, cardinality) + content
+    return struct.pack("<BQ", 1, 1) + leaf + slot + struct.pack("<qii", 1, 0, 0)
+
+
+def _slots_begin(data: bytes) -> int:
+    """Where the first `1` of the slots and the byte -2 after it stand."""
+    return data.rindex(struct.pack("<ib", 1, -2))
