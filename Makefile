@@ -1,10 +1,15 @@
 # Everything a person or a machine does with this repository. A fresh machine needs Python 3.11 or
-# newer and make; `make interop` also needs Java 17 and Maven. `make` alone prints the targets.
+# newer and make; `make interop` and `make differential` need Java 17 and Maven too. `make` alone
+# prints the targets.
 
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 PROFILE ?= explore
+SEED ?=
+# A seed alone is one history to play again.
+HISTORIES ?= $(if $(SEED),1,300)
+ENGINE ?=
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -12,11 +17,11 @@ SOURCES := $(wildcard lakecore spark_bridge tests property_tests bench conftest.
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fmt lint types props interop bench ci clean
+.PHONY: help venv demo test fmt lint types props interop differential bench ci clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lakecore needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; name another by: make PYTHON=python3.12")'
@@ -50,6 +55,10 @@ props: venv ## run the laws with many examples, and the slow tests
 interop: $(VENV)/.installed-interop ## exchange tables with other implementations of Paimon (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers
 	$(PYTEST) -m interop -n 2 tests/interop $(ARGS)
+
+differential: $(VENV)/.installed-interop ## play random histories on lakecore and on Java (HISTORIES=n, SEED=s, ENGINE=e)
+	$(BIN)/python -m tests.interop.setup_peers
+	HISTORIES=$(HISTORIES) SEED=$(SEED) ENGINE=$(ENGINE) $(PYTEST) -m interop -n 2 tests/differential $(ARGS)
 
 $(VENV)/.installed-interop: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,interop]'

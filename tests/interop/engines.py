@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from tests.interop import limits, values
 from tests.interop.protocol import Peer, PeerRefused
-from tests.interop.setup_peers import python
+from tests.interop.setup_peers import python, set_up
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tests.interop.columns import Json
@@ -75,6 +76,25 @@ def start(name: str, logs: Path) -> PeerEngine:
     """A running peer, by its name."""
     command = [str(python()), "-m", *COMMANDS[name]]
     return PeerEngine(Peer(name, command, logs / f"{name}.log"))
+
+
+@contextmanager
+def running_peers(logs: Path) -> Iterator[Callable[[str], PeerEngine]]:
+    """The peer of a name; each is started when first asked for, and ended at the end."""
+    set_up()
+    running: dict[str, PeerEngine] = {}
+
+    def peer(name: str) -> PeerEngine:
+        if name not in running:
+            assert name in COMMANDS, name
+            running[name] = start(name, logs)
+        return running[name]
+
+    try:
+        yield peer
+    finally:
+        for engine in running.values():
+            engine.peer.close()
 
 
 def for_writer(case: Case, *engines: str) -> Case:

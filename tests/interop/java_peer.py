@@ -92,7 +92,7 @@ class JavaPeer:
     def write(
         self, path: str, rows: list[tuple[str, Row]], options: dict[str, str] | None = None
     ) -> int:
-        """Write changes and commit them; return the latest snapshot id."""
+        """Write changes and commit them; return the latest snapshot id, 0 if there is none."""
         table = self._table(path, options)
         user, identifier = "java", self._identifier(path)
         manager = _class("disk.IOManager").create(self._scratch)
@@ -114,7 +114,9 @@ class JavaPeer:
             commit.close()
             write.close()
             manager.close()
-        return int(table.snapshotManager().latestSnapshotId())
+        # None: there was nothing to commit, as of rows that the table ignores.
+        latest = table.snapshotManager().latestSnapshotId()
+        return 0 if latest is None else int(latest)
 
     def read(
         self,
@@ -153,7 +155,7 @@ class JavaPeer:
         return rows
 
     def compact(self, path: str, *, full: bool) -> int:
-        """Compact every bucket; return the latest snapshot id."""
+        """Compact every bucket; return the latest snapshot id, 0 if there is none."""
         table = self._table(path, {"write-only": "false"})
         user, identifier = "java", self._identifier(path)
         manager = _class("disk.IOManager").create(self._scratch)
@@ -163,18 +165,22 @@ class JavaPeer:
             if str(table.bucketMode().name()) == "BUCKET_UNAWARE":
                 messages = self._compact_unaware(table, user, manager)
             else:
-                buckets = {}
-                for split in table.newSnapshotReader().read().dataSplits():
-                    buckets[(str(split.partition()), int(split.bucket()))] = split
-                for split in buckets.values():
-                    write.compact(split.partition(), split.bucket(), full)
+                # A read of a first-row table leaves out files that are not compacted yet.
+                plan = table.store().newScan().plan()
+                buckets = {
+                    (bytes(entry.partition().toBytes()), int(entry.bucket())): entry
+                    for entry in plan.files(_class("manifest.FileKind").ADD)
+                }
+                for entry in buckets.values():
+                    write.compact(entry.partition(), entry.bucket(), full)
                 messages = write.prepareCommit(True, identifier)
             commit.commit(identifier, messages)
         finally:
             commit.close()
             write.close()
             manager.close()
-        return int(table.snapshotManager().latestSnapshotId())
+        latest = table.snapshotManager().latestSnapshotId()
+        return 0 if latest is None else int(latest)
 
     def snapshots(self, path: str) -> Json:
         """List id, kind and record counts of the live snapshots, and their files' levels."""

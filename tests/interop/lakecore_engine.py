@@ -16,7 +16,7 @@ from tests.interop.columns import columns_from_json
 from tests.interop.protocol import PeerRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tests.interop.columns import Column
@@ -52,12 +52,20 @@ class LakecoreEngine:
                 data = data.append_column("_row_kind", pa.array(kinds, pa.string()))
             table.write(data)
 
-    def read(self, path: Path, options: Mapping[str, str] | None = None) -> list[Row]:
+    def read(
+        self,
+        path: Path,
+        options: Mapping[str, str] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> list[Row]:
+        """The rows, of some columns if named."""
         with _refusing("read"):
             table = lc.open_table(path)
             if options:
                 table = table.copy(options)
-            return from_arrow(table.to_arrow(), _columns(path))
+            known = {column.name: column for column in _columns(path)}
+            wanted = [known[name] for name in columns or known]
+            return from_arrow(table.to_arrow(columns), wanted)
 
 
 def _columns(path: Path) -> list[Column]:

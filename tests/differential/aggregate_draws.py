@@ -1,0 +1,148 @@
+"""Columns with aggregate functions, drawn: each with the types and values that it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.differential.plans import ColumnPlan, column_of
+from tests.differential.value_draws import Dice, draw_atomic, draw_type, draw_value
+from tests.interop import values
+from tests.interop.columns import Column, parse_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tests.interop.columns import Json
+
+RETRACTING = frozenset(
+    {"sum", "product", "last_value", "last_non_null_value", "collect", "merge_map", "nested_update"}
+)
+ORDER_FREE = frozenset({"collect", "nested_update", "nested_partial_update"})
+FUNCTIONS = (
+    *("sum", "product", "max", "min", "last_value", "last_non_null_value", "first_value"),
+    *("first_non_null_value", "first_not_null_value", "listagg", "bool_and", "bool_or", "collect"),
+    *("merge_map", "merge_map_with_keytime", "nested_update", "nested_partial_update"),
+)
+# A number that sums and products take back exactly; no sum of them leaves a TINYINT.
+_SMALL: Mapping[str, Sequence[Json]] = {
+    "sum": (0, 1, -1, 2, -3),
+    "product": (1, -1, 2),
+}
+_WORDS = ("a", "b", "ab", "é", "a,b", "b;a", "中文")
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatedColumn:
+    """A column, its function, and the options that say so."""
+
+    plan: ColumnPlan
+    function: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def retracts(self) -> bool:
+        ignores = self.options.get(f"fields.{self.plan.name}.ignore-retract") == "true"
+        return ignores or self.function in RETRACTING
+
+
+def aggregated_column(dice: Dice, name: str, *, retracting: bool) -> AggregatedColumn:
+    """A column with a function; one that takes retractions, if `retracting`."""
+    function = dice.chance.choice(FUNCTIONS)
+    options = {f"fields.{name}.aggregate-function": function}
+    if (retracting and function not in RETRACTING) or dice.chance.random() < 0.1:
+        options[f"fields.{name}.ignore-retract"] = "true"
+    plan = _plan(dice, name, function)
+    options |= _details(dice, name, function)
+    return AggregatedColumn(plan, function, options)
+
+
+def _details(dice: Dice, name: str, function: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    if function in ("listagg", "collect") and dice.chance.random() < 0.5:
+        options[f"fields.{name}.distinct"] = "true"
+    if function == "listagg" and dice.chance.random() < 0.5:
+        options[f"fields.{name}.list-agg-delimiter"] = dice.chance.choice((";", "|", "--"))
+    keyed = function == "nested_update" and dice.chance.random() < 0.7
+    if keyed or function == "nested_partial_update":
+        options[f"fields.{name}.nested-key"] = dice.chance.choice(("id", "id,part"))
+    return options
+
+
+def _plan(dice: Dice, name: str, function: str) -> ColumnPlan:
+    match function:
+        case "sum" | "product":
+            return _number(dice, name, function)
+        case "max" | "min":
+            return column_of(dice, name, draw_atomic(dice))
+        case "listagg":
+            return column_of(dice, name, parse_type("STRING"), _WORDS)
+        case "bool_and" | "bool_or":
+            return column_of(dice, name, parse_type("BOOLEAN"))
+        case "collect":
+            return column_of(dice, name, parse_type(f"ARRAY<{draw_type(dice, depth=1).text}>"))
+        case "merge_map":
+            key = dice.chance.choice(("STRING", "INT", "DATE"))
+            return column_of(dice, name, parse_type(f"MAP<{key}, {draw_type(dice, depth=1).text}>"))
+        case "merge_map_with_keytime":
+            return _keytimes(dice, name)
+        case "nested_update" | "nested_partial_update":
+            return _nested_rows(dice, name)
+        case _:
+            return column_of(dice, name, draw_type(dice))
+
+
+def _number(dice: Dice, name: str, function: str) -> ColumnPlan:
+    text = dice.chance.choice(
+        (
+            *("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE"),
+            *("DECIMAL(5, 2)", "DECIMAL(18, 0)", "DECIMAL(20, 4)", "DECIMAL(38, 10)"),
+        )
+    )
+    kind = parse_type(text)
+    pool: tuple[Json, ...] = tuple(_SMALL[function])
+    if kind.root in values.FLOATS:
+        # Sums of quarters are exact, in whatever order they are added.
+        floats = (0.25, -1.5, 2.0, 4.0) if function == "sum" else (0.5, -1.0, 2.0)
+        pool = tuple(values.float_text(number, single=kind.root == "FLOAT") for number in floats)
+    elif kind.root == "DECIMAL":
+        pool = tuple(f"{number}{'.' + '0' * kind.scale if kind.scale else ''}" for number in pool)
+        if dice.chance.random() < 0.4:
+            pool += tuple(draw_value(dice, kind) for _ in range(2) if function == "sum")
+    return column_of(dice, name, kind, pool)
+
+
+def _keytimes(dice: Dice, name: str) -> ColumnPlan:
+    kind = parse_type("MAP<STRING, ROW<v INT, at STRING>>")
+
+    def drawn() -> Json:
+        pairs: dict[str, Json] = {}
+        for _ in range(dice.chance.randint(0, 3)):
+            key = dice.chance.choice(("a", "b", "c"))
+            at = dice.chance.choice((None, "2024-01-01", "2024-01-02", "2025"))
+            value = [dice.chance.randint(0, 9), at] if dice.chance.random() < 0.85 else None
+            pairs[key] = [key, value]
+        return values.sort_pairs(list(pairs.values()))
+
+    return column_of(dice, name, kind, tuple(drawn() for _ in range(6)))
+
+
+def _nested_rows(dice: Dice, name: str) -> ColumnPlan:
+    value = draw_atomic(dice)
+    kind = parse_type(f"ARRAY<ROW<id INT, part STRING, v {value.text}, n BIGINT>>")
+
+    def drawn() -> Json:
+        return [
+            None
+            if dice.chance.random() < 0.1
+            else [
+                dice.chance.randint(1, 3),
+                dice.chance.choice(("x", "y")),
+                None if dice.chance.random() < 0.3 else draw_value(dice, value),
+                dice.chance.choice((None, 1, 2)),
+            ]
+            for _ in range(dice.chance.randint(0, 3))
+        ]
+
+    pool = tuple(drawn() for _ in range(5))
+    return ColumnPlan(Column(name, kind), pool, dice.chance.choice((0.0, 0.3)))

@@ -1,0 +1,97 @@
+"""A history: a table, and the steps that change it, in the order they are played."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tests.interop.columns import Column, Json
+    from tests.interop.model import Case
+    from tests.interop.values import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One commit of changes: (kind, row)."""
+
+    changes: tuple[tuple[str, Row], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """A compaction of every bucket."""
+
+    full: bool
+
+
+Step: TypeAlias = Write | Compact
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """A table without rows, and the steps.
+
+    `order_free` names columns of lists whose order is not defined. `tags` say what is special about
+    the rows, for `differences`.
+    """
+
+    seed: int
+    table: Case
+    steps: tuple[Step, ...]
+    order_free: frozenset[str] = field(default=frozenset())
+    tags: frozenset[str] = field(default=frozenset())
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.table.columns
+
+    @property
+    def engine(self) -> str:
+        return self.table.options.get("merge-engine", "deduplicate")
+
+    def with_steps(self, steps: Iterable[Step]) -> History:
+        return replace(self, steps=tuple(steps))
+
+    def comparable(self, rows: Iterable[Row], columns: Sequence[Column] | None = None) -> list[Row]:
+        """The rows, lists without a defined order sorted, so that equal ones are alike."""
+        named = [column.name for column in (columns or self.columns)]
+        free = [index for index, name in enumerate(named) if name in self.order_free]
+        return [_sorted_lists(row, free) for row in rows] if free else list(rows)
+
+    def __str__(self) -> str:
+        """The history as Python that makes it again."""
+        lines = [f"History(seed={self.seed}, table=case(", f"    {self.table.name!r},", "    ["]
+        lines += [
+            f"        Column({column.name!r}, parse_type({column.type.text!r})),"
+            for column in self.columns
+        ]
+        lines += [
+            "    ], [],",
+            f"    primary_keys={list(self.table.primary_keys)!r},",
+            f"    partition_keys={list(self.table.partition_keys)!r},",
+            f"    options={dict(self.table.options)!r},",
+            "), steps=(",
+        ]
+        for step in self.steps:
+            if isinstance(step, Compact):
+                lines.append(f"    {step!r},")
+                continue
+            lines.append("    Write((")
+            lines += [f"        ({kind!r}, {row!r})," for kind, row in step.changes]
+            lines.append("    )),")
+        lines.append(f"), order_free={_set(self.order_free)}, tags={_set(self.tags)})")
+        return "\n".join(lines)
+
+
+def _set(names: frozenset[str]) -> str:
+    return f"frozenset({sorted(names)!r})"
+
+
+def _sorted_lists(row: Row, positions: Sequence[int]) -> Row:
+    def sorted_list(value: Json) -> Json:
+        return sorted(value, key=repr) if isinstance(value, list) else value
+
+    return [sorted_list(value) if index in positions else value for index, value in enumerate(row)]

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.differential.aggregate_draws import FUNCTIONS
+from tests.differential.draws import draw
+from tests.differential.engine_draws import ENGINES
+from tests.differential.history import Compact, History, Write
+from tests.differential.shrink import shrink
+from tests.interop.columns import Column, parse_type
+from tests.interop.model import case
+from tests.interop.values import canonical
+
+SEEDS = range(1, 301)
+
+
+@pytest.fixture(scope="module")
+def histories() -> list[History]:
+    return [draw(seed) for seed in SEEDS]
+
+
+def test_a_seed_draws_the_same_history_each_time(histories: list[History]) -> None:
+    assert [draw(seed) for seed in SEEDS] == histories
+
+
+def test_every_engine_function_format_and_kind_of_type_is_drawn(histories: list[History]) -> None:
+    options = [history.table.options for history in histories]
+    functions = {
+        text for each in options for key, text in each.items() if key.endswith("aggregate-function")
+    }
+    roots = {column.type.root for history in histories for column in history.columns}
+
+    assert {history.engine for history in histories} == set(ENGINES)
+    assert functions >= set(FUNCTIONS)
+    assert {each["file.format"] for each in options} == {"parquet", "orc", "avro"}
+    assert roots >= {
+        *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "CHAR"),
+        *("VARCHAR", "STRING", "BINARY", "VARBINARY", "BYTES", "DATE", "TIME", "TIMESTAMP"),
+        *("TIMESTAMP_LTZ", "ARRAY", "MAP", "MULTISET", "ROW"),
+    }
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("sequence.field", "sequence.field.sort-order", "rowkind.field", "ignore-delete"),
+        *("ignore-update-before", "partial-update.remove-record-on-delete"),
+        "partial-update.remove-record-on-sequence-group",
+        *("aggregation.remove-record-on-delete", "fields.default-aggregate-function"),
+        *("sequence-group", "ignore-retract", "distinct", "list-agg-delimiter", "nested-key"),
+    ],
+)
+def test_every_option_of_merging_is_drawn(histories: list[History], key: str) -> None:
+    assert any(each.endswith(key) for history in histories for each in history.table.options)
+
+
+def test_values_are_in_canonical_form_and_fit_their_types(histories: list[History]) -> None:
+    for history in histories:
+        for step in history.steps:
+            for _, row in step.changes if isinstance(step, Write) else ():
+                for value, column in zip(row, history.columns, strict=True):
+                    assert canonical(value, column.type) == value
+                    assert value is not None or column.type.nullable
+
+
+def test_steps_compact_and_keys_meet_again(histories: list[History]) -> None:
+    assert any(isinstance(step, Compact) for history in histories for step in history.steps)
+    assert sum(_meets_again(history) for history in histories) > len(histories) // 2
+
+
+def test_a_failing_history_shrinks_to_what_makes_it_fail() -> None:
+    def fails(history: History) -> bool:
+        rows = [step for step in history.steps if isinstance(step, Write)]
+        return sum(kind == "-D" for step in rows for kind, _ in step.changes) >= 2
+
+    history = next(found for seed in SEEDS if fails(found := draw(seed, "deduplicate")))
+
+    small = shrink(history, fails, 1000)
+
+    assert sum(len(step.changes) for step in small.steps if isinstance(step, Write)) == 2
+    assert {*small.table.primary_keys} == {column.name for column in small.columns}
+
+
+def test_the_text_of_a_history_makes_it_again() -> None:
+    for history in map(draw, range(1, 30)):
+        known = (History, Write, Compact, Column, case, parse_type)
+        names = {each.__name__: each for each in known}
+
+        assert eval(str(history), names) == history  # noqa: S307 -- text that we wrote ourselves
+
+
+def _meets_again(history: History) -> bool:
+    names = [column.name for column in history.columns]
+    keys = [names.index(name) for name in history.table.primary_keys]
+    writes = [step for step in history.steps if isinstance(step, Write)]
+    seen = [{repr([row[i] for i in keys]) for _, row in step.changes} for step in writes]
+    return any(a & b for i, a in enumerate(seen) for b in seen[i + 1 :])
