@@ -855,6 +855,16 @@ class TableOptions:
         trigger = self.num_sorted_run_compaction_trigger
         return max(trigger, self.num_sorted_run_stop_trigger or trigger + 3)
 
+    @property
+    def needs_lookup(self) -> bool:
+        """Whether compaction of level 0 looks up what lies above it, in any case."""
+        return (
+            self.changelog_producer is ChangelogProducer.LOOKUP
+            or self.deletion_vectors_enabled
+            or self.merge_engine is MergeEngine.FIRST_ROW
+            or self.force_lookup
+        )
+
     def require_readable(self) -> None:
         """Raise Unsupported if an option asks of a reader what lakecore does not do."""
         self._require({READ}, "reading")
@@ -926,17 +936,14 @@ _SCAN_MODES_TO_COME = frozenset(
         ScanMode.INCREMENTAL,
     }
 )
-_ENGINES_TO_COME = frozenset(
-    {MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION, MergeEngine.FIRST_ROW}
-)
 _PRODUCERS_TO_COME = frozenset({ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION})
 
 LIMITS = (
     Limit(
         key="merge-engine",
-        effect=READ,
-        holds=lambda o: o.merge_engine in _ENGINES_TO_COME,
-        way_out="lakecore does merge-engine=deduplicate",
+        effect=WRITE,
+        holds=lambda o: o.merge_engine is MergeEngine.FIRST_ROW and not o.write_only,
+        way_out="set write-only=true; a compaction by another engine then shows the rows",
     ),
     Limit(
         key="type",

@@ -193,9 +193,6 @@ def test_options_of_every_golden_table_are_known(path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "key"),
     [
-        ({"merge-engine": "partial-update"}, "merge-engine"),
-        ({"merge-engine": "aggregation"}, "merge-engine"),
-        ({"merge-engine": "first-row"}, "merge-engine"),
         ({"data-evolution.enabled": "true"}, "data-evolution.enabled"),
         ({"sequence.snapshot-ordering": "true"}, "sequence.snapshot-ordering"),
         ({"type": "format-table"}, "type"),
@@ -221,6 +218,7 @@ def test_option_that_readers_do_not_do_is_unsupported(options: dict[str, str], k
     ("options", "key"),
     [
         ({"bucket": "-2"}, "bucket"),
+        ({"merge-engine": "first-row"}, "merge-engine"),
         ({"changelog-producer": "lookup"}, "changelog-producer"),
         ({"changelog-producer": "full-compaction"}, "changelog-producer"),
         ({"row-tracking.enabled": "true"}, "row-tracking.enabled"),

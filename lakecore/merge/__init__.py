@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakecore.merge.aggregation import fold_aggregation
 from lakecore.merge.deduplicate import Deduplicate
+from lakecore.merge.first_row import FirstRow
+from lakecore.merge.fold import FoldEngine
+from lakecore.merge.partial_update import fold_partial_update
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakecore.merge.spec import MergeFunction
 
-MERGE_FUNCTIONS: Mapping[str, MergeFunction] = {"deduplicate": Deduplicate()}
+MERGE_FUNCTIONS: Mapping[str, MergeFunction] = {
+    "deduplicate": Deduplicate(),
+    "first-row": FirstRow(),
+    "partial-update": FoldEngine(fold_partial_update),
+    "aggregation": FoldEngine(fold_aggregation),
+}

@@ -108,6 +108,15 @@ def pick(values: pa.Array, positions: np.ndarray) -> pa.Array:
     return values.take(pa.array(positions))
 
 
+def spread(values: pa.Array, numbers: np.ndarray, count: int) -> pa.Array:
+    """The values at the groups of these numbers; null for the other groups."""
+    if len(numbers) == count:
+        return values
+    at = np.full(count, NONE)
+    at[numbers] = np.arange(len(numbers))
+    return pick(values, at)
+
+
 def is_valid(values: pa.Array) -> np.ndarray:
     """A mask of the values that are not null."""
     if values.null_count == 0:

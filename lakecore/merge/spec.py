@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from lakecore.merge.aggregators.fold import Aggregate
 from lakecore.model.rows import RETRACTS, RowKind
-from lakecore.options import SortOrder
+from lakecore.options import MergeEngine, SortOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -23,21 +24,57 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceGroup:
+    """Columns of a partial-update table that the columns of `sequence` order.
+
+    `removes`: a -D that is not older than what the group holds removes the whole row.
+    """
+
+    sequence: tuple[str, ...]
+    columns: tuple[str, ...]
+    removes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSpec:
     """The rules of one merge.
 
-    `sequence` names the user's sequence fields, `sequence_descending` their direction.
-    `keep_deletions`: a key whose newest row is a deletion stays, as that row; only a read, or a
-    compaction into the last level, may drop it. `in_key_order`: the rows come out sorted by key,
-    which a read does not need and must not pay for. Rows of an `ignored` kind count for nothing.
+    `key` orders and identifies the rows of a bucket; the columns of the whole `primary_key` are the
+    same in all rows of a key. `sequence` names the user's sequence fields, `sequence_descending`
+    their direction. `keep_deletions`: a key whose newest row is a deletion stays, as that row; only
+    a read, or a compaction into the last level, may drop it. `in_key_order`: the rows come out
+    sorted by key, which a read does not need and must not pay for. Rows of an `ignored` kind count
+    for nothing.
+
+    `complete_levels`: compaction looked up what lay above, so that of the rows of a key above level
+    0 the one of the lowest level has taken up the others, and those count no more.
+
+    For the engines that fold: the functions of columns, the sequence groups, and whether a -D
+    forgets what came before it (`remove_on_delete`).
     """
 
     key: tuple[str, ...]
+    primary_key: tuple[str, ...] = ()
     sequence: tuple[str, ...] = ()
     sequence_descending: bool = False
     ignored: frozenset[RowKind] = frozenset()
     keep_deletions: bool = False
     in_key_order: bool = False
+    aggregates: tuple[Aggregate, ...] = ()
+    groups: tuple[SequenceGroup, ...] = ()
+    remove_on_delete: bool = False
+    complete_levels: bool = False
+
+    def columns_for(self, columns: Iterable[str]) -> tuple[str, ...]:
+        """The columns to read so that these come out right, those themselves first."""
+        wanted = dict.fromkeys(columns)
+        deciding = [
+            name
+            for group in self.groups
+            if group.removes or not wanted.keys().isdisjoint(group.columns)
+            for name in group.sequence
+        ]
+        return tuple(dict.fromkeys([*wanted, *self.key, *self.sequence, *deciding]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +82,7 @@ class Slice:
     """The rows of one run that lie in a window, sorted by key.
 
     `sequence_min` and `sequence_max` bound their sequence numbers; of rows that share one, the row
-    of the greater `commit_order` is newer. `unique`: no key twice, as in data files; the rows of a
+    of the greater `commit_order` is newer. They come from a file of `level`. `unique`: no key twice, as in data files; the rows of a
     write buffer may repeat keys, and then stand in arrival order.
     """
 
@@ -54,6 +91,7 @@ class Slice:
     sequence_min: int
     sequence_max: int
     commit_order: int = 0
+    level: int = 0
     unique: bool = True
 
 
@@ -77,14 +115,73 @@ def merge_spec(
     in_key_order: bool = False,
 ) -> MergeSpec:
     """The rules by which a table merges."""
+    engine = options.merge_engine
+    partial = engine is MergeEngine.PARTIAL_UPDATE
+    groups = _sequence_groups(options) if partial else ()
+    removes = {
+        MergeEngine.PARTIAL_UPDATE: options.partial_update_remove_record_on_delete,
+        MergeEngine.AGGREGATION: options.aggregation_remove_record_on_delete,
+    }
     return MergeSpec(
         key=schema.trimmed_primary_keys,
+        primary_key=schema.primary_keys,
         sequence=options.sequence_field,
         sequence_descending=options.sequence_field_sort_order is SortOrder.DESCENDING,
         ignored=ignored_kinds(options),
         keep_deletions=keep_deletions,
         in_key_order=in_key_order,
+        aggregates=_aggregates(schema, options, groups) if engine in removes else (),
+        groups=groups,
+        remove_on_delete=removes.get(engine, False),
+        complete_levels=options.needs_lookup,
     )
+
+
+def _sequence_groups(options: TableOptions) -> tuple[SequenceGroup, ...]:
+    removing = set(options.partial_update_remove_record_on_sequence_group)
+    groups = []
+    for names, columns in options.fields_sequence_group.items():
+        sequence = tuple(name.strip() for name in names.split(","))
+        groups.append(
+            SequenceGroup(
+                sequence=sequence, columns=columns, removes=not removing.isdisjoint(sequence)
+            )
+        )
+    return tuple(groups)
+
+
+def _aggregates(
+    schema: TableSchema, options: TableOptions, groups: tuple[SequenceGroup, ...]
+) -> tuple[Aggregate, ...]:
+    """The functions of the columns outside the primary key; partial-update needs none."""
+    aggregates_all = options.merge_engine is MergeEngine.AGGREGATION
+    ordering = {name for group in groups for name in group.sequence}
+    found = []
+    for column in schema.fields:
+        name = column.name
+        function = options.fields_aggregate_function.get(name)
+        function = function or options.fields_default_aggregate_function
+        if aggregates_all:
+            function = function or "last_non_null_value"
+            function = "last_value" if name in options.sequence_field else function
+        if name in ordering or name in schema.primary_keys or function is None:
+            continue
+        found.append(
+            Aggregate(
+                column=name,
+                function=function,
+                type=column.type,
+                ignore_retract=options.fields_ignore_retract.get(name, False),
+                distinct=options.fields_distinct.get(name, False),
+                delimiter=options.fields_list_agg_delimiter.get(name, ","),
+                nested_key=options.fields_nested_key.get(name, ()),
+                nested_key_null_strategy=options.fields_nested_key_null_strategy.get(name),
+                nested_sequence_field=options.fields_nested_sequence_field.get(name, ()),
+                count_limit=options.fields_count_limit.get(name),
+                ts_field=options.fields_ts_field.get(name),
+            )
+        )
+    return tuple(found)
 
 
 def ignored_kinds(options: TableOptions) -> frozenset[RowKind]:

@@ -229,6 +229,7 @@ def _cut(part: Slice, start: int, length: int) -> Slice:
         sequence_min=part.sequence_min,
         sequence_max=part.sequence_max,
         commit_order=part.commit_order,
+        level=part.level,
         unique=part.unique,
     )
 
@@ -236,8 +237,7 @@ def _cut(part: Slice, start: int, length: int) -> Slice:
 def _merge_fields(runs: Sequence[SortedRun], plan: ReadPlan) -> tuple[Field, ...]:
     """The columns to read: those asked for, the key, and what deciding the winners takes."""
     spec, schema = plan.merge, plan.schema
-    names = dict.fromkeys([*plan.columns, *spec.key, *spec.sequence])
-    fields = [schema.field(name) for name in names]
+    fields = [schema.field(name) for name in spec.columns_for(plan.columns)]
     if spec.sequence or not runs_are_ordered(runs):
         fields.append(SEQUENCE_FIELD)
     if any(may_hold_deletions(file) for run in runs for file in run.files):
@@ -269,6 +269,7 @@ def _run_slices(
                 sequence_min=file.sequence_min,
                 sequence_max=file.sequence_max,
                 commit_order=split.commit_order.get(file.name, 0),
+                level=file.level,
             )
 
 

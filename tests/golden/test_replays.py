@@ -44,13 +44,8 @@ OLD_FRACTIONS = "append_all_types_orc"
 """Its rows have timestamps before 1970 with a fraction of a second, which ORC refuses here."""
 REFUSED = {  # scenario: the option with which lakecore does not write yet
     "file_indexes": "file-index.bloom-filter.columns",
-    "head_aggregation_remove_on_delete": "merge-engine",
     "head_file_indexes": "file-index.bloom-filter.columns",
     "head_row_tracking": "row-tracking.enabled",
-    "head_sequence_group_remove": "merge-engine",
-    "pk_aggregation": "merge-engine",
-    "pk_first_row": "merge-engine",
-    "pk_partial_update_sequence_group": "merge-engine",
 }
 PLAYED = [
     f"{file.parent.name}/{file.name}"

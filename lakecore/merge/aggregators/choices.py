@@ -6,31 +6,31 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.merge.aggregators.fold import Aggregate, Fold
-from lakecore.merge.groups import NONE, Groups, is_valid, pick
+from lakecore.merge.groups import NONE, Groups, is_valid
 
 
 def last_value(aggregate: Aggregate) -> Fold:
     """The last value, null or not; null if that is taken back."""
     del aggregate
-    return Fold(fold=_last, retracts=True)
+    return Fold(choose=last_position, retracts=True)
 
 
 def last_non_null_value(aggregate: Aggregate) -> Fold:
     """The last value that is not null; null once such a value is taken back."""
     del aggregate
-    return Fold(fold=_last_non_null, retracts=True)
+    return Fold(choose=last_non_null_position, retracts=True)
 
 
 def first_value(aggregate: Aggregate) -> Fold:
     """The first value, null or not."""
     del aggregate
-    return Fold(fold=lambda values, groups, _: pick(values, groups.starts))
+    return Fold(choose=lambda _valid, groups, _retract: groups.starts)
 
 
 def first_non_null_value(aggregate: Aggregate) -> Fold:
     """The first value that is not null."""
     del aggregate
-    return Fold(fold=lambda values, groups, _: pick(values, groups.first(is_valid(values))))
+    return Fold(choose=lambda valid, groups, _retract: groups.first(valid))
 
 
 def bool_and(aggregate: Aggregate) -> Fold:
@@ -47,16 +47,19 @@ def bool_or(aggregate: Aggregate) -> Fold:
     return Fold(fold=lambda values, groups, _: _truth(values, groups, decisive=True), commutes=True)
 
 
-def _last(values: pa.Array, groups: Groups, retract: np.ndarray | None) -> pa.Array:
+def last_position(valid: np.ndarray, groups: Groups, retract: np.ndarray | None) -> np.ndarray:
+    """The position of the last value of each group; NONE where it is taken back."""
+    del valid
     at = groups.lasts
-    return pick(values, at if retract is None else np.where(retract[at], NONE, at))
+    return at if retract is None else np.where(retract[at], NONE, at)
 
 
-def _last_non_null(values: pa.Array, groups: Groups, retract: np.ndarray | None) -> pa.Array:
-    at = groups.last(is_valid(values))
-    if retract is not None:
-        at = np.where((at >= 0) & retract[at], NONE, at)
-    return pick(values, at)
+def last_non_null_position(
+    valid: np.ndarray, groups: Groups, retract: np.ndarray | None
+) -> np.ndarray:
+    """The position of the last value that is not null; NONE where that is taken back."""
+    at = groups.last(valid)
+    return at if retract is None else np.where((at >= 0) & retract[at], NONE, at)
 
 
 def _truth(values: pa.Array, groups: Groups, *, decisive: bool) -> pa.Array:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakecore.merge.groups import is_valid, pick
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -34,14 +36,25 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """An aggregate function bound to a column.
+    """An aggregate function bound to a column: either `fold` or `choose`.
 
     `fold` is given values in the order they are to be folded, their groups, and a mask of the
     values to take back (None: none); it gives one value a group, of the type of the values, having
-    started from nothing. `retracts`: whether it can take values back; otherwise it is never given a
-    mask. `commutes`: whether the order of the values makes no difference.
+    started from nothing. `choose` takes one of the values as it is: it is given only which of them
+    are not null, and gives the position of one a group, or NONE for null.
+
+    `retracts`: whether it can take values back; otherwise it is never given a mask. `commutes`:
+    whether the order of the values makes no difference.
     """
 
-    fold: Callable[[pa.Array, Groups, np.ndarray | None], pa.Array]
+    fold: Callable[[pa.Array, Groups, np.ndarray | None], pa.Array] | None = None
+    choose: Callable[[np.ndarray, Groups, np.ndarray | None], np.ndarray] | None = None
     retracts: bool = False
     commutes: bool = False
+
+    def __call__(self, values: pa.Array, groups: Groups, retract: np.ndarray | None) -> pa.Array:
+        """One value a group, whichever of the two the function is."""
+        if self.choose is not None:
+            return pick(values, self.choose(is_valid(values), groups, retract))
+        assert self.fold is not None, "a function folds or chooses"
+        return self.fold(values, groups, retract)

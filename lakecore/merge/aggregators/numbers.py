@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
 from lakecore.merge.aggregators.fold import Aggregate, Fold
-from lakecore.merge.groups import NONE, Groups, is_valid, pick
+from lakecore.merge.groups import NONE, Groups, is_valid, pick, spread
 from lakecore.merge.keys import order_columns, shared_codes
 
 if TYPE_CHECKING:
@@ -86,16 +86,7 @@ def _sum(
         sums = _sum_floats(given, left, retract)
     else:
         sums = _sum_integers(aggregate, given, left, retract)
-    return _spread(sums, numbers, groups.count)
-
-
-def _spread(values: pa.Array, numbers: np.ndarray, count: int) -> pa.Array:
-    """The values at the groups of these numbers; null for the other groups."""
-    if len(numbers) == count:
-        return values
-    at = np.full(count, NONE)
-    at[numbers] = np.arange(len(numbers))
-    return pick(values, at)
+    return spread(sums, numbers, groups.count)
 
 
 def _sum_integers(
@@ -150,9 +141,8 @@ def _sum_floats(values: pa.Array, groups: Groups, retract: np.ndarray | None) ->
         starts = np.cumsum(sizes[short]) - sizes[short]
         part = np.empty(len(short), numbers.dtype)
         with np.errstate(all="ignore"):  # infinities and NaN are values
-            for rank, (number, row) in enumerate(Groups(starts, len(rows)).ranks()):
-                term = signed[rows[row]]
-                part[number] = term if rank == 0 else part[number] + term
+            for rank, (group, row) in enumerate(Groups(starts, len(rows)).ranks()):
+                part[group] = signed[rows[row]] if rank == 0 else part[group] + signed[rows[row]]
         sums[short] = part
     return pa.array(sums)
 
@@ -170,9 +160,10 @@ def _sum_decimals(values: pa.Array, groups: Groups, retract: np.ndarray | None) 
     parts = [low & _LOW_WORD, (low >> _WORD) & _LOW_WORD, high]
     if retract is not None:
         parts = [np.where(retract, -part, part) for part in parts]
-    least, middle, most = (np.asarray(np.add.reduceat(part, groups.starts)) for part in parts)
-    middle = middle + (least >> _WORD)
-    most = most + (middle >> _WORD)
+    sums = np.stack([np.add.reduceat(part, groups.starts) for part in parts])
+    least, middle, most = sums
+    middle += least >> _WORD
+    most += middle >> _WORD
     out = np.empty((groups.count, 2), np.int64)
     out[:, 0] = (middle << _WORD) | (least & _LOW_WORD)
     out[:, 1] = most
@@ -236,25 +227,28 @@ def _product(
         products = _multiply_decimals(aggregate, given, left, back)
     else:
         products = _multiply_numbers(aggregate, given, left, back)
-    return _spread(products, numbers, groups.count)
+    return spread(products, numbers, groups.count)
 
 
 def _multiply_numbers(
     aggregate: Aggregate, values: pa.Array, groups: Groups, retract: np.ndarray
 ) -> pa.Array:
     numbers = values.to_numpy(zero_copy_only=False)
-    state = np.empty(groups.count, numbers.dtype)
+    state = np.ones(groups.count, numbers.dtype)
+    known = np.zeros(groups.count, bool)
     with np.errstate(all="ignore"):  # infinities and NaN are values; integers are checked
-        for rank, (number, row) in enumerate(groups.ranks()):
-            value, back = numbers[row], retract[row]
-            if rank == 0:
-                state[number] = value
-            elif numbers.dtype.kind == "i":
-                state[number] = _multiply_integers(aggregate, state[number], value, back)
+        for number, row in groups.ranks():
+            before, value = state[number], numbers[row]
+            # What is taken back from nothing leaves nothing.
+            counts = known[number] | ~retract[row]
+            over = retract[row] & counts
+            value = np.where(counts, value, before.dtype.type(1))
+            if numbers.dtype.kind == "i":
+                state[number] = _multiply_integers(aggregate, before, value, over)
             else:
-                before = state[number]
-                state[number] = np.where(back, before / value, before * value)
-    return pa.array(state)
+                state[number] = np.where(over, before / value, before * value)
+            known[number] |= counts
+    return pa.array(state, mask=~known)
 
 
 def _multiply_integers(
@@ -285,9 +279,10 @@ def _multiply_decimals(
     """
     kind = values.type
     unit, limit = 10**kind.scale, 10**kind.precision
-    numbers = np.array(
-        [int(value.scaleb(kind.scale)) for value in values.to_pylist()], dtype=object
-    )
+    with localcontext(prec=_DIGITS):
+        numbers = np.array(
+            [int(value.scaleb(kind.scale)) for value in values.to_pylist()], dtype=object
+        )
     state = np.zeros(groups.count, object)
     known = np.zeros(groups.count, bool)
     for number, row in groups.ranks():
@@ -298,7 +293,8 @@ def _multiply_decimals(
         after[times] = _rounded(before[times] * value[times], unit)
         after[over] = _quotients(aggregate, before[over] * unit, value[over])
         state[number] = after
-        known[number] = (np.abs(after) < limit).astype(bool)
+        # What is taken back from nothing leaves nothing.
+        known[number] = (np.abs(after) < limit).astype(bool) & (known[number] | ~retract[row])
     scale = Decimal(1).scaleb(-kind.scale)
     with localcontext(prec=_DIGITS):
         return pa.array(

@@ -1,0 +1,40 @@
+"""Each column of a key's rows is folded by its own function.
+
+https://paimon.apache.org/docs/master/primary-key-table/merge-engine/aggregation/
+
+1. The columns of the primary key stay; sequence fields have the last value; a column without a
+   function has the last value that is not null.
+2. A row of kind -U or -D is taken back by the function. The result is an insertion all the same,
+   unless `aggregation.remove-record-on-delete` is set: then a -D forgets what came before it, the
+   rows after it begin with its values, and a key whose last row it is does not exist.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lakecore.merge.fold import Contested, Folded, fold_column
+from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND, RowKind
+
+if TYPE_CHECKING:
+    from lakecore.merge.spec import MergeSpec
+
+
+def fold_aggregation(contested: Contested, spec: MergeSpec) -> Folded:
+    """One row a key. Raises InvalidRequest if a function cannot take back a row that must be."""
+    chosen = contested.all_rows
+    deleted = np.zeros(contested.groups.count, bool)
+    if spec.remove_on_delete and contested.kinds is not None:
+        removed = contested.groups.last(contested.kinds == RowKind.DELETE)
+        chosen = chosen.since(removed)
+        deleted = removed == contested.groups.lasts
+    functions = {aggregate.column: aggregate for aggregate in spec.aggregates}
+    columns = {}
+    for name in contested.table.schema.names:
+        if name in spec.primary_key:
+            columns[name] = contested.pick(name, contested.groups.lasts)
+        elif name not in {SEQUENCE_NUMBER, VALUE_KIND}:
+            columns[name] = fold_column(contested, functions[name], chosen)
+    return Folded(columns=columns, deleted=deleted)

@@ -1,0 +1,55 @@
+"""The oldest row of each key wins.
+
+https://paimon.apache.org/docs/master/primary-key-table/merge-engine/first-row/
+
+A batch read shows the rows of level 0 only once compaction has taken them up (`plan/splits.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest
+from lakecore.merge.groups import groups_of
+from lakecore.merge.order import merge_order, of_kinds, oldest_first, runs_decide, split_rows
+from lakecore.model.rows import RETRACTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakecore.merge.spec import MergeSpec, Slice
+
+_PIECE_ROWS = 131_072
+
+
+class FirstRow:
+    """The merge function of `merge-engine` = `first-row`."""
+
+    def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
+        """The oldest row of each key. Raises InvalidRequest for a -U or -D that is not ignored."""
+        runs = oldest_first(window, spec)
+        codes, order = merge_order(runs, spec)
+        if not spec.ignored >= RETRACTS and any(
+            of_kinds(part.rows, RETRACTS - spec.ignored) is not None for part in runs
+        ):
+            raise InvalidRequest(
+                "merge-engine=first-row takes no rows of kind -U and -D; hand in none, or set "
+                "ignore-delete",
+                key=spec.key,
+            )
+        firsts = order[groups_of(codes[order]).starts]
+        if not spec.in_key_order:
+            is_first = np.zeros(len(codes), bool)
+            is_first[firsts] = True
+            yield from split_rows(runs, is_first)
+            return
+        rows = pa.concat_tables([part.rows for part in runs])
+        for start in range(0, len(firsts), _PIECE_ROWS):
+            yield rows.take(pa.array(firsts[start : start + _PIECE_ROWS]))
+
+    def needs_sequence_numbers(self, window: Sequence[Slice], spec: MergeSpec) -> bool:
+        """Whether rows must be compared one by one."""
+        return not runs_decide(window, spec)

@@ -1,0 +1,118 @@
+"""The order in which the rows of a window merge: by key, sequence fields, sequence number, commit.
+
+https://paimon.apache.org/docs/master/primary-key-table/sequence-rowkind/
+
+Where whole runs are older or newer than each other, a stable sort by key alone gives it, and such a
+sort is cheap: the runs are in key order already. Otherwise only rows whose key occurs more than
+once are compared.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.merge.keys import sequence_codes, shared_codes
+from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.merge.spec import MergeSpec, Slice
+    from lakecore.model.rows import RowKind
+
+
+def runs_decide(window: Sequence[Slice], spec: MergeSpec) -> bool:
+    """Whether every row of a run is older than those of the next, so that no row is looked at."""
+    if spec.sequence or not all(part.unique for part in window):
+        return False
+    ordered = sorted(window, key=_age)
+    return all(older.sequence_max < newer.sequence_min for older, newer in pairwise(ordered))
+
+
+def oldest_first(window: Sequence[Slice], spec: MergeSpec) -> list[Slice]:
+    """The runs in an order in which, of rows that nothing else tells apart, the later is newer."""
+    if runs_decide(window, spec):
+        return sorted(window, key=_age)
+    return sorted(window, key=lambda part: part.commit_order)
+
+
+def merge_order(window: Sequence[Slice], spec: MergeSpec) -> tuple[np.ndarray, np.ndarray]:
+    """Of all rows of `oldest_first` runs: their codes by key, and their positions in merge order.
+
+    Rows that do not count are left out of the positions.
+    """
+    by_run = shared_codes([part.keys for part in window])
+    codes = np.concatenate(by_run)
+    order = np.argsort(codes, kind="stable")
+    alive = np.concatenate(_alive(window, by_run, spec))
+    if not alive.all():
+        order = order[alive[order]]
+    if not runs_decide(window, spec):
+        _settle(window, spec, codes, order)
+    return codes, order
+
+
+def column_of(window: Sequence[Slice], name: str, rows: np.ndarray) -> pa.ChunkedArray:
+    """Some rows of a column, by their positions over all runs."""
+    chunks = [chunk for part in window for chunk in part.rows.column(name).chunks]
+    column = pa.chunked_array(chunks, type=window[0].rows.schema.field(name).type)
+    return column.take(pa.array(rows))
+
+
+def of_kinds(rows: pa.Table, kinds: frozenset[RowKind]) -> np.ndarray | None:
+    """A mask of the rows of these kinds; None if there are none (or no kinds at all)."""
+    if not kinds or VALUE_KIND not in rows.schema.names:
+        return None
+    mask = np.isin(rows.column(VALUE_KIND).to_numpy(), [int(kind) for kind in kinds])
+    return mask if mask.any() else None
+
+
+def split_rows(runs: Sequence[Slice], mask: np.ndarray) -> list[pa.Table]:
+    """The rows of each run for which the mask, over the rows of all of them, holds."""
+    ends = np.cumsum([part.keys.length for part in runs])[:-1]
+    return [
+        part.rows if own.all() else part.rows.filter(pa.array(own))
+        for part, own in zip(runs, np.split(mask, ends), strict=True)
+    ]
+
+
+def _age(part: Slice) -> tuple[int, int]:
+    return (part.sequence_min, part.sequence_max)
+
+
+def _alive(window: Sequence[Slice], codes: list[np.ndarray], spec: MergeSpec) -> list[np.ndarray]:
+    """Masks of the rows that count."""
+    masks = [
+        np.ones(part.keys.length, bool) if ignored is None else ~ignored
+        for part in window
+        for ignored in [of_kinds(part.rows, spec.ignored)]
+    ]
+    if spec.complete_levels:
+        compacted = [at for at, part in enumerate(window) if part.level > 0]
+        seen = np.empty(0, np.int64)
+        for at in sorted(compacted, key=lambda at: window[at].level):
+            masks[at] &= np.isin(codes[at], seen, assume_unique=True, invert=True)
+            seen = np.concatenate([seen, codes[at]])
+    return masks
+
+
+def _settle(window: Sequence[Slice], spec: MergeSpec, codes: np.ndarray, order: np.ndarray) -> None:
+    """Put the rows of each key that has several into their order; `order` is changed."""
+    ordered = codes[order]
+    same = ordered[1:] == ordered[:-1]
+    repeated = np.zeros(len(order), bool)
+    repeated[1:] |= same
+    repeated[:-1] |= same
+    contested = order[repeated]
+    if not len(contested):
+        return
+    by = [contested, column_of(window, SEQUENCE_NUMBER, contested).to_numpy()]
+    if spec.sequence:
+        fields = [column_of(window, name, contested) for name in spec.sequence]
+        by.append(sequence_codes(fields, descending=spec.sequence_descending))
+    by.append(codes[contested])
+    order[repeated] = contested[np.lexsort(by)]

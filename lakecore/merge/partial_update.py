@@ -1,0 +1,251 @@
+"""The rows of a key complete each other: a column keeps its last value that is not null.
+
+https://paimon.apache.org/docs/master/primary-key-table/merge-engine/partial-update/
+
+- *Sequence groups* order some columns by others. A row whose sequence columns are all null leaves
+  the group alone. Otherwise, if it is not older than what the group holds, it sets the columns,
+  also to null; if it is older, only a column with a function heeds it, as if it had come first.
+- A column with a function is folded. Outside sequence groups every row counts.
+- Rows of kind -U and -D need one of: `ignore-delete`; sequence groups, whose columns they set to
+  null or are taken back from; `partial-update.remove-record-on-delete`, by which a -D forgets what
+  came before it. By `partial-update.remove-record-on-sequence-group` so does a -D that is not
+  older than the group. Rows after such a -D begin with its values; if it is the last, the key is
+  deleted.
+- A key of which only -U and -D are at hand stays a deletion. Its rows are folded as if they added:
+  to take back their sum is to take back each of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest
+from lakecore.merge.aggregators import AGGREGATORS
+from lakecore.merge.aggregators.choices import last_non_null_position, last_position
+from lakecore.merge.fold import (
+    Chosen,
+    Contested,
+    Folded,
+    choose_column,
+    fold_column,
+    retractable,
+)
+from lakecore.merge.groups import NONE, Groups, spread
+from lakecore.merge.keys import sequence_codes
+from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND, RowKind
+
+if TYPE_CHECKING:
+    from lakecore.merge.aggregators import Aggregate, Fold
+    from lakecore.merge.spec import MergeSpec, SequenceGroup
+
+
+def fold_partial_update(contested: Contested, spec: MergeSpec) -> Folded:
+    """One row a key. Raises InvalidRequest for rows of kind -U or -D that the table cannot take."""
+    chosen, deleted = _live_rows(contested, spec)
+    functions = {aggregate.column: aggregate for aggregate in spec.aggregates}
+    adding = chosen if chosen.retract is None else chosen.only(~chosen.retract)
+    present = [
+        name for name in contested.table.schema.names if name not in {SEQUENCE_NUMBER, VALUE_KIND}
+    ]
+    grouped: dict[str, pa.Array] = {}
+    for group in spec.groups:
+        if set(group.sequence) <= set(present):
+            grouped |= _fold_group(contested, group, chosen, functions)
+    columns = {}
+    for name in present:
+        if name in grouped:
+            columns[name] = grouped[name]
+        elif name in spec.primary_key:
+            columns[name] = contested.pick(name, contested.groups.lasts)
+        elif name in functions:
+            columns[name] = fold_column(contested, functions[name], adding)
+        else:
+            columns[name] = choose_column(contested, name, last_non_null_position, adding)
+    return Folded(columns=columns, deleted=deleted)
+
+
+def _live_rows(contested: Contested, spec: MergeSpec) -> tuple[Chosen, np.ndarray]:
+    """The rows that still count, and which keys are deleted."""
+    chosen, groups = contested.all_rows, contested.groups
+    retract, kinds = chosen.retract, contested.kinds
+    if retract is None or kinds is None:
+        return chosen, np.zeros(groups.count, bool)
+    if not spec.groups and not spec.remove_on_delete:
+        raise InvalidRequest(
+            "merge-engine=partial-update takes no rows of kind -U and -D by itself; hand in none, "
+            "or set ignore-delete, partial-update.remove-record-on-delete or sequence groups",
+            key=spec.key,
+        )
+    only_retracts = ~groups.any(~retract)
+    removed = _removed(contested, spec)
+    counts = np.ones(groups.length, bool)
+    if not spec.groups:
+        # A -U changes nothing in such a table, unless there is nothing else.
+        counts = (kinds != RowKind.UPDATE_BEFORE) | np.repeat(only_retracts, groups.sizes)
+    deleted = only_retracts | ((removed != NONE) & (removed == groups.last(counts)))
+    chosen = chosen.adding(np.repeat(only_retracts, groups.sizes))
+    begins = np.repeat(removed, groups.sizes)
+    at = np.arange(groups.length)
+    return chosen.adding(at == begins).only(counts & (at >= begins)), deleted
+
+
+def _removed(contested: Contested, spec: MergeSpec) -> np.ndarray:
+    """The last row of each key that forgets what came before it, or NONE."""
+    groups, kinds = contested.groups, contested.kinds
+    assert kinds is not None, "without kinds every row adds"
+    is_delete = kinds == RowKind.DELETE
+    if spec.remove_on_delete:
+        return groups.last(is_delete)
+    removing = [group for group in spec.groups if group.removes]
+    found = np.full(groups.count, NONE)
+    if not removing or not is_delete.any():
+        return found
+    # Whether a -D removes the row depends on what is held, which an earlier removal replaced.
+    rows, numbers, some = groups.only(np.repeat(groups.any(is_delete), groups.sizes))
+    orders = [_sequence_of(contested, group, rows) for group in removing]
+    held = np.full((len(orders), some.count), NONE)
+    for number, row in some.ranks():
+        newer = np.array([~order.empty[row] for order in orders])
+        given = np.array([order.codes[row] for order in orders])
+        newer &= given >= held[:, number]
+        removes = newer.any(axis=0) & is_delete[rows[row]]
+        held[:, number] = np.where(newer | removes, given, held[:, number])
+        found[numbers[number[removes]]] = rows[row[removes]]
+    return found
+
+
+# --- sequence groups ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Sequence:
+    """A group's sequence in some rows: a code that rises with it, and whether all of it is null."""
+
+    codes: np.ndarray
+    empty: np.ndarray
+
+
+def _sequence_of(contested: Contested, group: SequenceGroup, rows: np.ndarray) -> _Sequence:
+    columns = [pa.chunked_array([contested.pick(name, rows)]) for name in group.sequence]
+    empty = np.logical_and.reduce([contested.valid(name)[rows] == 0 for name in group.sequence])
+    return _Sequence(sequence_codes(columns, descending=False), empty)
+
+
+def _fold_group(
+    contested: Contested,
+    group: SequenceGroup,
+    chosen: Chosen,
+    functions: dict[str, Aggregate],
+) -> dict[str, pa.Array]:
+    """The columns of a sequence group."""
+    rows, groups = chosen.rows, chosen.groups
+    sequence = _sequence_of(contested, group, rows)
+    # The first row after a removal is the one that removed: it counts whatever its sequence is.
+    begins = np.zeros(len(rows), bool)
+    begins[groups.starts] = True
+    removing = contested.kinds is not None and (contested.kinds[rows] == RowKind.DELETE)
+    adds = np.ones(len(rows), bool) if chosen.retract is None else ~chosen.retract
+    heeded = ~sequence.empty | (begins & removing & adds)
+    newer = heeded & _not_older(sequence.codes, heeded, groups)
+    columns: dict[str, pa.Array] = {}
+    setting = chosen.only(newer)
+    adding = replace(setting, retract=None)
+    for name in group.sequence:
+        columns[name] = choose_column(contested, name, last_position, adding)
+    names = contested.table.schema.names
+    for name in group.columns:
+        if name not in names or name in group.sequence:
+            continue
+        if name not in functions:
+            columns[name] = choose_column(contested, name, last_position, setting)
+            continue
+        early = (heeded & ~newer & adds)[heeded]
+        columns[name] = _fold_ordered(contested, functions[name], chosen.only(heeded), early)
+    return columns
+
+
+def _not_older(codes: np.ndarray, heeded: np.ndarray, groups: Groups) -> np.ndarray:
+    """Whether each row's code is at least that of every heeded row before it in its group."""
+    if not len(codes):
+        return np.zeros(0, bool)
+    base = groups.numbers() * (int(codes.max()) + 2)
+    own = base + np.where(heeded, codes + 1, 0)
+    reached = np.maximum.accumulate(own)
+    before = np.empty_like(reached)
+    before[0] = 0
+    before[1:] = reached[:-1]
+    not_older: np.ndarray = own >= np.maximum(before, base)
+    return not_older
+
+
+def _fold_ordered(
+    contested: Contested, aggregate: Aggregate, chosen: Chosen, early: np.ndarray
+) -> pa.Array:
+    """Fold a column; `early` rows are older than what is held when they come, and go before it."""
+    fold = AGGREGATORS[aggregate.function](aggregate)
+    if chosen.retract is not None:
+        kept = ~chosen.retract if aggregate.ignore_retract else np.ones(len(early), bool)
+        chosen, early = retractable(aggregate, fold, chosen), early[kept]
+    if fold.commutes or not early.any():
+        return fold_column(contested, aggregate, chosen)
+    count = contested.groups.count
+    mixed = np.zeros(chosen.groups.count, bool)
+    if chosen.retract is not None:
+        mixed = chosen.groups.any(chosen.retract) & chosen.groups.any(early)
+    is_mixed = np.repeat(mixed, chosen.groups.sizes)
+    plain, stepped = chosen.only(~is_mixed), chosen.only(is_mixed)
+    parts: list[pa.Array] = []
+    numbers: list[np.ndarray] = []
+    if plain.groups.count:
+        ordered = _early_first(plain, early[~is_mixed])
+        parts.append(
+            fold(contested.values(aggregate.column, ordered), ordered.groups, ordered.retract)
+        )
+        numbers.append(plain.numbers)
+    if stepped.groups.count:
+        values = contested.values(aggregate.column, stepped)
+        parts.append(_one_by_one(fold, values, stepped, early[is_mixed]))
+        numbers.append(stepped.numbers)
+    if not parts:
+        return pa.nulls(count, contested.stored(aggregate.column).type)
+    return spread(pa.concat_arrays(parts), np.concatenate(numbers), count)
+
+
+def _early_first(chosen: Chosen, early: np.ndarray) -> Chosen:
+    """The rows of each group with the early ones in front, the last of them first."""
+    at = np.arange(len(early))
+    signed = np.where(early, -1 - at, at)
+    order = np.lexsort((signed, chosen.groups.numbers()))
+    retract = None if chosen.retract is None else chosen.retract[order]
+    return replace(chosen, rows=chosen.rows[order], retract=retract)
+
+
+def _one_by_one(fold: Fold, values: pa.Array, chosen: Chosen, early: np.ndarray) -> pa.Array:
+    """Fold rank by rank, two values at a time: where rows come early and others are taken back."""
+    assert chosen.retract is not None, "nothing is taken back"
+    groups = chosen.groups
+    state = pa.nulls(groups.count, values.type)
+    for rank, (number, row) in enumerate(groups.ranks()):
+        given, back = values.take(pa.array(row)), chosen.retract[row]
+        size = len(row)
+        if rank == 0:
+            after = fold(given, Groups(np.arange(size), size), back)
+        else:
+            first = early[row]
+            both = pa.concat_arrays([state.take(pa.array(number)), given])
+            pairs = np.empty(2 * size, np.int64)
+            pairs[0::2] = np.where(first, size, 0) + np.arange(size)
+            pairs[1::2] = np.where(first, 0, size) + np.arange(size)
+            masks = np.zeros(2 * size, bool)
+            masks[1::2] = back
+            after = fold(
+                both.take(pa.array(pairs)), Groups(np.arange(0, 2 * size, 2), 2 * size), masks
+            )
+        at = np.arange(groups.count)
+        at[number] = groups.count + np.arange(size)
+        state = pa.concat_arrays([state, after]).take(pa.array(at))
+    return state
