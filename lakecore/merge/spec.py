@@ -82,8 +82,9 @@ class Slice:
     """The rows of one run that lie in a window, sorted by key.
 
     `sequence_min` and `sequence_max` bound their sequence numbers; of rows that share one, the row
-    of the greater `commit_order` is newer. They come from a file of `level`. `unique`: no key twice, as in data files; the rows of a
-    write buffer may repeat keys, and then stand in arrival order.
+    of the greater `commit_order` is newer. They come from a file of `level`. `unique`: no key
+    twice, as in data files; the rows of a write buffer may repeat keys, and then stand in arrival
+    order.
     """
 
     rows: pa.Table
