@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyroaring import BitMap, BitMap64
 
+from lakecore.merge.aggregators import roaring64
 from lakecore.model.types import Array, Atomic, DataType, Map, Root, Row
 from property_tests.table_model import plain
 
@@ -243,7 +244,7 @@ class MergeMapWithKeyTime(Aggregator):
                 found.pop(plain(key), None)
             elif row[time] is None:
                 continue
-            elif held is None or held[time] is None or _utf16(row[time]) > _utf16(held[time]):
+            elif held is None or held[time] is None or ordered(row[time]) > ordered(held[time]):
                 found[plain(key)] = (key, row)
         return list(found.values())
 
@@ -324,12 +325,16 @@ class NestedPartialUpdate(Nested):
 
 class Roaring32(Aggregator):
     def agg(self, state: Any, value: Any, /) -> Any:
-        return _united(BitMap, state, value)
+        if state is None or value is None:
+            return value if state is None else state
+        return BitMap(members("rbm32", state) | members("rbm32", value)).serialize()
 
 
 class Roaring64(Aggregator):
     def agg(self, state: Any, value: Any, /) -> Any:
-        return _united(BitMap64, state, value)
+        if state is None or value is None:
+            return value if state is None else state
+        return roaring64.encode(BitMap64(members("rbm64", state) | members("rbm64", value)))
 
 
 class IgnoringRetracts(Aggregator):
@@ -420,6 +425,19 @@ def sequence_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]
     return tuple((False, 0) if row[name] is None else (True, ordered(row[name])) for name in names)
 
 
+def members(function: str, bitmap: bytes) -> set[int]:
+    """What is in a bitmap. The bytes of `rbm64` are Java's own; `roaring64.py` knows them."""
+    return {*(BitMap.deserialize(bitmap) if function == "rbm32" else roaring64.decode(bitmap))}
+
+
+def same_values(function: str, data_type: DataType, options: Mapping[str, str], value: Any) -> Any:
+    """A result of a function without what Paimon leaves open: equal results have equal ones."""
+    if value is None or not function.startswith("rbm"):
+        is_open = value is not None and not same_order(function, data_type, options)
+        return sorted(map(plain, value), key=repr) if is_open else plain(value)
+    return members(function, value)
+
+
 def is_blank(text: str | None) -> bool:
     """Whether there is nothing but white space."""
     return text is None or set(text) <= BLANKS
@@ -444,13 +462,6 @@ def _decimal(data_type: Atomic, operation: Callable[..., Any], values: Sequence[
         return rounded if abs(rounded) < Decimal(10) ** (precision - scale) else None
 
 
-def _united(bitmap: type[BitMap | BitMap64], state: Any, value: Any) -> Any:
-    """The bitmap of what is in either."""
-    if state is None or value is None:
-        return value if state is None else state
-    return bitmap({*bitmap.deserialize(state), *bitmap.deserialize(value)}).serialize()
-
-
 def _divide_integers(left: int, right: int) -> int:
     found = abs(left) // abs(right)
     return found if (left < 0) == (right < 0) else -found
@@ -468,8 +479,3 @@ def _rows(rows: Any) -> list[Any]:
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")] if text else []
-
-
-def _utf16(text: str) -> bytes:
-    """Text that sorts as a Java String does."""
-    return text.encode("utf-16-be")

@@ -6,9 +6,15 @@ beside Paimon's documents
 Java that carry them out. It shares no code with `lakecore.merge` and reads the options of a table
 from their text.
 
-Paimon 2.1 is the measure, but for one thing: a merge of partial-update that begins with a row that
-is to be taken back begins from nulls. Java begins from the values of that row and then takes them
-back as well, so that a sum counts them twice.
+Paimon 2.1 is the measure, but for these:
+
+- A merge of partial-update that begins with a row that is to be taken back begins from nulls. Java
+  begins from the values of that row and takes them back as well, so that a sum counts them twice.
+- If all its rows are to be taken back, what it leaves is to be taken back in their stead: they are
+  added to each other, and the result is a deletion.
+- A -D that removes the record begins it anew: the functions start with its values. Java's
+  `first_value` and its like would still know what came before.
+- first-row refuses a row to be taken back also where it is the key's only one.
 """
 
 from __future__ import annotations
@@ -126,8 +132,6 @@ class FirstRow:
         self.first: Version | None = None
 
     def add(self, version: Version) -> None:
-        if version.kind in RETRACTS:
-            raise Refused("first-row takes nothing back")
         self.first = self.first or version
 
     def result(self) -> Version | None:
@@ -149,7 +153,7 @@ class Aggregation:
         self.latest = version
         self.deleted = self.rules.remove_on_delete and version.kind == "-D"
         if self.deleted:
-            self.state = dict(version.values)
+            self.state = begun_with(version.values, self.rules)
             return
         for name, function in self.rules.aggregators.items():
             step = function.retract if version.kind in RETRACTS else function.agg
@@ -241,15 +245,24 @@ class PartialUpdate:
 
     def _remove(self, row: Mapping[str, Any]) -> None:
         self.deleted = True
-        self.state = dict(row)
+        self.state = begun_with(row, self.rules)
 
     def _is_older(self, row: Mapping[str, Any], group: Group) -> bool:
         return _order_of(row, group.order) < _order_of(self.state, group.order)
 
-    def result(self) -> Version | None:
+    def result(self) -> Version:
         assert self.latest is not None
         removed = self.deleted or not self.has_added
         return replace(self.latest, values=self.state, kind="-D" if removed else "+I")
+
+
+def begun_with(row: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
+    """The state of a record that begins anew with a row."""
+    state = dict(row)
+    for name, function in rules.aggregators.items():
+        function.reset()
+        state[name] = function.agg(None, row[name])
+    return state
 
 
 ENGINES: dict[str, Callable[[Rules], Engine]] = {
@@ -275,12 +288,21 @@ def merge(
 def merge_key(rows: Sequence[Version], rules: Rules) -> Version | None:
     """What the rows of one key come to, whatever its kind."""
     rows = [row for row in in_merge_order(rows, rules) if row.kind not in rules.ignored]
+    is_taken_back = [row.kind in RETRACTS for row in rows]
+    if rules.engine == "first-row" and any(is_taken_back):
+        raise Refused("first-row takes nothing back")
     if len(rows) <= 1:
         return rows[0] if rows else None
     engine = ENGINES[rules.engine](rules)
     for row in rows:
         engine.add(row)
-    return engine.result()
+    merged = engine.result()
+    if rules.engine == "partial-update" and all(is_taken_back):
+        added = PartialUpdate(rules)
+        for row in rows:
+            added.add(replace(row, kind="+I"))
+        return replace(added.result(), kind="-D")
+    return merged
 
 
 def in_merge_order(rows: Iterable[Version], rules: Rules) -> list[Version]:

@@ -38,7 +38,7 @@ def plain(value: Any) -> Any:
     match value:
         case float():
             return "nan" if math.isnan(value) else struct.pack(">d", value)
-        case list():
+        case list() | tuple():
             return tuple(plain(item) for item in value)
         case dict():
             return tuple((name, plain(item)) for name, item in value.items())
