@@ -280,7 +280,7 @@ class TableOptions:
     )
     file_compression: str = option(
         "file.compression", COMPRESSION, "zstd", WRITE,
-        "Compression of new data files.",
+        "Compression of new data files; Parquet keeps plain numbers that hardly shrink.",
     )
     file_compression_per_level: Mapping[int, str] = option(
         "file.compression.per.level", PER_LEVEL, {}, WRITE,

@@ -7,7 +7,8 @@
    A writer has at most as many row groups under way as there are threads.
 
 Dictionaries are built for the columns where a sample says they pay: to build one for a column of
-distinct values costs more than all the rest of its encoding.
+distinct values costs more than all the rest of its encoding. Numbers that hardly shrink, by the
+same sample, are not compressed: to read them back would cost four times as much.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -40,8 +42,21 @@ MESSAGE_NAME = "paimon_schema"
 _SAMPLE_ROWS = 16_384
 _SAMPLE_ROWS_MIN = 2_048
 _DICTIONARY_SHARE_MAX = 0.5
+_COMPRESSED_SHARE_MAX = 7 / 8
+_NUMBER_BITS = (32, 64)
 _ENCODED_SHARE_GUESS = 0.5
 _LONG_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoding:
+    """How the columns of a file are encoded, by their paths.
+
+    `codecs` has every column that is compressed.
+    """
+
+    dictionaries: list[str]
+    codecs: dict[str, str]
 
 
 class ParquetWriter:
@@ -60,7 +75,7 @@ class ParquetWriter:
         self._waiting_rows = 0
         self._waiting_bytes = 0
         self._under_way: deque[tuple[int, Future[pa.Buffer]]] = deque()
-        self._dictionaries: list[str] | None = None
+        self._encoding: Encoding | None = None
         self._encoded_from_bytes = 0
         self._footer = FooterJoin(MESSAGE_NAME, int96_paths(fields))
         self._closing = ExitStack()
@@ -152,8 +167,8 @@ class ParquetWriter:
         return pa.Table.from_arrays(columns, schema=schema)
 
     def _start(self, table: pa.Table) -> None:
-        if self._dictionaries is None:
-            self._dictionaries = dictionary_columns(table, self._fields)
+        if self._encoding is None:
+            self._encoding = encoding_of(table, self._fields, self._format)
         if len(self._under_way) >= encoder_count():
             self._append_next()
         self._under_way.append((table.nbytes, _encoders().submit(self._encode, table)))
@@ -167,9 +182,8 @@ class ParquetWriter:
         self._encoded_from_bytes += raw_bytes
 
     def _encode(self, table: pa.Table) -> pa.Buffer:
-        dictionaries = self._dictionaries
-        if dictionaries is None:
-            dictionaries = dictionary_columns(table, self._fields)
+        encoding = self._encoding or encoding_of(table, self._fields, self._format)
+        zstd = self._codec == "zstd"
         out = pa.BufferOutputStream()
         try:
             physical = to_physical(table, self._schema)
@@ -179,9 +193,11 @@ class ParquetWriter:
                 row_group_size=max(1, physical.num_rows),
                 version="2.6",
                 data_page_version="1.0",
-                compression=self._codec,
-                compression_level=self._format.zstd_level if self._codec == "zstd" else None,
-                use_dictionary=dictionaries,
+                compression=encoding.codecs or "none",
+                compression_level=(
+                    dict.fromkeys(encoding.codecs, self._format.zstd_level) if zstd else None
+                ),
+                use_dictionary=encoding.dictionaries,
                 store_schema=False,
                 store_decimal_as_integer=True,
                 write_time_adjusted_to_utc=True,
@@ -193,14 +209,46 @@ class ParquetWriter:
         return out.getvalue()
 
 
-def dictionary_columns(table: pa.Table, fields: Sequence[Field]) -> list[str]:
-    """The column paths to build dictionaries for: those that repeat their values, by a sample.
+def encoding_of(table: pa.Table, fields: Sequence[Field], write_format: WriteFormat) -> Encoding:
+    """How to encode these columns, by a sample of their rows."""
+    start = max(0, (table.num_rows - _SAMPLE_ROWS) // 2)
+    sample = table.slice(start, _SAMPLE_ROWS)
+    dictionaries = _dictionary_columns(sample, fields)
+    codec = write_format.codec
+    if codec == "none":
+        return Encoding(dictionaries=dictionaries, codecs={})
+    level = write_format.zstd_level if codec == "zstd" else None
+    trial = pa.Codec(codec, compression_level=level)
+    plain = {
+        field.name
+        for field in fields
+        if field.name not in dictionaries
+        and sample.num_rows >= _SAMPLE_ROWS_MIN
+        and _hardly_shrinks(sample.column(field.name), trial)
+    }
+    codecs = {path: codec for path, _ in leaf_paths(fields) if path not in plain}
+    return Encoding(dictionaries=dictionaries, codecs=codecs)
+
+
+def _hardly_shrinks(column: pa.ChunkedArray, codec: pa.Codec) -> bool:
+    """Whether these are numbers, dates or times that the codec makes little smaller."""
+    if not pa.types.is_primitive(column.type) or column.type.bit_width not in _NUMBER_BITS:
+        return False
+    width = column.type.bit_width // 8
+    chunks = [chunk for chunk in column.drop_null().chunks if len(chunk)]
+    data = b"".join(
+        chunk.buffers()[1].slice(chunk.offset * width, len(chunk) * width) for chunk in chunks
+    )
+    size_bytes: int = codec.compress(data).size
+    return size_bytes > _COMPRESSED_SHARE_MAX * len(data)
+
+
+def _dictionary_columns(sample: pa.Table, fields: Sequence[Field]) -> list[str]:
+    """The column paths to build dictionaries for: those that repeat their values.
 
     NOTE: never for decimals of 19 digits and more. Java 1.4.2 looks a wanted value up in the
     dictionary by fewer bytes than the column has, finds nothing, and skips the row group.
     """
-    start = max(0, (table.num_rows - _SAMPLE_ROWS) // 2)
-    sample = table.slice(start, _SAMPLE_ROWS)
     chosen: list[str] = []
     for field in fields:
         if _is_wide_decimal(field):

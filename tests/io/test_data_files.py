@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 from decimal import Decimal
 from itertools import accumulate
 from pathlib import Path
@@ -570,6 +571,34 @@ def test_dictionaries_are_built_where_values_repeat() -> None:
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize("codec", ["zstd", "snappy"])
+def test_numbers_that_hardly_shrink_are_not_compressed(codec: str) -> None:
+    fields = fields_of(["BIGINT", "DOUBLE", "DOUBLE", "STRING", "ARRAY<DOUBLE>"])
+    count = 5_000
+    draws = random.Random(1)
+    noise = [draws.random() for _ in range(count)]
+    table = pa.Table.from_arrays(
+        [
+            pa.array(range(count), pa.int64()),
+            pa.array(noise),
+            pa.array([value if i % 5 else None for i, value in enumerate(noise)], pa.float64()),
+            pa.array([str(value) for value in noise]),
+            pa.array([[value] for value in noise], pa.list_(pa.float64())),
+        ],
+        schema=arrow_schema(fields),
+    )
+    store = MemoryStore()
+    write(store, "a.parquet", fields, table, compression=codec, row_group_rows=2_100)
+    with pq.ParquetFile(store.open_input("a.parquet")) as file:
+        metadata = file.metadata
+        found = [
+            [metadata.row_group(group).column(i).compression for i in range(5)] for group in (0, 1)
+        ]
+
+    assert found == [[codec.upper(), "UNCOMPRESSED", "UNCOMPRESSED", *[codec.upper()] * 2]] * 2
+    assert pa.Table.from_batches(read_file(store, "a.parquet", fields=fields)).equals(table)
 
 
 @pytest.mark.parametrize("row_group_rows", [1, 100])
