@@ -193,6 +193,8 @@ def _check_aggregates(schema: TableSchema, options: TableOptions) -> None:
     default = options.fields_default_aggregate_function
     if default is not None:
         _need_function(default, "fields.default-aggregate-function", options)
+    if options.merge_engine is MergeEngine.PARTIAL_UPDATE:
+        _check_grouped(schema, options)
     for name, function in options.fields_aggregate_function.items():
         key = f"fields.{name}.aggregate-function"
         _need_function(function, key, options)
@@ -208,6 +210,24 @@ def _check_aggregates(schema: TableSchema, options: TableOptions) -> None:
                 "the aggregate function does not take the column's type",
                 column=name,
                 type=schema.by_name[name].type,
+                function=function,
+                table=options.table,
+            )
+
+
+def _check_grouped(schema: TableSchema, options: TableOptions) -> None:
+    """A function of a partial-update table needs an order, which only a sequence group gives."""
+    sequences = {name for group in options.fields_sequence_group for name in group.split(",")}
+    grouped = {name for columns in options.fields_sequence_group.values() for name in columns}
+    for name in schema.names:
+        function = options.fields_aggregate_function.get(name)
+        function = function or options.fields_default_aggregate_function
+        free = function in (None, "last_non_null_value") or name in grouped
+        if not free and name not in sequences and name not in schema.primary_keys:
+            raise InvalidRequest(
+                "merge-engine=partial-update aggregates only columns of a sequence group; put the "
+                "column into one, or take last_non_null_value",
+                column=name,
                 function=function,
                 table=options.table,
             )

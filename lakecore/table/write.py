@@ -26,16 +26,18 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.format.binary_row import hash_rows
 from lakecore.frames.incoming import incoming_batches
 from lakecore.io.spill import SpillDirectory
+from lakecore.merge.kinds import refused_kinds
 from lakecore.merge.spec import merge_spec
 from lakecore.model.files import CommitMessage
-from lakecore.model.rows import VALUE_KIND
+from lakecore.model.rows import VALUE_KIND, RowKind
 from lakecore.plan.bucketing import bucket_ids, split_by_bucket, split_by_partition
-from lakecore.plan.conform import KindRule, conform
+from lakecore.plan.conform import ConformedBatch, KindRule, conform
 from lakecore.plan.partitions import bucket_key_fields
 from lakecore.table.bucket_buffer import BucketBuffer, BucketKey
 from lakecore.table.dynamic_index import DynamicIndex
@@ -77,6 +79,7 @@ class TableWrite:
             ignore_update_before=self._options.ignore_update_before,
         )
         self._spec = merge_spec(self._schema, self._options, keep_deletions=True, in_key_order=True)
+        self._refused = refused_kinds(self._options.merge_engine, self._spec)
         self._lease = context.budget.acquire(0)
         self._spills = SpillDirectory()
         self._base: _Seen | None = None
@@ -111,6 +114,7 @@ class TableWrite:
         try:
             for batch in incoming_batches(data):
                 rows = conform(batch, self._schema, first_row=self._rows, kinds=self._kinds)
+                self._check_kinds(rows)
                 self._rows += batch.num_rows
                 table = pa.Table.from_batches([rows.rows])
                 if self._keyed:
@@ -165,6 +169,20 @@ class TableWrite:
         self._base = None
         self._spills.close()
         self._lease.release()
+
+    def _check_kinds(self, rows: ConformedBatch) -> None:
+        if self._refused is None or rows.kinds is None:
+            return
+        refused = pa.array([int(kind) for kind in self._refused.kinds], pa.int8())
+        at = pc.index(pc.is_in(rows.kinds, refused), value=True).as_py()
+        if at >= 0:
+            raise InvalidRequest(
+                self._refused.reason,
+                **self._refused.facts,
+                kind=RowKind(rows.kinds[at].as_py()).text,
+                key=rows.rows.select(list(self._schema.primary_keys)).slice(at, 1).to_pylist()[0],
+                table=self._context.identifier,
+            )
 
     # --- routing ---------------------------------------------------------------------------------
 
