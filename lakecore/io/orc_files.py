@@ -28,8 +28,20 @@ from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, Unsuppo
 from lakecore.io.file_format import Abandoned
 from lakecore.io.parquet_types import physical_schema
 from lakecore.io.store import plain_errors
-from lakecore.model.arrow_arrays import retype_chunked
-from lakecore.model.types import TIMESTAMPS, Atomic, Field, Root, arrow_type
+from lakecore.model.arrow_arrays import list_like, retype_chunked, struct_array
+from lakecore.model.types import (
+    TIMESTAMPS,
+    Array,
+    Atomic,
+    DataType,
+    Field,
+    Map,
+    Multiset,
+    Root,
+    Row,
+    arrow_type,
+    parse_type,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,6 +56,7 @@ _STRIPE_BYTES = 64 << 20
 _DICTIONARY_SHARE_MAX = 0.8
 _ENCODED_SHARE_GUESS = 0.5
 
+_COUNT = parse_type("INT NOT NULL")
 _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -252,7 +265,7 @@ def read_orc(
     with _orc_errors(path), store.open_input(path) as source:
         file = orc.ORCFile(source)
         stored = file.schema.names
-        padded = [field.name for field in fields if _is_padded(field, file.writer)]
+        padded = [field for field in fields if file.writer == _JAVA and _has_char(field.type)]
         fragment = ds.OrcFileFormat().make_fragment(source)
         scanner = fragment.scanner(
             columns=[field.name for field in fields if field.name in stored] or stored[:1],
@@ -266,18 +279,54 @@ def read_orc(
             at += batch.num_rows
 
 
-def _is_padded(field: Field, writer: str) -> bool:
-    """Whether blanks follow the values: Java stores CHAR as ORC's own, which has a fixed length."""
-    return isinstance(field.type, Atomic) and field.type.root is Root.CHAR and writer == _JAVA
+def _parts(data_type: DataType) -> tuple[DataType, ...]:
+    """The types that a type is made of, in the order of the parts of its Arrow array."""
+    match data_type:
+        case Array(element=element):
+            return (element,)
+        case Multiset(element=element):
+            return (element, _COUNT)
+        case Map(key=key, value=value):
+            return (key, value)
+        case Row(fields=fields):
+            return tuple(field.type for field in fields)
+        case _:
+            return ()
 
 
-def _without_padding(batch: pa.RecordBatch, padded: Sequence[str]) -> pa.RecordBatch:
-    for name in padded:
-        at = batch.schema.get_field_index(name)
+def _has_char(data_type: DataType) -> bool:
+    """Whether blanks follow values in it: Java stores CHAR as ORC's own, of a fixed length."""
+    if isinstance(data_type, Atomic):
+        return data_type.root is Root.CHAR
+    return any(_has_char(part) for part in _parts(data_type))
+
+
+def _without_padding(batch: pa.RecordBatch, padded: Sequence[Field]) -> pa.RecordBatch:
+    for field in padded:
+        at = batch.schema.get_field_index(field.name)
         if at >= 0:
-            bare = pc.utf8_rtrim(batch.column(at), characters=" ")
+            bare = _bare(batch.column(at), field.type)
             batch = batch.set_column(at, batch.schema.field(at), bare)
     return batch
+
+
+def _bare(array: pa.Array, data_type: DataType) -> pa.Array:
+    """The array without the blanks that pad each CHAR in it."""
+    if not _has_char(data_type):
+        return array
+    kind, parts = array.type, _parts(data_type)
+    if pa.types.is_struct(kind):
+        children = [_bare(array.field(index), part) for index, part in enumerate(parts)]
+        return struct_array(array, children, list(kind))
+    if pa.types.is_map(kind):
+        entries = pa.StructArray.from_arrays(
+            [_bare(array.keys, parts[0]), _bare(array.items, parts[1])],
+            fields=[kind.key_field, kind.item_field],
+        )
+        return list_like(array, kind, entries)
+    if pa.types.is_list(kind):
+        return list_like(array, kind, _bare(array.values, parts[0]))
+    return pc.utf8_rtrim(array, characters=" ")
 
 
 @contextmanager
