@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import CommitResult
     from lakecore.session import Session, connect, open_table
     from lakecore.table.handle import Table
+    from lakecore.table.merge_into import MergeInto
 
 __all__ = [
     "AlreadyExists",
@@ -36,6 +37,7 @@ __all__ = [
     "CorruptTable",
     "InvalidRequest",
     "LakecoreError",
+    "MergeInto",
     "Move",
     "NotFound",
     "SchemaChange",
@@ -67,6 +69,7 @@ _HOMES = {
     "lakecore.model.snapshot": ("CommitResult",),
     "lakecore.session": ("Session", "connect", "open_table"),
     "lakecore.table.handle": ("Table",),
+    "lakecore.table.merge_into": ("MergeInto",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

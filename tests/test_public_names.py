@@ -17,6 +17,7 @@ PUBLIC = [
     "CorruptTable",
     "InvalidRequest",
     "LakecoreError",
+    "MergeInto",
     "Move",
     "NotFound",
     "SchemaChange",

@@ -27,6 +27,7 @@ from lakecore.table.context import TableContext, load_context, reload_context
 from lakecore.table.delete import delete_rows
 from lakecore.table.explain import Explanation, explain
 from lakecore.table.inspect import Inspect
+from lakecore.table.merge_into import MergeInto
 from lakecore.table.source import TableSource
 from lakecore.table.travel import Travel, as_of, resolve
 from lakecore.table.update import update_rows
@@ -199,6 +200,16 @@ class Table:
         """
         by = author(self._context, commit_user, identifier)
         return update_rows(self._context, values, where, by)
+
+    def merge(self, source: object, on: Sequence[str] | pl.Expr | str) -> MergeInto:
+        """A merge of rows from elsewhere: add its clauses, then `execute` it.
+
+        `source` is anything that `write` takes. `on` names the columns in which a row of the source
+        and a row of the table are equal, or is a condition on `source.x` and `target.y`.
+
+            table.merge(rows, on=["id"]).when_matched_update_all().when_not_matched_insert_all()
+        """
+        return MergeInto(context=self._context, source=source, on=on)
 
     def truncate(self) -> CommitResult:
         """Remove all rows, in one commit."""
