@@ -11,6 +11,7 @@ from lakecore.merge.aggregation import fold_aggregation
 from lakecore.merge.deduplicate import Deduplicate
 from lakecore.merge.first_row import FirstRow
 from lakecore.merge.fold import FoldEngine
+from lakecore.merge.keep_all import KEEP_ALL
 from lakecore.merge.partial_update import fold_partial_update
 
 if TYPE_CHECKING:
@@ -24,3 +25,8 @@ MERGE_FUNCTIONS: Mapping[str, MergeFunction] = {
     "partial-update": FoldEngine(fold_partial_update),
     "aggregation": FoldEngine(fold_aggregation),
 }
+
+
+def interim_function(merge: MergeFunction) -> MergeFunction:
+    """What to merge rows with that `merge` will merge again, together with others."""
+    return merge if merge.associative else KEEP_ALL

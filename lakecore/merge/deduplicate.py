@@ -17,7 +17,7 @@ mask. Values are never sorted for a read, and never moved twice.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import polars as pl
@@ -39,6 +39,8 @@ _DENSE_SPAN_MAX = 32
 
 class Deduplicate:
     """The merge function of `merge-engine` = `deduplicate`."""
+
+    associative: ClassVar = True
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The newest row of each key.

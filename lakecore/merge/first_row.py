@@ -7,7 +7,7 @@ A batch read shows the rows of level 0 only once compaction has taken them up (`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,8 @@ _PIECE_ROWS = 131_072
 
 class FirstRow:
     """The merge function of `merge-engine` = `first-row`."""
+
+    associative: ClassVar = True
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The oldest row of each key. Raises InvalidRequest for a -U or -D that is not ignored."""

@@ -15,7 +15,7 @@ which counts them twice; see DECISIONS.md.)
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -138,8 +138,13 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class FoldEngine:
-    """A merge function that leaves lone rows alone and folds the others."""
+    """A merge function that leaves lone rows alone and folds the others.
 
+    A row that is folded has forgotten how it came to be: what it took back, what was null, which
+    rows had an older sequence. Folding it again gives another row than folding all at once.
+    """
+
+    associative: ClassVar = False
     fold: Callable[[Contested, MergeSpec], Folded]
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:

@@ -15,7 +15,7 @@ Null sorts below everything; keys hold none, but sequence fields do (`with_nulls
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import polars as pl
@@ -58,14 +58,22 @@ class OrderColumns:
 
     def count_up_to(self, bound: tuple[object, ...]) -> int:
         """How many rows of this sorted batch have a key at or below `bound`."""
+        return self._count(bound, side="right")
+
+    def count_below(self, bound: tuple[object, ...]) -> int:
+        """How many rows of this sorted batch have a key below `bound`."""
+        return self._count(bound, side="left")
+
+    def _count(self, bound: tuple[object, ...], *, side: Literal["left", "right"]) -> int:
         if len(self.columns) == 1 and isinstance(self.columns[0], np.ndarray):
             (low_bound,) = bound
             assert isinstance(low_bound, int)
-            return int(np.searchsorted(self.columns[0], np.int64(low_bound), side="right"))
+            return int(np.searchsorted(self.columns[0], np.int64(low_bound), side=side))
         low, high = 0, self.length
         while low < high:
             middle = (low + high) // 2
-            if self.at(middle) <= bound:
+            key = self.at(middle)
+            if key < bound or (side == "right" and key == bound):
                 low = middle + 1
             else:
                 high = middle

@@ -1,7 +1,8 @@
 """What a merge is given and what it must give back.
 
 A *window* is a range of keys over all sorted runs of a section: every row of a key that lies in
-the range is in it. A *merge function* makes of a window at most one row a key.
+the range is in it. A *merge function* makes of a window at most one row a key; only `KEEP_ALL`
+leaves them all, for another to merge.
 """
 
 from __future__ import annotations
@@ -83,8 +84,8 @@ class Slice:
 
     `sequence_min` and `sequence_max` bound their sequence numbers; of rows that share one, the row
     of the greater `commit_order` is newer. They come from a file of `level`. `unique`: no key
-    twice, as in data files; the rows of a write buffer may repeat keys, and then stand in arrival
-    order.
+    twice, as in data files; the rows of a write buffer may repeat keys, in any order, but a key
+    that is in one slice of a run is not in the next (`whole_keys`).
     """
 
     rows: pa.Table
@@ -98,6 +99,14 @@ class Slice:
 
 class MergeFunction(Protocol):
     """Rows of each key -> one row, or none. Rows hold the columns of the spec and any others."""
+
+    @property
+    def associative(self) -> bool:
+        """Whether some rows of a key may be merged before the others, and then again with them.
+
+        Where it is not so, the memory that a writer has would decide what it writes.
+        """
+        ...
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The merged rows, as tables whose concatenation is the window; see `MergeSpec`."""

@@ -1,12 +1,15 @@
 """The rows of one bucket on their way to files: buffered, spilled, merged, written.
 
-Rows of a primary-key table are numbered in order of arrival. A full buffer is sorted, merged and
-spilled to local disk as one sorted run; at the end all runs are merged to one level-0 run of data
-files, in key order, with a key at most once. Rows of an append table go to files as they come.
+Rows of a primary-key table are numbered in order of arrival. A full buffer is sorted and spilled to
+local disk as one sorted run; at the end all runs are merged to one level-0 run of data files, in
+key order, with a key at most once. Rows of an append table go to files as they come.
 
-INVARIANT: spilled runs stand in order of age, and merging takes neighbours only, so the newest row
-of a key stays the newest. Fewer than `RUNS_MERGED` of a size stand side by side: however much is
-written, merging holds a few batches of a few runs.
+INVARIANT: when rows spill changes nothing in the files. A run is merged early, by itself and with
+its neighbours in age, if the engine allows it (`MergeFunction.associative`). Otherwise runs keep
+all rows, in the order in which they merge, and the engine sees them once, at the end.
+
+Fewer than `RUNS_MERGED` of a size stand side by side: however much is written, merging holds a few
+batches of a few runs, and all rows of a key where those were kept.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakecore.merge import MERGE_FUNCTIONS
-from lakecore.merge.keys import order_columns, sequence_codes, shared_codes
+from lakecore.merge import MERGE_FUNCTIONS, interim_function
+from lakecore.merge.keep_all import KEEP_ALL, whole_keys
+from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import MergeSpec, Slice
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
 from lakecore.options import ChangelogProducer
@@ -36,12 +40,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from lakecore.io.spill import SpillDirectory, SpilledRun
+    from lakecore.merge.spec import MergeFunction
     from lakecore.model.files import DataFile
     from lakecore.table.context import TableContext
 
 RUNS_MERGED = 16
 _SPILL_PIECE_SHARE = 256
-"""A piece of a spilled run is this part of the budget: three of each run are held in a merge."""
+"""A piece of a spilled run is this part of the budget: of each run a merge holds three or four."""
 _PIECE_ROWS = 131_072
 
 BucketKey = tuple[bytes, int]
@@ -50,7 +55,7 @@ BucketKey = tuple[bytes, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Spilled:
-    """A run on disk: how often its rows were merged, and the rows of its pieces."""
+    """A run on disk: how often it was merged with others, and the rows of its pieces."""
 
     run: SpilledRun
     merges: int
@@ -81,7 +86,8 @@ class BucketBuffer:
         self._keyed = bool(schema.primary_keys)
         self._context = context
         self._spec = spec
-        self._engine = str(options.merge_engine)
+        self._merge = MERGE_FUNCTIONS[options.merge_engine]
+        self._interim = interim_function(self._merge)
         self._spills = spills
         self._chunks: list[pa.Table] = []
         self._first_sequence = next_sequence
@@ -120,7 +126,7 @@ class BucketBuffer:
             pa.default_memory_pool().release_unused()
             self._merge_spilled()
         else:
-            for piece in self._merged(rows):
+            for piece in self._merged(rows, self._merge):
                 self._data.write(piece)
             # The next flush is a run of its own: keys may come again in it.
             self._data.close()
@@ -134,12 +140,13 @@ class BucketBuffer:
             self._write_changelog(rows)
             if self._spilled:
                 streams = [self._spilled_slices(spilled.run) for spilled in self._spilled]
-                streams.append(self._slices(rows))
-                with closing(merge_slices(streams, self._engine, self._spec)) as merged:
+                buffered = self._merged(rows, self._interim)
+                streams.append(self._slices(buffered, self._numbers_of(rows)))
+                with closing(merge_slices(streams, self._merge, self._spec)) as merged:
                     for piece in merged:
                         self._data.write(piece)
             else:
-                for piece in self._merged(rows):
+                for piece in self._merged(rows, self._merge):
                     self._data.write(piece)
         return self._data.close(), self._changelog.close() if self._changelog else ()
 
@@ -165,25 +172,25 @@ class BucketBuffer:
         numbers = pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64))
         return rows.append_column(SEQUENCE_NUMBER, numbers)
 
-    def _merged(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Buffered rows as a run: sorted by key, each key once."""
+    def _merged(self, rows: pa.Table, merge: MergeFunction) -> Iterator[pa.Table]:
+        """Buffered rows as a run, sorted by key."""
         if rows.num_rows:
-            part = self._slice(rows, self._numbers_of(rows), unique=False)
-            yield from MERGE_FUNCTIONS[self._engine]([part], self._spec)
+            yield from merge([self._slice(rows, self._numbers_of(rows), unique=False)], self._spec)
 
     def _numbers_of(self, rows: pa.Table) -> tuple[int, int]:
         """The first and last sequence number of rows that were just taken from the buffer."""
         return self.next_sequence - rows.num_rows, self.next_sequence - 1
 
-    def _slice(self, rows: pa.Table, numbers: tuple[int, int], *, unique: bool = True) -> Slice:
+    def _slice(self, rows: pa.Table, numbers: tuple[int, int], *, unique: bool) -> Slice:
         low, high = numbers
         keys = order_columns([rows.column(name) for name in self._spec.key])
         return Slice(rows=rows, keys=keys, sequence_min=low, sequence_max=high, unique=unique)
 
-    def _slices(self, rows: pa.Table) -> Iterator[Slice]:
-        numbers = self._numbers_of(rows)
-        for piece in self._merged(rows):
-            yield self._slice(piece, numbers)
+    def _slices(self, pieces: Iterable[pa.Table], numbers: tuple[int, int]) -> Iterator[Slice]:
+        """A run that was sorted before, as slices for a merge with others."""
+        unique = self._merge.associative
+        for piece in pieces if unique else whole_keys(pieces, self._spec.key):
+            yield self._slice(piece, numbers, unique=unique)
 
     # --- spilling --------------------------------------------------------------------------------
 
@@ -192,7 +199,7 @@ class BucketBuffer:
         row_bytes = max(1, rows.nbytes // rows.num_rows)
         piece_rows = max(1, min(_PIECE_ROWS, piece_bytes // row_bytes))
         low, high = self._numbers_of(rows)
-        pieces = _cut(self._merged(rows), piece_rows)
+        pieces = _cut(self._merged(rows, self._interim), piece_rows)
         run = self._spills.write(rows.schema, pieces, low, high)
         self._spilled.append(_Spilled(run=run, merges=0, piece_rows=piece_rows))
 
@@ -205,7 +212,7 @@ class BucketBuffer:
             runs = [spilled.run for spilled in newest]
             piece_rows = min(spilled.piece_rows for spilled in newest)
             streams = [self._spilled_slices(run) for run in runs]
-            with closing(merge_slices(streams, self._engine, self._spec)) as merged:
+            with closing(merge_slices(streams, self._interim, self._spec)) as merged:
                 run = self._spills.write(
                     self._spills.schema(runs[0]),
                     _cut(merged, piece_rows),
@@ -219,9 +226,8 @@ class BucketBuffer:
                 self._spills.remove(merged_run)
 
     def _spilled_slices(self, run: SpilledRun) -> Iterator[Slice]:
-        for batch in self._spills.read(run):
-            rows = pa.Table.from_batches([batch])
-            yield self._slice(rows, (run.sequence_min, run.sequence_max))
+        batches = (pa.Table.from_batches([batch]) for batch in self._spills.read(run))
+        return self._slices(batches, (run.sequence_min, run.sequence_max))
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -235,17 +241,9 @@ class BucketBuffer:
 
     def _write_changelog(self, rows: pa.Table) -> None:
         """All rows in the order they merge in: by key, sequence fields, arrival."""
-        if self._changelog is None or not rows.num_rows:
-            return
-        spec = self._spec
-        (codes,) = shared_codes([order_columns([rows.column(name) for name in spec.key])])
-        by = [codes]
-        if spec.sequence:
-            fields = [rows.column(name) for name in spec.sequence]
-            by.insert(0, sequence_codes(fields, descending=spec.sequence_descending))
-        order = np.lexsort(by)
-        for start in range(0, len(order), _PIECE_ROWS):
-            self._changelog.write(rows.take(pa.array(order[start : start + _PIECE_ROWS])))
+        if self._changelog is not None:
+            for piece in self._merged(rows, KEEP_ALL):
+                self._changelog.write(piece)
 
 
 def _cut(tables: Iterable[pa.Table], rows_max: int) -> Iterator[pa.Table]:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from lakecore.format.layout import Layout
     from lakecore.io.store import Store
     from lakecore.memory import Budget
+    from lakecore.merge.spec import MergeFunction
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
     from lakecore.plan.predicate import Predicate
@@ -115,17 +116,20 @@ def merge_runs(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> It
     with budget.acquire_up_to(budget.size_bytes // _LEASE_SHARE, _LEASE_LEAST_BYTES) as lease:
         batch_rows = _batch_rows(split, lease.size_bytes // (3 * len(runs)))
         slices = [_run_slices(run, fields, split, plan, store, batch_rows) for run in runs]
-        yield from merge_slices(slices, plan.engine, plan.merge)
+        yield from merge_slices(slices, MERGE_FUNCTIONS[plan.engine], plan.merge)
 
 
 def merge_slices(
-    runs: Sequence[Iterator[Slice]], engine: str, spec: MergeSpec
+    runs: Sequence[Iterator[Slice]], merge: MergeFunction, spec: MergeSpec
 ) -> Generator[pa.Table, None, None]:
-    """Sorted streams of slices, merged window by window; closes the streams at the end."""
+    """Sorted streams of slices, merged window by window; closes the streams at the end.
+
+    A key must not go on from one slice of a stream to the next; see `whole_keys`.
+    """
     ahead = ThreadPoolExecutor(1, thread_name_prefix=READER)
     cursors = [_Cursor(slices, ahead) for slices in runs]
     try:
-        yield from _merge_windows(cursors, engine, spec)
+        yield from _merge_windows(cursors, merge, spec)
     finally:
         for cursor in cursors:
             cursor.close()
@@ -144,8 +148,9 @@ def on_reader() -> bool:
     return current_thread().name.startswith(READER)
 
 
-def _merge_windows(cursors: list[_Cursor], engine: str, spec: MergeSpec) -> Iterator[pa.Table]:
-    merge = MERGE_FUNCTIONS[engine]
+def _merge_windows(
+    cursors: list[_Cursor], merge: MergeFunction, spec: MergeSpec
+) -> Iterator[pa.Table]:
     while True:
         for cursor in cursors:
             cursor.fill()

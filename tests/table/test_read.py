@@ -15,6 +15,7 @@ import pytest
 
 from lakecore.errors import CorruptTable
 from lakecore.format.deletion_vector import encode_vectors
+from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import MergeSpec, Slice
 from lakecore.model.files import DELETION_VECTORS, CommitMessage, IndexFile
@@ -58,6 +59,7 @@ def batch_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 # --- windows ------------------------------------------------------------------------------------
 
 SPEC = MergeSpec(key=("k",), in_key_order=True)
+DEDUPLICATE = MERGE_FUNCTIONS["deduplicate"]
 
 
 def slices(text: str, first: int = 0) -> Iterator[Slice]:
@@ -78,7 +80,7 @@ def slices(text: str, first: int = 0) -> Iterator[Slice]:
 def windows(*runs: str) -> list[str]:
     """The keys of each table that merging runs gives, the oldest run first."""
     streams = [slices(run, first) for first, run in enumerate(runs)]
-    return ["".join(t["k"].to_pylist()) for t in merge_slices(streams, "deduplicate", SPEC)]
+    return ["".join(t["k"].to_pylist()) for t in merge_slices(streams, DEDUPLICATE, SPEC)]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def test_windows_do_not_depend_on_how_fast_runs_are_read() -> None:
     for late in range(len(runs)):
         streams = [slices(run, first) for first, run in enumerate(runs)]
         streams[late] = slow(streams[late])
-        found.append([t["k"].to_pylist() for t in merge_slices(streams, "deduplicate", SPEC)])
+        found.append([t["k"].to_pylist() for t in merge_slices(streams, DEDUPLICATE, SPEC)])
 
     assert found[0] == found[1] == found[2]
 
@@ -141,7 +143,7 @@ def noted(stream: Iterator[Slice], closed: list[str], name: str) -> Iterator[Sli
 def test_streams_are_closed_when_merging_is_given_up() -> None:
     closed: list[str] = []
     streams = [noted(slices("a/b/c/d/e/f", n), closed, str(n)) for n in range(3)]
-    with closing(merge_slices(streams, "deduplicate", SPEC)) as merged:
+    with closing(merge_slices(streams, DEDUPLICATE, SPEC)) as merged:
         assert next(merged)["k"].to_pylist() == ["a"]
         assert closed == []
 
@@ -157,7 +159,7 @@ def test_error_of_a_run_is_raised_and_the_others_are_closed() -> None:
     before = set(threading.enumerate())
     streams = [noted(slices("a/b/c/d/e", 1), closed, "good"), noted(failing(), closed, "bad")]
     with pytest.raises(CorruptTable, match="damaged"):
-        list(merge_slices(streams, "deduplicate", SPEC))
+        list(merge_slices(streams, DEDUPLICATE, SPEC))
 
     assert sorted(closed) == ["bad", "good"]
     assert set(threading.enumerate()) <= before

@@ -1,0 +1,67 @@
+"""Every row stays, in the order in which the rows of a key merge.
+
+Rows on the way to a merge that must see all of them at once are brought into order by `KEEP_ALL`,
+as often as it takes, and cut where a key ends by `whole_keys`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+
+from lakecore.merge.keys import order_columns
+from lakecore.merge.order import merge_order, oldest_first, runs_decide
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
+
+_PIECE_ROWS = 131_072
+
+
+class _KeepAll:
+    """A merge function that leaves all rows of a key, less those that do not count."""
+
+    associative: ClassVar = True
+
+    def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
+        """The rows by key, sequence fields, sequence number; deletions too."""
+        runs = oldest_first(window, spec)
+        _, order = merge_order(runs, spec)
+        rows = pa.concat_tables([part.rows for part in runs])
+        for start in range(0, len(order), _PIECE_ROWS):
+            yield rows.take(pa.array(order[start : start + _PIECE_ROWS]))
+
+    def needs_sequence_numbers(self, window: Sequence[Slice], spec: MergeSpec) -> bool:
+        """Whether rows must be compared one by one."""
+        return not runs_decide(window, spec)
+
+
+KEEP_ALL: MergeFunction = _KeepAll()
+
+
+def whole_keys(batches: Iterable[pa.Table], key: Sequence[str]) -> Iterator[pa.Table]:
+    """The same sorted rows, cut so that no key goes on from one table to the next.
+
+    The last key of a batch waits for the batch after it. All rows of one key are held at once: they
+    must fit into memory.
+    """
+    waiting: list[pa.Table] = []
+    waits_for: tuple[object, ...] = ()
+    for batch in batches:
+        keys = order_columns([batch.column(name) for name in key])
+        if not keys.length:
+            continue
+        last = keys.at(keys.length - 1)
+        ended = keys.count_below(last)
+        if waiting and (ended or last != waits_for):
+            yield pa.concat_tables([*waiting, batch.slice(0, ended)])
+            waiting = []
+        elif ended:
+            yield batch.slice(0, ended)
+        waiting.append(batch.slice(ended))
+        waits_for = last
+    if waiting:
+        yield pa.concat_tables(waiting)
