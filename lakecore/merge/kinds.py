@@ -1,4 +1,4 @@
-"""Which kinds of rows a table can merge at all, so that a write of others fails before it begins."""
+"""Which kinds of rows a table can merge at all, so that a write of others fails at once."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from tests.interop.columns import columns_from_json
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from lakecore.table.handle import Table
     from tests.interop.columns import Column
     from tests.interop.values import Row
 
