@@ -80,6 +80,18 @@ def test_count_up_to_counts_rows_at_and_below_the_bound(ascending: pa.Array) -> 
         assert keys.slice(row, len(ascending) - row).count_up_to(keys.at(row)) == 1
 
 
+def test_count_below_leaves_out_the_bound(ascending: pa.Array) -> None:
+    twice = order_columns([ascending.take(_twice(len(ascending)))])
+
+    for row in range(len(ascending)):
+        assert twice.count_below(twice.at(2 * row)) == 2 * row
+        assert twice.count_up_to(twice.at(2 * row)) == 2 * row + 2
+
+
+def _twice(length: int) -> pa.Array:
+    return pa.array(np.repeat(np.arange(length), 2))
+
+
 def test_columns_may_be_slices_chunks_and_empty(ascending: pa.Array) -> None:
     half = len(ascending) // 2
     whole = order_columns([ascending])

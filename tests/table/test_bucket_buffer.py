@@ -12,7 +12,7 @@ import pytest
 from lakecore.io.data_files import read_file
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND
 from lakecore.table import bucket_buffer, read
-from lakecore.table.bucket_files import changelog_shape
+from lakecore.table.bucket_files import changelog_shape, data_shape
 from tests.tables import held, new_table, rows
 
 if TYPE_CHECKING:
@@ -126,6 +126,124 @@ def test_user_sequence_decides_across_spilled_runs() -> None:
     write_all(table, [rows(table.schema, line) for line in lines])
 
     assert held(table) == "1 a 5 | 2 b 1"
+
+
+FOLDED = {"id": "INT NOT NULL", "g": "INT", "a": "STRING", "n": "BIGINT", "t": "STRING"}
+FOLDS: dict[str, dict[str, Any]] = {
+    "partial-update by groups": {
+        "merge-engine": "partial-update",
+        "fields.g.sequence-group": "a,n,t",
+        "fields.n.aggregate-function": "sum",
+        "fields.t.aggregate-function": "listagg",
+        "fields.t.ignore-retract": "true",
+    },
+    "partial-update by groups that remove": {
+        "merge-engine": "partial-update",
+        "fields.g.sequence-group": "a,n",
+        "fields.n.aggregate-function": "sum",
+        "partial-update.remove-record-on-sequence-group": "g",
+    },
+    "partial-update without groups": {
+        "merge-engine": "partial-update",
+        "partial-update.remove-record-on-delete": "true",
+    },
+    "aggregation": {
+        "merge-engine": "aggregation",
+        "sequence.field": "g",
+        "fields.a.aggregate-function": "last_value",
+        "fields.n.aggregate-function": "sum",
+        "fields.t.aggregate-function": "listagg",
+        "fields.t.ignore-retract": "true",
+    },
+    "aggregation that removes": {
+        "merge-engine": "aggregation",
+        "aggregation.remove-record-on-delete": "true",
+        "fields.a.aggregate-function": "last_value",
+        "fields.n.aggregate-function": "product",
+        "fields.t.aggregate-function": "last_non_null_value",
+    },
+    "first-row": {"merge-engine": "first-row", "ignore-delete": "true", "write-only": "true"},
+    "deduplicate": {"merge-engine": "deduplicate", "sequence.field": "g"},
+}
+
+
+def stored(table: Table, messages: list[CommitMessage]) -> list[dict[str, Any]]:
+    """The rows of the data files, as they lie."""
+    fields = data_shape(table.schema, table.options).physical_fields
+    found = []
+    for message in messages:
+        for file in message.new_files:
+            path = table.context.layout.file_in_bucket("", message.bucket, file.name)
+            for batch in read_file(table.context.store, path, fields=fields):
+                found += batch.to_pylist()
+    return found
+
+
+def folded_history(seed: int, keys: int) -> list[pa.Table]:
+    """Batches of rows of `FOLDED`: null and late sequences, rows taken back."""
+    chance = random.Random(seed)
+    return [
+        pa.table(
+            {
+                "id": pa.array([chance.randrange(keys) for _ in range(size)], pa.int32()),
+                "g": pa.array([chance.choice([None, *range(9)]) for _ in range(size)], pa.int32()),
+                "a": pa.array([chance.choice([None, "x", "y"]) for _ in range(size)], pa.string()),
+                "n": pa.array([chance.choice([None, 1, 2, 3]) for _ in range(size)], pa.int64()),
+                "t": pa.array([chance.choice([None, "t", "u"]) for _ in range(size)], pa.string()),
+                ROW_KIND: pa.array([chance.choice(KIND_TEXTS) for _ in range(size)], pa.string()),
+            }
+        )
+        for _ in range(20)
+        for size in [chance.randrange(9)]
+    ]
+
+
+@pytest.mark.parametrize("name", FOLDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_memory_does_not_decide_what_rows_are_folded_to(
+    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = FOLDS[name]
+    batches = folded_history(seed, keys=[1, 3, 20, 60][seed])
+    roomy = new_table(FOLDED, **options)
+    wanted = stored(roomy, write_all(roomy, batches))
+    monkeypatch.setattr(bucket_buffer, "RUNS_MERGED", 2 + seed)
+    monkeypatch.setattr(bucket_buffer, "_PIECE_ROWS", 1 + seed)
+    narrow = new_table(FOLDED, **options, **TINY)
+    found = stored(narrow, write_all(narrow, batches))
+
+    assert len(wanted) > 0
+    assert found == wanted
+
+
+def test_rows_are_not_folded_before_all_are_there() -> None:
+    """Each older row goes before what is held when it comes, not before its neighbour alone."""
+    table = new_table(
+        {"id": "INT NOT NULL", "g": "INT", "t": "STRING"},
+        **TINY,
+        merge_engine="partial-update",
+        fields__g__sequence_group="t",
+        fields__t__aggregate_function="listagg",
+    )
+    lines = ("1 5 c", "1 1 a | 1 3 b | 2 _ lone")
+    write_all(table, [rows(table.schema, line) for line in lines])
+
+    assert held(table) == "1 5 b,a,c | 2 _ lone"
+
+
+def test_key_may_have_more_rows_than_a_piece_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket_buffer, "_PIECE_ROWS", 3)
+    monkeypatch.setattr(bucket_buffer, "RUNS_MERGED", 4)
+    table = new_table(
+        {"id": "INT NOT NULL", "n": "BIGINT"},
+        **TINY,
+        merge_engine="aggregation",
+        fields__n__aggregate_function="sum",
+    )
+    line = " | ".join(["1 1", *["2 1"] * 50, "3 1"])
+    write_all(table, [rows(table.schema, line)] * 10)
+
+    assert held(table) == "1 10 | 2 500 | 3 10"
 
 
 def test_spilled_runs_are_gone_after_each_prepare(place: Path) -> None:
