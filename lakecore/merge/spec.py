@@ -72,7 +72,7 @@ class MergeSpec:
         deciding = [
             name
             for group in self.groups
-            if group.removes or not wanted.keys().isdisjoint(group.columns)
+            if group.removes or not wanted.keys().isdisjoint((*group.columns, *group.sequence))
             for name in group.sequence
         ]
         return tuple(dict.fromkeys([*wanted, *self.key, *self.sequence, *deciding]))

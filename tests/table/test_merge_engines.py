@@ -78,6 +78,16 @@ def test_sequence_of_several_columns_moves_as_one() -> None:
     assert after(table, "1 2 20 5 50 _", "1 2 21 4 40 _", "1 3 _ _ 30 _") == "1 3 _ _ 30 _"
 
 
+@pytest.mark.parametrize("column", ["s", "t", "a"])
+def test_any_column_of_a_group_alone_is_as_among_all(column: str) -> None:
+    table = partial(GROUPED, **{"fields__s,t__sequence_group": "a,b"})
+    whole = {"s": "3", "t": "5", "a": "30"}
+
+    after(table, "1 3 30 5 50 _", "1 3 21 4 40 _", "1 2 20 9 _ _")
+
+    assert held(table, columns=[column]) == whole[column]
+
+
 def test_function_in_a_group_heeds_older_rows_as_if_they_had_come_first() -> None:
     columns = {"id": "INT NOT NULL", "s": "INT", "a": "INT", "f": "STRING", "l": "STRING"}
     table = partial(
