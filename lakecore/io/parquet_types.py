@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.format.parquet_footer import INT96_BYTES
-from lakecore.model.arrow_arrays import cast_leaf, retype_chunked
+from lakecore.model.arrow_arrays import cast_leaf, retype_chunked, without_nulls_under_nulls
 from lakecore.model.types import (
     TIMESTAMPS,
     Array,
@@ -67,7 +67,9 @@ def to_physical(table: pa.Table, schema: pa.Schema) -> pa.Table:
             columns.append(column)
             nodes.append(node.with_type(column.type))
             continue
-        columns.append(retype_chunked(column, node.type, _encode_leaf))
+        retyped = retype_chunked(column, node.type, _encode_leaf)
+        chunks = [without_nulls_under_nulls(chunk) for chunk in retyped.chunks]
+        columns.append(pa.chunked_array(chunks, type=node.type))
         nodes.append(node)
     return pa.Table.from_arrays(columns, schema=pa.schema(nodes))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +90,45 @@ def struct_array(
     if not children:
         return pa.array([{}] * len(like), pa.struct([]), mask=mask)
     return pa.StructArray.from_arrays(children, fields=list(fields), mask=mask)
+
+
+def without_nulls_under_nulls(array: pa.Array, above: pa.Array | None = None) -> pa.Array:
+    """The array with any value in place of a null that a NOT NULL part has under a null.
+
+    To take null from a struct leaves null in all its parts, which Arrow's Parquet writer refuses of
+    a NOT NULL one. A null of its own in such a part stays, for the writer to refuse. `above` masks
+    the places whose parents are all valid; all of them, unless said.
+    """
+    kind = array.type
+    if not _t.is_nested(kind) or not len(array):
+        return array
+    if _t.is_struct(kind):
+        here = array.is_valid() if above is None else pc.and_(above, array.is_valid())
+        children = [
+            without_nulls_under_nulls(_any_value(array.field(index), kind.field(index), here), here)
+            for index in range(kind.num_fields)
+        ]
+        return struct_array(array, children, list(kind))
+    if _t.is_map(kind):
+        entries = pa.StructArray.from_arrays(
+            [without_nulls_under_nulls(array.keys), without_nulls_under_nulls(array.items)],
+            fields=[kind.key_field, kind.item_field],
+        )
+        return list_like(array, kind, entries)
+    return list_like(array, kind, without_nulls_under_nulls(array.values))
+
+
+def _any_value(child: pa.Array, field: pa.Field, above: pa.Array) -> pa.Array:
+    """A NOT NULL part without validity, if its nulls are all under nulls."""
+    if field.nullable or not child.null_count or pc.any(pc.and_(above, child.is_null())).as_py():
+        return child
+    kind = child.type
+    if _t.is_struct(kind):
+        parts = [child.field(index) for index in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind))
+    parts = [child.values] if _t.is_list(kind) or _t.is_map(kind) else []
+    buffers = [None, *child.buffers()[1 : kind.num_buffers]]
+    return pa.Array.from_buffers(kind, len(child), buffers, 0, child.offset, children=parts)
 
 
 def rows_only(count: int) -> pa.RecordBatch:

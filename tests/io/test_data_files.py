@@ -715,6 +715,35 @@ def test_slices_of_nested_columns_are_written_as_they_are(
     assert read(store, path, fields).to_pylist() == table.slice(*rows).to_pylist()
 
 
+@pytest.mark.parametrize("format_name", ["parquet", "orc", "avro"])
+def test_a_null_taken_into_a_row_of_not_null_parts_is_written(format_name: str) -> None:
+    types = [
+        "ROW<a STRING NOT NULL, b ROW<c INT NOT NULL> NOT NULL, d ARRAY<INT NOT NULL> NOT NULL>",
+        "ARRAY<ROW<a DECIMAL(5, 2) NOT NULL, b MAP<STRING, ROW<c BOOLEAN NOT NULL>>>>",
+    ]
+    fields = fields_of(types)
+    values = [["x", [1], [1, 2]], [["1.50", [["k", [True]]]], None]]
+    table = table_of(fields, [values, [None, [["2.50", [["k", None]]]]]])
+    # Nulls that are taken have null parts, NOT NULL or not.
+    taken = table.take(pa.array([None, 1, 0, None], pa.int64()))
+    store = MemoryStore()
+
+    write(store, f"a.{format_name}", fields, taken)
+
+    assert read(store, f"a.{format_name}", fields).to_pylist() == taken.to_pylist()
+
+
+def test_parquet_refuses_a_null_in_a_not_null_part() -> None:
+    row = pa.struct([pa.field("a", pa.int32(), nullable=False), pa.field("b", pa.int32())])
+    values = pa.StructArray.from_arrays(
+        [pa.array([1, None], pa.int32()), pa.array([1, 2], pa.int32())], fields=list(row)
+    )
+    fields = fields_of(["ROW<a INT NOT NULL, b INT>"])
+
+    with pytest.raises(InvalidRequest, match="non-nullable"):
+        write(MemoryStore(), "a.parquet", fields, pa.table([values], schema=arrow_schema(fields)))
+
+
 def test_orc_columns_carry_their_ids() -> None:
     from pyarrow import orc
 
