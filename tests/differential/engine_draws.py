@@ -18,6 +18,7 @@ from tests.differential.plans import (
     RETRACTS,
     ColumnPlan,
     EnginePlan,
+    nullable,
     order_column,
     value_column,
 )
@@ -156,7 +157,7 @@ def _partial_update_by_groups(dice: Dice) -> EnginePlan:
         options["partial-update.remove-record-on-sequence-group"] = groups[0][0]
     elif dice.chance.random() < 0.15:
         options["ignore-delete"] = "true"
-    columns = [_nullable(plan) for plan in columns]
+    columns = [nullable(plan) for plan in columns]
     pairs = retracting and not removing and dice.chance.random() < 0.15
     return EnginePlan(
         columns=_shuffled(dice, columns),
@@ -186,12 +187,6 @@ def _sequence(dice: Dice) -> tuple[list[ColumnPlan], dict[str, str]]:
 
 def _shuffled(dice: Dice, columns: list[ColumnPlan]) -> tuple[ColumnPlan, ...]:
     return tuple(dice.chance.sample(columns, len(columns)))
-
-
-def _nullable(plan: ColumnPlan) -> ColumnPlan:
-    # To retract a group is to set its columns to null.
-    kind = parse_type(plan.column.type.bare_text)
-    return ColumnPlan(Column(plan.name, kind), plan.pool, plan.nulls)
 
 
 def _order_free(aggregated: list[AggregatedColumn]) -> frozenset[str]:

@@ -78,3 +78,9 @@ def column_of(dice: Dice, name: str, kind: Type, pool: tuple[Json, ...] = ()) ->
     if nulls == 0.0 and dice.chance.random() < 0.3:
         kind = parse_type(f"{kind.bare_text} NOT NULL")
     return ColumnPlan(Column(name, kind), found, nulls)
+
+
+def nullable(plan: ColumnPlan) -> ColumnPlan:
+    """The same column without NOT NULL: what is retracted may leave null."""
+    kind = parse_type(plan.column.type.bare_text)
+    return ColumnPlan(Column(plan.name, kind), plan.pool, plan.nulls)
