@@ -121,15 +121,17 @@ class CommitMessage:
     """What the writer of one bucket hands to the commit. Picklable; holds no rows.
 
     The `new_*` parts go into an APPEND (or OVERWRITE) snapshot, the `compact_*` parts into the
-    COMPACT snapshot after it. `total_buckets` is the bucket count the rows were hashed with, -1
-    for unaware and dynamic buckets. `new_index_files` replace the bucket's index files of their
-    type. `base_snapshot_id` is the snapshot the writer looked at (None: an empty table).
+    COMPACT snapshot after it. `deleted_files` are taken away by the first, then an OVERWRITE.
+    `total_buckets` is the bucket count the rows were hashed with, -1 for unaware and dynamic
+    buckets. `new_index_files` replace the bucket's index files of their type. `base_snapshot_id`
+    is the snapshot the writer looked at (None: an empty table).
     """
 
     partition: bytes
     bucket: int
     total_buckets: int
     new_files: tuple[DataFile, ...] = ()
+    deleted_files: tuple[DataFile, ...] = ()
     changelog_files: tuple[DataFile, ...] = ()
     new_index_files: tuple[IndexFile, ...] = ()
     compact_before: tuple[DataFile, ...] = ()

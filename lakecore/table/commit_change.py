@@ -70,18 +70,23 @@ def changes(request: CommitRequest) -> tuple[Change, Change]:
     """
     messages = request.messages
     new = _entries(messages, FileKind.ADD, lambda m: m.new_files)
+    gone = _entries(messages, FileKind.DELETE, lambda m: m.deleted_files)
     before = _entries(messages, FileKind.DELETE, lambda m: m.compact_before)
     after = _entries(messages, FileKind.ADD, lambda m: m.compact_after)
     added = Counter(entry.identity for entry in (*new, *after))
     twice = [identity.name for identity, count in added.items() if count > 1]
     if twice:
         raise InvalidRequest("the messages bring a data file twice", files=twice)
+    if gone and request.overwrite is None:
+        raise InvalidRequest(
+            "only an overwrite takes files away", files=[e.file.name for e in gone]
+        )
     bases = [message.base_snapshot_id for message in messages]
     base = None if None in bases else min((b for b in bases if b is not None), default=None)
     first = Change(
         kind=CommitKind.APPEND if request.overwrite is None else CommitKind.OVERWRITE,
         messages=messages,
-        delta=new,
+        delta=[*gone, *new],
         changelog=_entries(messages, FileKind.ADD, lambda m: m.changelog_files),
         indexes=_index_entries(messages, lambda m: m.new_index_files),
         base_snapshot_id=base,

@@ -1,4 +1,4 @@
-"""DELETE: rows that match a condition are taken away, by a row of kind -D each.
+"""DELETE: rows that match a condition are taken away, in a keyed table by a row of kind -D each.
 
 Only the condition's columns and those that a -D must hold are read: with a condition on the key,
 no value column is, but those that may not be null.
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lakecore.frames.source import reading
 from lakecore.plan.row_changes import Verb, check_deletion, deletion_columns
+from lakecore.table.copy_on_write import FileRewriter
 from lakecore.table.row_values import matching, parse_condition
 from lakecore.table.row_writer import RowWriter, newest
 
@@ -32,6 +33,10 @@ def delete_rows(context: TableContext, where: pl.Expr | str, by: Author) -> Comm
     check_deletion(context.options)
     source = newest(context, Verb.DELETE)
     condition = parse_condition(where, context.schema)
+    if not context.schema.primary_keys:
+        with FileRewriter(context, source, Verb.DELETE) as rewriter:
+            rewriter.rewrite(condition, None)
+            return rewriter.commit(by)
     columns = deletion_columns(context.schema, context.options)
     with RowWriter(context, source, Verb.DELETE) as writer:
         for rows in matching_rows(source, condition, columns):

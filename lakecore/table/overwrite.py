@@ -23,6 +23,11 @@ def everything(partitions: Sequence[bytes]) -> Sequence[bool]:
     return [True] * len(partitions)
 
 
+def nothing(partitions: Sequence[bytes]) -> Sequence[bool]:
+    """Clear no partition: the messages name the files to take away."""
+    return [False] * len(partitions)
+
+
 def written_by(messages: Sequence[CommitMessage]) -> PartitionFilter:
     """Clear the partitions that the messages write: `dynamic-partition-overwrite`."""
     written = {message.partition for message in messages}

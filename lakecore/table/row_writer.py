@@ -25,7 +25,7 @@ from lakecore.model.snapshot import CommitResult
 from lakecore.options import ChangelogProducer, MergeEngine
 from lakecore.plan.conform import KindRule, conform
 from lakecore.plan.fit import show
-from lakecore.plan.row_changes import removing_groups
+from lakecore.plan.row_changes import Verb, removing_groups
 from lakecore.table.batch_write import commit_or_clean
 from lakecore.table.commit import CommitRequest
 from lakecore.table.source import TableSource
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
-    from lakecore.plan.row_changes import Verb
     from lakecore.table.batch_write import Author
     from lakecore.table.context import TableContext
 
@@ -49,11 +48,9 @@ _AS_GIVEN = KindRule(
 def newest(context: TableContext, verb: Verb) -> TableSource:
     """The table as it is now, to be changed. Raises InvalidRequest for a table of another time."""
     options, schema = context.options, context.schema
-    if not schema.primary_keys:
+    if not schema.primary_keys and verb is Verb.MERGE:
         raise Unsupported(
-            f"{verb} of a table without a primary key is not supported: it takes copy-on-write or "
-            "deletion vectors",
-            table=context.identifier,
+            "MERGE into a table without a primary key is not supported", table=context.identifier
         )
     options.require_readable()
     options.require_writable(primary_keys=schema.primary_keys, partition_keys=schema.partition_keys)
@@ -97,7 +94,7 @@ class RowWriter:
         self._base = None if source.snapshot is None else source.snapshot.id
         self._kind_column = context.options.rowkind_field or ROW_KIND
         # A null that an update leaves, or sets, is one: default values are for rows that are new.
-        self._writer = TableWrite(replace(context, schema=_without_defaults(context.schema)))
+        self._writer = TableWrite(replace(context, schema=without_defaults(context.schema)))
         self._tells_before = tells_before(context.options)
         self._removing = tuple(chain.from_iterable(removing_groups(context.options)))
         self.rows_inserted = 0
@@ -199,7 +196,8 @@ def _with_column(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
     return rows.set_column(index, name, values)
 
 
-def _without_defaults(schema: TableSchema) -> TableSchema:
+def without_defaults(schema: TableSchema) -> TableSchema:
+    """The schema without the default values of its columns."""
     return replace(
         schema, fields=tuple(replace(field, default_value=None) for field in schema.fields)
     )

@@ -1,4 +1,7 @@
-"""UPDATE: columns of the rows that match a condition get new values, by a row of kind +U each.
+"""UPDATE: columns of the rows that match a condition get new values.
+
+A table without a primary key gets new files (`table/copy_on_write.py`), one with a key a row of
+kind +U for each row that matches.
 
 New values are computed from the row as it was, all of them at once: one that is set does not show
 in another. What else a +U holds, the merge engine decides (`plan/row_changes.py`).
@@ -14,6 +17,7 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
 from lakecore.plan.row_changes import Verb, check_engine, update_shape
+from lakecore.table.copy_on_write import FileRewriter
 from lakecore.table.delete import matching_rows
 from lakecore.table.row_values import check_expression, parse_condition, plain_value, values_of
 from lakecore.table.row_writer import RowWriter, key_of, newest, require_one, tells_before
@@ -42,6 +46,10 @@ def update_rows(
     shape = update_shape(schema, options, values)
     check_values(values, schema.arrow, schema.arrow)
     condition = None if where is None else parse_condition(where, schema)
+    if not schema.primary_keys:
+        with FileRewriter(context, source, Verb.UPDATE) as rewriter:
+            rewriter.rewrite(condition, values)
+            return rewriter.commit(by)
     columns = columns_of_update(schema, options, shape, values)
     with RowWriter(context, source, Verb.UPDATE) as writer:
         for before in matching_rows(source, condition, columns):

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from lakecore.errors import CommitConflict, CommitUnknown, InvalidRequest, Unsupported
+from lakecore.errors import CommitConflict, CommitUnknown, InvalidRequest
 from tests.reading import ReadingStore, rows_written
 from tests.stores import FailingStore, MeddledStore
 from tests.tables import held, in_directory, new_table, put, reopened, rows
@@ -228,13 +228,6 @@ def test_table_of_another_time_is_refused() -> None:
 
     with pytest.raises(InvalidRequest, match="at another time"):
         table.copy({"scan.snapshot-id": "1"}).delete("id = 1")
-
-
-def test_append_table_is_refused() -> None:
-    table = new_table(keys=())
-
-    with pytest.raises(Unsupported, match="without a primary key"):
-        table.delete("id = 1")
 
 
 # --- others who write meanwhile ------------------------------------------------------------------

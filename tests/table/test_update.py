@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from lakecore.errors import CommitConflict, InvalidRequest, Unsupported
+from lakecore.errors import CommitConflict, InvalidRequest
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.handle import write_schema
@@ -212,13 +212,6 @@ def test_bad_value_is_refused_and_nothing_is_written(values: dict[str, Any], mes
         table.update(values)
     assert held(table) == "1 a 1 1"
     assert table.context.budget.used_bytes == 0
-
-
-def test_append_table_is_refused() -> None:
-    table = new_table(keys=())
-
-    with pytest.raises(Unsupported, match="without a primary key"):
-        table.update({"v": "a"})
 
 
 def test_lost_update_is_a_conflict() -> None:

@@ -1,0 +1,164 @@
+"""DELETE and UPDATE of tables without a key: files that hold rows that match are written anew.
+
+1. Of each file that may hold such rows, the condition's columns are read.
+2. A file that holds some is read whole, and its rows, less those that go, changed where they
+   change, go to new files. If all of them go, nothing is written.
+3. One OVERWRITE snapshot takes the old files away and adds the new ones. If another commit has
+   taken one of the old files away meanwhile, it is a CommitConflict: its rows may have changed.
+
+Rows that others append meanwhile stay.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import Unsupported
+from lakecore.frames.source import reading
+from lakecore.model.files import CommitMessage
+from lakecore.model.snapshot import CommitResult
+from lakecore.table import overwrite
+from lakecore.table.batch_write import commit_or_clean
+from lakecore.table.commit import CommitRequest
+from lakecore.table.read import read_split
+from lakecore.table.row_values import holds, values_of
+from lakecore.table.row_writer import without_defaults
+from lakecore.table.write import TableWrite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from lakecore.model.files import DataFile, Split
+    from lakecore.plan.row_changes import Verb
+    from lakecore.table.batch_write import Author
+    from lakecore.table.context import TableContext
+    from lakecore.table.row_values import Condition
+    from lakecore.table.source import TableSource
+
+
+class FileRewriter:
+    """Puts new files in the place of those that hold rows to change; a context manager.
+
+    `rows_updated` and `rows_deleted` count them.
+    """
+
+    def __init__(self, context: TableContext, source: TableSource, verb: Verb) -> None:
+        if context.options.deletion_vectors_enabled:
+            raise Unsupported(
+                f"{verb} of an append table with deletion vectors is not supported",
+                option="deletion-vectors.enabled",
+                table=context.identifier,
+            )
+        self._context = context
+        self._source = source
+        self._verb = verb
+        self._writer = TableWrite(replace(context, schema=without_defaults(context.schema)))
+        self._replaced: dict[tuple[bytes, int, int], list[DataFile]] = defaultdict(list)
+        self.rows_updated = 0
+        self.rows_deleted = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._writer.close()
+
+    def rewrite(self, condition: Condition | None, values: Mapping[str, object] | None) -> None:
+        """Set these values in the rows that match (no condition: in all); None takes them away."""
+        predicate = None if condition is None else condition.predicate
+        for split in self._source.plan(predicate).splits:
+            for file in split.files:
+                alone = self._alone(split, file)
+                count = self._count(alone, condition)
+                if not count:
+                    continue
+                bucket = (split.partition, split.bucket, split.total_buckets)
+                self._replaced[bucket].append(file)
+                if values is None:
+                    self.rows_deleted += count
+                else:
+                    self.rows_updated += count
+                if values is not None or count < file.row_count:
+                    self._rewrite(alone, condition, values)
+
+    def commit(self, by: Author) -> CommitResult:
+        """Make the changes visible in one snapshot; none if there is no change."""
+        if not self._replaced:
+            return CommitResult(commit_user=by.user, identifier=by.identifier)
+        base = None if self._source.snapshot is None else self._source.snapshot.id
+        gone = [
+            CommitMessage(
+                partition=partition,
+                bucket=bucket,
+                total_buckets=count,
+                deleted_files=tuple(files),
+                base_snapshot_id=base,
+            )
+            for (partition, bucket, count), files in self._replaced.items()
+        ]
+        request = CommitRequest(
+            messages=[*gone, *self._writer.prepare_commit()],
+            user=by.user,
+            identifier=by.identifier,
+            overwrite=overwrite.nothing,
+            operation=self._verb,
+        )
+        result = commit_or_clean(self._context, request)
+        if result.facts.get("already_committed"):
+            return result
+        return replace(result, rows_updated=self.rows_updated, rows_deleted=self.rows_deleted)
+
+    def _alone(self, split: Split, file: DataFile) -> Split:
+        """One file of a split."""
+        if file.name in split.vectors:
+            raise Unsupported(
+                f"{self._verb} of a file that has a deletion vector is not supported",
+                file=file.name,
+                table=self._context.identifier,
+            )
+        return replace(split, runs=((file,),))
+
+    def _count(self, split: Split, condition: Condition | None) -> int:
+        """How many rows of a file match."""
+        if condition is None:
+            return split.row_count
+        names = condition.columns or self._context.schema.names[:1]
+        return sum(
+            pc.sum(holds(rows, condition.expression)).as_py() or 0
+            for rows in self._rows(split, names)
+        )
+
+    def _rewrite(
+        self, split: Split, condition: Condition | None, values: Mapping[str, object] | None
+    ) -> None:
+        schema = self._context.schema
+        for rows in self._rows(split, schema.names):
+            if condition is None:
+                chosen = pa.chunked_array([pa.repeat(pa.scalar(True), rows.num_rows)])
+            else:
+                chosen = holds(rows, condition.expression)
+            self._writer.write(rows.filter(pc.invert(chosen)))
+            if values is not None:
+                changed = rows.filter(chosen)
+                for name, column in values_of(changed, values, schema.arrow).items():
+                    at = changed.schema.get_field_index(name)
+                    changed = changed.set_column(at, name, column)
+                self._writer.write(changed)
+
+    def _rows(self, split: Split, names: Sequence[str]) -> Iterator[pa.Table]:
+        context = self._context
+        plan = self._source.read_plan([split], names)
+        with reading(read_split(split, plan, context.store, context.budget)) as batches:
+            for batch in batches:
+                yield pa.Table.from_batches([batch])

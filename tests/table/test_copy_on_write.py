@@ -1,0 +1,184 @@
+"""DELETE and UPDATE of tables without a key: only files with rows that match are written anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from lakecore.errors import CommitConflict, CommitUnknown, InvalidRequest, Unsupported
+from tests.stores import FailingStore, MeddledStore
+from tests.tables import held, in_directory, new_table, put, reopened, rows
+
+if TYPE_CHECKING:
+    from lakecore.table.handle import Table
+
+WIDE = {"id": "INT", "v": "STRING", "n": "INT"}
+
+
+def appended(**options: str) -> Table:
+    table = new_table(WIDE, keys=(), **options)  # type: ignore[arg-type]
+    for line in ("1 a 1 | 2 b 2", "3 c 3 | 1 a 1", "5 e _"):
+        put(table, line)
+    return table
+
+
+def live(table: Table) -> dict[str, int]:
+    """The rows of each live file."""
+    snapshot = table.context.history.latest_snapshot()
+    assert snapshot is not None
+    entries = table.context.history.live_entries(snapshot)
+    return {entry.file.name: entry.file.row_count for entry in entries}
+
+
+def test_deletion_writes_files_with_matching_rows_anew_and_leaves_the_others() -> None:
+    table = appended()
+    before = live(table)
+    result = table.delete("id = 2")
+
+    assert held(table) == "1 a 1 | 1 a 1 | 3 c 3 | 5 e _"
+    assert (result.snapshot_ids, result.rows_deleted) == ((4,), 1)
+    assert (result.files_deleted, result.files_added) == (1, 1)
+    assert len(before.keys() & live(table).keys()) == 2
+
+
+def test_file_whose_rows_all_go_is_only_taken_away() -> None:
+    table = appended()
+    result = table.delete("id = 5 or n >= 3")
+
+    assert (result.files_deleted, result.files_added, result.rows_deleted) == (2, 1, 2)
+    assert held(table) == "1 a 1 | 1 a 1 | 2 b 2"
+    assert table.delete("true").rows_deleted == 3
+    assert held(table) == ""
+
+
+def test_update_sets_values_in_rows_that_match() -> None:
+    table = appended()
+    result = table.update({"n": pl.col("n") + 10, "v": "x"}, "id = 1")
+
+    assert held(table) == "1 x 11 | 1 x 11 | 2 b 2 | 3 c 3 | 5 e _"
+    assert (result.rows_updated, result.files_deleted, result.files_added) == (2, 2, 1)
+    assert table.update({"n": 0}).rows_updated == 5
+    assert held(table, where="n = 0") == held(table)
+
+
+def test_snapshot_is_an_overwrite_that_says_what_it_was() -> None:
+    table = appended()
+    results = [table.delete("id = 2"), table.update({"n": 1})]
+    found = [table.context.history.snapshot(each.snapshot_ids[0]) for each in results]
+
+    assert [each.operation for each in found] == ["DELETE", "UPDATE"]
+    assert {(each.commit_kind, each.total_record_count) for each in found} == {("OVERWRITE", 4)}
+    assert held(table, snapshot_id=3) == "1 a 1 | 1 a 1 | 2 b 2 | 3 c 3 | 5 e _"
+
+
+def test_nothing_that_matches_makes_no_snapshot() -> None:
+    table = appended()
+
+    assert table.delete("id = 9").snapshot_ids == ()
+    assert table.update({"n": 1}, "id = 9").snapshot_ids == ()
+    assert new_table(keys=()).delete("id = 9").snapshot_ids == ()
+
+
+def test_null_condition_matches_nothing() -> None:
+    table = appended()
+    table.delete("n <> 1")
+
+    assert held(table) == "1 a 1 | 1 a 1 | 5 e _"
+
+
+def test_rows_move_to_the_partition_and_bucket_of_their_new_values() -> None:
+    table = new_table(WIDE, keys=(), partitions=["v"], bucket="2", bucket_key="id")
+    put(table, "1 a 1 | 2 a 2 | 3 b 3")
+    table.update({"v": "b", "id": pl.col("id") + 10}, "id = 1")
+
+    assert held(table) == "11 b 1 | 2 a 2 | 3 b 3"
+    assert held(table, where="v = 'b' and id = 11") == "11 b 1"
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+def test_files_of_every_format(kind: str) -> None:
+    table = appended(file__format=kind)
+    table.delete("id = 1")
+
+    assert held(table) == "2 b 2 | 3 c 3 | 5 e _"
+
+
+def test_value_that_does_not_fit_changes_nothing() -> None:
+    table = appended()
+
+    with pytest.raises(InvalidRequest, match="column=n value=1099511627776"):
+        table.update({"n": 1 << 40}, "id = 1")
+    with pytest.raises(InvalidRequest, match=r"unknown column\. column=x"):
+        table.update({"x": 1})
+    assert len(live(table)) == 3
+    assert in_directory(table, "bucket-0") == set(live(table))
+
+
+def test_deletion_vectors_and_merges_are_refused() -> None:
+    table = new_table(WIDE, keys=(), deletion_vectors__enabled="true")
+    put(table, "1 a 1")
+
+    with pytest.raises(Unsupported, match="deletion vectors"):
+        table.delete("id = 1")
+    with pytest.raises(Unsupported, match="MERGE into a table without a primary key"):
+        appended().merge([{"id": 1}], on="id").when_matched_delete().execute()
+
+
+def test_appends_of_others_stay() -> None:
+    table = appended()
+    other = reopened(table)
+    slow = reopened(table, store=MeddledStore(table.context.store, lambda: put(other, "1 new 1")))
+    slow.delete("id = 1")
+
+    assert held(table) == "1 new 1 | 2 b 2 | 3 c 3 | 5 e _"
+
+
+@pytest.mark.parametrize("theirs", ["delete", "update", "overwrite"])
+def test_file_that_another_commit_replaced_is_a_conflict_and_leaves_nothing(theirs: str) -> None:
+    table = appended()
+    other = reopened(table)
+    deeds = {
+        "delete": lambda: other.delete("id = 2"),
+        "update": lambda: other.update({"n": 7}, "id = 2"),
+        "overwrite": lambda: other.overwrite(rows(table.schema, "9 z 9")),
+    }
+    slow = reopened(table, store=MeddledStore(table.context.store, deeds[theirs]))
+    with pytest.raises(CommitConflict, match="gone"):
+        slow.delete("v = 'a'")
+
+    named = set(live(table)) | {
+        entry.file.name
+        for entry in table.context.history.live_entries(table.context.history.snapshot(3))
+    }
+    assert in_directory(table, "bucket-0") == named
+
+
+def test_others_may_replace_other_files() -> None:
+    table = appended()
+    other = reopened(table)
+    slow = reopened(table, store=MeddledStore(table.context.store, lambda: other.delete("id = 5")))
+    slow.delete("id = 2")
+
+    assert held(table) == "1 a 1 | 1 a 1 | 3 c 3"
+
+
+def test_crash_at_any_call_leaves_the_rows_before_or_after() -> None:
+    before, after = held(appended()), "2 b 2 | 3 c 3 | 5 e _"
+    number = 0
+    while True:
+        number += 1
+        table = appended()
+        store = FailingStore(table.context.store, number)
+        try:
+            reopened(table, store=store).delete("id = 1")
+        except (OSError, CommitUnknown):
+            pass
+        else:
+            if not store.is_dead:
+                break
+        assert held(table) in (before, after)
+
+    assert held(table) == after
+    assert number > 5
