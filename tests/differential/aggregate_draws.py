@@ -27,7 +27,7 @@ FUNCTIONS = (
 # A number that sums and products take back exactly; no sum of them leaves a TINYINT.
 _SMALL: Mapping[str, Sequence[Json]] = {
     "sum": (0, 1, -1, 2, -3),
-    "product": (1, -1, 2),
+    "product": (1, 1, 1, -1, 2),
 }
 _WORDS = ("a", "b", "ab", "é", "a,b", "b;a", "中文")
 
@@ -84,7 +84,8 @@ def _plan(dice: Dice, name: str, function: str) -> ColumnPlan:
         case "bool_and" | "bool_or":
             return column_of(dice, name, parse_type("BOOLEAN"))
         case "collect":
-            return column_of(dice, name, parse_type(f"ARRAY<{draw_type(dice, depth=1).text}>"))
+            # 1.4.2 cannot compare rows that come from a file, however deep they lie.
+            return column_of(dice, name, parse_type(f"ARRAY<{draw_atomic(dice).text}>"))
         case "merge_map":
             key = dice.chance.choice(("STRING", "INT", "DATE"))
             return column_of(dice, name, parse_type(f"MAP<{key}, {draw_type(dice, depth=1).text}>"))

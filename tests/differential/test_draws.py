@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.differential.aggregate_draws import FUNCTIONS
+from tests.differential.differences import comparable
 from tests.differential.draws import draw
 from tests.differential.engine_draws import ENGINES
 from tests.differential.history import Compact, History, Write
@@ -61,6 +62,10 @@ def test_values_are_in_canonical_form_and_fit_their_types(histories: list[Histor
                 for value, column in zip(row, history.columns, strict=True):
                     assert canonical(value, column.type) == value
                     assert value is not None or column.type.nullable
+
+
+def test_every_history_is_comparable(histories: list[History]) -> None:
+    assert [history.seed for history in histories if not comparable(history)] == []
 
 
 def test_steps_compact_and_keys_meet_again(histories: list[History]) -> None:
