@@ -102,11 +102,17 @@ def _keep_last_of_dense(
 ) -> None:
     """Which codes newer runs hold is a table of flags."""
     seen = np.zeros(span, bool)
+    # NOTE: memory is new to a thread each time it is asked for, and to clear it costs as much as
+    # all that is done here. So all runs share it.
+    length = max(map(len, codes))
+    places, newer = np.empty(length, np.int64), np.empty(length, bool)
     for run in newest_first:
-        places = codes[run] - np.int64(low)
         mask = alive[run]
-        mask &= ~seen[places]
-        seen[places if mask.all() else places[mask]] = True
+        at, held = places[: len(mask)], newer[: len(mask)]
+        np.subtract(codes[run], np.int64(low), out=at)
+        seen.take(at, out=held, mode="clip")
+        seen[at if mask.all() else at[mask]] = True
+        np.greater(mask, held, out=mask)
 
 
 def _keep_last_of_sparse(
