@@ -148,6 +148,41 @@ def test_history_of_verbs_leaves_what_a_dict_holds(
         assert sorted(found, key=lambda row: row["id"]) == [model[key] for key in sorted(model)]
 
 
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("write"), st.lists(a_row(), min_size=1, max_size=6)),
+            st.tuples(st.sampled_from(["delete", "update"]), TESTS),
+        ),
+        max_size=7,
+    ),
+    st.sampled_from([{}, {"bucket": "2", "bucket_key": "id"}]),
+    st.sampled_from([[], ["day"]]),
+)
+def test_history_of_an_append_table_leaves_what_a_list_holds(
+    steps: Sequence[tuple[str, Any]], options: dict[str, Any], partitions: list[str]
+) -> None:
+    table = new_table(COLUMNS, keys=(), partitions=partitions, **options)
+    model: list[Row] = []
+    for verb, given_step in steps:
+        if verb == "write":
+            table.write(pl.DataFrame(given_step, SCHEMA))
+            model += given_step
+        elif verb == "delete":
+            left = [row for row in model if not given_step.holds(row)]
+            assert table.delete(given_step.of("")).rows_deleted == len(model) - len(left)
+            model = left
+        else:
+            result = table.update({"v": "set", "id": pl.col("id") + 1}, given_step.of(""))
+            assert result.rows_updated == sum(map(given_step.holds, model))
+            model = [
+                {**row, "v": "set", "id": row["id"] + 1} if given_step.holds(row) else row
+                for row in model
+            ]
+
+        assert sorted(map(str, table.to_arrow().to_pylist())) == sorted(map(str, model))
+
+
 def write(table: Table, model: Rows, given_rows: Sequence[Row]) -> Rows:
     table.write(pl.DataFrame(given_rows, SCHEMA))
     return {**model, **{row["id"]: row for row in given_rows}}

@@ -35,7 +35,7 @@ from lakecore.table.merge_plan import Action, Match, on_fields, plan_merge
 from lakecore.table.merge_sides import SOURCE, TARGET, Picked
 from lakecore.table.merge_source import MergeSource, in_part
 from lakecore.table.read import read_split
-from lakecore.table.row_values import holds, values_of
+from lakecore.table.row_values import holds, said_plainly, values_of
 from lakecore.table.row_writer import RowWriter, key_of, newest
 from lakecore.table.update import updated
 
@@ -286,7 +286,8 @@ def _pairs(
         names = [name for name in target.columns if name != _AT_TARGET]
         joined = target.join(source, on=names, how="inner")
     else:
-        joined = target.join_where(source, plan.condition)
+        with said_plainly(plan.condition):
+            joined = target.join_where(source, plan.condition)
     return joined[_AT_TARGET].to_numpy(), joined[_AT_SOURCE].to_numpy()
 
 

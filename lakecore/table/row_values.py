@@ -66,7 +66,7 @@ def check_expression(
     for name in expression.meta.root_names():
         if name not in schema.names:
             raise InvalidRequest("unknown column", column=name, columns=schema.names)
-    with _said_plainly(expression):
+    with said_plainly(expression):
         if expression.meta.has_multiple_outputs():
             raise InvalidRequest(f"{what} is one expression, not several", expression=expression)
         kind, row_by_row = _probe(expression, schema)
@@ -154,12 +154,13 @@ def _computed(rows: pa.Table, expressions: Sequence[pl.Expr]) -> pl.DataFrame:
     named = [each.alias(f"{_VALUE}{index}") for index, each in enumerate(expressions)]
     if not named:
         return frame
-    with _said_plainly(*expressions):
+    with said_plainly(*expressions):
         return frame.with_columns(named)
 
 
 @contextmanager
-def _said_plainly(*expressions: pl.Expr) -> Iterator[None]:
+def said_plainly(*expressions: pl.Expr) -> Iterator[None]:
+    """Computing expressions: what Polars cannot compute is an InvalidRequest."""
     try:
         yield
     except (pl.exceptions.PolarsError, TypeError) as error:

@@ -492,6 +492,13 @@ def refusals() -> Sequence[tuple[str, Any, str]]:
             r"columns of the same name. columns=\[id\]",
         ),
         (
+            "on cannot be computed",
+            lambda t: t.merge(
+                frame, on=pl.col("target.v").cast(pl.Int32) == pl.col("source.id")
+            ).when_matched_delete(),
+            "cannot be computed",
+        ),
+        (
             "bad sql",
             lambda t: t.merge(frame, on="source.id = ").when_matched_delete(),
             "bad SQL",
