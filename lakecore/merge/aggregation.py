@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lakecore.merge.fold import Contested, Folded, fold_column
-from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND, RowKind
+from lakecore.merge.fold import Column, Contested, Folded, fold_column
+from lakecore.model.rows import RowKind
 
 if TYPE_CHECKING:
     from lakecore.merge.spec import MergeSpec
@@ -31,10 +31,10 @@ def fold_aggregation(contested: Contested, spec: MergeSpec) -> Folded:
         chosen = chosen.since(removed)
         deleted = removed == contested.groups.lasts
     functions = {aggregate.column: aggregate for aggregate in spec.aggregates}
-    columns = {}
-    for name in contested.table.schema.names:
+    columns: dict[str, Column] = {}
+    for name in contested.columns:
         if name in spec.primary_key:
-            columns[name] = contested.pick(name, contested.groups.lasts)
-        elif name not in {SEQUENCE_NUMBER, VALUE_KIND}:
+            columns[name] = contested.groups.lasts
+        else:
             columns[name] = fold_column(contested, functions[name], chosen)
     return Folded(columns=columns, deleted=deleted)

@@ -15,19 +15,19 @@ which counts them twice; see DECISIONS.md.)
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
 from lakecore.merge.aggregators import AGGREGATORS
-from lakecore.merge.groups import NONE, Groups, groups_of, is_valid, pick, spread
-from lakecore.merge.order import merge_order, of_kinds, oldest_first, runs_decide, split_rows
+from lakecore.merge.groups import NONE, Groups, groups_of, in_one, is_valid, pick, spread
+from lakecore.merge.order import merge_order, oldest_first, runs_decide
 from lakecore.model.rows import RETRACTS, SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lakecore.merge.aggregators.fold import Aggregate, Fold
     from lakecore.merge.spec import MergeSpec, Slice
@@ -39,14 +39,18 @@ _PIECE_ROWS = 131_072
 class Contested:
     """The rows of the keys that have several, in merge order, as one group a key.
 
-    `kinds` is None where every row adds.
+    Row r is at `order[r]` of the window's table. `kinds` is None where every row adds.
     """
 
-    table: pa.Table
+    window: _Window
     groups: Groups
     order: np.ndarray
     kinds: np.ndarray | None
-    _columns: dict[str, pa.Array] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of the table that are there."""
+        return [name for name in self.window.names if name not in {SEQUENCE_NUMBER, VALUE_KIND}]
 
     @property
     def retract(self) -> np.ndarray | None:
@@ -56,27 +60,18 @@ class Contested:
         mask: np.ndarray = np.isin(self.kinds, [int(kind) for kind in RETRACTS])
         return mask if mask.any() else None
 
-    def stored(self, name: str) -> pa.Array:
-        """The values of a column, as they lie: row r is at `order[r]`."""
-        if name not in self._columns:
-            column = self.table.column(name).combine_chunks()
-            if isinstance(column, pa.ChunkedArray):
-                column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
-            self._columns[name] = column
-        return self._columns[name]
+    def type_of(self, name: str) -> pa.DataType:
+        """The type of a column."""
+        return self.window.column(name).type
 
     def valid(self, name: str) -> np.ndarray:
         """A mask of the rows in which the column is not null, in merge order."""
-        valid: np.ndarray = is_valid(self.stored(name))[self.order]
+        valid: np.ndarray = is_valid(self.window.column(name))[self.order]
         return valid
 
-    def pick(self, name: str, rows: np.ndarray) -> pa.Array:
-        """The values of a column in these rows; null for NONE."""
-        return pick(self.stored(name), np.where(rows == NONE, NONE, self.order[rows]))
-
-    def values(self, name: str, chosen: Chosen) -> pa.Array:
-        """The values of a column in the rows chosen."""
-        return self.stored(name).take(pa.array(self.order[chosen.rows]))
+    def values(self, name: str, rows: np.ndarray) -> pa.Array:
+        """The values of a column in these rows."""
+        return self.window.take(name, self.order[rows])
 
     @property
     def all_rows(self) -> Chosen:
@@ -128,11 +123,15 @@ class Chosen:
         return self.adding(is_begin).only(mask)
 
 
+Column: TypeAlias = "pa.Array | np.ndarray"
+"""One value a key: the values, or the contested rows to take them from, NONE for null."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
     """One row a key: its columns by name, and which of the rows are deletions."""
 
-    columns: dict[str, pa.Array]
+    columns: Mapping[str, Column]
     deleted: np.ndarray
 
 
@@ -152,34 +151,40 @@ class FoldEngine:
         runs = oldest_first(window, spec)
         codes, order = merge_order(runs, spec)
         groups = groups_of(codes[order])
+        table = pa.concat_tables([part.rows for part in runs])
+        rows = _Window(table, by_piece=spec.in_key_order)
         alone = groups.sizes == 1
-        is_lone = np.zeros(len(codes), bool)
-        is_lone[order[groups.starts[alone]]] = True
-        is_contested = np.zeros(len(codes), bool)
-        is_contested[order] = True
-        is_contested &= ~is_lone
-        merged = split_rows(runs, is_lone)
-        merged_codes = [codes[is_lone]]
-        if is_contested.any():
-            contested = _contested(split_rows(runs, is_contested), is_contested, order, groups)
-            merged.append(_row_a_key(contested, self.fold(contested, spec)))
-            merged_codes.append(codes[order[groups.starts[~alone]]])
+        lone = order[groups.starts[alone]]
+        several, _, left = groups.only(np.repeat(~alone, groups.sizes))
+        kinds = table.column(VALUE_KIND).to_numpy() if VALUE_KIND in rows.names else None
+        contested = Contested(rows, left, order[several], None)
+        if kinds is not None:
+            contested.kinds = kinds[contested.order]
+        folded = _whole_row(contested, self.fold(contested, spec))
+        # Lone rows first, then folded ones: which of them come out, and in which order.
+        keep = np.ones(groups.count, bool)
+        if not spec.keep_deletions and kinds is not None:
+            keep[: len(lone)] = ~np.isin(kinds[lone], [int(kind) for kind in RETRACTS])
+            keep[len(lone) :] = ~folded.deleted
+        place = np.flatnonzero(keep)
         if spec.in_key_order:
-            by_key = np.argsort(np.concatenate(merged_codes), kind="stable")
-            table = pa.concat_tables(merged).combine_chunks()
-            merged = [
-                table.take(pa.array(by_key[start : start + _PIECE_ROWS]))
-                for start in range(0, len(by_key), _PIECE_ROWS)
-            ]
-        for table in merged:
-            yield table if spec.keep_deletions else _without_deletions(table)
+            at = np.empty(groups.count, np.int64)
+            at[np.append(np.flatnonzero(alone), np.flatnonzero(~alone))] = np.arange(groups.count)
+            place = at[keep[at]]
+        step = _PIECE_ROWS if spec.in_key_order else max(1, len(place))
+        for start in range(0, len(place), step):
+            piece = place[start : start + step]
+            yield pa.Table.from_arrays(
+                [_piece(contested, name, folded.columns[name], lone, piece) for name in rows.names],
+                schema=table.schema,
+            )
 
     def needs_sequence_numbers(self, window: Sequence[Slice], spec: MergeSpec) -> bool:
         """Whether rows must be compared one by one."""
         return not runs_decide(window, spec)
 
 
-def fold_column(contested: Contested, aggregate: Aggregate, chosen: Chosen) -> pa.Array:
+def fold_column(contested: Contested, aggregate: Aggregate, chosen: Chosen) -> Column:
     """One value a key of the function's column, from the rows chosen; null where none are.
 
     Raises InvalidRequest if rows are to be taken back and the function cannot.
@@ -188,7 +193,7 @@ def fold_column(contested: Contested, aggregate: Aggregate, chosen: Chosen) -> p
     chosen = retractable(aggregate, fold, chosen)
     if fold.choose is not None:
         return choose_column(contested, aggregate.column, fold.choose, chosen)
-    values = contested.values(aggregate.column, chosen)
+    values = contested.values(aggregate.column, chosen.rows)
     folded = fold(values, chosen.groups, chosen.retract)
     return spread(folded, chosen.numbers, contested.groups.count)
 
@@ -212,39 +217,66 @@ def choose_column(
     column: str,
     choose: Callable[[np.ndarray, Groups, np.ndarray | None], np.ndarray],
     chosen: Chosen,
-) -> pa.Array:
-    """One value a key of a column, as it stands in one of the rows chosen; null where none does."""
-    valid = contested.valid(column)[chosen.rows]
-    at = choose(valid, chosen.groups, chosen.retract)
+) -> Column:
+    """Of each key the row, of those chosen, that has the value of the column."""
+    valid = contested.valid(column)
+    everything = len(chosen.rows) == len(valid)
+    at = choose(valid if everything else valid[chosen.rows], chosen.groups, chosen.retract)
+    if everything:
+        return at
     rows = np.full(contested.groups.count, NONE)
     rows[chosen.numbers] = np.where(at == NONE, NONE, chosen.rows[at])
-    return contested.pick(column, rows)
+    return rows
 
 
-def _contested(
-    parts: Sequence[pa.Table], is_contested: np.ndarray, order: np.ndarray, groups: Groups
-) -> Contested:
-    table = pa.concat_tables(parts)
-    place = np.cumsum(is_contested) - 1  # of a row, among those of the table
-    rows, _, left = groups.only(is_contested[order])
-    ordered = place[order[rows]]
-    kinds = None
-    if VALUE_KIND in table.schema.names:
-        kinds = table.column(VALUE_KIND).to_numpy()[ordered]
-    return Contested(table, left, ordered, kinds)
+@dataclass(slots=True)
+class _Window:
+    """The rows of all runs. To be given out piece by piece, columns stay in their chunks."""
+
+    table: pa.Table
+    by_piece: bool
+    _columns: dict[str, pa.Array | pa.ChunkedArray] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all columns."""
+        return list(self.table.schema.names)
+
+    def column(self, name: str) -> pa.Array | pa.ChunkedArray:
+        """A column."""
+        if name not in self._columns:
+            column = self.table.column(name)
+            self._columns[name] = column if self.by_piece else in_one(column)
+        return self._columns[name]
+
+    def take(self, name: str, positions: np.ndarray) -> pa.Array:
+        """The values of a column at these positions; null for NONE."""
+        return in_one(pick(self.column(name), positions))
 
 
-def _row_a_key(contested: Contested, folded: Folded) -> pa.Table:
-    schema = contested.table.schema
-    columns = dict(folded.columns)
-    if SEQUENCE_NUMBER in schema.names:
-        columns[SEQUENCE_NUMBER] = contested.pick(SEQUENCE_NUMBER, contested.groups.lasts)
-    if VALUE_KIND in schema.names:
-        kinds = np.where(folded.deleted, np.int8(RowKind.DELETE), np.int8(RowKind.INSERT))
-        columns[VALUE_KIND] = pa.array(kinds)
-    return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+def _whole_row(contested: Contested, folded: Folded) -> Folded:
+    """The folded rows with their sequence numbers and kinds."""
+    lasts = contested.groups.lasts
+    kinds = np.where(folded.deleted, np.int8(RowKind.DELETE), np.int8(RowKind.INSERT))
+    system: dict[str, Column] = {SEQUENCE_NUMBER: lasts, VALUE_KIND: pa.array(kinds, pa.int8())}
+    return Folded(columns={**system, **folded.columns}, deleted=folded.deleted)
 
 
-def _without_deletions(rows: pa.Table) -> pa.Table:
-    deletes = of_kinds(rows, RETRACTS)
-    return rows if deletes is None else rows.filter(pa.array(~deletes))
+def _piece(
+    contested: Contested, name: str, column: Column, lone: np.ndarray, place: np.ndarray
+) -> pa.Array:
+    """The rows of the result at these places: lone rows come first, then folded ones."""
+    window = contested.window
+    if isinstance(column, np.ndarray):
+        folded = np.where(column == NONE, NONE, contested.order[column])
+        return window.take(name, np.concatenate([lone, folded])[place])
+    is_lone = place < len(lone)
+    parts = [window.take(name, lone[place[is_lone]]), column]
+    if len(parts[0]) + len(column) != len(place):
+        parts[1] = column.take(pa.array(place[~is_lone] - len(lone)))
+    both = pa.concat_arrays(parts)
+    if (place[1:] > place[:-1]).all():
+        return both
+    back = np.empty(len(place), np.int64)
+    back[np.append(np.flatnonzero(is_lone), np.flatnonzero(~is_lone))] = np.arange(len(place))
+    return both.take(pa.array(back))

@@ -48,10 +48,12 @@ class Groups:
 
     def last(self, mask: np.ndarray) -> np.ndarray:
         """The position of the last row of each group for which the mask holds, or NONE."""
-        if not self.count:
-            return self.starts
-        found: np.ndarray = np.maximum.reduceat(
-            np.where(mask, np.arange(self.length), NONE), self.starts
+        held, until = np.flatnonzero(mask), np.cumsum(mask)
+        if not len(held):
+            return np.full(self.count, NONE)
+        ends = until[self.lasts]
+        found: np.ndarray = np.where(
+            ends > until[self.starts] - mask[self.starts], held[ends - 1], NONE
         )
         return found
 
@@ -100,7 +102,7 @@ def groups_of(codes: np.ndarray) -> Groups:
     return Groups(np.flatnonzero(fresh), len(codes))
 
 
-def pick(values: pa.Array, positions: np.ndarray) -> pa.Array:
+def pick(values: pa.Array | pa.ChunkedArray, positions: np.ndarray) -> pa.Array | pa.ChunkedArray:
     """The values at these positions; null for NONE."""
     missing = positions < 0
     if missing.any():
@@ -110,16 +112,26 @@ def pick(values: pa.Array, positions: np.ndarray) -> pa.Array:
 
 def spread(values: pa.Array, numbers: np.ndarray, count: int) -> pa.Array:
     """The values at the groups of these numbers; null for the other groups."""
-    if len(numbers) == count:
+    if len(numbers) == count and (numbers[1:] > numbers[:-1]).all():
         return values
     at = np.full(count, NONE)
     at[numbers] = np.arange(len(numbers))
     return pick(values, at)
 
 
-def is_valid(values: pa.Array) -> np.ndarray:
+def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The values as one array."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.ChunkedArray):
+        values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
+    return values
+
+
+def is_valid(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """A mask of the values that are not null."""
     if values.null_count == 0:
         return np.ones(len(values), bool)
-    mask: np.ndarray = values.is_valid().to_numpy(zero_copy_only=False)
+    valid = values.is_valid()
+    mask: np.ndarray = in_one(valid).to_numpy(zero_copy_only=False)
     return mask

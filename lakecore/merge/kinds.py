@@ -54,7 +54,7 @@ def refused_kinds(engine: MergeEngine, spec: MergeSpec) -> Refusal | None:
             "the aggregate function cannot take back rows of kind -U and -D; set ignore-delete, or "
             f"fields.{aggregate.column}.ignore-retract"
         )
-        facts = {"column": aggregate.column, "function": aggregate.function}
+        facts: dict[str, object] = {"column": aggregate.column, "function": aggregate.function}
         return Refusal(kinds=kinds, reason=reason, facts=facts) if kinds else None
     return None
 

@@ -28,6 +28,7 @@ from lakecore.merge.aggregators import AGGREGATORS
 from lakecore.merge.aggregators.choices import last_non_null_position, last_position
 from lakecore.merge.fold import (
     Chosen,
+    Column,
     Contested,
     Folded,
     choose_column,
@@ -36,7 +37,7 @@ from lakecore.merge.fold import (
 )
 from lakecore.merge.groups import NONE, Groups, spread
 from lakecore.merge.keys import sequence_codes
-from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND, RowKind
+from lakecore.model.rows import RowKind
 
 if TYPE_CHECKING:
     from lakecore.merge.aggregators import Aggregate, Fold
@@ -48,19 +49,16 @@ def fold_partial_update(contested: Contested, spec: MergeSpec) -> Folded:
     chosen, deleted = _live_rows(contested, spec)
     functions = {aggregate.column: aggregate for aggregate in spec.aggregates}
     adding = chosen if chosen.retract is None else chosen.only(~chosen.retract)
-    present = [
-        name for name in contested.table.schema.names if name not in {SEQUENCE_NUMBER, VALUE_KIND}
-    ]
-    grouped: dict[str, pa.Array] = {}
+    grouped: dict[str, Column] = {}
     for group in spec.groups:
-        if set(group.sequence) <= set(present):
+        if set(group.sequence) <= set(contested.columns):
             grouped |= _fold_group(contested, group, chosen, functions)
-    columns = {}
-    for name in present:
+    columns: dict[str, Column] = {}
+    for name in contested.columns:
         if name in grouped:
             columns[name] = grouped[name]
         elif name in spec.primary_key:
-            columns[name] = contested.pick(name, contested.groups.lasts)
+            columns[name] = contested.groups.lasts
         elif name in functions:
             columns[name] = fold_column(contested, functions[name], adding)
         else:
@@ -130,7 +128,7 @@ class _Sequence:
 
 
 def _sequence_of(contested: Contested, group: SequenceGroup, rows: np.ndarray) -> _Sequence:
-    columns = [pa.chunked_array([contested.pick(name, rows)]) for name in group.sequence]
+    columns = [pa.chunked_array([contested.values(name, rows)]) for name in group.sequence]
     empty = np.logical_and.reduce([contested.valid(name)[rows] == 0 for name in group.sequence])
     return _Sequence(sequence_codes(columns, descending=False), empty)
 
@@ -140,7 +138,7 @@ def _fold_group(
     group: SequenceGroup,
     chosen: Chosen,
     functions: dict[str, Aggregate],
-) -> dict[str, pa.Array]:
+) -> dict[str, Column]:
     """The columns of a sequence group."""
     rows, groups = chosen.rows, chosen.groups
     sequence = _sequence_of(contested, group, rows)
@@ -151,14 +149,13 @@ def _fold_group(
     adds = np.ones(len(rows), bool) if chosen.retract is None else ~chosen.retract
     heeded = ~sequence.empty | (begins & removing & adds)
     newer = heeded & _not_older(sequence.codes, heeded, groups)
-    columns: dict[str, pa.Array] = {}
+    columns: dict[str, Column] = {}
     setting = chosen.only(newer)
     adding = replace(setting, retract=None)
     for name in group.sequence:
         columns[name] = choose_column(contested, name, last_position, adding)
-    names = contested.table.schema.names
     for name in group.columns:
-        if name not in names or name in group.sequence:
+        if name not in contested.columns or name in group.sequence:
             continue
         if name not in functions:
             columns[name] = choose_column(contested, name, last_position, setting)
@@ -184,7 +181,7 @@ def _not_older(codes: np.ndarray, heeded: np.ndarray, groups: Groups) -> np.ndar
 
 def _fold_ordered(
     contested: Contested, aggregate: Aggregate, chosen: Chosen, early: np.ndarray
-) -> pa.Array:
+) -> Column:
     """Fold a column; `early` rows are older than what is held when they come, and go before it."""
     fold = AGGREGATORS[aggregate.function](aggregate)
     if chosen.retract is not None:
@@ -203,15 +200,15 @@ def _fold_ordered(
     if plain.groups.count:
         ordered = _early_first(plain, early[~is_mixed])
         parts.append(
-            fold(contested.values(aggregate.column, ordered), ordered.groups, ordered.retract)
+            fold(contested.values(aggregate.column, ordered.rows), ordered.groups, ordered.retract)
         )
         numbers.append(plain.numbers)
     if stepped.groups.count:
-        values = contested.values(aggregate.column, stepped)
+        values = contested.values(aggregate.column, stepped.rows)
         parts.append(_one_by_one(fold, values, stepped, early[is_mixed]))
         numbers.append(stepped.numbers)
     if not parts:
-        return pa.nulls(count, contested.stored(aggregate.column).type)
+        return pa.nulls(count, contested.type_of(aggregate.column))
     return spread(pa.concat_arrays(parts), np.concatenate(numbers), count)
 
 

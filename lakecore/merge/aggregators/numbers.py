@@ -20,12 +20,15 @@ from lakecore.errors import InvalidRequest
 from lakecore.merge.aggregators.fold import Aggregate, Fold
 from lakecore.merge.groups import NONE, Groups, is_valid, pick, spread
 from lakecore.merge.keys import order_columns, shared_codes
+from lakecore.model.types import INTEGERS, Atomic, Root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 LONG_GROUP_ROWS = 64
 """Groups of floating point with more rows than this are each added by themselves."""
+_NUMBERED = {*INTEGERS, Root.DATE, Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ}
+_INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _DIGITS = 100
 """Enough for the product of two DECIMALs of 38 digits."""
 _WORD = 32
@@ -44,29 +47,48 @@ def product_of(aggregate: Aggregate) -> Fold:
 
 def max_of(aggregate: Aggregate) -> Fold:
     """The greatest value; nulls do not count."""
-    del aggregate
-    return Fold(fold=lambda values, groups, _: _extreme(values, groups, np.maximum), commutes=True)
+    return Fold(fold=_extreme_fold(aggregate, np.maximum), commutes=True)
 
 
 def min_of(aggregate: Aggregate) -> Fold:
     """The least value; nulls do not count."""
-    del aggregate
-    return Fold(fold=lambda values, groups, _: _extreme(values, groups, np.minimum), commutes=True)
+    return Fold(fold=_extreme_fold(aggregate, np.minimum), commutes=True)
 
 
 # --- max, min -----------------------------------------------------------------------------------
 
 
+def _extreme_fold(
+    aggregate: Aggregate, better: np.ufunc
+) -> Callable[[pa.Array, Groups, np.ndarray | None], pa.Array]:
+    root = aggregate.type.root if isinstance(aggregate.type, Atomic) else None
+    function = _extreme_number if root in _NUMBERED else _extreme
+    return lambda values, groups, _: function(values, groups, better)
+
+
 def _extreme(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
-    rows, numbers, left = groups.only(is_valid(values))
+    """The greatest or least by the order of keys; of several the first, as only that can differ."""
+    known = is_valid(values)
+    rows, numbers, left = groups.only(known)
     at = np.full(groups.count, NONE)
     if left.count:
-        known = values if left.length == len(values) else values.take(pa.array(rows))
-        (codes,) = shared_codes([order_columns([known])])
+        given = values if left.length == len(values) else values.take(pa.array(rows))
+        (codes,) = shared_codes([order_columns([given])])
         best = better.reduceat(codes, left.starts)
-        # Of equal ones the first: -0.0 and 0.0 differ, but 1 and 1 may be any.
         at[numbers] = rows[left.first(codes == np.repeat(best, left.sizes))]
     return pick(values, at)
+
+
+def _extreme_number(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
+    """As `_extreme`, for integers, dates and times: nothing has to be looked up."""
+    known = is_valid(values)
+    plain = values.view(_INTEGERS[values.type.bit_width])
+    numbers = plain.fill_null(0).to_numpy(zero_copy_only=False)
+    if known.all():
+        return pa.array(better.reduceat(numbers, groups.starts)).view(values.type)
+    limit = getattr(np.iinfo(numbers.dtype), "min" if better is np.maximum else "max")
+    best = better.reduceat(np.where(known, numbers, limit), groups.starts)
+    return pa.array(best, mask=~groups.any(known)).view(values.type)
 
 
 # --- sum ----------------------------------------------------------------------------------------
@@ -75,35 +97,38 @@ def _extreme(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
 def _sum(
     aggregate: Aggregate, values: pa.Array, groups: Groups, retract: np.ndarray | None
 ) -> pa.Array:
-    known = is_valid(values)
-    rows, numbers, left = groups.only(known)
+    if not groups.count:
+        return values
+    if pa.types.is_integer(values.type):
+        return _sum_integers(aggregate, values, groups, retract)
+    rows, numbers, left = groups.only(is_valid(values))
     if retract is not None:
         retract = retract[rows]
     given = values if left.length == len(values) else values.take(pa.array(rows))
     if pa.types.is_decimal(values.type):
         sums = _sum_decimals(given, left, retract)
-    elif pa.types.is_floating(values.type):
-        sums = _sum_floats(given, left, retract)
     else:
-        sums = _sum_integers(aggregate, given, left, retract)
+        sums = _sum_floats(given, left, retract)
     return spread(sums, numbers, groups.count)
 
 
 def _sum_integers(
     aggregate: Aggregate, values: pa.Array, groups: Groups, retract: np.ndarray | None
 ) -> pa.Array:
-    numbers = values.to_numpy(zero_copy_only=False)
-    if not len(numbers):
-        return values
+    known = is_valid(values)
+    numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
     limits = np.iinfo(numbers.dtype)
-    wide = numbers.astype(np.int64)
-    reach = np.add.reduceat(np.abs(wide.astype(np.float64)), groups.starts)
+    wide = numbers.astype(np.int64, copy=False)
     # Whatever the order, no sum on the way is further from 0 than the sum of the distances.
-    if (reach > limits.max * (1 - 1e-9)).any():
-        _check_integers(aggregate, wide, groups, retract, limits)
+    furthest = max(int(wide.max()), -int(wide.min())) * int(groups.sizes.max())
+    if furthest > limits.max:
+        reach = np.add.reduceat(np.abs(wide.astype(np.float64)), groups.starts)
+        if (reach > limits.max * (1 - 1e-9)).any():
+            _check_integers(aggregate, wide, groups, retract, limits)
     if retract is not None:
         wide = np.where(retract, -wide, wide)
-    return pa.array(np.add.reduceat(wide, groups.starts).astype(numbers.dtype))
+    sums = np.add.reduceat(wide, groups.starts).astype(numbers.dtype, copy=False)
+    return pa.array(sums) if known.all() else pa.array(sums, mask=~groups.any(known))
 
 
 def _check_integers(
