@@ -1,4 +1,4 @@
-"""DELETE and UPDATE of tables without a key: files that hold rows that match are written anew.
+"""Changes of tables without a key: files that hold rows that match are written anew.
 
 1. Of each file that may hold such rows, the condition's columns are read.
 2. A file that holds some is read whole, and its rows, less those that go, changed where they
@@ -27,7 +27,7 @@ from lakecore.table.batch_write import commit_or_clean
 from lakecore.table.commit import CommitRequest
 from lakecore.table.read import read_split
 from lakecore.table.row_values import holds, values_of
-from lakecore.table.row_writer import without_defaults
+from lakecore.table.row_writer import new_rows, without_defaults
 from lakecore.table.write import TableWrite
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class FileRewriter:
     """Puts new files in the place of those that hold rows to change; a context manager.
 
-    `rows_updated` and `rows_deleted` count them.
+    `rows_inserted`, `rows_updated` and `rows_deleted` count them.
     """
 
     def __init__(self, context: TableContext, source: TableSource, verb: Verb) -> None:
@@ -60,6 +60,7 @@ class FileRewriter:
         self._verb = verb
         self._writer = TableWrite(replace(context, schema=without_defaults(context.schema)))
         self._replaced: dict[tuple[bytes, int, int], list[DataFile]] = defaultdict(list)
+        self.rows_inserted = 0
         self.rows_updated = 0
         self.rows_deleted = 0
 
@@ -79,12 +80,11 @@ class FileRewriter:
         predicate = None if condition is None else condition.predicate
         for split in self._source.plan(predicate).splits:
             for file in split.files:
-                alone = self._alone(split, file)
+                alone = self.alone(split, file)
                 count = self._count(alone, condition)
                 if not count:
                     continue
-                bucket = (split.partition, split.bucket, split.total_buckets)
-                self._replaced[bucket].append(file)
+                self.replace(alone)
                 if values is None:
                     self.rows_deleted += count
                 else:
@@ -94,7 +94,7 @@ class FileRewriter:
 
     def commit(self, by: Author) -> CommitResult:
         """Make the changes visible in one snapshot; none if there is no change."""
-        if not self._replaced:
+        if not self._replaced and not self.rows_inserted:
             return CommitResult(commit_user=by.user, identifier=by.identifier)
         base = None if self._source.snapshot is None else self._source.snapshot.id
         gone = [
@@ -111,15 +111,20 @@ class FileRewriter:
             messages=[*gone, *self._writer.prepare_commit()],
             user=by.user,
             identifier=by.identifier,
-            overwrite=overwrite.nothing,
+            overwrite=overwrite.nothing if gone else None,
             operation=self._verb,
         )
         result = commit_or_clean(self._context, request)
         if result.facts.get("already_committed"):
             return result
-        return replace(result, rows_updated=self.rows_updated, rows_deleted=self.rows_deleted)
+        return replace(
+            result,
+            rows_inserted=self.rows_inserted,
+            rows_updated=self.rows_updated,
+            rows_deleted=self.rows_deleted,
+        )
 
-    def _alone(self, split: Split, file: DataFile) -> Split:
+    def alone(self, split: Split, file: DataFile) -> Split:
         """One file of a split."""
         if file.name in split.vectors:
             raise Unsupported(
@@ -129,6 +134,21 @@ class FileRewriter:
             )
         return replace(split, runs=((file,),))
 
+    def replace(self, alone: Split) -> None:
+        """Take a file away; what stays of it is to be written."""
+        bucket = (alone.partition, alone.bucket, alone.total_buckets)
+        self._replaced[bucket] += alone.files
+
+    def write(self, rows: pa.Table) -> None:
+        """Write rows that stay, or have new values."""
+        if rows.num_rows:
+            self._writer.write(rows)
+
+    def insert(self, rows: pa.Table) -> None:
+        """Add rows, of any columns; where one is null or missing, its default value stands."""
+        self.write(new_rows(rows, self._context.schema))
+        self.rows_inserted += rows.num_rows
+
     def _count(self, split: Split, condition: Condition | None) -> int:
         """How many rows of a file match."""
         if condition is None:
@@ -136,29 +156,34 @@ class FileRewriter:
         names = condition.columns or self._context.schema.names[:1]
         return sum(
             pc.sum(holds(rows, condition.expression)).as_py() or 0
-            for rows in self._rows(split, names)
+            for rows in self.rows(split, names)
         )
 
     def _rewrite(
         self, split: Split, condition: Condition | None, values: Mapping[str, object] | None
     ) -> None:
         schema = self._context.schema
-        for rows in self._rows(split, schema.names):
+        for rows in self.rows(split, schema.names):
             if condition is None:
                 chosen = pa.chunked_array([pa.repeat(pa.scalar(True), rows.num_rows)])
             else:
                 chosen = holds(rows, condition.expression)
-            self._writer.write(rows.filter(pc.invert(chosen)))
+            self.write(rows.filter(pc.invert(chosen)))
             if values is not None:
                 changed = rows.filter(chosen)
-                for name, column in values_of(changed, values, schema.arrow).items():
-                    at = changed.schema.get_field_index(name)
-                    changed = changed.set_column(at, name, column)
-                self._writer.write(changed)
+                self.write(with_values(changed, values_of(changed, values, schema.arrow)))
 
-    def _rows(self, split: Split, names: Sequence[str]) -> Iterator[pa.Table]:
+    def rows(self, split: Split, names: Sequence[str]) -> Iterator[pa.Table]:
+        """The columns of a file's rows, always in the same order."""
         context = self._context
         plan = self._source.read_plan([split], names)
         with reading(read_split(split, plan, context.store, context.budget)) as batches:
             for batch in batches:
                 yield pa.Table.from_batches([batch])
+
+
+def with_values(rows: pa.Table, values: Mapping[str, pa.ChunkedArray]) -> pa.Table:
+    """The rows with other values in some columns."""
+    for name, column in values.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+    return rows

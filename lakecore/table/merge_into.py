@@ -1,6 +1,7 @@
 """MERGE: what happens to the rows of a table that a source matches, or does not, clause by clause.
 
-`MergeInto` collects the clauses, and `execute` carries them out (`table/merge_rows.py`).
+`MergeInto` collects the clauses, and `execute` carries them out: `table/merge_rows.py` for a table
+with a primary key, `table/merge_files.py` for one without.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.table.batch_write import author
+from lakecore.table.merge_files import merge_files
 from lakecore.table.merge_plan import Action, Clause, Match
 from lakecore.table.merge_rows import merge_rows
 
@@ -86,7 +88,8 @@ class MergeInto:
         changed one of the rows meanwhile.
         """
         by = author(self.context, commit_user, identifier)
-        return merge_rows(self.context, self.source, self.on, self.clauses, by)
+        merge = merge_rows if self.context.schema.primary_keys else merge_files
+        return merge(self.context, self.source, self.on, self.clauses, by)
 
     def _with(
         self,

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lakecore.model.files import Split
+    from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import CommitResult
     from lakecore.plan.predicate import Predicate
     from lakecore.table.batch_write import Author
@@ -87,12 +88,12 @@ def merge_rows(
             for number in range(count):
                 rows = source.part(number)
                 found = np.zeros(rows.num_rows, bool)
-                merge.run(_Part(rows=rows, number=number, count=count, found=found))
+                merge.run(SourcePart(rows=rows, number=number, count=count, found=found))
             return writer.commit(by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class SourcePart:
     """A part of the source; `found` marks its rows that a row of the table has matched."""
 
     rows: pa.Table
@@ -119,13 +120,13 @@ class _Merge:
     plan: MergePlan
     writer: RowWriter
 
-    def run(self, part: _Part) -> None:
+    def run(self, part: SourcePart) -> None:
         """Merge one part of the source."""
         by_source = self.plan.steps[Match.NOT_MATCHED_BY_SOURCE]
         if part.rows.num_rows or by_source:
             predicate = None
             if not by_source and self.plan.on:
-                predicate = self._holding(part.rows, self.plan.on)
+                predicate = holding(part.rows, self.plan.on, self.context.schema)
             for split in self.target.plan(predicate).splits:
                 self._merge_split(split, predicate, part)
         if self.plan.steps[Match.NOT_MATCHED]:
@@ -133,21 +134,21 @@ class _Merge:
             for start in range(0, len(new), _CHUNK_ROWS):
                 picked = Picked(part.rows, new[start : start + _CHUNK_ROWS])
                 steps = self.plan.steps[Match.NOT_MATCHED]
-                for step, chosen in _chosen(steps, picked, None):
+                for step, chosen in chosen_steps(steps, picked, None):
                     self._insert(step, picked.of(chosen))
 
-    def _merge_split(self, split: Split, predicate: Predicate | None, part: _Part) -> None:
+    def _merge_split(self, split: Split, predicate: Predicate | None, part: SourcePart) -> None:
         plan, context = self.plan, self.context
         read = self.target.read_plan([split], plan.first, predicate)
         waiting: list[_Waiting] = []
-        keys = _join_keys(part.rows, plan, SOURCE)
+        keys = join_keys(part.rows, plan, SOURCE)
         with reading(read_split(split, read, context.store, context.budget)) as batches:
-            for whole in _chunks(batches, part.rows.num_rows):
+            for whole in in_chunks(batches, part.rows.num_rows):
                 rows = in_part(whole, plan.on, part.number, part.count)
-                at, of = _pairs(_join_keys(rows, plan, TARGET), keys, plan)
+                at, of = matching_pairs(join_keys(rows, plan, TARGET), keys, plan)
                 part.found[of] = True
                 if plan.steps[Match.MATCHED]:
-                    self._check_once(rows, at)
+                    check_once(rows, at, context)
                     waiting += self._matched(Picked(rows, at), Picked(part.rows, of))
                 if plan.steps[Match.NOT_MATCHED_BY_SOURCE]:
                     alone = np.ones(rows.num_rows, bool)
@@ -158,7 +159,7 @@ class _Merge:
 
     def _matched(self, target: Picked, source: Picked) -> Iterator[_Waiting]:
         """Do what the clauses say to pairs; give out those that more must be read for."""
-        for step, chosen in _chosen(self.plan.steps[Match.MATCHED], source, target):
+        for step, chosen in chosen_steps(self.plan.steps[Match.MATCHED], source, target):
             pairs = (target.of(chosen), source.of(chosen))
             self._check_same(step, *pairs)
             if set(step.rest).isdisjoint(self.plan.rest):
@@ -169,7 +170,9 @@ class _Merge:
 
     def _alone(self, target: Picked) -> None:
         """Do what the clauses say to rows that the source does not match."""
-        for step, chosen in _chosen(self.plan.steps[Match.NOT_MATCHED_BY_SOURCE], None, target):
+        for step, chosen in chosen_steps(
+            self.plan.steps[Match.NOT_MATCHED_BY_SOURCE], None, target
+        ):
             self._change(step, target.of(chosen), None)
 
     def _read_again(self, split: Split, waiting: Sequence[_Waiting]) -> None:
@@ -177,12 +180,12 @@ class _Merge:
         schema, context = self.context.schema, self.context
         names = schema.trimmed_primary_keys
         keys = pa.concat_tables([each.keys for each in waiting])
-        predicate = self._holding(keys, names)
+        predicate = holding(keys, names, schema)
         columns = [n for n in schema.names if n in {*self.plan.first, *self.plan.rest}]
         read = self.target.read_plan([split], columns, predicate)
         begins = np.cumsum([0, *(each.keys.num_rows for each in waiting)])
         with reading(read_split(split, read, context.store, context.budget)) as batches:
-            for rows in _chunks(batches, 0):
+            for rows in in_chunks(batches, 0):
                 at, of = _same_keys(rows, keys, names)
                 for each, start, end in zip(waiting, begins[:-1], begins[1:], strict=True):
                     mine = (of >= start) & (of < end)
@@ -208,23 +211,6 @@ class _Merge:
         rows = step.sides.rows(step.values.values(), source, None)
         self.writer.insert(pa.table(values_of(rows, step.values, self.context.schema.arrow)))
 
-    def _holding(self, rows: pa.Table, names: Iterable[str]) -> Predicate:
-        """What rows of the table have that hold, column by column, one of the values of `rows`."""
-        schema = self.context.schema.arrow
-        return all_of(
-            [_one_of(Column(name, schema.field(name).type), rows.column(name)) for name in names]
-        )
-
-    def _check_once(self, rows: pa.Table, at: np.ndarray) -> None:
-        """Raise InvalidRequest if a row of the table is in several pairs."""
-        times = np.bincount(at, minlength=rows.num_rows)
-        if (times > 1).any():
-            raise InvalidRequest(
-                "several rows of the source match one row of the table: make it one",
-                key=key_of(rows, pa.array(times > 1), self.context.schema),
-                table=self.context.identifier,
-            )
-
     def _check_same(self, step: Step, target: Picked, source: Picked) -> None:
         """Raise InvalidRequest if an update of all columns would change the key."""
         for name in step.same:
@@ -241,7 +227,26 @@ class _Merge:
                 )
 
 
-def _chosen(
+def holding(rows: pa.Table, names: Iterable[str], schema: TableSchema) -> Predicate:
+    """What rows of the table have that hold, column by column, one of the values of `rows`."""
+    types = schema.arrow
+    return all_of(
+        [_one_of(Column(name, types.field(name).type), rows.column(name)) for name in names]
+    )
+
+
+def check_once(rows: pa.Table, at: np.ndarray, context: TableContext) -> None:
+    """Raise InvalidRequest if a row of the table is in several pairs."""
+    times = np.bincount(at, minlength=rows.num_rows)
+    if (times > 1).any():
+        raise InvalidRequest(
+            "several rows of the source match one row of the table: make it one",
+            key=key_of(rows, pa.array(times > 1), context.schema),
+            table=context.identifier,
+        )
+
+
+def chosen_steps(
     steps: Sequence[Step], source: Picked | None, target: Picked | None
 ) -> Iterator[tuple[Step, np.ndarray]]:
     """Each step with the positions of the rows that it is the first to apply to."""
@@ -265,7 +270,7 @@ def _chosen(
         left = left[~apply]
 
 
-def _join_keys(rows: pa.Table, plan: MergePlan, side: str) -> pl.DataFrame:
+def join_keys(rows: pa.Table, plan: MergePlan, side: str) -> pl.DataFrame:
     """What the sides are compared by, and the number of each row."""
     if plan.condition is None:
         frame = to_frame(rows.select(list(plan.on)))
@@ -278,7 +283,7 @@ def _join_keys(rows: pa.Table, plan: MergePlan, side: str) -> pl.DataFrame:
     return frame.with_columns(pl.int_range(rows.num_rows, dtype=pl.Int64).alias(number))
 
 
-def _pairs(
+def matching_pairs(
     target: pl.DataFrame, source: pl.DataFrame, plan: MergePlan
 ) -> tuple[np.ndarray, np.ndarray]:
     """The rows of the table and of the source that match, as two arrays side by side."""
@@ -317,7 +322,7 @@ def _one_of(column: Column, values: pa.ChunkedArray) -> Predicate:
     return between(column, bounds["min"], bounds["max"])
 
 
-def _chunks(batches: Iterator[pa.RecordBatch], rows_min: int) -> Iterator[pa.Table]:
+def in_chunks(batches: Iterator[pa.RecordBatch], rows_min: int) -> Iterator[pa.Table]:
     """The batches as tables of at least so many rows, unless they are large."""
     held: list[pa.RecordBatch] = []
     rows = size_bytes = 0

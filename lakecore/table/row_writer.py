@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest
 from lakecore.model.rows import ROW_KIND, RowKind
 from lakecore.model.snapshot import CommitResult
 from lakecore.options import ChangelogProducer, MergeEngine
 from lakecore.plan.conform import KindRule, conform
 from lakecore.plan.fit import show
-from lakecore.plan.row_changes import Verb, removing_groups
+from lakecore.plan.row_changes import removing_groups
 from lakecore.table.batch_write import commit_or_clean
 from lakecore.table.commit import CommitRequest
 from lakecore.table.source import TableSource
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
+    from lakecore.plan.row_changes import Verb
     from lakecore.table.batch_write import Author
     from lakecore.table.context import TableContext
 
@@ -48,10 +49,6 @@ _AS_GIVEN = KindRule(
 def newest(context: TableContext, verb: Verb) -> TableSource:
     """The table as it is now, to be changed. Raises InvalidRequest for a table of another time."""
     options, schema = context.options, context.schema
-    if not schema.primary_keys and verb is Verb.MERGE:
-        raise Unsupported(
-            "MERGE into a table without a primary key is not supported", table=context.identifier
-        )
     options.require_readable()
     options.require_writable(primary_keys=schema.primary_keys, partition_keys=schema.partition_keys)
     then = (
@@ -133,9 +130,7 @@ class RowWriter:
         field = self._context.options.rowkind_field
         if field is not None:
             rows = _with_column(rows, field, kinds)
-        for batch in rows.combine_chunks().to_batches():
-            fitted = conform(batch, schema, first_row=0, kinds=_AS_GIVEN).rows
-            self._put(pa.Table.from_batches([fitted]), RowKind.INSERT)
+        self._put(new_rows(rows, schema), RowKind.INSERT)
         self.rows_inserted += rows.num_rows
 
     def commit(self, by: Author) -> CommitResult:
@@ -170,6 +165,13 @@ class RowWriter:
             self._writer.write(_with_column(rows, self._kind_column, kinds))
 
 
+def new_rows(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """Rows of any columns as rows of the table, with default values where one is null."""
+    batches = rows.combine_chunks().to_batches()
+    fitted = [conform(each, schema, first_row=0, kinds=_AS_GIVEN).rows for each in batches]
+    return pa.Table.from_batches(fitted, schema=schema.arrow)
+
+
 def require_one(rows: pa.Table, sequence: Sequence[str], schema: TableSchema) -> None:
     """Raise InvalidRequest if all these columns are null in a row: it would not be taken."""
     absent = pc.is_null(rows.column(sequence[0]))
@@ -184,9 +186,11 @@ def require_one(rows: pa.Table, sequence: Sequence[str], schema: TableSchema) ->
 
 
 def key_of(rows: pa.Table, chosen: pa.ChunkedArray, schema: TableSchema) -> tuple[str, ...]:
-    """The key of the first of the rows chosen, for an error."""
+    """The key of the first of the rows chosen, for an error; without a key, what is there of it."""
     index = pc.index(chosen, pa.scalar(True)).as_py()
-    return tuple(show(rows.column(name)[index]) for name in schema.primary_keys)
+    return tuple(
+        show(rows.column(name)[index]) for name in schema.primary_keys or rows.schema.names
+    )
 
 
 def _with_column(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:

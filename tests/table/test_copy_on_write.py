@@ -1,4 +1,4 @@
-"""DELETE and UPDATE of tables without a key: only files with rows that match are written anew."""
+"""Changes of tables without a key: only files with rows that change are written anew."""
 
 from __future__ import annotations
 
@@ -116,14 +116,93 @@ def test_value_that_does_not_fit_changes_nothing() -> None:
     assert in_directory(table, "bucket-0") == set(live(table))
 
 
-def test_deletion_vectors_and_merges_are_refused() -> None:
+def test_deletion_vectors_are_refused() -> None:
     table = new_table(WIDE, keys=(), deletion_vectors__enabled="true")
     put(table, "1 a 1")
 
     with pytest.raises(Unsupported, match="deletion vectors"):
         table.delete("id = 1")
-    with pytest.raises(Unsupported, match="MERGE into a table without a primary key"):
-        appended().merge([{"id": 1}], on="id").when_matched_delete().execute()
+
+
+# --- merge ---------------------------------------------------------------------------------------
+
+
+def test_merge_writes_files_anew_in_which_a_clause_applies() -> None:
+    table = appended()
+    before = live(table)
+    result = (
+        table.merge(pl.DataFrame({"id": [1, 2, 5, 7], "n": [10, 0, 5, 7]}), on="id")
+        .when_matched_delete("source.n = 0")
+        .when_matched_update({"n": pl.col("source.n") + pl.col("target.n")}, "source.n = 10")
+        .when_not_matched_insert({"id": pl.col("id"), "v": "new"})
+        .execute()
+    )
+
+    assert held(table) == "1 a 11 | 1 a 11 | 3 c 3 | 5 e _ | 7 new _"
+    assert (result.rows_inserted, result.rows_updated, result.rows_deleted) == (1, 2, 1)
+    assert len(before.keys() & live(table).keys()) == 1
+    assert table.context.budget.used_bytes == 0
+
+
+def test_merge_of_rows_that_the_source_does_not_match() -> None:
+    table = appended()
+    (
+        table.merge(pl.DataFrame({"id": [1]}), on="id")
+        .when_not_matched_by_source_update({"v": "alone"}, "n = 3")
+        .when_not_matched_by_source_delete()
+        .execute()
+    )
+
+    assert held(table) == "1 a 1 | 1 a 1 | 3 alone 3"
+
+
+def test_merge_sets_all_columns() -> None:
+    table = appended()
+    merge = table.merge(rows(table.schema, "2 B 20 | 8 h 8"), on="id")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+    assert held(table) == "1 a 1 | 1 a 1 | 2 B 20 | 3 c 3 | 5 e _ | 8 h 8"
+
+
+def test_merge_that_only_inserts_is_an_append() -> None:
+    table = appended()
+    merge = table.merge(pl.DataFrame({"id": [1, 8]}), on="id")
+    result = merge.when_not_matched_insert({"id": pl.col("id")}).execute()
+    snapshot = table.context.history.latest_snapshot()
+
+    assert snapshot is not None
+    assert (snapshot.commit_kind, snapshot.operation) == ("APPEND", "MERGE")
+    assert (result.rows_inserted, result.files_deleted) == (1, 0)
+    assert merge.when_matched_delete("target.n = 9").execute().snapshot_ids == ()
+
+
+def test_merge_of_several_rows_for_one_is_refused() -> None:
+    table = appended()
+    merge = table.merge(pl.DataFrame({"id": [2, 2]}), on="id").when_matched_delete()
+
+    with pytest.raises(InvalidRequest, match="several rows of the source"):
+        merge.execute()
+    with pytest.raises(InvalidRequest, match="needs a clause"):
+        table.merge([{"id": 1}], on="id").execute()
+
+
+def test_merge_with_a_condition() -> None:
+    table = appended()
+    by = pl.DataFrame({"least": [3]})
+    table.merge(by, on="target.n >= source.least").when_matched_delete().execute()
+
+    assert held(table) == "1 a 1 | 1 a 1 | 2 b 2 | 5 e _"
+
+
+def test_source_larger_than_memory_is_refused() -> None:
+    table = new_table(WIDE, keys=(), budget_bytes=1 << 20)
+    merge = table.merge(pl.DataFrame({"id": range(200_000)}), on="id").when_matched_delete()
+
+    with pytest.raises(Unsupported, match="larger than its share of memory"):
+        merge.execute()
+
+
+# --- others who write meanwhile ------------------------------------------------------------------
 
 
 def test_appends_of_others_stay() -> None:

@@ -516,13 +516,6 @@ def test_bad_merge_is_refused_and_changes_nothing(table: Table, make: Any, messa
     assert table.context.budget.used_bytes == 0
 
 
-def test_append_table_is_refused() -> None:
-    table = new_table(keys=())
-
-    with pytest.raises(Unsupported, match="without a primary key"):
-        table.merge([{"id": 1}], on="id").when_matched_delete().execute()
-
-
 def test_key_inserted_meanwhile_is_a_conflict(table: Table) -> None:
     other = reopened(table)
     slow = reopened(table, store=MeddledStore(table.context.store, lambda: put(other, "9 z 9")))
