@@ -77,20 +77,19 @@ class Writer:
 
     def __init__(self, place: Place, number: int, count: int) -> None:
         self.number = number
-        self._heard = ""
+        self._heard = b""
         module = [sys.executable, "-W", "error", "-m", "property_tests.writer_process"]
         given = [place.path, json.dumps(place.options), str(number), str(count)]
         self.process = subprocess.Popen(
-            [*module, *given], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*module, *given], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
 
     def go(self) -> None:
         """Wait until the process is ready, and let it write."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n"
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
+        assert self.process.stdout.readline() == b"ready\n"
+        self.process.stdin.write(b"go\n")
 
     def hear(self, commits: int) -> None:
         """Wait until it has said so many more commits."""
@@ -102,7 +101,7 @@ class Writer:
         """The snapshot of each commit that the process said is in, once it has ended."""
         lines = (self._heard + self.process.communicate()[0]).splitlines(keepends=True)
         # A process that was killed may have died while it spoke.
-        told = [line.split() for line in lines if line.endswith("\n")]
+        told = [line.decode().split() for line in lines if line.endswith(b"\n")]
         return {(user_of(self.number), int(number)): int(at) for number, at in told}
 
 

@@ -7,6 +7,7 @@ rows or groups: step j takes the j-th row of every group that has one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ NONE = -1
 """The position of a row that is not there."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Groups:
     """Group g is the rows `starts[g]` up to the start of the next, or `length`; none is empty."""
 
@@ -31,17 +32,18 @@ class Groups:
         """How many groups there are."""
         return len(self.starts)
 
-    @property
+    @cached_property
     def sizes(self) -> np.ndarray:
         """The rows of each group."""
         return np.diff(self.starts, append=self.length)
 
-    @property
+    @cached_property
     def lasts(self) -> np.ndarray:
         """The position of the last row of each group."""
         lasts: np.ndarray = self.starts + self.sizes - 1
         return lasts
 
+    @cached_property
     def numbers(self) -> np.ndarray:
         """The group of each row."""
         return np.repeat(np.arange(self.count), self.sizes)
@@ -79,7 +81,7 @@ class Groups:
         The second array says which group each of those was.
         """
         rows = np.flatnonzero(mask)
-        numbers = self.numbers()[rows]
+        numbers = self.numbers[rows]
         fresh = np.ones(len(rows), bool)
         np.not_equal(numbers[1:], numbers[:-1], out=fresh[1:])
         starts = np.flatnonzero(fresh)

@@ -169,7 +169,7 @@ def _not_older(codes: np.ndarray, heeded: np.ndarray, groups: Groups) -> np.ndar
     """Whether each row's code is at least that of every heeded row before it in its group."""
     if not len(codes):
         return np.zeros(0, bool)
-    base = groups.numbers() * (int(codes.max()) + 2)
+    base = groups.numbers * (int(codes.max()) + 2)
     own = base + np.where(heeded, codes + 1, 0)
     reached = np.maximum.accumulate(own)
     before = np.empty_like(reached)
@@ -216,7 +216,7 @@ def _early_first(chosen: Chosen, early: np.ndarray) -> Chosen:
     """The rows of each group with the early ones in front, the last of them first."""
     at = np.arange(len(early))
     signed = np.where(early, -1 - at, at)
-    order = np.lexsort((signed, chosen.groups.numbers()))
+    order = np.lexsort((signed, chosen.groups.numbers))
     retract = None if chosen.retract is None else chosen.retract[order]
     return replace(chosen, rows=chosen.rows[order], retract=retract)
 

@@ -86,7 +86,7 @@ def merge_map_with_keytime(aggregate: Aggregate) -> Fold:
         times = _ranks(rows.field(time_field))
         score = np.where(known, times, NONE)[same.order]
         place = np.arange(elements.count)
-        of_run = same.runs.numbers()
+        of_run = same.runs.numbers
         removed = same.runs.last(removes)
         score[place < removed[of_run]] = NONE
         best = _greatest(score, same.runs)
@@ -114,7 +114,7 @@ def _present(codes: np.ndarray, taken: np.ndarray) -> np.ndarray:
     """A mask of the elements of a set: of each value the first one after it was last taken back."""
     same = alike(codes)
     place = np.arange(len(codes))
-    since = same.runs.last(taken[same.order])[same.runs.numbers()]
+    since = same.runs.last(taken[same.order])[same.runs.numbers]
     first = same.runs.first(place > since)
     stays = np.zeros(len(codes), bool)
     stays[same.order[first[first != NONE]]] = True
@@ -133,7 +133,7 @@ def _not_taken_back(codes: np.ndarray, taken: np.ndarray) -> np.ndarray:
     steps = np.where(taken, -1, 1)[same.order]
     sums = np.cumsum(steps)
     before = (sums - steps)[same.runs.starts]
-    of_run = same.runs.numbers()
+    of_run = same.runs.numbers
     sums -= before[of_run]
     lowest = np.minimum(np.minimum.reduceat(sums, same.runs.starts), 0)
     left = sums[same.runs.lasts] - lowest

@@ -84,7 +84,7 @@ def elements_of(values: pa.Array, groups: Groups) -> Elements:
         children=(values.keys, values.items) if is_map else (values.values,),
         at=at,
         rows=rows,
-        groups=groups.numbers()[rows],
+        groups=groups.numbers[rows],
     )
 
 

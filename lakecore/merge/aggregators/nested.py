@@ -128,7 +128,7 @@ class _Entries:
         """What is left if the rows marked take back what came before them, without a limit."""
         same = alike(self.codes)
         place = np.arange(len(self.codes))
-        since = same.runs.last(taken[same.order])[same.runs.numbers()]
+        since = same.runs.last(taken[same.order])[same.runs.numbers]
         newer = place > since
         if not self.keyed:
             return np.sort(same.order[newer])
@@ -165,7 +165,7 @@ class _Entries:
             return runs.last(counts)
         sequence = np.where(counts, self.sequence[at][order], NONE)
         greatest = np.maximum.reduceat(sequence, runs.starts)
-        return runs.last(counts & (sequence == greatest[runs.numbers()]))
+        return runs.last(counts & (sequence == greatest[runs.numbers]))
 
 
 def _rows(elements: Elements, rule: _Rule) -> tuple[Elements, pa.Array]:
