@@ -84,8 +84,10 @@ def _plan(dice: Dice, name: str, function: str) -> ColumnPlan:
         case "bool_and" | "bool_or":
             return column_of(dice, name, parse_type("BOOLEAN"))
         case "collect":
-            # 1.4.2 cannot compare rows that come from a file, however deep they lie.
-            return column_of(dice, name, parse_type(f"ARRAY<{draw_atomic(dice).text}>"))
+            kind = draw_atomic(dice)
+            # 1.4.2 compares binaries by their place in memory, and no rows that come from a file.
+            element = "STRING" if kind.root in values.BINARIES else kind.text
+            return column_of(dice, name, parse_type(f"ARRAY<{element}>"))
         case "merge_map":
             key = dice.chance.choice(("STRING", "INT", "DATE"))
             return column_of(dice, name, parse_type(f"MAP<{key}, {draw_type(dice, depth=1).text}>"))

@@ -54,6 +54,36 @@ FOUND = [
         ],
         file__format="orc",
     ),
+    _history(
+        "maps of a group are folded for each key, whether rows come early or are taken back",
+        columns(k="STRING", s="INT", m="MAP<STRING, INT>"),
+        [
+            [
+                ("+I", ["a", 10, [["x", 7]]]),
+                ("+U", ["0", 10, None]),
+                ("+U", ["a", 9, None]),
+                ("-D", ["0", 2, None]),
+                ("+U", ["0", 9, None]),
+            ]
+        ],
+        merge_engine="partial-update",
+        fields__s__sequence_group="m",
+        fields__m__aggregate_function="merge_map",
+    ),
+    _history(
+        "nulls that a removal leaves in NOT NULL parts are written",
+        columns(k="INT", v="ROW<a ROW<b STRING NOT NULL>, c ARRAY<INT NOT NULL> NOT NULL>"),
+        [[("+I", [1, None]), ("-D", [1, None]), ("+I", [1, None]), ("+I", [2, [None, [1]]])]],
+        merge_engine="partial-update",
+        partial_update__remove_record_on_delete="true",
+    ),
+    _history(
+        "a sequence column is read alone",
+        columns(k="INT", s="INT", t="INT", v="INT"),
+        [[("+I", [1, 3, 5, 1])], [("+I", [1, 2, 9, 2])], [("+I", [1, 3, 4, 3])]],
+        merge_engine="partial-update",
+        **{"fields__s,t__sequence_group": "v"},
+    ),
 ]
 
 
