@@ -109,6 +109,7 @@ def _steps(
     held = [[key.draw(chance) for key in keys] for _ in range(chance.randint(1, 8))]
     # Keys that a merge of all files begins with a row that adds.
     begun: set[str] = set()
+    deleted: set[str] = set()
     compacting = plan.compacts_always or chance.random() < 0.25
     steps: list[Step] = []
     for _ in range(chance.randint(1, STEPS_MAX)):
@@ -116,7 +117,11 @@ def _steps(
         drawn = [chance.choice(held) for _ in range(chance.choice((1, 3, 8, 15, ROWS_MAX)))]
         if "descending" in plan.tags:
             drawn = [list(key) for key in {repr(key): key for key in drawn}.values()]
-        for key, kind in _kinds(chance, plan, drawn, begun):
+        for key, drawn_kind in _kinds(chance, plan, drawn, begun):
+            kind = drawn_kind
+            if plan.deletes_stay and kind == "-U" and repr(key) in deleted:
+                kind = "-D"
+            deleted = deleted | {repr(key)} if kind == "-D" else deleted - {repr(key)}
             row = [column.draw(chance) for column in columns]
             for column, value in zip(keys, key, strict=True):
                 row[names.index(column.name)] = value

@@ -6,6 +6,7 @@ out of it, or tagged for `differences`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.differential.aggregate_draws import (
@@ -124,6 +125,7 @@ def _partial_update_alone(dice: Dice) -> EnginePlan:
         options=options | ordering,
         retracts=retracts,
         adds_first=True,
+        deletes_stay="partial-update.remove-record-on-delete" in options,
         tags=frozenset({"descending"} if "sequence.field.sort-order" in ordering else ()),
     )
 
@@ -143,6 +145,8 @@ def _partial_update_by_groups(dice: Dice) -> EnginePlan:
                 members.append(value_column(dice, name))
                 continue
             found = aggregated_column(dice, name, retracting=retracting)
+            if found.function in ("first_non_null_value", "first_not_null_value"):
+                found = replace(found, plan=replace(found.plan, nulls=0.0))
             aggregated.append(found)
             options |= found.options
             members.append(found.plan)

@@ -46,7 +46,10 @@ class EnginePlan:
     options: Mapping[str, str] = field(default_factory=dict)
     retracts: float = 0.0
     adds_first: bool = False
+    # Pairs of -U and +U for keys that are there.
     pairs: bool = False
+    # No -U follows a -D.
+    deletes_stay: bool = False
     compacts_always: bool = False
     order_free: frozenset[str] = frozenset()
     # A -D always holds these.
