@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lakecore.errors import InvalidRequest
 from lakecore.format.binary_row import serialize_row
 from lakecore.format.layout import data_file_name
 from lakecore.format.statistics import (
@@ -227,6 +228,7 @@ class _OpenFile:
 
     def write(self, rows: pa.Table, sequence_min: int) -> None:
         schema = self._shape.schema
+        _refuse_nulls(rows, schema)
         keys = list(schema.trimmed_primary_keys)
         low, high = sequence_min, sequence_min + rows.num_rows - 1
         if self._shape.keyed:
@@ -278,6 +280,20 @@ class _OpenFile:
             return EMPTY_ROW
         types = [field.type for field in self._shape.schema.key_fields]
         return serialize_row([column.combine_chunks() for column in row.columns], types)
+
+
+def _refuse_nulls(rows: pa.Table, schema: TableSchema) -> None:
+    """Raise InvalidRequest if a NOT NULL column holds null, as taking rows back can leave it.
+
+    Arrow writes such a null as an empty list, as a row of zeros, or as null, by type and format.
+    """
+    for field in schema.fields:
+        if not field.type.nullable and rows.column(field.name).null_count:
+            raise InvalidRequest(
+                "merging the rows of a key leaves null in a NOT NULL column; make it nullable",
+                column=field.name,
+                type=field.type,
+            )
 
 
 def _collected(shape: FileShape) -> tuple[tuple[Field, ...], tuple[StatsMode, ...]]:

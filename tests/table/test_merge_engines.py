@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from lakecore.errors import InvalidRequest
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.aggregators import AGGREGATORS
 from lakecore.model.merge_rules import AGGREGATE_FUNCTIONS
+from lakecore.model.rows import ROW_KIND
 from lakecore.options import MergeEngine
 from tests.tables import held, new_table, put
 
@@ -231,3 +233,25 @@ def test_first_row_refuses_deletions_it_does_not_ignore(kind: str) -> None:
     table = new_table(VALUES, merge_engine="first-row", write_only="true")
     with pytest.raises(InvalidRequest, match=rf"first-row.*kind={kind}"):
         put(table, f"{kind} 1 _ _")
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("INT", 1), ("ARRAY<INT>", [1]), ("MAP<STRING, INT>", [("a", 1)]), ("ROW<x INT>", {"x": 1})],
+)
+def test_null_that_is_left_in_a_not_null_column_is_refused(
+    kind: str, value: object, file_format: str
+) -> None:
+    table = aggregated(
+        {"id": "INT NOT NULL", "v": f"{kind} NOT NULL"},
+        fields__v__aggregate_function="last_value",
+        file__format=file_format,
+    )
+    taken_back = pa.table(
+        {"id": [1, 1], "v": [value, value], ROW_KIND: ["-U", "-U"]},
+        schema=table.schema.arrow.append(pa.field(ROW_KIND, pa.string())),
+    )
+
+    with pytest.raises(InvalidRequest, match="leaves null in a NOT NULL column"):
+        table.write(taken_back)
