@@ -35,7 +35,7 @@ demo: venv ## run lakecore's main job on real data
 	$(BIN)/lakecore demo $(ARGS)
 
 test: venv ## run the tests that need no Java and no network
-	$(PYTEST) $(ARGS)
+	$(PYTEST) -n 2 $(ARGS)
 
 fmt: venv ## format the code and sort its imports
 	$(BIN)/ruff check --select I --fix --quiet .
@@ -50,7 +50,7 @@ types: venv ## check the types, strictly
 	$(BIN)/mypy $(SOURCES)
 
 props: venv ## run the laws with many examples, and the slow tests
-	$(PYTEST) -m '(props or slow) and not interop and not spark' --hypothesis-profile=$(PROFILE) $(ARGS)
+	$(PYTEST) -n 2 -m '(props or slow) and not interop and not spark' --hypothesis-profile=$(PROFILE) $(ARGS)
 
 interop: $(VENV)/.installed-interop ## exchange tables with other implementations of Paimon (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers

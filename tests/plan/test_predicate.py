@@ -403,7 +403,6 @@ def test_an_arrow_expression_is_read(expression: pc.Expression, expected: Predic
         c("dec", "<=", Decimal("1.50")),
         NULL,
     ],
-    ids=str,
 )
 def test_arrow_takes_back_what_was_read_of_it(predicate: Predicate) -> None:
     expression = to_arrow(predicate)

@@ -202,7 +202,6 @@ def test_update_in_partitions_and_buckets() -> None:
         ({"n": object()}, "plain value. column=n"),
         ({"need": None}, "column=need value=null"),
     ],
-    ids=str,
 )
 def test_bad_value_is_refused_and_nothing_is_written(values: dict[str, Any], message: str) -> None:
     table = new_table({**WIDE, "need": "INT NOT NULL"})
