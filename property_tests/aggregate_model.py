@@ -99,6 +99,10 @@ class FirstValue(Aggregator):
         self.begun = True
         return value
 
+    def agg_reversed(self, _state: Any, value: Any, /) -> Any:
+        self.begun = True
+        return value
+
 
 class FirstNonNullValue(Aggregator):
     def reset(self) -> None:

@@ -11,7 +11,9 @@ Paimon 2.1 is the measure, but for these:
 - A merge of partial-update that begins with a row that is to be taken back begins from nulls. Java
   begins from the values of that row and takes them back as well, so that a sum counts them twice.
 - If all its rows are to be taken back, what it leaves is to be taken back in their stead: they are
-  added to each other, and the result is a deletion.
+  added to each other, and the result is a -U, or a -D if one of them removed the record.
+- A -U is no news of a record that a -D removed (`partial-update.remove-record-on-delete`). In Java
+  it brings the record back.
 - A -D that removes the record begins it anew: the functions start with its values. Java's
   `first_value` and its like would still know what came before.
 - first-row refuses a row to be taken back also where it is the key's only one.
@@ -27,7 +29,7 @@ from property_tests.aggregate_model import Aggregator, Refused, aggregator, orde
 from property_tests.table_model import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -113,8 +115,7 @@ class Engine(Protocol):
 class Deduplicate:
     """The last row."""
 
-    def __init__(self, rules: Rules) -> None:
-        del rules
+    def __init__(self) -> None:
         self.last: Version | None = None
 
     def add(self, version: Version) -> None:
@@ -127,8 +128,7 @@ class Deduplicate:
 class FirstRow:
     """The first row."""
 
-    def __init__(self, rules: Rules) -> None:
-        del rules
+    def __init__(self) -> None:
         self.first: Version | None = None
 
     def add(self, version: Version) -> None:
@@ -167,33 +167,43 @@ class Aggregation:
 class PartialUpdate:
     """Each column by its newest value that is not null, or by the order of its group."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, *, only_retracts: bool) -> None:
         self.rules = rules
+        self.only_retracts = only_retracts
         self.state: dict[str, Any] = dict.fromkeys(rules.columns)
         self.latest: Version | None = None
         self.deleted = False
-        self.has_added = False
+        self.was_removed = False
         for function in rules.aggregators.values():
             function.reset()
 
     def add(self, version: Version) -> None:
         self.latest = version
-        self.deleted = False
+        takes_back = version.kind in RETRACTS
         for name in self.rules.key:
             self.state[name] = version.values[name]
-        if version.kind not in RETRACTS:
-            self.has_added = True
-            if self.rules.groups:
-                self._add_by_group(version.values)
-            else:
-                self._add_what_is_not_null(version.values)
+        if takes_back and not self.rules.groups:
+            if not self.rules.remove_on_delete:
+                raise Refused("partial-update takes nothing back")
+            if version.kind == "-U" and not self.only_retracts:
+                return
+        self.deleted = version.kind == "-D" and self._is_removed_by(version.values)
+        if self.deleted:
+            self.was_removed = True
+            self.state = begun_with(version.values, self.rules)
+        elif takes_back and not self.only_retracts:
+            self._retract_by_group(version.values)
         elif self.rules.groups:
-            self._retract_by_group(version)
-        elif self.rules.remove_on_delete:
-            if version.kind == "-D":
-                self._remove(version.values)
+            self._add_by_group(version.values)
         else:
-            raise Refused("partial-update takes nothing back")
+            self._add_what_is_not_null(version.values)
+
+    def _is_removed_by(self, row: Mapping[str, Any]) -> bool:
+        """Whether a -D removes the record."""
+        return self.rules.remove_on_delete or any(
+            group.removes and not _is_empty(row, group) and not self._is_older(row, group)
+            for group in self.rules.groups.values()
+        )
 
     def _add_what_is_not_null(self, row: Mapping[str, Any]) -> None:
         self.state.update({name: value for name, value in row.items() if value is not None})
@@ -208,7 +218,7 @@ class PartialUpdate:
                     self.state[name] = function.agg(self.state[name], row[name])
                 elif row[name] is not None:
                     self.state[name] = row[name]
-            elif name in done or all(row[each] is None for each in group.order):
+            elif name in done or _is_empty(row, group):
                 continue
             elif not self._is_older(row, group):
                 if name in group.order:
@@ -221,39 +231,31 @@ class PartialUpdate:
             elif function is not None:
                 self.state[name] = function.agg_reversed(self.state[name], row[name])
 
-    def _retract_by_group(self, version: Version) -> None:
-        row = version.values
+    def _retract_by_group(self, row: Mapping[str, Any]) -> None:
         done: set[str] = set()
         for name in self.rules.columns:
             group = self.rules.groups.get(name)
             function = self.rules.aggregators.get(name)
-            if group is None or name in done or all(row[each] is None for each in group.order):
+            if group is None or name in done or _is_empty(row, group):
                 continue
             is_older = self._is_older(row, group)
-            if name in group.order:
-                if is_older:
-                    continue
-                if version.kind == "-D" and group.removes:
-                    self._remove(row)
-                    return
+            if name in group.order and not is_older:
                 self.state.update({each: row[each] for each in group.order})
                 done.update(group.order)
             elif function is not None:
                 self.state[name] = function.retract(self.state[name], row[name])
-            elif not is_older:
+            elif name not in group.order and not is_older:
                 self.state[name] = None
-
-    def _remove(self, row: Mapping[str, Any]) -> None:
-        self.deleted = True
-        self.state = begun_with(row, self.rules)
 
     def _is_older(self, row: Mapping[str, Any], group: Group) -> bool:
         return _order_of(row, group.order) < _order_of(self.state, group.order)
 
-    def result(self) -> Version:
+    def result(self) -> Version | None:
         assert self.latest is not None
-        removed = self.deleted or not self.has_added
-        return replace(self.latest, values=self.state, kind="-D" if removed else "+I")
+        kind = "-D" if self.deleted else "+I"
+        if self.only_retracts:
+            kind = "-D" if self.was_removed else "-U"
+        return replace(self.latest, values=self.state, kind=kind)
 
 
 def begun_with(row: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
@@ -263,14 +265,6 @@ def begun_with(row: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
         function.reset()
         state[name] = function.agg(None, row[name])
     return state
-
-
-ENGINES: dict[str, Callable[[Rules], Engine]] = {
-    "deduplicate": Deduplicate,
-    "first-row": FirstRow,
-    "aggregation": Aggregation,
-    "partial-update": PartialUpdate,
-}
 
 
 def merge(
@@ -293,16 +287,22 @@ def merge_key(rows: Sequence[Version], rules: Rules) -> Version | None:
         raise Refused("first-row takes nothing back")
     if len(rows) <= 1:
         return rows[0] if rows else None
-    engine = ENGINES[rules.engine](rules)
+    engine = engine_of(rules, only_retracts=all(is_taken_back))
     for row in rows:
         engine.add(row)
-    merged = engine.result()
-    if rules.engine == "partial-update" and all(is_taken_back):
-        added = PartialUpdate(rules)
-        for row in rows:
-            added.add(replace(row, kind="+I"))
-        return replace(added.result(), kind="-D")
-    return merged
+    return engine.result()
+
+
+def engine_of(rules: Rules, *, only_retracts: bool) -> Engine:
+    """The engine that begins with the rows of a key."""
+    match rules.engine:
+        case "deduplicate":
+            return Deduplicate()
+        case "first-row":
+            return FirstRow()
+        case "aggregation":
+            return Aggregation(rules)
+    return PartialUpdate(rules, only_retracts=only_retracts)
 
 
 def in_merge_order(rows: Iterable[Version], rules: Rules) -> list[Version]:
@@ -327,11 +327,21 @@ def versions_of(rows: pa.Table, commit_order: int = 0) -> list[Version]:
     return found
 
 
+def _is_empty(row: Mapping[str, Any], group: Group) -> bool:
+    """Whether a row has nothing to say to a group."""
+    return all(row[name] is None for name in group.order)
+
+
+def key_of(row: Mapping[str, Any], rules: Rules) -> tuple[Any, ...]:
+    """The key of a row, as tuples that sort as keys do."""
+    return _order_of(row, rules.key)
+
+
 def _by_key(versions: Iterable[Version], rules: Rules) -> list[list[Version]]:
     keys: dict[Any, list[Version]] = {}
     for row in versions:
         keys.setdefault(tuple(plain(row.values[name]) for name in rules.key), []).append(row)
-    return sorted(keys.values(), key=lambda rows: _order_of(rows[0].values, rules.key))
+    return sorted(keys.values(), key=lambda rows: key_of(rows[0].values, rules))
 
 
 def _order_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:

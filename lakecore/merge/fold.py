@@ -129,10 +129,14 @@ Column: TypeAlias = "pa.Array | np.ndarray"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """One row a key: its columns by name, and which of the rows are deletions."""
+    """One row a key: its columns by name, and which of the rows are deletions.
+
+    `taken_back`: which of the deletions are of kind -U, since no row of kind -D deleted their key.
+    """
 
     columns: Mapping[str, Column]
     deleted: np.ndarray
+    taken_back: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +262,8 @@ def _whole_row(contested: Contested, folded: Folded) -> Folded:
     """The folded rows with their sequence numbers and kinds."""
     lasts = contested.groups.lasts
     kinds = np.where(folded.deleted, np.int8(RowKind.DELETE), np.int8(RowKind.INSERT))
+    if folded.taken_back is not None:
+        kinds[folded.taken_back] = RowKind.UPDATE_BEFORE
     system: dict[str, Column] = {SEQUENCE_NUMBER: lasts, VALUE_KIND: pa.array(kinds, pa.int8())}
     return Folded(columns={**system, **folded.columns}, deleted=folded.deleted)
 

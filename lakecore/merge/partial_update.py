@@ -11,8 +11,9 @@ https://paimon.apache.org/docs/master/primary-key-table/merge-engine/partial-upd
   came before it. By `partial-update.remove-record-on-sequence-group` so does a -D that is not
   older than the group. Rows after such a -D begin with its values; if it is the last, the key is
   deleted.
-- A key of which only -U and -D are at hand stays a deletion. Its rows are folded as if they added:
-  to take back their sum is to take back each of them.
+- A key of which only -U and -D are at hand stays to be taken back. Its rows are folded as if they
+  added: to take back their sum is to take back each of them. It is a -D only if one of them forgot
+  what came before; a -D of which that is not true would make it forgotten in a later merge.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 def fold_partial_update(contested: Contested, spec: MergeSpec) -> Folded:
     """One row a key. Raises InvalidRequest for rows of kind -U or -D that the table cannot take."""
-    chosen, deleted = _live_rows(contested, spec)
+    chosen, deleted, taken_back = _live_rows(contested, spec)
     functions = {aggregate.column: aggregate for aggregate in spec.aggregates}
     adding = chosen if chosen.retract is None else chosen.only(~chosen.retract)
     grouped: dict[str, Column] = {}
@@ -63,15 +64,17 @@ def fold_partial_update(contested: Contested, spec: MergeSpec) -> Folded:
             columns[name] = fold_column(contested, functions[name], adding)
         else:
             columns[name] = choose_column(contested, name, last_non_null_position, adding)
-    return Folded(columns=columns, deleted=deleted)
+    return Folded(columns=columns, deleted=deleted, taken_back=taken_back)
 
 
-def _live_rows(contested: Contested, spec: MergeSpec) -> tuple[Chosen, np.ndarray]:
-    """The rows that still count, and which keys are deleted."""
+def _live_rows(
+    contested: Contested, spec: MergeSpec
+) -> tuple[Chosen, np.ndarray, np.ndarray | None]:
+    """The rows that still count, which keys are deleted, and which of those are only taken back."""
     chosen, groups = contested.all_rows, contested.groups
     retract, kinds = chosen.retract, contested.kinds
     if retract is None or kinds is None:
-        return chosen, np.zeros(groups.count, bool)
+        return chosen, np.zeros(groups.count, bool), None
     if not spec.groups and not spec.remove_on_delete:
         raise InvalidRequest(
             "merge-engine=partial-update takes no rows of kind -U and -D by itself; hand in none, "
@@ -88,7 +91,8 @@ def _live_rows(contested: Contested, spec: MergeSpec) -> tuple[Chosen, np.ndarra
     chosen = chosen.adding(np.repeat(only_retracts, groups.sizes))
     begins = np.repeat(removed, groups.sizes)
     at = np.arange(groups.length)
-    return chosen.adding(at == begins).only(counts & (at >= begins)), deleted
+    chosen = chosen.adding(at == begins).only(counts & (at >= begins))
+    return chosen, deleted, only_retracts & (removed == NONE)
 
 
 def _removed(contested: Contested, spec: MergeSpec) -> np.ndarray:
