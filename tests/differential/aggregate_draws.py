@@ -53,7 +53,7 @@ def aggregated_column(dice: Dice, name: str, *, retracting: bool) -> AggregatedC
     if (retracting and function not in RETRACTING) or dice.chance.random() < 0.1:
         options[f"fields.{name}.ignore-retract"] = "true"
     plan = _plan(dice, name, function)
-    if retracting:
+    if retracting and dice.chance.random() < 0.9:
         plan = nullable(plan)
     options |= _details(dice, name, function)
     return AggregatedColumn(plan, function, options)

@@ -40,6 +40,10 @@ REFUSED: Mapping[str, str] = {
     "leaves the range of its type": (
         "sums and products of integers that overflow wrap around in 1.4.2; 2.1 refuses them, too"
     ),
+    "takes no rows of kind": (
+        "Java lets rows of a kind in that the table can never merge; then it cannot be read"
+    ),
+    "cannot take back rows of kind": "the same, of a function",
 }
 
 NOT_DRAWN: Mapping[str, str] = {
@@ -53,7 +57,6 @@ NOT_DRAWN: Mapping[str, str] = {
     "collect of binaries": "1.4.2 takes equal ones for different, unless they are one object",
     "both zeros in ORC": "Java reads a batch of them as the first, for they are equal by `==`",
     "sums of floats that round": "they depend on the order in which files are merged",
-    "retractions of NOT NULL columns": "they may leave null, on which some of Java's writers fail",
     "partial-update.remove-record-on-delete: a -U after a -D": (
         "it brings the record back in Java; lakecore ignores it, as the option says"
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.differential.engine_draws import ENGINES, WEIGHTS
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 FORMATS = ("parquet", "parquet", "orc", "avro")
 STEPS_MAX = 6
 ROWS_MAX = 30
+# The share of tables to which rows are given of kinds that few of them take.
+UNWELCOME = 0.06
 
 
 def draw(seed: int, engine: str | None = None) -> History:
@@ -33,6 +36,8 @@ def draw(seed: int, engine: str | None = None) -> History:
     keys = _keys(dice)
     partition = _partition(chance, keys)
     plan = ENGINES[engine](dice)
+    if not plan.retracts and chance.random() < UNWELCOME:
+        plan = replace(plan, retracts=0.1)
     options = {
         "write-only": "true",
         "file.format": file_format,
