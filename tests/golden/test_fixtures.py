@@ -176,7 +176,7 @@ def in_bags(rows: list[Row], columns: Sequence[Column], bags: frozenset[str]) ->
     """The rows with the values of these columns in one order."""
     return [
         [
-            sorted(value, key=repr) if column.name in bags and value is not None else value
+            sorted(value, key=repr) if column.name in bags and isinstance(value, list) else value
             for value, column in zip(row, columns, strict=True)
         ]
         for row in rows

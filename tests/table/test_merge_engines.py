@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -22,17 +22,17 @@ VALUES = {"id": "INT NOT NULL", "a": "INT", "b": "STRING"}
 GROUPED = {"id": "INT NOT NULL", "s": "INT", "a": "INT", "t": "INT", "b": "INT", "c": "STRING"}
 
 
-def partial(columns: dict[str, str] = VALUES, **options: str) -> Table:
+def partial(columns: dict[str, str] = VALUES, **options: Any) -> Table:
     return new_table(columns, merge_engine="partial-update", **options)
 
 
-def grouped(**options: str) -> Table:
+def grouped(**options: Any) -> Table:
     return partial(
         GROUPED, **{"fields__s__sequence_group": "a", "fields__t__sequence_group": "b", **options}
     )
 
 
-def aggregated(columns: dict[str, str] = VALUES, **options: str) -> Table:
+def aggregated(columns: dict[str, str] = VALUES, **options: Any) -> Table:
     return new_table(columns, merge_engine="aggregation", **options)
 
 
