@@ -1,0 +1,166 @@
+"""Tables of every merge engine: what a history of writes leaves is what the model makes of it.
+
+Nothing of how rows lie may show: budgets small enough to spill, files of a row, row groups of two,
+batches of three, any number of buckets, any format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakecore.errors import InvalidRequest
+from lakecore.io.file_format import WriteFormat
+from lakecore.model.rows import ROW_KIND
+from property_tests.aggregate_model import RETRACTING, Refused
+from property_tests.engine_draws import ADDS, ENGINES, Merging, mergings
+from property_tests.merge_model import Rules, Version, merge, versions_of
+from property_tests.table_draws import FILES
+from tests.tables import new_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.table.handle import Table
+
+Drawn = tuple[str, dict[str, Any]]
+
+BUDGETS = st.sampled_from([1 << 30, 1 << 16, 1000])
+BUCKETS = st.sampled_from(
+    [
+        {"bucket": "1"},
+        {"bucket": "3"},
+        {"bucket": "-1", "dynamic-bucket.target-row-num": "2"},
+    ]
+)
+
+
+@dataclass
+class History:
+    """The runs that commits have left, in order: of a key at most one row each."""
+
+    rules: Rules
+    runs: list[list[Version]] = field(default_factory=list)
+    arrived: int = 0
+
+    def commit(self, rows: Sequence[Version]) -> None:
+        """Take in the rows of a commit. Raises Refused."""
+        taken = [row for row in rows if row.kind not in self.rules.ignored]
+        numbered = [replace(row, number=self.arrived + at) for at, row in enumerate(taken)]
+        self.arrived += len(numbered)
+        self.runs.append(merge(numbered, self.rules, keep_deletions=True))
+
+    def rows_after(self, commits: int) -> list[Version]:
+        """What that many commits come to. Raises Refused."""
+        if self.rules.engine == "first-row":
+            return []  # until they are compacted
+        return merge((row for run in self.runs[:commits] for row in run), self.rules)
+
+
+@st.composite
+def tables(draw: st.DrawFn, engine: str) -> Merging:
+    """Tables whose functions take back what they are given to take back."""
+    merging = draw(mergings(engine))
+    options = {**merging.shape.options, **draw(FILES), **draw(BUCKETS), "write-only": "true"}
+    default = options.get("fields.default-aggregate-function", "last_value")
+    heeded = [
+        case.function
+        for name, case in merging.cases.items()
+        if f"fields.{name}.ignore-retract" not in options
+    ]
+    takes_back = engine != "first-row" and {default, *heeded} <= RETRACTING
+    kinds = merging.kinds if takes_back or options.get("ignore-delete") == "true" else ADDS
+    return replace(merging, kinds=kinds, shape=replace(merging.shape, options=options))
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row groups of two rows, batches of three, spilled runs merged by threes."""
+    in_twos = partial(WriteFormat, row_group_rows=2)
+    monkeypatch.setattr("lakecore.table.bucket_files.WriteFormat", in_twos)
+    monkeypatch.setattr("lakecore.table.read._BATCH_ROWS_MAX", 3)
+    monkeypatch.setattr("lakecore.table.bucket_buffer._PIECE_ROWS", 3)
+    monkeypatch.setattr("lakecore.table.bucket_buffer.RUNS_MERGED", 3)
+    monkeypatch.setattr("lakecore.table.write._UNLEASED_BYTES", 0)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("engine", ENGINES)
+@given(data=st.data())
+@settings(max_examples=settings().max_examples // 2)
+def test_table_holds_what_its_history_comes_to(engine: str, data: st.DataObject) -> None:
+    merging = data.draw(tables(engine), "table")
+    options: dict[str, Any] = merging.shape.options
+    table = new_table(
+        merging.shape.columns,
+        keys=merging.shape.primary_keys,
+        budget_bytes=data.draw(BUDGETS, "budget"),
+        **options,
+    )
+    history = History(Rules.of(table.schema))
+    snapshots: dict[int, int] = {}
+    batches = st.lists(merging.rows(6), min_size=1, max_size=3)
+    for drawn in data.draw(st.lists(batches, min_size=1, max_size=4), "commits"):
+        arrow = [_arrow(batch, table) for batch in drawn]
+        try:
+            history.commit([row for batch in arrow for row in _versions(batch)])
+        except Refused:
+            with pytest.raises(InvalidRequest):
+                _commit(table, arrow)
+            return
+        # Rows that are all ignored are no commit.
+        snapshots |= dict.fromkeys(_commit(table, arrow), len(history.runs))
+    names = st.sampled_from(table.schema.names)
+    for snapshot_id, commits in snapshots.items():
+        columns = data.draw(st.lists(names, unique=True), "columns") or table.schema.names
+        known = data.draw(st.one_of(st.none(), names), "a column not to be null")
+        read = partial(
+            table.to_arrow,
+            columns=columns,
+            where=None if known is None else pl.col(known).is_not_null(),
+            snapshot_id=snapshot_id,
+        )
+        try:
+            wanted = history.rows_after(commits)
+        except Refused:
+            with pytest.raises(InvalidRequest):
+                read(columns=table.schema.names, where=None)
+            return
+        shown = [row for row in wanted if known is None or row.values[known] is not None]
+
+        assert _bag(merging, versions_of(read()), columns) == _bag(merging, shown, columns)
+
+
+def _arrow(rows: Sequence[Drawn], table: Table) -> pa.Table:
+    """Rows to write, with their kinds."""
+    arrow = pa.Table.from_pylist([values for _, values in rows], table.schema.arrow)
+    return arrow.append_column(ROW_KIND, pa.array([kind for kind, _ in rows], pa.string()))
+
+
+def _versions(arrow: pa.Table) -> list[Version]:
+    """The same rows, in the values that Arrow gives out."""
+    kinds = arrow.column(ROW_KIND).to_pylist()
+    plain = versions_of(arrow.drop_columns([ROW_KIND]))
+    return [replace(row, kind=kind) for row, kind in zip(plain, kinds, strict=True)]
+
+
+def _commit(table: Table, batches: Sequence[pa.Table]) -> tuple[int, ...]:
+    """The snapshots that the batches become."""
+    with table.new_write() as writer:
+        for batch in batches:
+            writer.write(batch)
+        return table.commit(writer.prepare_commit()).snapshot_ids
+
+
+def _bag(merging: Merging, rows: Sequence[Version], columns: Sequence[str]) -> list[Any]:
+    """Rows without what Paimon leaves open, in no order."""
+    return sorted(
+        ([merging.comparable(name, row.values[name]) for name in columns] for row in rows), key=repr
+    )
