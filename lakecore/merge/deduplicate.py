@@ -16,21 +16,28 @@ mask. Values are never sorted for a read, and never moved twice.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
-from lakecore.merge.keys import sequence_codes, shared_codes
-from lakecore.model.rows import RETRACTS, SEQUENCE_NUMBER, VALUE_KIND
+from lakecore.merge.groups import groups_of
+from lakecore.merge.keys import shared_codes
+from lakecore.merge.order import (
+    countable_rows,
+    filter_rows,
+    key_order,
+    merge_order,
+    of_kinds,
+    runs_decide,
+    split_mask,
+)
+from lakecore.model.rows import RETRACTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakecore.merge.spec import MergeSpec, Slice
-    from lakecore.model.rows import RowKind
 
 PIECE_ROWS = 131_072
 _DENSE_SPAN_MAX = 32
@@ -50,37 +57,33 @@ class Deduplicate:
         """
         # Where nothing else decides, the row that comes later here wins.
         window = sorted(window, key=lambda part: part.commit_order)
-        codes = shared_codes([part.keys for part in window])
-        alive = [
-            np.ones(part.keys.length, bool) if mask is None else ~mask
-            for part in window
-            for mask in [_of_kinds(part.rows, spec.ignored)]
-        ]
         order = None
-        if self.needs_sequence_numbers(window, spec):
-            order = _key_order(_joined(codes))
-            alive = _keep_last_by_sequence(window, codes, alive, order, spec)
-        else:
+        if runs_decide(window, spec):
+            codes = shared_codes([part.keys for part in window])
+            alive = countable_rows(window, codes, spec)
             _keep_last_by_run(window, codes, alive)
+            if spec.in_key_order:
+                order = key_order(window, np.concatenate(codes))
+        else:
+            code, order = merge_order(window, spec)
+            live = np.zeros(len(code), bool)
+            live[order[groups_of(code[order]).lasts]] = True
+            alive = split_mask(window, live)
         if not spec.keep_deletions:
             for part, mask in zip(window, alive, strict=True):
-                deletes = _of_kinds(part.rows, RETRACTS)
+                deletes = of_kinds(part.rows, RETRACTS)
                 if deletes is not None:
                     mask[deletes] = False
         if spec.in_key_order:
-            yield from _in_key_order(window, codes, alive, order)
+            assert order is not None, "rows are put in order"
+            yield from _in_key_order(window, np.concatenate(alive), order)
         else:
             for part, mask in zip(window, alive, strict=True):
-                yield _filter(part.rows, mask)
+                yield filter_rows(part.rows, mask)
 
     def needs_sequence_numbers(self, window: Sequence[Slice], spec: MergeSpec) -> bool:
         """Whether rows must be compared one by one."""
-        if spec.sequence or not all(part.unique for part in window):
-            return True
-        ordered = sorted(window, key=lambda part: (part.sequence_min, part.sequence_max))
-        return not all(
-            older.sequence_max < newer.sequence_min for older, newer in pairwise(ordered)
-        )
+        return not runs_decide(window, spec)
 
 
 def _keep_last_by_run(
@@ -145,87 +148,14 @@ def _union(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return both[fresh]
 
 
-def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """The parts as one array; one part is not copied."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _key_order(codes: np.ndarray) -> np.ndarray | None:
-    """The positions of the rows in key order, rows of a key in any order; None: they are in it."""
-    if len(codes) < 2 or bool((codes[1:] >= codes[:-1]).all()):
-        return None
-    return pl.Series(codes).arg_sort().to_numpy()
-
-
-def _keep_last_by_sequence(
-    window: Sequence[Slice],
-    codes: list[np.ndarray],
-    alive: list[np.ndarray],
-    order: np.ndarray | None,
-    spec: MergeSpec,
-) -> list[np.ndarray]:
-    """`alive` less each row that is not the last of its key by sequence."""
-    code, live = _joined(codes), _joined(alive)
-    order = np.arange(len(code)) if order is None else order
-    if not live.all():
-        order = order[live[order]]
-    ordered = code[order]
-    same = ordered[1:] == ordered[:-1]
-    repeated = np.zeros(len(order), bool)
-    repeated[1:] |= same
-    repeated[:-1] |= same
-    contested = order[repeated]
-    if len(contested):
-        by = [contested, _column(window, SEQUENCE_NUMBER, contested).to_numpy()]
-        if spec.sequence:
-            fields = [_column(window, name, contested) for name in spec.sequence]
-            by.append(sequence_codes(fields, descending=spec.sequence_descending))
-        by.append(code[contested])
-        ranked = contested[np.lexsort(by)]
-        key = code[ranked]
-        live[ranked[:-1][key[1:] == key[:-1]]] = False
-    return np.split(live, np.cumsum([len(mask) for mask in alive])[:-1])
-
-
-def _column(window: Sequence[Slice], name: str, rows: np.ndarray) -> pa.ChunkedArray:
-    chunks = [chunk for part in window for chunk in part.rows.column(name).chunks]
-    column = pa.chunked_array(chunks, type=window[0].rows.schema.field(name).type)
-    return column.take(pa.array(rows))
-
-
-def _of_kinds(rows: pa.Table, kinds: frozenset[RowKind]) -> np.ndarray | None:
-    """A mask of the rows of these kinds; None if there are none (or no kinds at all)."""
-    if not kinds or rows.schema.get_field_index(VALUE_KIND) < 0:
-        return None
-    present = rows.column(VALUE_KIND).to_numpy()
-    wanted = [int(kind) for kind in kinds]
-    if present.max(initial=0) < min(wanted):
-        return None
-    mask = np.isin(present, wanted)
-    return mask if mask.any() else None
-
-
-def _filter(rows: pa.Table, mask: np.ndarray) -> pa.Table:
-    count = int(np.count_nonzero(mask))
-    if count == len(mask):
-        return rows
-    return rows.slice(0, 0) if count == 0 else rows.filter(pa.array(mask))
-
-
 def _in_key_order(
-    window: Sequence[Slice],
-    codes: list[np.ndarray],
-    alive: list[np.ndarray],
-    order: np.ndarray | None,
+    window: Sequence[Slice], live: np.ndarray, order: np.ndarray
 ) -> Iterator[pa.Table]:
     """The surviving rows, sorted by key, a piece at a time: the whole is never held twice."""
     rows = pa.concat_tables([part.rows for part in window])
-    live = _joined(alive)
-    if order is None:
-        order = _key_order(_joined(codes))
-    if order is None:
-        yield _filter(rows, live)
+    chosen = order if len(order) == len(live) and live.all() else order[live[order]]
+    if len(window) == 1 and (chosen[1:] > chosen[:-1]).all():
+        yield filter_rows(rows, live)
         return
-    chosen = order if live.all() else order[live[order]]
     for start in range(0, len(chosen), PIECE_ROWS):
         yield rows.take(pa.array(chosen[start : start + PIECE_ROWS]))

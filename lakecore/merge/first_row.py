@@ -14,7 +14,14 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
 from lakecore.merge.groups import groups_of
-from lakecore.merge.order import merge_order, of_kinds, oldest_first, runs_decide, split_rows
+from lakecore.merge.order import (
+    filter_rows,
+    merge_order,
+    of_kinds,
+    oldest_first,
+    runs_decide,
+    split_mask,
+)
 from lakecore.model.rows import RETRACTS
 
 if TYPE_CHECKING:
@@ -46,7 +53,8 @@ class FirstRow:
         if not spec.in_key_order:
             is_first = np.zeros(len(codes), bool)
             is_first[firsts] = True
-            yield from split_rows(runs, is_first)
+            for part, mask in zip(runs, split_mask(runs, is_first), strict=True):
+                yield filter_rows(part.rows, mask)
             return
         rows = pa.concat_tables([part.rows for part in runs])
         for start in range(0, len(firsts), _PIECE_ROWS):

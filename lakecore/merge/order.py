@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from lakecore.merge.keys import sequence_codes, shared_codes
@@ -47,13 +48,23 @@ def merge_order(window: Sequence[Slice], spec: MergeSpec) -> tuple[np.ndarray, n
     """
     by_run = shared_codes([part.keys for part in window])
     codes = np.concatenate(by_run)
-    order = np.argsort(codes, kind="stable")
-    alive = np.concatenate(_alive(window, by_run, spec))
+    order = key_order(window, codes)
+    alive = np.concatenate(countable_rows(window, by_run, spec))
     if not alive.all():
         order = order[alive[order]]
     if not runs_decide(window, spec):
         _settle(window, spec, codes, order)
     return codes, order
+
+
+def key_order(window: Sequence[Slice], codes: np.ndarray) -> np.ndarray:
+    """The positions of the rows in key order; of several runs, rows of a key by run."""
+    if len(window) > 1:
+        # Runs are sorted: a sort that makes use of it beats any other.
+        return np.argsort(codes, kind="stable")
+    if (codes[1:] >= codes[:-1]).all():
+        return np.arange(len(codes))
+    return pl.Series(codes).arg_sort().to_numpy().astype(np.int64)
 
 
 def column_of(window: Sequence[Slice], name: str, rows: np.ndarray) -> pa.ChunkedArray:
@@ -65,26 +76,36 @@ def column_of(window: Sequence[Slice], name: str, rows: np.ndarray) -> pa.Chunke
 
 def of_kinds(rows: pa.Table, kinds: frozenset[RowKind]) -> np.ndarray | None:
     """A mask of the rows of these kinds; None if there are none (or no kinds at all)."""
-    if not kinds or VALUE_KIND not in rows.schema.names:
+    if not kinds or rows.schema.get_field_index(VALUE_KIND) < 0:
         return None
-    mask = np.isin(rows.column(VALUE_KIND).to_numpy(), [int(kind) for kind in kinds])
+    present = rows.column(VALUE_KIND).to_numpy()
+    wanted = [int(kind) for kind in kinds]
+    if present.max(initial=0) < min(wanted):
+        return None
+    mask = np.isin(present, wanted)
     return mask if mask.any() else None
 
 
-def split_rows(runs: Sequence[Slice], mask: np.ndarray) -> list[pa.Table]:
-    """The rows of each run for which the mask, over the rows of all of them, holds."""
-    ends = np.cumsum([part.keys.length for part in runs])[:-1]
-    return [
-        part.rows if own.all() else part.rows.filter(pa.array(own))
-        for part, own in zip(runs, np.split(mask, ends), strict=True)
-    ]
+def filter_rows(rows: pa.Table, mask: np.ndarray) -> pa.Table:
+    """The rows for which the mask holds; nothing is copied if it is all or none of them."""
+    count = int(np.count_nonzero(mask))
+    if count == len(mask):
+        return rows
+    return rows.slice(0, 0) if count == 0 else rows.filter(pa.array(mask))
+
+
+def split_mask(window: Sequence[Slice], mask: np.ndarray) -> list[np.ndarray]:
+    """A mask over the rows of all runs as one a run."""
+    return np.split(mask, np.cumsum([part.keys.length for part in window])[:-1])
 
 
 def _age(part: Slice) -> tuple[int, int]:
     return (part.sequence_min, part.sequence_max)
 
 
-def _alive(window: Sequence[Slice], codes: list[np.ndarray], spec: MergeSpec) -> list[np.ndarray]:
+def countable_rows(
+    window: Sequence[Slice], codes: list[np.ndarray], spec: MergeSpec
+) -> list[np.ndarray]:
     """Masks of the rows that count."""
     masks = [
         np.ones(part.keys.length, bool) if ignored is None else ~ignored
