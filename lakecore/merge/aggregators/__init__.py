@@ -2,6 +2,12 @@
 
 https://paimon.apache.org/docs/master/primary-key-table/merge-engine/aggregation/
 
+Functions work on whole columns. What cannot: bitmaps and sketches are united by their libraries,
+one call for each key that has several (no library unites arrays of sets); products of DECIMALs go
+by Python's integers inside NumPy (no Arrow type holds 76 digits); and where the outcome hangs on
+the order of steps (an overflow, a product divided, early rows beside rows taken back, `listagg`
+whose delimiter overlaps itself), step j takes the j-th row of every key at once.
+
 `AGGREGATORS` is the table of them; adding one is one entry here and its types in
 `model/merge_rules.py`. An entry binds the function to a column; what it gives back is a `Fold`.
 """
