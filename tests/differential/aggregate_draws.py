@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyroaring import BitMap, BitMap64
+
+from lakecore.merge.aggregators import roaring64
 from tests.differential.plans import ColumnPlan, column_of, nullable
 from tests.differential.value_draws import Dice, draw_atomic, draw_type, draw_value
 from tests.interop import values
@@ -23,6 +26,7 @@ FUNCTIONS = (
     *("sum", "product", "max", "min", "last_value", "last_non_null_value", "first_value"),
     *("first_non_null_value", "first_not_null_value", "listagg", "bool_and", "bool_or", "collect"),
     *("merge_map", "merge_map_with_keytime", "nested_update", "nested_partial_update"),
+    *("rbm32", "rbm64"),
 )
 # A number that sums and products take back exactly; no sum of them leaves a TINYINT.
 _SMALL: Mapping[str, Sequence[Json]] = {
@@ -46,20 +50,25 @@ class AggregatedColumn:
         return ignores or self.function in RETRACTING
 
 
-def aggregated_column(dice: Dice, name: str, *, retracting: bool) -> AggregatedColumn:
-    """A column with a function; one that takes retractions, if `retracting`."""
+def aggregated_column(
+    dice: Dice, name: str, *, retracting: bool, grouped: bool = False
+) -> AggregatedColumn:
+    """A column with a function; one that takes retractions, if `retracting`.
+
+    `grouped`: rows may be folded that are older than what is held.
+    """
     function = dice.chance.choice(FUNCTIONS)
     options = {f"fields.{name}.aggregate-function": function}
     if (retracting and function not in RETRACTING) or dice.chance.random() < 0.1:
         options[f"fields.{name}.ignore-retract"] = "true"
-    plan = _plan(dice, name, function)
+    options |= _details(dice, name, function, grouped=grouped)
+    plan = _plan(dice, name, function, options)
     if retracting and dice.chance.random() < 0.9:
         plan = nullable(plan)
-    options |= _details(dice, name, function)
     return AggregatedColumn(plan, function, options)
 
 
-def _details(dice: Dice, name: str, function: str) -> dict[str, str]:
+def _details(dice: Dice, name: str, function: str, *, grouped: bool) -> dict[str, str]:
     options: dict[str, str] = {}
     if function in ("listagg", "collect") and dice.chance.random() < 0.5:
         options[f"fields.{name}.distinct"] = "true"
@@ -68,10 +77,15 @@ def _details(dice: Dice, name: str, function: str) -> dict[str, str]:
     keyed = function == "nested_update" and dice.chance.random() < 0.7
     if keyed or function == "nested_partial_update":
         options[f"fields.{name}.nested-key"] = dice.chance.choice(("id", "id,part"))
+    if function == "nested_update" and not keyed and not grouped and dice.chance.random() < 0.3:
+        # 1.4.2 takes the first list as it is, which no limit here is shorter than.
+        options[f"fields.{name}.count-limit"] = str(dice.chance.randint(3, 5))
+    if function == "merge_map_with_keytime" and dice.chance.random() < 0.5:
+        options[f"fields.{name}.ts-field"] = "at"
     return options
 
 
-def _plan(dice: Dice, name: str, function: str) -> ColumnPlan:
+def _plan(dice: Dice, name: str, function: str, options: Mapping[str, str]) -> ColumnPlan:
     match function:
         case "sum" | "product":
             return _number(dice, name, function)
@@ -92,7 +106,9 @@ def _plan(dice: Dice, name: str, function: str) -> ColumnPlan:
             key = dice.chance.choice(("STRING", "INT", "DATE"))
             return column_of(dice, name, parse_type(f"MAP<{key}, {draw_type(dice, depth=1).text}>"))
         case "merge_map_with_keytime":
-            return _keytimes(dice, name)
+            return _keytimes(dice, name, named=f"fields.{name}.ts-field" in options)
+        case "rbm32" | "rbm64":
+            return column_of(dice, name, parse_type("BYTES"), _bitmaps(dice, function))
         case "nested_update" | "nested_partial_update":
             return _nested_rows(dice, name)
         case _:
@@ -119,19 +135,32 @@ def _number(dice: Dice, name: str, function: str) -> ColumnPlan:
     return column_of(dice, name, kind, pool)
 
 
-def _keytimes(dice: Dice, name: str) -> ColumnPlan:
-    kind = parse_type("MAP<STRING, ROW<v INT, at STRING>>")
+def _keytimes(dice: Dice, name: str, *, named: bool) -> ColumnPlan:
+    # The time is the last field, unless an option names it.
+    kind = parse_type(f"MAP<STRING, ROW<{'at STRING, v INT' if named else 'v INT, at STRING'}>>")
 
     def drawn() -> Json:
         pairs: dict[str, Json] = {}
         for _ in range(dice.chance.randint(0, 3)):
             key = dice.chance.choice(("a", "b", "c"))
             at = dice.chance.choice((None, "2024-01-01", "2024-01-02", "2025"))
-            value = [dice.chance.randint(0, 9), at] if dice.chance.random() < 0.85 else None
+            fields: list[Json] = [dice.chance.randint(0, 9), at]
+            if named:
+                fields.reverse()
+            value = fields if dice.chance.random() < 0.85 else None
             pairs[key] = [key, value]
         return values.sort_pairs(list(pairs.values()))
 
     return column_of(dice, name, kind, tuple(drawn() for _ in range(6)))
+
+
+def _bitmaps(dice: Dice, function: str) -> tuple[Json, ...]:
+    top = 1 << 32 if function == "rbm32" else 1 << 40
+    ranges = [range(5), range(100, 70_000, 7), range(top - 3, top)]
+    drawn = [dice.chance.sample(dice.chance.choice(ranges), 3) for _ in range(4)]
+    if function == "rbm32":
+        return tuple(BitMap(each).serialize().hex() for each in drawn)
+    return tuple(roaring64.encode(BitMap64(each)).hex() for each in drawn)
 
 
 def _nested_rows(dice: Dice, name: str) -> ColumnPlan:

@@ -61,6 +61,8 @@ def draw(seed: int, engine: str | None = None) -> History:
         steps=tuple(_steps(chance, plan, keys, columns)),
         order_free=plan.order_free,
         tags=plan.tags,
+        # What a commit of one engine differs in, a relay would carry into the other's table.
+        relayed=not plan.pairs and chance.random() < 0.35,
     )
 
 

@@ -144,7 +144,7 @@ def _partial_update_by_groups(dice: Dice) -> EnginePlan:
             if dice.chance.random() < 0.5:
                 members.append(value_column(dice, name))
                 continue
-            found = aggregated_column(dice, name, retracting=retracting)
+            found = aggregated_column(dice, name, retracting=retracting, grouped=True)
             if found.function in ("first_non_null_value", "first_not_null_value"):
                 found = replace(found, plan=replace(found.plan, nulls=0.0))
             aggregated.append(found)
@@ -156,6 +156,9 @@ def _partial_update_by_groups(dice: Dice) -> EnginePlan:
         columns += [*order, *members]
     if dice.chance.random() < 0.6:
         columns += [value_column(dice, "v0")]
+    elif dice.chance.random() < 0.3:
+        defaults = ["last_value", "last_non_null_value", *([] if retracting else ["first_value"])]
+        options["fields.default-aggregate-function"] = dice.chance.choice(defaults)
     removing = retracting and dice.chance.random() < 0.3
     if removing:
         options["partial-update.remove-record-on-sequence-group"] = groups[0][0]

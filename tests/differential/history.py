@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from pyroaring import BitMap
+
+from lakecore.merge.aggregators import roaring64
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tests.interop.columns import Column, Json
     from tests.interop.model import Case
@@ -35,7 +39,7 @@ class History:
     """A table without rows, and the steps.
 
     `order_free` names columns of lists whose order is not defined. `tags` say what is special about
-    the rows, for `differences`.
+    the rows, for `differences`. `relayed`: of lakecore's table Java writes every other commit.
     """
 
     seed: int
@@ -43,6 +47,7 @@ class History:
     steps: tuple[Step, ...]
     order_free: frozenset[str] = field(default=frozenset())
     tags: frozenset[str] = field(default=frozenset())
+    relayed: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -56,10 +61,22 @@ class History:
         return replace(self, steps=tuple(steps))
 
     def comparable(self, rows: Iterable[Row], columns: Sequence[Column] | None = None) -> list[Row]:
-        """The rows, lists without a defined order sorted, so that equal ones are alike."""
-        named = [column.name for column in (columns or self.columns)]
-        free = [index for index, name in enumerate(named) if name in self.order_free]
-        return [_sorted_lists(row, free) for row in rows] if free else list(rows)
+        """The rows in a form that is equal where they mean the same.
+
+        Lists without a defined order are sorted, and bitmaps are the numbers in them.
+        """
+        forms = [self._form(column.name) for column in (columns or self.columns)]
+        if not any(forms):
+            return list(rows)
+        return [
+            [form(value) if form and value is not None else value for form, value in pairs]
+            for pairs in (zip(forms, row, strict=True) for row in rows)
+        ]
+
+    def _form(self, name: str) -> Callable[[Json], Json] | None:
+        if name in self.order_free:
+            return _sorted_list
+        return _NUMBERS.get(self.table.options.get(f"fields.{name}.aggregate-function", ""))
 
     def __str__(self) -> str:
         """The history as Python that makes it again."""
@@ -82,7 +99,10 @@ class History:
             lines.append("    Write((")
             lines += [f"        ({kind!r}, {row!r})," for kind, row in step.changes]
             lines.append("    )),")
-        lines.append(f"), order_free={_set(self.order_free)}, tags={_set(self.tags)})")
+        lines.append(
+            f"), order_free={_set(self.order_free)}, tags={_set(self.tags)}, "
+            f"relayed={self.relayed})"
+        )
         return "\n".join(lines)
 
 
@@ -90,8 +110,12 @@ def _set(names: frozenset[str]) -> str:
     return f"frozenset({sorted(names)!r})"
 
 
-def _sorted_lists(row: Row, positions: Sequence[int]) -> Row:
-    def sorted_list(value: Json) -> Json:
-        return sorted(value, key=repr) if isinstance(value, list) else value
+def _sorted_list(value: Json) -> Json:
+    assert isinstance(value, list)
+    return sorted(value, key=repr)
 
-    return [sorted_list(value) if index in positions else value for index, value in enumerate(row)]
+
+_NUMBERS: Mapping[str, Callable[[Json], Json]] = {
+    "rbm32": lambda value: list(BitMap.deserialize(bytes.fromhex(str(value)))),
+    "rbm64": lambda value: list(roaring64.decode(bytes.fromhex(str(value)))),
+}

@@ -3,7 +3,8 @@
 1. Two tables, alike but for who writes them: each step is carried out on both. A step that one
    engine refuses the other must refuse too; the history ends there.
 2. Each engine reads every snapshot of both tables. All four must see the same rows, or all refuse.
-3. lakecore reads some columns alone, which must be those of its whole rows.
+3. lakecore reads some columns alone, and the rows in which a column is null, or is not: they must
+   be those of its whole rows.
 
 lakecore has no compaction, so Java compacts both tables.
 """
@@ -88,7 +89,7 @@ class _Play:
             after: list[tuple[str, int]] = []
             for number, step in enumerate(self._history.steps, start=1):
                 label = f"step {number}"
-                if not self._both(label, partial(self._step, step)):
+                if not self._both(label, partial(self._step, number, step)):
                     break
                 snapshots = {_latest(self._players.path(each.name)) for each in self._writers}
                 if len(snapshots) > 1:
@@ -104,12 +105,15 @@ class _Play:
     def _create(self, writer: str) -> None:
         path = self._players.path(writer)
         path.parent.mkdir(parents=True)
-        engine = next(each for each in self._writers if each.name == writer)
-        engine.create(path, self._history.table)
+        self._engine(writer).create(path, self._history.table)
 
-    def _step(self, step: Step, writer: str) -> None:
+    def _engine(self, name: str) -> LakecoreEngine | PeerEngine:
+        return next(each for each in self._writers if each.name == name)
+
+    def _step(self, number: int, step: Step, writer: str) -> None:
         path = self._players.path(writer)
-        engine = next(each for each in self._writers if each.name == writer)
+        relayed = self._history.relayed and number % 2 == 0
+        engine = self._players.java if relayed else self._engine(writer)
         if isinstance(step, Compact):
             self._players.java.compact(path, full=step.full)
         else:
@@ -166,26 +170,28 @@ class _Play:
             return Refusal(refusal.reason)
 
     def _project(self, label: str, writer: str, options: Mapping[str, str], whole: Seen) -> None:
-        """Read some columns alone."""
+        """Read some columns alone, perhaps of some rows alone."""
         if isinstance(whole, Refusal):
             return
         columns = self._history.columns
         chance = random.Random(f"{self._history.seed} {label}")
         wanted = sorted(chance.sample(range(len(columns)), chance.randint(1, len(columns))))
         named = [columns[index] for index in wanted]
-        path = self._players.path(writer)
         names = [column.name for column in named]
+        judge, null = chance.randrange(len(columns)), chance.random() < 0.4
+        where = f'"{columns[judge].name}" IS {"" if null else "NOT "}NULL'
+        asked = chance.choice((None, where))
+        told = f"{names} of {writer}'s table where {asked}"
         try:
-            rows = self._players.lakecore.read(path, options, names)
+            rows = self._players.lakecore.read(self._players.path(writer), options, names, asked)
         except PeerRefused as refusal:
-            self._problems.append(
-                f"{label}: lakecore refuses {names} of {writer}'s table: {refusal}"
-            )
+            self._problems.append(f"{label}: lakecore refuses {told}: {refusal}")
             return
-        expected = [[row[index] for index in wanted] for row in whole]
+        kept = [row for row in whole if asked is None or (row[judge] is None) == null]
+        expected = [[row[index] for index in wanted] for row in kept]
         wrong = values.difference(self._history.comparable(rows, named), expected, named)
         if wrong:
-            self._problems.append(f"{label}: lakecore reads {names} of {writer}'s table otherwise:")
+            self._problems.append(f"{label}: lakecore reads {told} otherwise:")
             self._problems += [f"    {line}" for line in wrong[:LINES_MAX]]
 
     def _wrong(self, found: Seen, base: Seen) -> list[str]:

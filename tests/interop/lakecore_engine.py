@@ -57,15 +57,16 @@ class LakecoreEngine:
         path: Path,
         options: Mapping[str, str] | None = None,
         columns: Sequence[str] | None = None,
+        where: str | None = None,
     ) -> list[Row]:
-        """The rows, of some columns if named."""
+        """The rows, of some columns if named, that a condition holds for."""
         with _refusing("read"):
             table = lc.open_table(path)
             if options:
                 table = table.copy(options)
             known = {column.name: column for column in _columns(path)}
             wanted = [known[name] for name in columns or known]
-            return from_arrow(table.to_arrow(columns), wanted)
+            return from_arrow(table.to_arrow(columns, where), wanted)
 
 
 def _columns(path: Path) -> list[Column]:
