@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.merge.aggregation import fold_aggregation
+from lakecore.merge import aggregation, partial_update
 from lakecore.merge.deduplicate import Deduplicate
 from lakecore.merge.first_row import FirstRow
 from lakecore.merge.fold import FoldEngine
 from lakecore.merge.keep_all import KEEP_ALL
-from lakecore.merge.partial_update import fold_partial_update
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,8 +21,10 @@ if TYPE_CHECKING:
 MERGE_FUNCTIONS: Mapping[str, MergeFunction] = {
     "deduplicate": Deduplicate(),
     "first-row": FirstRow(),
-    "partial-update": FoldEngine(fold_partial_update),
-    "aggregation": FoldEngine(fold_aggregation),
+    "partial-update": FoldEngine(
+        partial_update.fold_partial_update, partial_update.functions_of_columns
+    ),
+    "aggregation": FoldEngine(aggregation.fold_aggregation, aggregation.functions_of_columns),
 }
 
 

@@ -15,11 +15,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lakecore.merge.aggregators import AGGREGATORS
+from lakecore.merge.aggregators.fold import LAST, Fold
 from lakecore.merge.fold import Column, Contested, Folded, fold_column
-from lakecore.model.rows import RowKind
+from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakecore.merge.spec import MergeSpec
+
+
+def functions_of_columns(spec: MergeSpec, columns: Sequence[str]) -> dict[str, Fold]:
+    """The function of each of these columns."""
+    functions = {aggregate.column: aggregate for aggregate in spec.aggregates}
+    return {
+        name: Fold(choice=LAST)
+        if name in spec.primary_key
+        else AGGREGATORS[functions[name].function](functions[name])
+        for name in columns
+        if name not in {SEQUENCE_NUMBER, VALUE_KIND}
+    }
 
 
 def fold_aggregation(contested: Contested, spec: MergeSpec) -> Folded:

@@ -38,18 +38,30 @@ class FirstRow:
     associative: ClassVar = True
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
-        """The oldest row of each key. Raises InvalidRequest for a -U or -D that is not ignored."""
+        """The oldest row of each key.
+
+        Raises InvalidRequest for a -U or -D beside other rows, unless it is ignored.
+        """
         runs = oldest_first(window, spec)
         codes, order = merge_order(runs, spec)
-        if not spec.ignored >= RETRACTS and any(
-            of_kinds(part.rows, RETRACTS - spec.ignored) is not None for part in runs
-        ):
-            raise InvalidRequest(
-                "merge-engine=first-row takes no rows of kind -U and -D; hand in none, or set "
-                "ignore-delete",
-                key=spec.key,
+        groups = groups_of(codes[order])
+        firsts = order[groups.starts]
+        retracts = [of_kinds(part.rows, RETRACTS) for part in runs]
+        if any(mask is not None for mask in retracts):
+            takes_back = np.concatenate(
+                [
+                    np.zeros(part.keys.length, bool) if mask is None else mask
+                    for part, mask in zip(runs, retracts, strict=True)
+                ]
             )
-        firsts = order[groups_of(codes[order]).starts]
+            if (takes_back[order] & np.repeat(groups.sizes > 1, groups.sizes)).any():
+                raise InvalidRequest(
+                    "merge-engine=first-row takes no rows of kind -U and -D; hand in none, or set "
+                    "ignore-delete",
+                    key=spec.key,
+                )
+            if not spec.keep_deletions:
+                firsts = firsts[~takes_back[firsts]]
         if not spec.in_key_order:
             is_first = np.zeros(len(codes), bool)
             is_first[firsts] = True

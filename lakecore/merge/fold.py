@@ -23,13 +23,14 @@ import pyarrow as pa
 from lakecore.errors import InvalidRequest
 from lakecore.merge.aggregators import AGGREGATORS
 from lakecore.merge.groups import NONE, Groups, groups_of, in_one, is_valid, pick, spread
-from lakecore.merge.order import merge_order, oldest_first, runs_decide
+from lakecore.merge.order import merge_order, of_kinds, oldest_first, runs_decide
+from lakecore.merge.runs import fold_runs
 from lakecore.model.rows import RETRACTS, SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from lakecore.merge.aggregators.fold import Aggregate, Fold
+    from lakecore.merge.aggregators.fold import Aggregate, Choice, Fold
     from lakecore.merge.spec import MergeSpec, Slice
 
 _PIECE_ROWS = 131_072
@@ -149,10 +150,19 @@ class FoldEngine:
 
     associative: ClassVar = False
     fold: Callable[[Contested, MergeSpec], Folded]
+    functions: Callable[[MergeSpec, Sequence[str]], Mapping[str, Fold] | None]
+    """The function of each column by which rows that all add can be folded run by run, if any."""
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The merged rows; see `MergeFunction`."""
         runs = oldest_first(window, spec)
+        all_add = all(of_kinds(part.rows, RETRACTS) is None for part in runs)
+        if all_add and runs_decide(window, spec) and not spec.complete_levels:
+            functions = self.functions(spec, runs[0].rows.schema.names)
+            merged = None if functions is None else fold_runs(runs, functions)
+            if merged is not None:
+                yield merged
+                return
         codes, order = merge_order(runs, spec)
         groups = groups_of(codes[order])
         table = pa.concat_tables([part.rows for part in runs])
@@ -195,8 +205,8 @@ def fold_column(contested: Contested, aggregate: Aggregate, chosen: Chosen) -> C
     """
     fold = AGGREGATORS[aggregate.function](aggregate)
     chosen = retractable(aggregate, fold, chosen)
-    if fold.choose is not None:
-        return choose_column(contested, aggregate.column, fold.choose, chosen)
+    if fold.choice is not None:
+        return choose_column(contested, aggregate.column, fold.choice, chosen)
     values = contested.values(aggregate.column, chosen.rows)
     folded = fold(values, chosen.groups, chosen.retract)
     return spread(folded, chosen.numbers, contested.groups.count)
@@ -216,16 +226,11 @@ def retractable(aggregate: Aggregate, fold: Fold, chosen: Chosen) -> Chosen:
     )
 
 
-def choose_column(
-    contested: Contested,
-    column: str,
-    choose: Callable[[np.ndarray, Groups, np.ndarray | None], np.ndarray],
-    chosen: Chosen,
-) -> Column:
+def choose_column(contested: Contested, column: str, choice: Choice, chosen: Chosen) -> Column:
     """Of each key the row, of those chosen, that has the value of the column."""
     valid = contested.valid(column)
     everything = len(chosen.rows) == len(valid)
-    at = choose(valid if everything else valid[chosen.rows], chosen.groups, chosen.retract)
+    at = choice(valid if everything else valid[chosen.rows], chosen.groups, chosen.retract)
     if everything:
         return at
     rows = np.full(contested.groups.count, NONE)

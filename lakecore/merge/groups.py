@@ -108,7 +108,7 @@ def pick(values: pa.Array | pa.ChunkedArray, positions: np.ndarray) -> pa.Array 
     """The values at these positions; null for NONE."""
     missing = positions < 0
     if missing.any():
-        return values.take(pa.array(np.where(missing, 0, positions), mask=missing))
+        return values.take(pa.array(positions, mask=missing))
     return values.take(pa.array(positions))
 
 

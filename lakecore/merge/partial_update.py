@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
 from lakecore.merge.aggregators import AGGREGATORS
-from lakecore.merge.aggregators.choices import last_non_null_position, last_position
+from lakecore.merge.aggregators.fold import LAST, LAST_NON_NULL, Fold
 from lakecore.merge.fold import (
     Chosen,
     Column,
@@ -38,11 +38,28 @@ from lakecore.merge.fold import (
 )
 from lakecore.merge.groups import NONE, Groups, spread
 from lakecore.merge.keys import sequence_codes
-from lakecore.model.rows import RowKind
+from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
 if TYPE_CHECKING:
-    from lakecore.merge.aggregators import Aggregate, Fold
+    from collections.abc import Sequence
+
+    from lakecore.merge.aggregators import Aggregate
     from lakecore.merge.spec import MergeSpec, SequenceGroup
+
+
+def functions_of_columns(spec: MergeSpec, columns: Sequence[str]) -> dict[str, Fold] | None:
+    """The function of each of these columns; None if sequence groups order some of them."""
+    if spec.groups:
+        return None
+    functions = {
+        aggregate.column: AGGREGATORS[aggregate.function](aggregate)
+        for aggregate in spec.aggregates
+    }
+    return {
+        name: functions.get(name, Fold(choice=LAST_NON_NULL))
+        for name in columns
+        if name not in {SEQUENCE_NUMBER, VALUE_KIND}
+    }
 
 
 def fold_partial_update(contested: Contested, spec: MergeSpec) -> Folded:
@@ -63,7 +80,7 @@ def fold_partial_update(contested: Contested, spec: MergeSpec) -> Folded:
         elif name in functions:
             columns[name] = fold_column(contested, functions[name], adding)
         else:
-            columns[name] = choose_column(contested, name, last_non_null_position, adding)
+            columns[name] = choose_column(contested, name, LAST_NON_NULL, adding)
     return Folded(columns=columns, deleted=deleted, taken_back=taken_back)
 
 
@@ -157,12 +174,12 @@ def _fold_group(
     setting = chosen.only(newer)
     adding = replace(setting, retract=None)
     for name in group.sequence:
-        columns[name] = choose_column(contested, name, last_position, adding)
+        columns[name] = choose_column(contested, name, LAST, adding)
     for name in group.columns:
         if name not in contested.columns or name in group.sequence:
             continue
         if name not in functions:
-            columns[name] = choose_column(contested, name, last_position, setting)
+            columns[name] = choose_column(contested, name, LAST, setting)
             continue
         early = (heeded & ~newer & adds)[heeded]
         columns[name] = _fold_ordered(contested, functions[name], chosen.only(heeded), early)

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 
-from lakecore.merge.aggregators.fold import Aggregate, Fold
-from lakecore.merge.groups import NONE, Groups, is_valid
+from lakecore.merge.aggregators.fold import (
+    FIRST,
+    FIRST_NON_NULL,
+    LAST,
+    LAST_NON_NULL,
+    Aggregate,
+    Fold,
+)
+from lakecore.merge.groups import Groups, is_valid
 
 
 def last_value(aggregate: Aggregate) -> Fold:
     """The last value, null or not; null if that is taken back."""
     del aggregate
-    return Fold(choose=last_position, retracts=True)
+    return Fold(choice=LAST, retracts=True)
 
 
 def last_non_null_value(aggregate: Aggregate) -> Fold:
     """The last value that is not null; null once such a value is taken back."""
     del aggregate
-    return Fold(choose=last_non_null_position, retracts=True)
+    return Fold(choice=LAST_NON_NULL, retracts=True)
 
 
 def first_value(aggregate: Aggregate) -> Fold:
     """The first value, null or not."""
     del aggregate
-    return Fold(choose=lambda _valid, groups, _retract: groups.starts)
+    return Fold(choice=FIRST)
 
 
 def first_non_null_value(aggregate: Aggregate) -> Fold:
     """The first value that is not null."""
     del aggregate
-    return Fold(choose=lambda valid, groups, _retract: groups.first(valid))
+    return Fold(choice=FIRST_NON_NULL)
 
 
 def bool_and(aggregate: Aggregate) -> Fold:
@@ -45,21 +51,6 @@ def bool_or(aggregate: Aggregate) -> Fold:
     """Whether any value is true."""
     del aggregate
     return Fold(fold=lambda values, groups, _: _truth(values, groups, decisive=True), commutes=True)
-
-
-def last_position(valid: np.ndarray, groups: Groups, retract: np.ndarray | None) -> np.ndarray:
-    """The position of the last value of each group; NONE where it is taken back."""
-    del valid
-    at = groups.lasts
-    return at if retract is None else np.where(retract[at], NONE, at)
-
-
-def last_non_null_position(
-    valid: np.ndarray, groups: Groups, retract: np.ndarray | None
-) -> np.ndarray:
-    """The position of the last value that is not null; NONE where that is taken back."""
-    at = groups.last(valid)
-    return at if retract is None else np.where((at >= 0) & retract[at], NONE, at)
 
 
 def _truth(values: pa.Array, groups: Groups, *, decisive: bool) -> pa.Array:

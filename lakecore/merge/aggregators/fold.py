@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakecore.merge.groups import is_valid, pick
+import numpy as np
+
+from lakecore.merge.groups import NONE, is_valid, pick
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    import numpy as np
     import pyarrow as pa
 
     from lakecore.merge.groups import Groups
@@ -35,26 +36,64 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which value of a key is taken as it is: the last or the first; whether nulls count."""
+
+    last: bool
+    nulls: bool
+
+    def __call__(self, valid: np.ndarray, groups: Groups, retract: np.ndarray | None) -> np.ndarray:
+        """The position of the value of each group; NONE for null, and where it is taken back."""
+        if self.nulls:
+            at = groups.lasts if self.last else groups.starts
+        else:
+            at = groups.last(valid) if self.last else groups.first(valid)
+        return at if retract is None else np.where((at >= 0) & retract[at], NONE, at)
+
+
+LAST = Choice(last=True, nulls=True)
+LAST_NON_NULL = Choice(last=True, nulls=False)
+FIRST = Choice(last=False, nulls=True)
+FIRST_NON_NULL = Choice(last=False, nulls=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A function as one operation on arrays: what is held and the next value, key by key.
+
+    `neutral` changes no value that it is joined with. `numbers` makes a column an array to compute
+    on, with a number for its nulls. `fits`: whether joining all of them, in whatever order,
+    stays within the type.
+    """
+
+    neutral: float
+    join: np.ufunc
+    numbers: Callable[[pa.Array, float], np.ndarray]
+    fits: Callable[[Sequence[np.ndarray]], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """An aggregate function bound to a column: either `fold` or `choose`.
+    """An aggregate function bound to a column: either `fold` or `choice`.
 
     `fold` is given values in the order they are to be folded, their groups, and a mask of the
     values to take back (None: none); it gives one value a group, of the type of the values, having
-    started from nothing. `choose` takes one of the values as it is: it is given only which of them
-    are not null, and gives the position of one a group, or NONE for null.
+    started from nothing. `choice` takes one of the values as it is.
 
-    `retracts`: whether it can take values back; otherwise it is never given a mask. `commutes`:
+    `step`: the same as `fold` where nothing is taken back, if it can be done so. `retracts`:
+    whether values can be taken back; otherwise the function is never given a mask. `commutes`:
     whether the order of the values makes no difference.
     """
 
     fold: Callable[[pa.Array, Groups, np.ndarray | None], pa.Array] | None = None
-    choose: Callable[[np.ndarray, Groups, np.ndarray | None], np.ndarray] | None = None
+    choice: Choice | None = None
+    step: Step | None = None
     retracts: bool = False
     commutes: bool = False
 
     def __call__(self, values: pa.Array, groups: Groups, retract: np.ndarray | None) -> pa.Array:
         """One value a group, whichever of the two the function is."""
-        if self.choose is not None:
-            return pick(values, self.choose(is_valid(values), groups, retract))
+        if self.choice is not None:
+            return pick(values, self.choice(is_valid(values), groups, retract))
         assert self.fold is not None, "a function folds or chooses"
         return self.fold(values, groups, retract)

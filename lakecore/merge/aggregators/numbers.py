@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
-from lakecore.merge.aggregators.fold import Aggregate, Fold
+from lakecore.merge.aggregators.fold import Aggregate, Fold, Step
 from lakecore.merge.groups import NONE, Groups, is_valid, pick, spread
 from lakecore.merge.keys import order_columns, shared_codes
-from lakecore.model.types import INTEGERS, Atomic, Root
+from lakecore.model.types import INTEGERS, Atomic, Root, arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 LONG_GROUP_ROWS = 64
 """Groups of floating point with more rows than this are each added by themselves."""
@@ -37,7 +37,9 @@ _LOW_WORD = np.int64((1 << _WORD) - 1)
 
 def sum_of(aggregate: Aggregate) -> Fold:
     """The sum of the values, less those taken back; nulls do not count."""
-    return Fold(fold=partial(_sum, aggregate), retracts=True, commutes=True)
+    return Fold(
+        fold=partial(_sum, aggregate), step=_sum_step(aggregate), retracts=True, commutes=True
+    )
 
 
 def product_of(aggregate: Aggregate) -> Fold:
@@ -47,23 +49,44 @@ def product_of(aggregate: Aggregate) -> Fold:
 
 def max_of(aggregate: Aggregate) -> Fold:
     """The greatest value; nulls do not count."""
-    return Fold(fold=_extreme_fold(aggregate, np.maximum), commutes=True)
+    return _extreme_of(aggregate, np.maximum)
 
 
 def min_of(aggregate: Aggregate) -> Fold:
     """The least value; nulls do not count."""
-    return Fold(fold=_extreme_fold(aggregate, np.minimum), commutes=True)
+    return _extreme_of(aggregate, np.minimum)
 
 
 # --- max, min -----------------------------------------------------------------------------------
 
 
-def _extreme_fold(
-    aggregate: Aggregate, better: np.ufunc
-) -> Callable[[pa.Array, Groups, np.ndarray | None], pa.Array]:
-    root = aggregate.type.root if isinstance(aggregate.type, Atomic) else None
-    function = _extreme_number if root in _NUMBERED else _extreme
-    return lambda values, groups, _: function(values, groups, better)
+def _extreme_of(aggregate: Aggregate, better: np.ufunc) -> Fold:
+    if not _is_numbered(aggregate):
+        return Fold(fold=lambda values, groups, _: _extreme(values, groups, better), commutes=True)
+    bits = _INTEGERS[arrow_type(aggregate.type).bit_width]
+    limits = np.iinfo(bits.to_pandas_dtype())
+    return Fold(
+        fold=lambda values, groups, _: _extreme_number(values, groups, better),
+        step=Step(
+            neutral=limits.min if better is np.maximum else limits.max,
+            join=better,
+            numbers=_as_integers,
+            fits=lambda _: True,
+        ),
+        commutes=True,
+    )
+
+
+def _is_numbered(aggregate: Aggregate) -> bool:
+    """Whether the values are numbers to Arrow and to NumPy alike: integers, dates and times."""
+    return isinstance(aggregate.type, Atomic) and aggregate.type.root in _NUMBERED
+
+
+def _as_integers(values: pa.Array, null: float) -> np.ndarray:
+    """The values as integers, this number for null."""
+    plain = values.view(_INTEGERS[values.type.bit_width])
+    numbers: np.ndarray = plain.fill_null(null).to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _extreme(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
@@ -82,8 +105,7 @@ def _extreme(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
 def _extreme_number(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
     """As `_extreme`, for integers, dates and times: nothing has to be looked up."""
     known = is_valid(values)
-    plain = values.view(_INTEGERS[values.type.bit_width])
-    numbers = plain.fill_null(0).to_numpy(zero_copy_only=False)
+    numbers = _as_integers(values, 0)
     if known.all():
         return pa.array(better.reduceat(numbers, groups.starts)).view(values.type)
     limit = getattr(np.iinfo(numbers.dtype), "min" if better is np.maximum else "max")
@@ -92,6 +114,27 @@ def _extreme_number(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Ar
 
 
 # --- sum ----------------------------------------------------------------------------------------
+
+
+def _sum_step(aggregate: Aggregate) -> Step | None:
+    root = aggregate.type.root if isinstance(aggregate.type, Atomic) else None
+    if root in {Root.FLOAT, Root.DOUBLE}:
+        # -0.0 and not 0.0: it leaves -0.0 as it is.
+        return Step(neutral=-0.0, join=np.add, numbers=_as_floats, fits=lambda _: True)
+    if root in INTEGERS:
+        return Step(neutral=0, join=np.add, numbers=_as_integers, fits=_sum_fits)
+    return None
+
+
+def _as_floats(values: pa.Array, null: float) -> np.ndarray:
+    """The values, this number for null."""
+    numbers: np.ndarray = values.fill_null(null).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _sum_fits(runs: Sequence[np.ndarray]) -> bool:
+    furthest = sum(max(int(run.max()), -int(run.min())) for run in runs if len(run))
+    return bool(furthest <= np.iinfo(runs[0].dtype).max)
 
 
 def _sum(
