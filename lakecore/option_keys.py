@@ -40,9 +40,6 @@ _KINDS: Mapping[str, Kind[object]] = {
 _TUNING = """
 async-file-write | flag | true | Write files in the background.
 cache-page-size | size | 64 kb | Page of the look-up cache.
-compaction.offpeak-ratio | integer | 0 | Another size ratio at quiet hours.
-compaction.offpeak.end.hour | integer | -1 | Hour at which the quiet time ends.
-compaction.offpeak.start.hour | integer | -1 | Hour at which the quiet time begins.
 cross-partition-upsert.bootstrap-parallelism | integer | 10 | Readers that fill the key index.
 dynamic-bucket.assigner-parallelism | integer | | Assigners of dynamic buckets.
 file-operation.thread-num | integer | | File operations at once.

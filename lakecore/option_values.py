@@ -558,6 +558,19 @@ class TableOptions:
         "compaction.size-ratio", integer(0), 1, MAINTAIN,
         "Percent by which the next run may be larger and still be taken.", scope=KEYED,
     )
+    compaction_offpeak_start_hour: int = option(
+        "compaction.offpeak.start.hour", integer(-1, 24), -1, MAINTAIN,
+        "Local hour at which quiet hours begin; -1: there are none.", scope=KEYED,
+    )
+    compaction_offpeak_end_hour: int = option(
+        "compaction.offpeak.end.hour", integer(-1, 24), -1, MAINTAIN,
+        "Local hour before which quiet hours end, perhaps past midnight; -1: there are none.",
+        scope=KEYED,
+    )
+    compaction_offpeak_ratio: int = option(
+        "compaction.offpeak-ratio", integer(0), 0, MAINTAIN,
+        "Percent added to the size ratio in quiet hours.", scope=KEYED,
+    )
     compaction_optimization_interval_ms: int | None = option(
         "compaction.optimization-interval", DURATION, None, MAINTAIN,
         "Time between two full compactions.", scope=KEYED,

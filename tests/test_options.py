@@ -143,6 +143,8 @@ def test_older_keys_mean_the_same_and_todays_goes_first() -> None:
         ("metadata.stats-mode", "truncate(0)"),
         ("compaction.small-file-ratio", "2"),
         ("num-levels", "1"),
+        ("compaction.offpeak.start.hour", "25"),
+        ("compaction.offpeak-ratio", "-1"),
         ("fields.a.distinct", "maybe"),
         ("sink.parallelism", "many"),
     ],
