@@ -1,4 +1,4 @@
-"""Sections and sorted runs of a bucket, decided on key ranges and sequence ranges alone.
+"""Sections, sorted runs and levels of a bucket, decided on key and sequence ranges alone.
 
 Key ranges come as *ranks*: integers in the order of the keys, equal for equal keys, shared by all
 files that are looked at together. (Keys themselves are bytes of no order.)
@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lakecore.errors import CorruptTable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -34,6 +36,11 @@ class SortedRun:
     """Files in key order that do not overlap: one sorted stream of rows."""
 
     files: tuple[DataFile, ...]
+
+    @property
+    def level(self) -> int:
+        """The level of its first file; of all of them, in a run that `level_runs` made."""
+        return self.files[0].level
 
     @property
     def size_bytes(self) -> int:
@@ -89,9 +96,38 @@ def sorted_runs(
     return tuple(SortedRun(files=tuple(ranked.file for ranked in run)) for run in runs)
 
 
+def level_runs(
+    files: Sequence[DataFile], lows: np.ndarray, highs: np.ndarray
+) -> tuple[SortedRun, ...]:
+    """The runs that compaction sees: each file of level 0, newest first, then each level.
+
+    Raises CorruptTable if files of a level above 0 overlap: compaction would merge them wrongly.
+    """
+    newest = sorted((file for file in files if file.level == 0), key=_newest_first)
+    runs = [SortedRun(files=(file,)) for file in newest]
+    for level in sorted({file.level for file in files} - {0}):
+        ranked = sorted(
+            _Ranked(int(low), int(high), number, file)
+            for number, (low, high, file) in enumerate(zip(lows, highs, files, strict=True))
+            if file.level == level
+        )
+        for before, after in pairwise(ranked):
+            if after.low <= before.high:
+                raise CorruptTable(
+                    "run overlaps", level=level, files=[before.file.name, after.file.name]
+                )
+        runs.append(SortedRun(files=tuple(each.file for each in ranked)))
+    return tuple(runs)
+
+
 def runs_are_ordered(runs: Sequence[SortedRun]) -> bool:
     """Whether every row of a run is older than every row of the runs after it."""
     return all(older.sequence_max < newer.sequence_min for older, newer in pairwise(runs))
+
+
+def _newest_first(file: DataFile) -> tuple[int, int, int, str]:
+    # Writers that did not know of each other may have given out one range of numbers twice.
+    return -file.sequence_max, file.sequence_min, file.creation_time_ms or 0, file.name
 
 
 def _ages(files: Iterable[_Ranked]) -> list[list[_Ranked]]:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from lakecore.lsm.levels import SortedRun, runs_are_ordered, sections, sorted_runs
+from lakecore.errors import CorruptTable
+from lakecore.lsm.levels import (
+    SortedRun,
+    level_runs,
+    runs_are_ordered,
+    sections,
+    sorted_runs,
+)
 from tests.tables import files, names, ranks
 
 
@@ -104,3 +113,38 @@ def test_run_knows_its_bytes_and_sequence_numbers() -> None:
     run = SortedRun(files=tuple(files("L5 a-b 7..9 @3 | L5 c-d 2..4 @4")))
 
     assert (run.size_bytes, run.sequence_min, run.sequence_max) == (7, 2, 9)
+
+
+# --- the runs that compaction sees --------------------------------------------------------------
+
+
+def levels_of(text: str) -> list[str]:
+    found = files(text)
+    return [names(run.files) for run in level_runs(found, *ranks(found))]
+
+
+def test_each_file_of_level_0_is_a_run_and_so_is_each_level_above() -> None:
+    text = "L5 n-z | L0 a-m | L2 a-z | L0 n-z | L5 a-m"
+
+    assert levels_of(text) == ["L0 a-m", "L0 n-z", "L2 a-z", "L5 a-m | L5 n-z"]
+    assert levels_of("") == []
+
+
+def test_newest_file_of_level_0_comes_first_then_the_wider_then_by_name() -> None:
+    assert levels_of("L0 a-b 5..7 | L0 a-b 6..9") == ["L0 a-b 6..9", "L0 a-b 5..7"]
+    assert levels_of("L0 a-b 5..9 | L0 a-b 2..9") == ["L0 a-b 2..9", "L0 a-b 5..9"]
+    assert levels_of("L0 c-d 2..9 | L0 a-b 2..9") == ["L0 a-b 2..9", "L0 c-d 2..9"]
+
+
+def test_of_files_with_the_same_numbers_the_one_created_first_comes_first() -> None:
+    late, early = files("L0 a-b 2..9 | L0 c-d 2..9")
+    found = [replace(late, creation_time_ms=9), replace(early, creation_time_ms=8)]
+
+    runs = level_runs(found, *ranks(found))
+
+    assert [run.files[0].name for run in runs] == ["L0 c-d 2..9", "L0 a-b 2..9"]
+
+
+def test_overlap_above_level_0_is_corruption() -> None:
+    with pytest.raises(CorruptTable, match=r"run overlaps\. level=5 .*L5 a-m.*L5 m-z"):
+        levels_of("L0 a-z | L5 m-z | L5 a-m")

@@ -1,0 +1,116 @@
+"""What becomes of the files of a compaction unit: merged and rewritten, moved, or left as they are.
+
+The files are cut into sections, which are walked in key order:
+
+1. Files that overlap are merged. So is a small file, to grow: with what is merged beside it.
+2. A large file that overlaps none only moves to the output level. What came before it is written
+   first: merged on behind it, the output would overlap it.
+3. But a file goes through a rewrite, alone, if it may hold deletions and comes to the last level,
+   if rows of it have expired, or if the table wants every file rewritten.
+4. A small file that nothing is merged beside is treated as a large one.
+
+INVARIANT: the output of a rewrite overlaps no other file of the unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from lakecore.lsm.levels import SortedRun, sections, sorted_runs
+from lakecore.lsm.universal import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import numpy as np
+
+    from lakecore.lsm.universal import CompactionPolicy, CompactionUnit
+    from lakecore.model.files import DataFile
+
+Section: TypeAlias = tuple[SortedRun, ...]
+"""The runs of a section, oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrade:
+    """A file that goes to the output level under its name."""
+
+    file: DataFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """Sections in key order, each to be merged, all to be written as one run."""
+
+    sections: tuple[Section, ...]
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """All their files."""
+        return tuple(file for section in self.sections for run in section for file in run.files)
+
+
+Step: TypeAlias = Upgrade | Rewrite
+
+
+def unit_steps(
+    unit: CompactionUnit,
+    lows: np.ndarray,
+    highs: np.ndarray,
+    policy: CompactionPolicy,
+    expired: Collection[str] = (),
+) -> tuple[Step, ...]:
+    """What to do with the files of a unit, in key order; a file that no step names stays.
+
+    `lows` and `highs` rank the first and last key of each of `unit.files`. `expired` names files of
+    which rows have expired.
+    """
+    if unit.reason is Reason.STALE_FILES:
+        return tuple(_alone(file) for file in unit.files)
+    files = unit.files
+    found: list[Step] = []
+    waiting: list[Section] = []
+    for inside in sections(lows, highs):
+        section = sorted_runs([files[index] for index in inside], lows[inside], highs[inside])
+        lone = _lone([section])
+        if lone is None or lone.size_bytes < policy.small_file_bytes:
+            waiting.append(section)
+            continue
+        found += _together(waiting, unit, policy, expired)
+        found += _moved(lone, unit, policy, expired)
+        waiting = []
+    found += _together(waiting, unit, policy, expired)
+    return tuple(found)
+
+
+def _together(
+    waiting: Sequence[Section],
+    unit: CompactionUnit,
+    policy: CompactionPolicy,
+    expired: Collection[str],
+) -> list[Step]:
+    lone = _lone(waiting)
+    if lone is not None:
+        return _moved(lone, unit, policy, expired)
+    return [Rewrite(sections=tuple(waiting))] if waiting else []
+
+
+def _moved(
+    file: DataFile, unit: CompactionUnit, policy: CompactionPolicy, expired: Collection[str]
+) -> list[Step]:
+    # An unknown number of deletions may be any.
+    holds_deletions = unit.is_full and file.delete_row_count != 0
+    if holds_deletions or policy.rewrite_all or file.name in expired:
+        return [_alone(file)]
+    return [] if file.level == unit.level_output else [Upgrade(file=file)]
+
+
+def _lone(waiting: Sequence[Section]) -> DataFile | None:
+    """The file that all these sections are."""
+    files = [file for section in waiting for run in section for file in run.files]
+    return files[0] if len(files) == 1 else None
+
+
+def _alone(file: DataFile) -> Rewrite:
+    return Rewrite(sections=((SortedRun(files=(file,)),),))

@@ -1,0 +1,270 @@
+"""Which runs of a bucket are compacted, and into which level: universal compaction.
+
+As Paimon picks (https://paimon.apache.org/docs/master/primary-key-table/compaction/). The runs of
+a bucket stand newest first: each file of level 0, then each level. A pick takes runs from the
+newest on and leaves out none between, so that levels go on to tell older rows from newer ones:
+
+1. *Early full*: after an interval, while the bucket is small, or when much lies above its last
+   level, all runs are taken.
+2. *Size amplification*: all runs, if the last is small beside those before it.
+3. *Size ratio*: the first run, and the next while it is hardly larger than what is taken already.
+4. *Run count*: as many runs as there are too many, and on as in 3.
+5. *Level 0*: in tables whose compaction looks up older rows all of it, and on as in 3.
+
+Rules 2 and 3 wait for as many runs as the trigger says, rule 4 for one more. The output goes to the
+level before that of the first run that is left, but not to level 0: rather are further runs taken,
+up to the first above it. All runs go to the last level. `steps.py` says what becomes of the files.
+
+INVARIANT: a unit that `pick` finds has two runs at least, or one of level 0. (One run is picked by
+rule 5 alone.) So picking and compacting, again and again, comes to an end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from lakecore.lsm.levels import SortedRun
+from lakecore.options import LookupCompact
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from lakecore.model.files import DataFile
+    from lakecore.options import TableOptions
+
+
+class Reason(StrEnum):
+    """The rule that picked a unit."""
+
+    INTERVAL = "interval"
+    TOTAL_SIZE = "total size"
+    INCREMENTAL_SIZE = "incremental size"
+    SIZE_AMPLIFICATION = "size amplification"
+    SIZE_RATIO = "size ratio"
+    RUN_COUNT = "run count"
+    LEVEL_0 = "level 0"
+    FULL = "full"
+    STALE_FILES = "stale files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPolicy:
+    """What the options of a table say of compaction.
+
+    `trigger`: the runs at which compaction begins. `level_0_every`: of so many picks that find
+    nothing else, the last takes all of level 0; None: none does. `offpeak_hours` are those at which
+    `offpeak_ratio_percent` is added to `size_ratio_percent`. `low_levels_anyway`: once runs are
+    taken, the next of level 0 or 1 is too, whatever its size; so picks Paimon 2.1, earlier releases
+    do not. `small_file_bytes`: smaller files are rewritten rather than moved to another level.
+    """
+
+    trigger: int
+    level_count: int
+    size_amplification_percent_max: int
+    size_ratio_percent: int
+    offpeak_hours: frozenset[int]
+    offpeak_ratio_percent: int
+    full_interval_ms: int | None
+    total_size_bytes_min: int | None
+    incremental_size_bytes_max: int | None
+    level_0_every: int | None
+    low_levels_anyway: bool
+    small_file_bytes: int
+    rewrite_all: bool
+    deletion_vectors: bool
+
+    @classmethod
+    def of(cls, options: TableOptions) -> CompactionPolicy:
+        """The policy of a primary-key table."""
+        target_size_bytes = options.target_file_size(primary_key=True)
+        return cls(
+            trigger=options.num_sorted_run_compaction_trigger,
+            level_count=options.level_count,
+            size_amplification_percent_max=options.compaction_max_size_amplification_percent,
+            size_ratio_percent=options.compaction_size_ratio,
+            offpeak_hours=hours_between(
+                options.compaction_offpeak_start_hour, options.compaction_offpeak_end_hour
+            ),
+            offpeak_ratio_percent=options.compaction_offpeak_ratio,
+            full_interval_ms=options.compaction_optimization_interval_ms,
+            total_size_bytes_min=options.compaction_total_size_threshold_bytes,
+            incremental_size_bytes_max=options.compaction_incremental_size_threshold_bytes,
+            level_0_every=_level_0_every(options),
+            low_levels_anyway=False,
+            small_file_bytes=int(target_size_bytes * options.compaction_small_file_ratio),
+            rewrite_all=options.compaction_force_rewrite_all_files,
+            deletion_vectors=options.deletion_vectors_enabled,
+        )
+
+    def level_max(self, runs: Sequence[SortedRun]) -> int:
+        """The last level of a bucket, at least the deepest of its own."""
+        return max([self.level_count - 1, *(run.level for run in runs)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What a pick depends on beside the files.
+
+    `hour` of the writer's day, 0 to 23. `last_full_ms`: when a full unit of the bucket was last
+    picked, as far as is known. `idle_picks`: the picks that found nothing since level 0 was last
+    taken for want of anything else.
+    """
+
+    now_ms: int
+    hour: int
+    last_full_ms: int | None = None
+    idle_picks: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionUnit:
+    """Runs to compact, newest first, and the level of the output.
+
+    `is_full`: the output goes to the last level, below which nothing lies. `drops_deletions`: no
+    older row of its keys lies outside, or a deletion vector marks it, so that deletions have done
+    their work.
+    """
+
+    runs: tuple[SortedRun, ...]
+    level_output: int
+    reason: Reason
+    is_full: bool
+    drops_deletions: bool
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """The files of its runs."""
+        return tuple(chain.from_iterable(run.files for run in self.runs))
+
+
+def pick(
+    runs: Sequence[SortedRun], policy: CompactionPolicy, moment: Moment
+) -> CompactionUnit | None:
+    """What to compact in a bucket of these runs; None: nothing asks for it."""
+    reason = _early_full(runs, policy, moment)
+    if reason is None and _is_amplified(runs, policy):
+        reason = Reason.SIZE_AMPLIFICATION
+    if reason is not None:
+        return _unit(runs, len(runs), policy, reason)
+    if len(runs) >= policy.trigger:
+        count = _extended(runs, 1, policy, moment, begun=False)
+        if count > 1:
+            return _unit(runs, count, policy, Reason.SIZE_RATIO)
+    if len(runs) > policy.trigger:
+        count = _extended(runs, len(runs) - policy.trigger + 1, policy, moment)
+        return _unit(runs, count, policy, Reason.RUN_COUNT)
+    newest = sum(run.level == 0 for run in runs)
+    if newest and policy.level_0_every and moment.idle_picks + 1 >= policy.level_0_every:
+        count = _extended(runs, newest, policy, moment)
+        return _unit(runs, count, policy, Reason.LEVEL_0)
+    return None
+
+
+def pick_full(
+    runs: Sequence[SortedRun], policy: CompactionPolicy, stale: Collection[str] = ()
+) -> CompactionUnit | None:
+    """The whole bucket, into the last level; None: it is there already.
+
+    Of a bucket that is there, the `stale` files (by name: rows that expired, or that a deletion
+    vector hides) are rewritten, each alone.
+    """
+    if len(runs) != 1 or runs[0].level != policy.level_max(runs):
+        return _unit(runs, len(runs), policy, Reason.FULL) if runs else None
+    files = tuple(file for file in runs[0].files if policy.rewrite_all or file.name in stale)
+    if not files:
+        return None
+    return _unit([SortedRun(files=files)], 1, policy, Reason.STALE_FILES)
+
+
+def hours_between(start: int, end: int) -> frozenset[int]:
+    """The hours from `start` up to `end`, perhaps over midnight; none if they are equal or -1."""
+    if -1 in {start, end} or start == end:
+        return frozenset()
+    inside = range(start, end) if start < end else chain(range(start, 24), range(end))
+    return frozenset(inside)
+
+
+def _level_0_every(options: TableOptions) -> int | None:
+    if not options.needs_lookup:
+        return 1 if options.compaction_force_up_level_0 else None
+    if options.lookup_compact is LookupCompact.RADICAL:
+        return 1
+    trigger = options.num_sorted_run_compaction_trigger
+    return max(trigger, options.lookup_compact_max_interval or 2 * trigger)
+
+
+def _early_full(
+    runs: Sequence[SortedRun], policy: CompactionPolicy, moment: Moment
+) -> Reason | None:
+    """The rule by which the bucket is compacted in full before its runs ask for it."""
+    if len(runs) <= 1:
+        return None
+    last, interval = moment.last_full_ms, policy.full_interval_ms
+    if interval is not None and (last is None or moment.now_ms - last > interval):
+        return Reason.INTERVAL
+    size_bytes = sum(run.size_bytes for run in runs)
+    if policy.total_size_bytes_min is not None and size_bytes < policy.total_size_bytes_min:
+        return Reason.TOTAL_SIZE
+    if policy.incremental_size_bytes_max is not None:
+        level_max = policy.level_max(runs)
+        above = sum(run.size_bytes for run in runs if run.level != level_max)
+        if above > policy.incremental_size_bytes_max:
+            return Reason.INCREMENTAL_SIZE
+    return None
+
+
+def _is_amplified(runs: Sequence[SortedRun], policy: CompactionPolicy) -> bool:
+    if not runs or len(runs) < policy.trigger:
+        return False
+    above = sum(run.size_bytes for run in runs[:-1])
+    return above * 100 > policy.size_amplification_percent_max * runs[-1].size_bytes
+
+
+def _extended(
+    runs: Sequence[SortedRun],
+    count: int,
+    policy: CompactionPolicy,
+    moment: Moment,
+    *,
+    begun: bool = True,
+) -> int:
+    """How many runs to take when the first `count` are: the next, while it is hardly larger.
+
+    `begun`: those will be compacted in any case.
+    """
+    ratio = policy.size_ratio_percent
+    if moment.hour in policy.offpeak_hours:
+        ratio += policy.offpeak_ratio_percent
+    size_bytes = sum(run.size_bytes for run in runs[:count])
+    for run in runs[count:]:
+        is_larger = size_bytes * (100.0 + ratio) / 100.0 < run.size_bytes
+        if is_larger and not (begun and policy.low_levels_anyway and run.level <= 1):
+            break
+        size_bytes += run.size_bytes
+        count += 1
+        begun = True
+    return count
+
+
+def _unit(
+    runs: Sequence[SortedRun], count: int, policy: CompactionPolicy, reason: Reason
+) -> CompactionUnit:
+    """The first `count` runs, and as many more as keep the output out of level 0."""
+    level_max = policy.level_max(runs)
+    output = runs[count].level - 1 if count < len(runs) else level_max
+    if output <= 0:
+        deeper = (index for index in range(count, len(runs)) if runs[index].level)
+        last = next(deeper, len(runs) - 1)
+        count, output = last + 1, runs[last].level
+    if count == len(runs):
+        output = level_max
+    return CompactionUnit(
+        runs=tuple(runs[:count]),
+        level_output=output,
+        reason=reason,
+        is_full=output == level_max,
+        drops_deletions=output >= runs[-1].level or policy.deletion_vectors,
+    )
