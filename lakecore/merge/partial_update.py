@@ -212,7 +212,9 @@ def _fold_ordered(
         return fold_column(contested, aggregate, chosen)
     count = contested.groups.count
     mixed = np.zeros(chosen.groups.count, bool)
-    if chosen.retract is not None:
+    if not fold.associates:
+        mixed = chosen.groups.any(early)
+    elif chosen.retract is not None:
         mixed = chosen.groups.any(chosen.retract) & chosen.groups.any(early)
     is_mixed = np.repeat(mixed, chosen.groups.sizes)
     plain, stepped = chosen.only(~is_mixed), chosen.only(is_mixed)
@@ -243,12 +245,12 @@ def _early_first(chosen: Chosen, early: np.ndarray) -> Chosen:
 
 
 def _one_by_one(fold: Fold, values: pa.Array, chosen: Chosen, early: np.ndarray) -> pa.Array:
-    """Fold rank by rank, two values at a time: where rows come early and others are taken back."""
-    assert chosen.retract is not None, "nothing is taken back"
+    """Fold rank by rank, two values at a time: where the order in which rows come matters."""
     groups = chosen.groups
+    retract = np.zeros(groups.length, bool) if chosen.retract is None else chosen.retract
     state = pa.nulls(groups.count, values.type)
     for rank, (number, row) in enumerate(groups.ranks()):
-        given, back = values.take(pa.array(row)), chosen.retract[row]
+        given, back = values.take(pa.array(row)), retract[row]
         size = len(row)
         if rank == 0:
             after = fold(given, Groups(np.arange(size), size), back)

@@ -71,6 +71,20 @@ FOUND = [
         fields__m__aggregate_function="merge_map",
     ),
     _history(
+        "maps with times that come early are folded one by one",
+        columns(k="INT", s="INT", m="MAP<STRING, ROW<v INT, at STRING>>"),
+        [
+            [
+                ("+I", [1, 9, [["a", [8, "2024"]], ["b", None]]]),
+                ("+I", [1, 5, [["a", [1, "2024"]]]]),
+                ("+I", [1, 2, [["a", [8, "2024"]], ["b", None]]]),
+            ]
+        ],
+        merge_engine="partial-update",
+        fields__s__sequence_group="m",
+        fields__m__aggregate_function="merge_map_with_keytime",
+    ),
+    _history(
         "nulls that a removal leaves in NOT NULL parts are written",
         columns(k="INT", v="ROW<a ROW<b STRING NOT NULL>, c ARRAY<INT NOT NULL> NOT NULL>"),
         [[("+I", [1, None]), ("-D", [1, None]), ("+I", [1, None]), ("+I", [2, [None, [1]]])]],

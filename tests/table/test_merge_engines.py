@@ -80,6 +80,26 @@ def test_sequence_of_several_columns_moves_as_one() -> None:
     assert after(table, "1 2 20 5 50 _", "1 2 21 4 40 _", "1 3 _ _ 30 _") == "1 3 _ _ 30 _"
 
 
+def test_maps_with_times_that_come_early_are_folded_one_by_one() -> None:
+    columns = {"id": "INT NOT NULL", "s": "INT", "m": "MAP<STRING, ROW<v INT, at STRING>>"}
+    table = partial(
+        columns,
+        fields__s__sequence_group="m",
+        fields__m__aggregate_function="merge_map_with_keytime",
+    )
+    newest, middle, oldest = ([("a", {"v": v, "at": "1"})] for v in (9, 5, 2))
+
+    # The newest takes `b` from the middle, which has none, before the oldest comes.
+    rows = {
+        "id": [1, 1, 1],
+        "s": [9, 5, 2],
+        "m": [[*newest, ("b", None)], middle, [*oldest, ("b", None)]],
+    }
+    table.write(pa.table(rows, schema=table.schema.arrow))
+
+    assert table.to_arrow().column("m").to_pylist() == [[("a", {"v": 2, "at": "1"}), ("b", None)]]
+
+
 @pytest.mark.parametrize("column", ["s", "t", "a"])
 def test_any_column_of_a_group_alone_is_as_among_all(column: str) -> None:
     table = partial(GROUPED, **{"fields__s,t__sequence_group": "a,b"})

@@ -97,7 +97,8 @@ def merge_map_with_keytime(aggregate: Aggregate) -> Fold:
         kept = np.sort(same.order[chosen[chosen != NONE]])
         return elements.of_groups(kept, _held(values, groups, None))
 
-    return Fold(fold=fold)
+    # A removal takes a key from the map just before it, or from the sum of all: not the same.
+    return Fold(fold=fold, associates=False)
 
 
 def _held(values: pa.Array, groups: Groups, retract: np.ndarray | None) -> np.ndarray:

@@ -82,7 +82,8 @@ class Fold:
 
     `step`: the same as `fold` where nothing is taken back, if it can be done so. `retracts`:
     whether values can be taken back; otherwise the function is never given a mask. `commutes`:
-    whether the order of the values makes no difference.
+    whether the order of the values makes no difference. `associates`: whether neighbours may be
+    folded first, whichever they are.
     """
 
     fold: Callable[[pa.Array, Groups, np.ndarray | None], pa.Array] | None = None
@@ -90,6 +91,7 @@ class Fold:
     step: Step | None = None
     retracts: bool = False
     commutes: bool = False
+    associates: bool = True
 
     def __call__(self, values: pa.Array, groups: Groups, retract: np.ndarray | None) -> pa.Array:
         """One value a group, whichever of the two the function is."""
