@@ -2,6 +2,9 @@
 
 Names: merge_6m fold_6m scan_6m plan_10k memory_50m. Without one, all of them (about 15
 minutes on two cores; most of it is pypaimon's Python path). Exits with 1 if a promise was not kept.
+
+`python -m bench compaction [SETTING=VALUE …]` measures nothing: it simulates compaction under some
+workloads, see `compaction.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import platform
 import sys
 
-from bench import fold_6m, memory_50m, merge_6m, plan_10k, scan_6m
+from bench import compaction, fold_6m, memory_50m, merge_6m, plan_10k, scan_6m
 from bench.report import console
 
 BENCHMARKS = {
@@ -23,6 +26,8 @@ BENCHMARKS = {
 
 def main(names: list[str]) -> int:
     """Run the named benchmarks, or all; 0 if every promise was kept."""
+    if names[:1] == ["compaction"]:
+        return compaction.main(names[1:])
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         console.print(f"unknown: {unknown}; known: {list(BENCHMARKS)}")
