@@ -159,9 +159,8 @@ class FoldEngine:
         all_add = all(of_kinds(part.rows, RETRACTS) is None for part in runs)
         if all_add and runs_decide(window, spec) and not spec.complete_levels:
             functions = self.functions(spec, runs[0].rows.schema.names)
-            merged = None if functions is None else fold_runs(runs, functions)
-            if merged is not None:
-                yield merged
+            if functions is not None:
+                yield fold_runs(runs, functions)
                 return
         codes, order = merge_order(runs, spec)
         groups = groups_of(codes[order])

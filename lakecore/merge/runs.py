@@ -1,9 +1,11 @@
 """Folding run by run, without sorting: each key has a slot, and each run brings it one row at most.
 
-It needs runs of which each is older or newer than the others as a whole, rows that all add, and
-functions of which a step is one operation on whole arrays (`Fold.choice`, `Fold.step`). That is the
-common read of a partial-update table without sequence groups, and of an aggregation by numbers. A
-key with one row comes out as it is: a single step changes nothing.
+It needs runs of which each is older or newer than the others as a whole, and rows that all add: the
+common read of a partial-update table without sequence groups, and of an aggregation.
+
+A function of which a step is one operation on whole arrays (`Fold.choice`, `Fold.step`) takes run
+after run; a key with one row comes out as it is, since a single step changes nothing. The rows of
+other functions are put in merge order, those of keys with several.
 """
 
 from __future__ import annotations
@@ -15,15 +17,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakecore.merge.aggregators.fold import LAST, Choice
-from lakecore.merge.groups import NONE, in_one, is_valid, pick
+from lakecore.merge.aggregators.fold import LAST, Choice, Fold
+from lakecore.merge.groups import NONE, Groups, groups_of, in_one, is_valid, pick
 from lakecore.merge.keys import shared_codes
-from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND, RowKind
+from lakecore.model.rows import VALUE_KIND, RowKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.merge.aggregators.fold import Fold, Step
+    from lakecore.merge.aggregators.fold import Step
     from lakecore.merge.spec import Slice
 
 _SPAN_MAX = 8
@@ -44,6 +46,13 @@ class Runs:
         for slots in self.slots:
             counts[slots] += 1
         return counts
+
+    @cached_property
+    def by_key(self) -> tuple[np.ndarray, Groups]:
+        """The positions of the rows by key and run, and the groups of each key."""
+        slots = np.concatenate(self.slots)
+        order = np.argsort(slots, kind="stable")
+        return order, groups_of(slots[order])
 
     @cached_property
     def occupied(self) -> np.ndarray:
@@ -83,29 +92,24 @@ def slots_of(codes: Sequence[np.ndarray]) -> Runs:
     return Runs(np.split(ranks, np.cumsum(lengths)[:-1]), int(fresh.sum()))
 
 
-def fold_runs(window: Sequence[Slice], functions: Mapping[str, Fold]) -> pa.Table | None:
-    """One row a key, in key order; None where the rows must be looked at in merge order.
+def fold_runs(window: Sequence[Slice], functions: Mapping[str, Fold]) -> pa.Table:
+    """One row a key, in key order, by the function of each column.
 
     The runs come oldest first, and all their rows add.
     """
     schema = window[0].rows.schema
-    system = {SEQUENCE_NUMBER, VALUE_KIND}
-    folds = {name: functions[name] for name in schema.names if name not in system}
-    if any(fold.choice is None and fold.step is None for fold in folds.values()):
-        return None
     runs = slots_of(shared_codes([part.keys for part in window]))
     folded: dict[str, pa.Array] = {}
     newest: np.ndarray | None = None
     for name in schema.names:
         columns = [in_one(part.rows.column(name)) for part in window]
-        fold = folds.get(name)
-        if fold is not None and fold.step is not None:
-            values = _stepped(fold.step, columns, runs)
-            if values is None:
-                return None
-            folded[name] = values
+        # A column of the system is of the newest row.
+        fold = functions.get(name, Fold(choice=LAST))
+        if fold.choice is None:
+            stepped = _stepped(fold.step, columns, runs)
+            folded[name] = _grouped(fold, columns, runs) if stepped is None else stepped
             continue
-        choice = LAST if fold is None or fold.choice is None else fold.choice
+        choice = fold.choice
         if choice.last and (choice.nulls or not any(column.null_count for column in columns)):
             at = newest = runs.positions(LAST, columns) if newest is None else newest
         else:
@@ -118,8 +122,23 @@ def fold_runs(window: Sequence[Slice], functions: Mapping[str, Fold]) -> pa.Tabl
     return pa.Table.from_arrays([folded[name] for name in schema.names], schema=schema)
 
 
-def _stepped(step: Step, columns: Sequence[pa.Array], runs: Runs) -> pa.Array | None:
-    """The values of the occupied slots; None if a sum might leave the type."""
+def _grouped(fold: Fold, columns: Sequence[pa.Array], runs: Runs) -> pa.Array:
+    """The values of the occupied slots, folded in merge order where a key has several."""
+    column = pa.concat_arrays(columns)
+    order, groups = runs.by_key
+    alone = groups.sizes == 1
+    lone = column.take(pa.array(order[groups.starts[alone]]))
+    rows, _, several = groups.only(np.repeat(~alone, groups.sizes))
+    folded = fold(column.take(pa.array(order[rows])), several, None)
+    at = np.empty(groups.count, np.int64)
+    at[np.append(np.flatnonzero(alone), np.flatnonzero(~alone))] = np.arange(groups.count)
+    return pa.concat_arrays([lone, folded]).take(pa.array(at))
+
+
+def _stepped(step: Step | None, columns: Sequence[pa.Array], runs: Runs) -> pa.Array | None:
+    """The values of the occupied slots; None if there is no step, or it might leave the type."""
+    if step is None:
+        return None
     kind = columns[0].type
     numbers = [step.numbers(column, step.neutral) for column in columns]
     if not step.fits(numbers):

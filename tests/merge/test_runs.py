@@ -1,4 +1,4 @@
-"""Folding run by run gives what folding in merge order gives, and steps back where it cannot."""
+"""Folding run by run: each key has the value that its function gives, a lone one stays."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakecore.errors import InvalidRequest
 from lakecore.merge.aggregators import AGGREGATORS, Aggregate
 from lakecore.merge.aggregators.fold import LAST, Fold
 from lakecore.merge.keys import order_columns
@@ -17,6 +18,8 @@ from lakecore.model.types import arrow_type, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+STRING = parse_type("STRING")
 
 
 def window(kind: str, *runs: dict[int, Any]) -> list[Slice]:
@@ -32,12 +35,10 @@ def window(kind: str, *runs: dict[int, Any]) -> list[Slice]:
     return parts
 
 
-def folded(function: str, kind: str, *runs: dict[int, Any]) -> dict[int, Any] | None:
+def folded(function: str, kind: str, *runs: dict[int, Any]) -> dict[int, Any]:
     aggregate = Aggregate(column="v", function=function, type=parse_type(kind))
     functions = {"k": Fold(choice=LAST), "v": AGGREGATORS[function](aggregate)}
     merged = fold_runs(window(kind, *runs), functions)
-    if merged is None:
-        return None
     assert merged.column("v").type == arrow_type(parse_type(kind))
     return dict(zip(merged.column("k").to_pylist(), merged.column("v").to_pylist(), strict=True))
 
@@ -78,9 +79,11 @@ def test_each_key_has_its_value(function: str, kind: str) -> None:
     assert folded(function, kind, *RUNS) == expected
 
 
-@pytest.mark.parametrize("function", ["max", "min"])
-def test_floating_point_is_compared_in_the_order_of_rows(function: str) -> None:
-    assert folded(function, "DOUBLE", {1: -0.0}, {1: 0.0}) is None
+@pytest.mark.parametrize(("function", "zero"), [("max", "0.0"), ("min", "-0.0")])
+def test_floating_point_is_compared_in_javas_order(function: str, zero: str) -> None:
+    found = folded(function, "DOUBLE", {1: -0.0, 3: 1.5}, {1: 0.0})
+
+    assert {key: str(value) for key, value in found.items()} == {1: zero, 3: "1.5"}
 
 
 def test_keys_far_apart_have_slots_side_by_side() -> None:
@@ -94,14 +97,18 @@ def test_keys_far_apart_have_slots_side_by_side() -> None:
 def test_lone_negative_zero_stays() -> None:
     found = folded("sum", "DOUBLE", {1: -0.0, 2: -0.0}, {2: 0.0})
 
-    assert found is not None
     assert [str(found[key]) for key in (1, 2)] == ["-0.0", "0.0"]
 
 
-def test_sum_that_may_overflow_is_left_to_the_order_of_rows() -> None:
-    assert folded("sum", "TINYINT", {1: 100}, {1: 27}) == {1: 127}
-    assert folded("sum", "TINYINT", {1: 100}, {2: 100}) is None
+def test_sum_that_leaves_its_type_is_an_error() -> None:
+    assert folded("sum", "TINYINT", {1: 100, 2: 100}, {1: 27, 3: 100}) == {1: 127, 2: 100, 3: 100}
+    with pytest.raises(InvalidRequest, match="column=v function=sum"):
+        folded("sum", "TINYINT", {1: 100}, {1: 28})
 
 
-def test_function_without_a_step_is_left_to_the_order_of_rows() -> None:
-    assert folded("listagg", "STRING", {1: "a"}, {1: "b"}) is None
+def test_lone_value_is_left_as_it_is_by_a_function_that_would_change_it() -> None:
+    aggregate = Aggregate(column="v", function="listagg", type=STRING, distinct=True)
+    functions = {"k": Fold(choice=LAST), "v": AGGREGATORS["listagg"](aggregate)}
+    merged = fold_runs(window("STRING", {1: "a", 2: "x,x"}, {1: "a,b"}), functions)
+
+    assert merged.column("v").to_pylist() == ["a,b", "x,x"]
