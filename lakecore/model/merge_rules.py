@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
-from lakecore.model.types import INTEGERS, STRINGS, Array, Atomic, DataType, Map, Root, Row
+from lakecore.model.types import (
+    INTEGERS,
+    LENGTH_MAX,
+    STRINGS,
+    Array,
+    Atomic,
+    DataType,
+    Map,
+    Root,
+    Row,
+)
 from lakecore.option_values import member
 from lakecore.options import ChangelogProducer, MergeEngine, TableOptions
 
@@ -193,6 +203,13 @@ def _check_aggregates(schema: TableSchema, options: TableOptions) -> None:
     default = options.fields_default_aggregate_function
     if default is not None:
         _need_function(default, "fields.default-aggregate-function", options)
+    ignoring = [name for name, ignores in options.fields_ignore_retract.items() if ignores]
+    if ignoring and options.aggregation_remove_record_on_delete:
+        raise InvalidRequest(
+            "two options contradict each other",
+            both=f"aggregation.remove-record-on-delete and fields.{ignoring[0]}.ignore-retract",
+            table=options.table,
+        )
     if options.merge_engine is MergeEngine.PARTIAL_UPDATE:
         _check_grouped(schema, options)
     for name, function in options.fields_aggregate_function.items():
@@ -267,6 +284,11 @@ def _is_plain(data_type: DataType) -> bool:
     return isinstance(data_type, Atomic)
 
 
+def _is_string(data_type: DataType) -> bool:
+    """Text of any length: what is put together outgrows any other."""
+    return _of_roots(Root.VARCHAR)(data_type) and getattr(data_type, "length", 0) == LENGTH_MAX
+
+
 def _is_any(data_type: DataType) -> bool:
     del data_type
     return True
@@ -285,7 +307,7 @@ AGGREGATE_FUNCTIONS: Mapping[str, Callable[[DataType], bool]] = {
     "first_value": _is_any,
     "first_non_null_value": _is_any,
     "first_not_null_value": _is_any,
-    "listagg": _of_roots(Root.VARCHAR, Root.CHAR),
+    "listagg": _is_string,
     "bool_and": _of_roots(Root.BOOLEAN),
     "bool_or": _of_roots(Root.BOOLEAN),
     "collect": lambda data_type: isinstance(data_type, Array),

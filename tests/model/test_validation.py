@@ -18,6 +18,7 @@ COLUMNS = {
     "p": "STRING",
     "v": "BIGINT",
     "s": "STRING",
+    "c": "VARCHAR(3)",
     "t": "TIMESTAMP(3)",
     "b": "BOOLEAN",
     "a": "ARRAY<INT>",
@@ -232,6 +233,12 @@ GROUPS = ENGINE + "fields.v.sequence-group=s "
         ),
         ("merge-engine=aggregation fields.s.aggregate-function=sum", "does not take the column's"),
         ("merge-engine=aggregation fields.v.aggregate-function=listagg", "does not take"),
+        ("merge-engine=aggregation fields.c.aggregate-function=listagg", "does not take"),
+        (
+            "aggregation.remove-record-on-delete=true fields.v.ignore-retract=true "
+            + "merge-engine=aggregation",
+            "contradict each other",
+        ),
         ("merge-engine=aggregation fields.v.aggregate-function=bool_or", "does not take"),
         ("merge-engine=aggregation fields.s.aggregate-function=collect", "does not take"),
         ("merge-engine=aggregation fields.a.aggregate-function=merge_map", "does not take"),
