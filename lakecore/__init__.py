@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         StorageError,
         Unsupported,
     )
+    from lakecore.model.compaction import CompactionResult
     from lakecore.model.files import CommitMessage
     from lakecore.model.schema_change import Move, SchemaChange
     from lakecore.model.snapshot import CommitResult
@@ -34,6 +35,7 @@ __all__ = [
     "CommitMessage",
     "CommitResult",
     "CommitUnknown",
+    "CompactionResult",
     "CorruptTable",
     "InvalidRequest",
     "LakecoreError",
@@ -64,6 +66,7 @@ _HOMES = {
         "StorageError",
         "Unsupported",
     ),
+    "lakecore.model.compaction": ("CompactionResult",),
     "lakecore.model.files": ("CommitMessage",),
     "lakecore.model.schema_change": ("Move", "SchemaChange"),
     "lakecore.model.snapshot": ("CommitResult",),

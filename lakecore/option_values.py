@@ -956,7 +956,7 @@ LIMITS = (
         key="merge-engine",
         effect=WRITE,
         holds=lambda o: o.merge_engine is MergeEngine.FIRST_ROW and not o.write_only,
-        way_out="set write-only=true; a compaction by another engine then shows the rows",
+        way_out="set write-only=true; Table.compact then shows the rows",
     ),
     Limit(
         key="type",

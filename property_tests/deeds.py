@@ -154,6 +154,14 @@ SCENES = {
     "drop a partition": Scene(
         partitioned=True, past=PAST, deed=lambda table: table.drop_partition({"day": "x"})
     ),
+    "compaction": Scene(
+        options={"bucket": "2"}, partitioned=True, past=PAST, deed=lambda table: table.compact()
+    ),
+    "compaction that moves files": Scene(
+        options={"bucket": "1", "target-file-size": "1 b", "num-levels": "3"},
+        past=(*PAST, plain_write(orders("xyz", "new"))),
+        deed=lambda table: table.compact(),
+    ),
 }
 
 

@@ -306,6 +306,16 @@ class KeyedMachine(TableMachine):
     def start(self, shape: Shape, budget_bytes: int) -> Table:
         return self.create(shape, budget_bytes)
 
+    # With sequence fields, a deletion that was dropped no longer hides what comes late.
+    @precondition(lambda self: not self.model.rules.sequence)
+    @rule(table=TableMachine.handles)
+    def compact(self, table: Table) -> None:
+        result = table.compact()
+        self.committed([], always=result.snapshot_id is not None)
+
+        assert result.snapshot_id in (None, self.model.latest)
+        assert table.compact().snapshot_id is None
+
 
 class AppendMachine(TableMachine):
     @initialize(target=TableMachine.handles, shape=append_shapes(), budget_bytes=BUDGETS)

@@ -14,6 +14,7 @@ PUBLIC = [
     "CommitMessage",
     "CommitResult",
     "CommitUnknown",
+    "CompactionResult",
     "CorruptTable",
     "InvalidRequest",
     "LakecoreError",

@@ -18,14 +18,16 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lakecore import __version__
+from lakecore.cli.arguments import Options, Path, stated
+from lakecore.cli.compact import compact
 from lakecore.cli.demo import demo
-from lakecore.errors import InvalidRequest, LakecoreError
+from lakecore.errors import LakecoreError
 from lakecore.frames.polars_source import to_frame
 from lakecore.session import connect, open_table
 from lakecore.table.explain import show_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     import pyarrow as pa
     from rich.console import JustifyMethod
@@ -49,15 +51,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+app.command()(compact)
 app.command()(demo)
-
-Path = Annotated[str, typer.Argument(metavar="PATH", help="Directory of the table, or its URI.")]
-Options = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option", "-o", metavar="KEY=VALUE", help="Option of table or storage; repeatable."
-    ),
-]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -96,7 +91,7 @@ def tables(
     option: Options = None,
 ) -> None:
     """List the tables of a warehouse, with keys, newest snapshot and rows as stored."""
-    session = connect({"warehouse": warehouse, **_options(option)})
+    session = connect({"warehouse": warehouse, **stated(option)})
     names = [
         f"{database}.{table}"
         for database in session.list_databases()
@@ -120,7 +115,7 @@ def show(
     options: Annotated[bool, typer.Option("--options", help="The options that were set.")] = False,
 ) -> None:
     """Show what a table is: its schema, options and snapshots, or what the flags ask for."""
-    table = open_table(path, options=_options(option))
+    table = open_table(path, options=stated(option))
     everything = not (snapshots or files or schema or options)
     if schema or everything:
         _show_schema(table)
@@ -147,7 +142,7 @@ def read(  # noqa: PLR0913  one option a part of the question
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Print the rows of a table, merged."""
-    table = open_table(path, options=_options(option))
+    table = open_table(path, options=stated(option))
     wanted = None if columns is None else [name.strip() for name in columns.split(",")]
     if json:
         _write_json(table.to_batches(wanted, where, limit, snapshot_id=snapshot_id, tag=tag))
@@ -163,18 +158,8 @@ def explain(
     option: Options = None,
 ) -> None:
     """Show what a read would do: files kept and left out, what is merged, how many bytes."""
-    table = open_table(path, options=_options(option))
+    table = open_table(path, options=stated(option))
     _print(str(table.explain(where=where)))
-
-
-def _options(pairs: Iterable[str] | None) -> Mapping[str, str]:
-    options: dict[str, str] = {}
-    for pair in pairs or ():
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise InvalidRequest("an option is written KEY=VALUE", option=pair)
-        options[key.strip()] = value.strip()
-    return options
 
 
 def _table_line(session: Session, name: str) -> list[str]:

@@ -23,6 +23,7 @@ from lakecore.plan.predicate import from_polars, from_sql, sql_to_polars
 from lakecore.table import overwrite
 from lakecore.table.batch_write import author, clear_partitions, overwrite_rows, write_rows
 from lakecore.table.commit import CommitRequest, commit, last_committed
+from lakecore.table.compaction import CompactionRequest, compact_table
 from lakecore.table.context import TableContext, load_context, reload_context
 from lakecore.table.delete import delete_rows
 from lakecore.table.explain import Explanation, explain
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from lakecore.io.ambient import Ambient
     from lakecore.io.store import Store
     from lakecore.memory import Budget
+    from lakecore.model.compaction import CompactionResult
     from lakecore.model.files import CommitMessage
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
@@ -221,6 +223,30 @@ class Table:
             raise InvalidRequest("name the partitions to drop", table=self.identifier)
         chosen = overwrite.matching(self._context, partitions)
         return clear_partitions(self._context, chosen, "OVERWRITE")
+
+    def compact(
+        self,
+        *,
+        full: bool = True,
+        partitions: Sequence[Mapping[str, object]] | None = None,
+        where: pl.Expr | str | None = None,
+        buckets: Sequence[int] | None = None,
+        dry_run: bool = False,
+    ) -> CompactionResult:
+        """Merge the files of each bucket to one run without deletions, in one COMPACT snapshot.
+
+        Rows stay as they are; reads of them get faster. `partitions`, `where` (a condition on
+        partition keys) and `buckets` choose what to compact. With `dry_run` nothing is written.
+
+        Writers may go on meanwhile, and their rows stay. If another compaction takes the same
+        files, it begins again from the new snapshot; CommitConflict if that happens too often.
+        Raises Unsupported for append tables and what else is not done yet; CorruptTable, with the
+        table unchanged, if a data file is missing or damaged.
+        """
+        request = CompactionRequest(
+            full=full, partitions=partitions, where=where, buckets=buckets, dry_run=dry_run
+        )
+        return compact_table(self._context, request)
 
     def new_write(self) -> TableWrite:
         """A writer in two phases: `write`, then `prepare_commit`, whose messages `commit` takes."""

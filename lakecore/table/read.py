@@ -77,7 +77,8 @@ class ReadPlan:
     """All that reading a split takes, but for the store and the budget. Picklable.
 
     `schema` is the one the rows are given out in, `schemas` those of the files by id, `columns`
-    the names of the columns to give out, in order. The predicate may leave out row groups.
+    the names of the columns to give out, in order. The predicate may leave out row groups. With
+    `system_columns`, sections give out the sequence number and the kind of each row, too.
     """
 
     layout: Layout
@@ -87,6 +88,7 @@ class ReadPlan:
     engine: str
     merge: MergeSpec
     predicate: Predicate | None = None
+    system_columns: bool = False
 
     @property
     def output(self) -> pa.Schema:
@@ -243,9 +245,9 @@ def _merge_fields(runs: Sequence[SortedRun], plan: ReadPlan) -> tuple[Field, ...
     """The columns to read: those asked for, the key, and what deciding the winners takes."""
     spec, schema = plan.merge, plan.schema
     fields = [schema.field(name) for name in spec.columns_for(plan.columns)]
-    if spec.sequence or not runs_are_ordered(runs):
+    if plan.system_columns or spec.sequence or not runs_are_ordered(runs):
         fields.append(SEQUENCE_FIELD)
-    if any(may_hold_deletions(file) for run in runs for file in run.files):
+    if plan.system_columns or any(may_hold_deletions(file) for run in runs for file in run.files):
         fields.append(KIND_FIELD)
     return tuple(fields)
 

@@ -221,12 +221,12 @@ def _deal(
                 groups.append((runs, False))
             else:
                 dropped += len(section)
-        order = _commit_order(own) if merged else {}
+        order = commit_order(own) if merged else {}
         splits += [_split(bucket, runs, raw, order, own_vectors, context) for runs, raw in groups]
     return splits, dropped
 
 
-def _commit_order(files: Sequence[DataFile]) -> Mapping[str, int]:
+def commit_order(files: Sequence[DataFile]) -> Mapping[str, int]:
     """A number for each file of a bucket, given in order of commit: greater for the later.
 
     Two writers that began at one snapshot number their rows alike. Which of them wins must not

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -187,3 +188,44 @@ def test_reader_that_has_had_enough_is_no_error(tmp_path: Path) -> None:
 
 def test_version_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(capfd, "version")[1].strip() == lc.__version__
+
+
+def test_compact_says_what_there_was_and_what_there_is(
+    warehouse: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dry = run(capfd, "compact", orders(warehouse), "--dry-run")
+    done = run(capfd, "compact", orders(warehouse))
+    again = run(capfd, "compact", orders(warehouse))
+
+    assert (dry[0], done[0], again[0]) == (0, 0, 0)
+    assert "nothing was written" in dry[1]
+    assert re.search(r"before: +2 files, .*, 4 rows\n", done[1])
+    assert re.search(r"after: +1 files, .*, 3 rows\n", done[1])
+    assert re.search(r"snapshot: +3\n", done[1])
+    assert again[1] == "nothing to compact\n"
+    assert done[2] == "", "no bar where nobody looks"
+
+
+def test_compact_of_chosen_partitions_and_what_it_refuses(
+    warehouse: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = lc.connect(warehouse).create_table(
+        "shop.days",
+        {"day": "STRING NOT NULL", "id": "INT NOT NULL"},
+        primary_keys=["day", "id"],
+        partition_keys=["day"],
+        options={"bucket": "1"},
+    )
+    for _ in range(2):
+        table.write([{"day": day, "id": 1} for day in "xyz"])
+
+    by_value = run(capfd, "compact", table.path, "--partition", "day=x", "--partition", "day=y")
+    by_condition = run(capfd, "compact", table.path, "--where", "day = 'z'", "--bucket", "0")
+    refused = run(capfd, "compact", table.path, "--where", "id = 1")
+    append = run(capfd, "compact", warehouse / "shop.db" / "empty")
+
+    assert "buckets:   2" in by_value[1]
+    assert "buckets:   1" in by_condition[1]
+    assert (refused[0], append[0]) == (1, 1)
+    assert "partition keys only" in refused[2]
+    assert "append tables" in append[2]

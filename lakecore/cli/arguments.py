@@ -1,0 +1,31 @@
+"""The arguments that commands share: which table, and which options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakecore.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Path = Annotated[str, typer.Argument(metavar="PATH", help="Directory of the table, or its URI.")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", "-o", metavar="KEY=VALUE", help="Option of table or storage; repeatable."
+    ),
+]
+
+
+def stated(pairs: Iterable[str] | None) -> Mapping[str, str]:
+    """The options of KEY=VALUE texts; InvalidRequest for another text."""
+    options: dict[str, str] = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise InvalidRequest("an option is written KEY=VALUE", option=pair)
+        options[key.strip()] = value.strip()
+    return options
