@@ -203,6 +203,7 @@ def test_each_rule_has_its_own_error(
 
 
 ENGINE = "merge-engine=partial-update "
+REMOVING = "merge-engine=aggregation aggregation.remove-record-on-delete=true "
 GROUPS = ENGINE + "fields.v.sequence-group=s "
 
 
@@ -235,8 +236,7 @@ GROUPS = ENGINE + "fields.v.sequence-group=s "
         ("merge-engine=aggregation fields.v.aggregate-function=listagg", "does not take"),
         ("merge-engine=aggregation fields.c.aggregate-function=listagg", "does not take"),
         (
-            "aggregation.remove-record-on-delete=true fields.v.ignore-retract=true "
-            + "merge-engine=aggregation",
+            REMOVING + "fields.v.ignore-retract=true",
             "contradict each other",
         ),
         ("merge-engine=aggregation fields.v.aggregate-function=bool_or", "does not take"),
