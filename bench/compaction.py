@@ -95,6 +95,10 @@ def _even(shape: Shape, commit: int) -> np.ndarray:
     return shape.drawn(shape.commit_rows)
 
 
+def _uneven(shape: Shape, commit: int) -> np.ndarray:
+    return shape.drawn(shape.commit_rows * (5.5 if commit % 10 == 0 else 0.5))
+
+
 def _hot(shape: Shape, commit: int) -> np.ndarray:
     del commit
     hot = shape.drawn(shape.commit_rows * 0.9, slice(0, shape.cells // 20))
@@ -111,6 +115,7 @@ WORKLOADS = (
     Workload(name="new keys, in order", spread=None, keys=_appended),
     Workload(name="new keys, and a tenth of old ones", spread=None, keys=_corrected),
     Workload(name="keys of 50 commits, evenly", spread=50, keys=_even),
+    Workload(name="the same, each tenth 11 times as big", spread=50, keys=_uneven),
     Workload(name="the same, 90 % in a twentieth", spread=50, keys=_hot),
     Workload(name="loaded, then tenths of commits", spread=50, keys=_trickle),
 )
