@@ -108,9 +108,10 @@ class CompactionPolicy:
 class Moment:
     """What a pick depends on beside the files.
 
-    `hour` of the writer's day, 0 to 23. `last_full_ms`: when a full unit of the bucket was last
-    picked, as far as is known. `idle_picks`: the picks that found nothing since level 0 was last
-    taken for want of anything else.
+    `now_ms` is of the clock of `DataFile.creation_time_ms`, `hour` of the writer's day, 0 to 23.
+    `last_full_ms`: when a full unit of the bucket was last picked, as far as is known; the function
+    of that name reads it off the files. `idle_picks`: the picks that found nothing since level 0
+    was last taken for want of anything else.
     """
 
     now_ms: int
@@ -177,6 +178,14 @@ def pick_full(
     if not files:
         return None
     return _unit([SortedRun(files=files)], 1, policy, Reason.STALE_FILES)
+
+
+def last_full_ms(runs: Sequence[SortedRun], policy: CompactionPolicy) -> int | None:
+    """When the newest file of the last level was made; None: nothing is there, or tells."""
+    if not runs or runs[-1].level != policy.level_max(runs):
+        return None
+    times = [file.creation_time_ms for file in runs[-1].files if file.creation_time_ms is not None]
+    return max(times, default=None)
 
 
 def hours_between(start: int, end: int) -> frozenset[int]:

@@ -15,6 +15,7 @@ from lakecore.lsm.universal import (
     Moment,
     Reason,
     hours_between,
+    last_full_ms,
     pick,
     pick_full,
 )
@@ -161,6 +162,18 @@ def test_full_compaction_is_due_after_the_interval() -> None:
     assert picked("0:1 3:900", day) == "2 to 3: interval"
     assert picked("0:1 3:900", day, replace(NOON, last_full_ms=998_999)) == "2 to 3: interval"
     assert picked("0:1 3:900", day, replace(NOON, last_full_ms=999_000)) == ""
+
+
+def test_last_full_compaction_made_the_newest_file_of_the_last_level() -> None:
+    found = [
+        replace(file, creation_time_ms=time)
+        for file, time in zip(files("L0 a-m | L3 a-m | L3 n-z"), (9, 5, 7), strict=True)
+    ]
+
+    assert last_full_ms(level_runs(found, *ranks(found)), policy()) == 7
+    assert last_full_ms(level_runs(found, *ranks(found)), policy({"num-levels": "9"})) is None
+    assert last_full_ms(runs("L3 a-z"), policy()) is None
+    assert last_full_ms((), policy()) is None
 
 
 def test_bucket_below_the_total_size_is_compacted_in_full() -> None:
