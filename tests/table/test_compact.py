@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from tests.tables import held, in_directory, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from lakecore.table.handle import Table
 
@@ -526,6 +528,35 @@ def test_snapshot_that_is_published_first_only_costs_another_attempt_of_the_comm
     assert result.attempts == 2
     assert sorted(levels(table)) == [0, 5]
     assert len(data_files(table)) == 5, "the bucket was written once"
+
+
+def test_compactions_beside_eight_writers_end_and_every_row_is_there(tmp_path: Path) -> None:
+    options = {"bucket": "2", "commit.min-retry-wait": "1 ms", "commit.max-retries": "100"}
+    catalog = lc.connect(tmp_path)
+    catalog.create_database("d")
+    table = catalog.create_table(
+        "d.t", {"id": "INT NOT NULL", "v": "INT"}, primary_keys=["id"], options=options
+    )
+    writers = 8
+
+    def write(number: int) -> None:
+        own = lc.open_table(table.path)
+        for turn in range(4):
+            own.write([{"id": 10 * number + turn, "v": turn}, {"id": 10 * number + 9, "v": turn}])
+
+    with ThreadPoolExecutor(writers) as pool:
+        running = [pool.submit(write, number) for number in range(writers)]
+        while not all(each.done() for each in running):
+            lc.open_table(table.path).compact()
+        for each in running:
+            each.result()
+    table.compact()
+
+    assert table.explain().merged_files == 0
+    wanted = [
+        (10 * number + key, min(key, 3)) for number in range(writers) for key in (0, 1, 2, 3, 9)
+    ]
+    assert sorted(table.to_polars().rows()) == wanted
 
 
 # --- what goes wrong ----------------------------------------------------------------------------
