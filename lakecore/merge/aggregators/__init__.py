@@ -16,7 +16,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.merge.aggregators import choices, collections, nested, numbers, sketches, texts
+from lakecore.merge.aggregators import (
+    choices,
+    collections,
+    extremes,
+    nested,
+    products,
+    sketches,
+    sums,
+    texts,
+)
 from lakecore.merge.aggregators.fold import Aggregate, Fold
 
 if TYPE_CHECKING:
@@ -25,10 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["AGGREGATORS", "Aggregate", "Fold"]
 
 AGGREGATORS: Mapping[str, Callable[[Aggregate], Fold]] = {
-    "sum": numbers.sum_of,
-    "product": numbers.product_of,
-    "max": numbers.max_of,
-    "min": numbers.min_of,
+    "sum": sums.sum_of,
+    "product": products.product_of,
+    "max": extremes.max_of,
+    "min": extremes.min_of,
     "bool_and": choices.bool_and,
     "bool_or": choices.bool_or,
     "last_value": choices.last_value,

@@ -1,0 +1,70 @@
+"""The greatest and the least value, in the order of keys: NaN is the greatest, -0.0 below 0.0."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.merge.aggregators.fixed_width import INTEGERS_BY_WIDTH, as_integers
+from lakecore.merge.aggregators.fold import Aggregate, Fold, Step
+from lakecore.merge.groups import NONE, Groups, is_valid, pick
+from lakecore.merge.keys import order_columns, shared_codes
+from lakecore.model.types import INTEGERS, Atomic, Root, arrow_type
+
+_NUMBERED = {*INTEGERS, Root.DATE, Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ}
+
+
+def max_of(aggregate: Aggregate) -> Fold:
+    """The greatest value; nulls do not count."""
+    return _extreme_of(aggregate, np.maximum)
+
+
+def min_of(aggregate: Aggregate) -> Fold:
+    """The least value; nulls do not count."""
+    return _extreme_of(aggregate, np.minimum)
+
+
+def _extreme_of(aggregate: Aggregate, better: np.ufunc) -> Fold:
+    if not _is_numbered(aggregate):
+        return Fold(fold=lambda values, groups, _: _extreme(values, groups, better), commutes=True)
+    bits = INTEGERS_BY_WIDTH[arrow_type(aggregate.type).bit_width]
+    limits = np.iinfo(bits.to_pandas_dtype())
+    return Fold(
+        fold=lambda values, groups, _: _extreme_number(values, groups, better),
+        step=Step(
+            neutral=limits.min if better is np.maximum else limits.max,
+            join=better,
+            numbers=as_integers,
+            fits=lambda _: True,
+        ),
+        commutes=True,
+    )
+
+
+def _is_numbered(aggregate: Aggregate) -> bool:
+    """Whether the values are numbers to Arrow and to NumPy alike: integers, dates and times."""
+    return isinstance(aggregate.type, Atomic) and aggregate.type.root in _NUMBERED
+
+
+def _extreme(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
+    """The greatest or least by the order of keys; of several the first, as only that can differ."""
+    known = is_valid(values)
+    rows, numbers, left = groups.only(known)
+    at = np.full(groups.count, NONE)
+    if left.count:
+        given = values if left.length == len(values) else values.take(pa.array(rows))
+        (codes,) = shared_codes([order_columns([given])])
+        best = better.reduceat(codes, left.starts)
+        at[numbers] = rows[left.first(codes == np.repeat(best, left.sizes))]
+    return pick(values, at)
+
+
+def _extreme_number(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
+    """As `_extreme`, for integers, dates and times: nothing has to be looked up."""
+    known = is_valid(values)
+    numbers = as_integers(values, 0)
+    if known.all():
+        return pa.array(better.reduceat(numbers, groups.starts)).view(values.type)
+    limit = getattr(np.iinfo(numbers.dtype), "min" if better is np.maximum else "max")
+    best = better.reduceat(np.where(known, numbers, limit), groups.starts)
+    return pa.array(best, mask=~groups.any(known)).view(values.type)

@@ -1,0 +1,202 @@
+"""Sums: one reduction over whole keys.
+
+Where a sum on the way may leave its type, the values are taken rank by rank instead: integers are
+an error, a DECIMAL becomes null and the next value begins anew. Floating point is added in the
+order of the rows, as adding otherwise rounds otherwise.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.merge.aggregators.fixed_width import as_integers, overflow
+from lakecore.merge.aggregators.fold import Aggregate, Fold, Step
+from lakecore.merge.groups import Groups, is_valid, spread
+from lakecore.model.types import INTEGERS, Atomic, Root
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+LONG_GROUP_ROWS = 64
+"""Groups of floating point with more rows than this are each added by themselves."""
+_WORD = 32
+_LOW_WORD = np.int64((1 << _WORD) - 1)
+
+
+def sum_of(aggregate: Aggregate) -> Fold:
+    """The sum of the values, less those taken back; nulls do not count."""
+    return Fold(
+        fold=partial(_sum, aggregate), step=_sum_step(aggregate), retracts=True, commutes=True
+    )
+
+
+def _sum_step(aggregate: Aggregate) -> Step | None:
+    root = aggregate.type.root if isinstance(aggregate.type, Atomic) else None
+    if root in {Root.FLOAT, Root.DOUBLE}:
+        # -0.0 and not 0.0: it leaves -0.0 as it is.
+        return Step(neutral=-0.0, join=np.add, numbers=_as_floats, fits=lambda _: True)
+    if root in INTEGERS:
+        return Step(neutral=0, join=np.add, numbers=as_integers, fits=_sum_fits)
+    return None
+
+
+def _as_floats(values: pa.Array, null: float) -> np.ndarray:
+    """The values, this number for null."""
+    numbers: np.ndarray = values.fill_null(null).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _sum_fits(runs: Sequence[np.ndarray]) -> bool:
+    furthest = sum(max(int(run.max()), -int(run.min())) for run in runs if len(run))
+    return bool(furthest <= np.iinfo(runs[0].dtype).max)
+
+
+def _sum(
+    aggregate: Aggregate, values: pa.Array, groups: Groups, retract: np.ndarray | None
+) -> pa.Array:
+    if not groups.count:
+        return values
+    if pa.types.is_integer(values.type):
+        return _sum_integers(aggregate, values, groups, retract)
+    rows, numbers, left = groups.only(is_valid(values))
+    if retract is not None:
+        retract = retract[rows]
+    given = values if left.length == len(values) else values.take(pa.array(rows))
+    if pa.types.is_decimal(values.type):
+        sums = _sum_decimals(given, left, retract)
+    else:
+        sums = _sum_floats(given, left, retract)
+    return spread(sums, numbers, groups.count)
+
+
+def _sum_integers(
+    aggregate: Aggregate, values: pa.Array, groups: Groups, retract: np.ndarray | None
+) -> pa.Array:
+    known = is_valid(values)
+    numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+    limits = np.iinfo(numbers.dtype)
+    wide = numbers.astype(np.int64, copy=False)
+    # Whatever the order, no sum on the way is further from 0 than the sum of the distances.
+    furthest = max(int(wide.max()), -int(wide.min())) * int(groups.sizes.max())
+    if furthest > limits.max:
+        reach = np.add.reduceat(np.abs(wide.astype(np.float64)), groups.starts)
+        if (reach > limits.max * (1 - 1e-9)).any():
+            _check_integers(aggregate, wide, groups, retract, limits)
+    if retract is not None:
+        wide = np.where(retract, -wide, wide)
+    sums = np.add.reduceat(wide, groups.starts).astype(numbers.dtype, copy=False)
+    return pa.array(sums) if known.all() else pa.array(sums, mask=~groups.any(known))
+
+
+def _check_integers(
+    aggregate: Aggregate,
+    values: np.ndarray,
+    groups: Groups,
+    retract: np.ndarray | None,
+    limits: np.iinfo,
+) -> None:
+    """Raise InvalidRequest if a sum on the way leaves the type."""
+    sums = np.zeros(groups.count, np.int64)
+    for number, row in groups.ranks():
+        before, value = sums[number], values[row]
+        back = np.zeros(len(row), bool) if retract is None else retract[row]
+        after = np.where(back, before - value, before + value)
+        moved = np.where(back, ~value, value)  # its sign is the direction of the step
+        wrapped = ((before ^ after) & (moved ^ after)) < 0
+        if (wrapped | (after > limits.max) | (after < limits.min)).any():
+            raise overflow(aggregate)
+        sums[number] = after
+
+
+def _sum_floats(values: pa.Array, groups: Groups, retract: np.ndarray | None) -> pa.Array:
+    numbers = values.to_numpy(zero_copy_only=False)
+    signed = numbers if retract is None else np.where(retract, -numbers, numbers)
+    sizes = groups.sizes
+    is_long = sizes > LONG_GROUP_ROWS
+    sums = np.empty(groups.count, numbers.dtype)
+    for number in np.flatnonzero(is_long):
+        start = groups.starts[number]
+        sums[number] = np.add.accumulate(signed[start : start + sizes[number]])[-1]
+    short = np.flatnonzero(~is_long)
+    if len(short):
+        rows = np.flatnonzero(np.repeat(~is_long, sizes))
+        starts = np.cumsum(sizes[short]) - sizes[short]
+        part = np.empty(len(short), numbers.dtype)
+        with np.errstate(all="ignore"):  # infinities and NaN are values
+            for rank, (group, row) in enumerate(Groups(starts, len(rows)).ranks()):
+                part[group] = signed[rows[row]] if rank == 0 else part[group] + signed[rows[row]]
+        sums[short] = part
+    return pa.array(sums)
+
+
+def _sum_decimals(values: pa.Array, groups: Groups, retract: np.ndarray | None) -> pa.Array:
+    if not len(values):
+        return values
+    precision = values.type.precision
+    about = pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False)
+    reach = np.add.reduceat(np.abs(about), groups.starts) * 10.0**values.type.scale
+    if (reach >= 10.0**precision * (1 - 1e-9)).any():
+        return _by_rank(values, groups, retract, partial(_add_decimals, values.type))
+    words = _decimal_words(values)
+    high, low = words[:, 1], words[:, 0]
+    parts = [low & _LOW_WORD, (low >> _WORD) & _LOW_WORD, high]
+    if retract is not None:
+        parts = [np.where(retract, -part, part) for part in parts]
+    sums = np.stack([np.add.reduceat(part, groups.starts) for part in parts])
+    least, middle, most = sums
+    middle += least >> _WORD
+    most += middle >> _WORD
+    out = np.empty((groups.count, 2), np.int64)
+    out[:, 0] = (middle << _WORD) | (least & _LOW_WORD)
+    out[:, 1] = most
+    return pa.Array.from_buffers(values.type, len(out), [None, pa.py_buffer(out.tobytes())])
+
+
+def _add_decimals(
+    kind: pa.Decimal128Type, left: pa.Array, right: pa.Array, back: np.ndarray
+) -> pa.Array:
+    """Sum or difference, null where it has too many digits."""
+    wide = pa.decimal256(kind.precision, kind.scale)
+    left, right = left.cast(wide), right.cast(wide)
+    after = pc.if_else(pa.array(back), pc.subtract(left, right), pc.add(left, right))
+    limit = Decimal(1).scaleb(kind.precision - kind.scale)
+    fits = pc.less(pc.abs(after), pa.scalar(limit, pa.decimal256(kind.precision + 1, kind.scale)))
+    return pc.if_else(fits, after, pa.scalar(None, after.type)).cast(kind)
+
+
+def _by_rank(
+    values: pa.Array,
+    groups: Groups,
+    retract: np.ndarray | None,
+    step: Callable[[pa.Array, pa.Array, np.ndarray], pa.Array],
+) -> pa.Array:
+    """Fold values without nulls rank by rank: state, value, whether it is taken back -> state.
+
+    Where the state is null the value begins it, with its sign turned if it is taken back.
+    """
+    state = pa.nulls(groups.count, values.type)
+    for number, row in groups.ranks():
+        value, before = values.take(pa.array(row)), state.take(pa.array(number))
+        back = np.zeros(len(row), bool) if retract is None else retract[row]
+        begun = value
+        if back.any():
+            begun = pc.if_else(pa.array(back), pc.negate(value).cast(values.type), value)
+        known = pa.array(is_valid(before))
+        after = pc.if_else(known, step(before, value, back), begun)
+        at = np.arange(groups.count)
+        at[number] = groups.count + np.arange(len(number))
+        state = pa.concat_arrays([state, after]).take(pa.array(at))
+    return state
+
+
+def _decimal_words(values: pa.Array) -> np.ndarray:
+    """The low and the high 64 bits of each decimal."""
+    words = np.frombuffer(values.buffers()[1], dtype=np.int64)
+    start = 2 * values.offset
+    return words[start : start + 2 * len(values)].reshape(-1, 2)
