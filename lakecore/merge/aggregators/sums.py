@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LONG_GROUP_ROWS = 64
 """Groups of floating point with more rows than this are each added by themselves."""
+_SPARE_DIGITS = 20
 _WORD = 32
 _LOW_WORD = np.int64((1 << _WORD) - 1)
 
@@ -162,7 +163,8 @@ def _add_decimals(
     kind: pa.Decimal128Type, left: pa.Array, right: pa.Array, back: np.ndarray
 ) -> pa.Array:
     """Sum or difference, null where it has too many digits."""
-    wide = pa.decimal256(kind.precision, kind.scale)
+    # Java writes sums of up to 18 digits unchecked: what it wrote may have more than its type.
+    wide = pa.decimal256(kind.precision + _SPARE_DIGITS, kind.scale)
     left, right = left.cast(wide), right.cast(wide)
     after = pc.if_else(pa.array(back), pc.subtract(left, right), pc.add(left, right))
     limit = Decimal(1).scaleb(kind.precision - kind.scale)
