@@ -130,7 +130,8 @@ def _number(dice: Dice, name: str, function: str) -> ColumnPlan:
         pool = tuple(values.float_text(number, single=kind.root == "FLOAT") for number in floats)
     elif kind.root == "DECIMAL":
         pool = tuple(f"{number}{'.' + '0' * kind.scale if kind.scale else ''}" for number in pool)
-        if dice.chance.random() < 0.4:
+        # Sums of up to 18 digits overflow unseen in Java.
+        if kind.precision > 18 and dice.chance.random() < 0.4:
             pool += tuple(draw_value(dice, kind) for _ in range(2) if function == "sum")
     return column_of(dice, name, kind, pool)
 
