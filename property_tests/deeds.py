@@ -155,12 +155,15 @@ SCENES = {
         partitioned=True, past=PAST, deed=lambda table: table.drop_partition({"day": "x"})
     ),
     "compaction": Scene(
-        options={"bucket": "2"}, partitioned=True, past=PAST, deed=lambda table: table.compact()
+        options={"bucket": "2"},
+        partitioned=True,
+        past=PAST,
+        deed=lambda table: table.compact(full=True),
     ),
     "compaction that moves files": Scene(
         options={"bucket": "1", "target-file-size": "1 b", "num-levels": "3"},
         past=(*PAST, plain_write(orders("xyz", "new"))),
-        deed=lambda table: table.compact(),
+        deed=lambda table: table.compact(full=True),
     ),
 }
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def compact(table: Table) -> None:
-    table.compact()
+    table.compact(full=True)
 
 
 DEEDS: dict[str, Deed] = {

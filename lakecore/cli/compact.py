@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 
-def compact(
+def compact(  # noqa: PLR0913  the options of a command
     path: Path,
     option: Options = None,
     *,
+    full: Annotated[
+        bool, typer.Option("--full", help="Everything to one run, whether it is time or not.")
+    ] = False,
     partition: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE,...", help="Only partitions like this; repeatable."),
@@ -40,10 +43,14 @@ def compact(
         bool, typer.Option("--dry-run", help="Only say what would be done.")
     ] = False,
 ) -> None:
-    """Merge the files of each bucket of a primary-key table to one run without deletions."""
+    """Merge files of each bucket of a primary-key table to fewer sorted runs."""
     specs: list[Mapping[str, object]] = [{**stated(spec.split(","))} for spec in partition or ()]
     request = CompactionRequest(
-        partitions=specs or None, where=where, buckets=bucket or None, dry_run=dry_run
+        full=full,
+        partitions=specs or None,
+        where=where,
+        buckets=bucket or None,
+        dry_run=dry_run,
     )
     context = open_table(path, options=stated(option)).context
     result = _with_bar(context, request)

@@ -22,7 +22,14 @@ from lakecore.errors import LakecoreError, Unsupported
 from lakecore.frames.source import reading
 from lakecore.lsm.levels import SortedRun, level_runs
 from lakecore.lsm.steps import Rewrite, Step, Upgrade, unit_steps
-from lakecore.lsm.universal import CompactionPolicy, pick_full
+from lakecore.lsm.universal import (
+    CompactionPolicy,
+    CompactionUnit,
+    Moment,
+    last_full_ms,
+    pick,
+    pick_full,
+)
 from lakecore.model.files import DELETION_VECTORS, CommitMessage, FileSource, Split
 from lakecore.model.rows import RETRACTS
 from lakecore.plan.splits import may_hold_deletions
@@ -42,6 +49,7 @@ if TYPE_CHECKING:
     from lakecore.table.read import ReadPlan
 
 _KIND_ROWS = 262_144
+_HOUR_MS = 3_600_000
 
 RowsDone: TypeAlias = "Callable[[int], None]"
 """Is told of rows that were read, how many more."""
@@ -79,12 +87,13 @@ class BucketCompaction:
 
 
 def plan_buckets(
-    context: TableContext, snapshot: Snapshot, entries: Iterable[ManifestEntry]
+    context: TableContext, snapshot: Snapshot, entries: Iterable[ManifestEntry], *, full: bool
 ) -> list[BucketCompaction]:
-    """What a full compaction of the buckets of these live files is to do, where there is any.
+    """What compaction is to do in the buckets of these live files, where there is any.
 
-    Raises Unsupported for a bucket that has deletion vectors, CorruptTable for one whose files of a
-    level above 0 overlap.
+    `full`: everything into the last level; otherwise what universal picking takes. Raises
+    Unsupported for a bucket that has deletion vectors, CorruptTable for one whose files of a level
+    above 0 overlap.
     """
     buckets: dict[tuple[bytes, int, int], list[DataFile]] = defaultdict(list)
     for entry in entries:
@@ -94,9 +103,10 @@ def plan_buckets(
     found = []
     for (partition, number, total), files in sorted(buckets.items()):
         lows, highs = key_ranks(files, context.schema)
-        # In the last level a deletion has done its work: its file is written without it.
-        stale = {file.name for file in files if file.delete_row_count != 0}
-        unit = pick_full(level_runs(files, lows, highs), policy, stale)
+        runs = level_runs(files, lows, highs)
+        unit = (
+            _full_unit(runs, policy) if full else pick(runs, policy, _moment(context, runs, policy))
+        )
         if unit is None:
             continue
         places = {file.name: place for place, file in enumerate(files)}
@@ -117,6 +127,21 @@ def plan_buckets(
     return found
 
 
+def _full_unit(runs: Sequence[SortedRun], policy: CompactionPolicy) -> CompactionUnit | None:
+    # In the last level a deletion has done its work: its file is written without it.
+    stale = {file.name for run in runs for file in run.files if file.delete_row_count != 0}
+    return pick_full(runs, policy, stale)
+
+
+def _moment(context: TableContext, runs: Sequence[SortedRun], policy: CompactionPolicy) -> Moment:
+    now_ms = context.ambient.local_wall_clock_ms()
+    return Moment(
+        now_ms=now_ms,
+        hour=now_ms // _HOUR_MS % 24,
+        last_full_ms=last_full_ms(runs, policy),
+    )
+
+
 def compact_bucket(
     context: TableContext, compaction: BucketCompaction, rows_done: RowsDone
 ) -> CommitMessage:
@@ -129,7 +154,7 @@ def compact_bucket(
             if isinstance(step, Rewrite):
                 before += step.files
                 after += rewriter.rewrite(step.sections)
-            elif rewriter.holds_deletions(step.file):
+            elif rewriter.must_count(step.file):
                 before.append(step.file)
                 after += rewriter.rewrite([rewriter.alone(step.file)])
             else:
@@ -191,9 +216,13 @@ class _Rewriter:
             self._rows_done(left)
         return writer.close()
 
-    def holds_deletions(self, file: DataFile) -> bool:
-        """Whether a file that counts no deletions holds some that are to go, as its rows say."""
-        if self._compaction.keep_deletions or not may_hold_deletions(file):
+    def must_count(self, file: DataFile) -> bool:
+        """Whether a file that would only change its level holds deletions that it should not.
+
+        They are to go, or the file does not count them, as readers of higher levels trust it to.
+        """
+        counted = self._compaction.keep_deletions and file.delete_row_count != 0
+        if counted or not may_hold_deletions(file):
             return False
         split = self._split(self.alone(file))
         retracts = [int(kind) for kind in RETRACTS]

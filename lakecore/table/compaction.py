@@ -47,7 +47,7 @@ _BY_PRODUCER = frozenset({ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPA
 class CompactionRequest:
     """Which buckets to compact, None being all, and how; see `Table.compact`."""
 
-    full: bool = True
+    full: bool = False
     partitions: Sequence[Mapping[str, object]] | None = None
     where: pl.Expr | str | None = None
     buckets: Sequence[int] | None = None
@@ -79,7 +79,7 @@ def compact_table(
     for attempt in range(1, PLANS_MAX + 1):
         snapshot = context.history.latest_snapshot()
         context = reload_context(context)
-        _require_compactable(context, request)
+        _require_compactable(context)
         if snapshot is None:
             return CompactionResult()
         live = context.history.live_entries(snapshot)
@@ -90,7 +90,7 @@ def compact_table(
             for entry in _chosen(context, request, live)
             if (entry.partition, entry.bucket) not in there
         ]
-        plan = plan_buckets(context, snapshot, entries)
+        plan = plan_buckets(context, snapshot, entries, full=request.full)
         if request.dry_run:
             return _planned(plan)
         messages = [*kept]
@@ -124,15 +124,13 @@ def compact_table(
     )
 
 
-def _require_compactable(context: TableContext, request: CompactionRequest) -> None:
+def _require_compactable(context: TableContext) -> None:
     """Raise Unsupported where compaction takes more than is there yet, naming it."""
     schema, options = context.schema, context.options
     reason = ""
     facts: dict[str, object] = {}
     if not schema.primary_keys:
         reason = "compaction of append tables is not supported"
-    elif not request.full:
-        reason = "only full compaction is supported: pass full=True"
     elif options.changelog_producer in _BY_PRODUCER:
         reason = "compaction that produces a changelog is not supported"
         facts = {"option": "changelog-producer", "value": str(options.changelog_producer)}

@@ -227,13 +227,16 @@ class Table:
     def compact(
         self,
         *,
-        full: bool = True,
+        full: bool = False,
         partitions: Sequence[Mapping[str, object]] | None = None,
         where: pl.Expr | str | None = None,
         buckets: Sequence[int] | None = None,
         dry_run: bool = False,
     ) -> CompactionResult:
-        """Merge the files of each bucket to one run without deletions, in one COMPACT snapshot.
+        """Merge files of each bucket to fewer sorted runs, in one COMPACT snapshot.
+
+        As many as the options `num-sorted-run.compaction-trigger` and `compaction.*` ask for; with
+        `full`, all of them, to one run without deletions.
 
         Rows stay as they are; reads of them get faster. `partitions`, `where` (a condition on
         partition keys) and `buckets` choose what to compact. With `dry_run` nothing is written.

@@ -193,9 +193,9 @@ def test_version_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
 def test_compact_says_what_there_was_and_what_there_is(
     warehouse: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    dry = run(capfd, "compact", orders(warehouse), "--dry-run")
-    done = run(capfd, "compact", orders(warehouse))
-    again = run(capfd, "compact", orders(warehouse))
+    dry = run(capfd, "compact", "--full", orders(warehouse), "--dry-run")
+    done = run(capfd, "compact", "--full", orders(warehouse))
+    again = run(capfd, "compact", "--full", orders(warehouse))
 
     assert (dry[0], done[0], again[0]) == (0, 0, 0)
     assert "nothing was written" in dry[1]
@@ -219,10 +219,14 @@ def test_compact_of_chosen_partitions_and_what_it_refuses(
     for _ in range(2):
         table.write([{"day": day, "id": 1} for day in "xyz"])
 
-    by_value = run(capfd, "compact", table.path, "--partition", "day=x", "--partition", "day=y")
-    by_condition = run(capfd, "compact", table.path, "--where", "day = 'z'", "--bucket", "0")
-    refused = run(capfd, "compact", table.path, "--where", "id = 1")
-    append = run(capfd, "compact", warehouse / "shop.db" / "empty")
+    by_value = run(
+        capfd, "compact", "--full", table.path, "--partition", "day=x", "--partition", "day=y"
+    )
+    by_condition = run(
+        capfd, "compact", "--full", table.path, "--where", "day = 'z'", "--bucket", "0"
+    )
+    refused = run(capfd, "compact", "--full", table.path, "--where", "id = 1")
+    append = run(capfd, "compact", "--full", warehouse / "shop.db" / "empty")
 
     assert "buckets:   2" in by_value[1]
     assert "buckets:   1" in by_condition[1]

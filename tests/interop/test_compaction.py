@@ -54,7 +54,7 @@ def test_both_compact_and_write_in_turns_and_read_equal_rows(
         if engine in DELETES:
             table.write([{"id": turn, "a": 1, "b": None, "_row_kind": "-D"}])
         before = rows_of(table)
-        assert table.compact().buckets == 2
+        assert table.compact(full=True).buckets == 2
         assert table.explain().merged_files == 0
         if engine != "first-row":
             assert rows_of(table) == before

@@ -94,7 +94,7 @@ def test_reads_at_every_snapshot_stay_as_they_were(engine: str) -> None:
     table = made(engine)
     before = [held(table, snapshot_id=number) for number in (1, 2, 3)]
 
-    result = table.compact()
+    result = table.compact(full=True)
 
     assert result.snapshot_id == 4
     assert [held(table, snapshot_id=number) for number in (1, 2, 3, 4)] == [*before, before[-1]]
@@ -106,7 +106,7 @@ def test_reads_at_every_snapshot_stay_as_they_were(engine: str) -> None:
 def test_files_are_one_run_at_the_last_level_and_read_as_they_are(engine: str) -> None:
     table = made(engine)
 
-    table.compact()
+    table.compact(full=True)
 
     found = table.explain()
     assert (found.raw_files, found.merged_files) == (1, 0)
@@ -116,13 +116,13 @@ def test_files_are_one_run_at_the_last_level_and_read_as_they_are(engine: str) -
 @pytest.mark.parametrize("engine", ENGINES)
 def test_writing_goes_on_as_if_nothing_had_been_compacted(engine: str) -> None:
     table, plain = made(engine), made(engine)
-    table.compact()
+    table.compact(full=True)
     for text in ("1 12 y | 3 32 z | 6 60 f", "-D 3 33 _ | 5 55 _"):
         put(table, text)
         put(plain, text)
 
         assert held(table) == held(plain)
-        table.compact()
+        table.compact(full=True)
         assert held(table) == held(plain)
 
 
@@ -132,7 +132,7 @@ def test_every_format_is_compacted(engine: str, stored: str) -> None:
     table = made(engine, file__format__per__level=f"5:{stored}")
     before = held(table)
 
-    table.compact()
+    table.compact(full=True)
 
     assert [file.format for file in live(table)] == [stored]
     assert held(table) == before
@@ -143,7 +143,7 @@ def test_file_says_of_its_rows_what_they_are() -> None:
     put(table, "1 a | 2 b | 3 c")
     put(table, "-D 3 _ | 1 A")
 
-    table.compact()
+    table.compact(full=True)
 
     (file,) = live(table)
     assert (file.row_count, file.delete_row_count) == (2, 0)
@@ -161,7 +161,7 @@ def test_result_counts_files_bytes_and_rows_before_and_after() -> None:
     put(table, "2 B | 3 c")
     before = live(table)
 
-    result = table.compact()
+    result = table.compact(full=True)
 
     (after,) = live(table)
     assert result == lc.CompactionResult(
@@ -181,7 +181,7 @@ def test_nothing_is_left_of_a_bucket_whose_rows_are_all_deleted() -> None:
     put(table, "1 a | 2 b")
     put(table, "-D 1 _ | -D 2 _")
 
-    result = table.compact()
+    result = table.compact(full=True)
 
     assert (result.files_after, result.rows_after) == (0, 0)
     assert live(table) == []
@@ -193,26 +193,26 @@ def test_key_whose_deletion_was_dropped_may_come_again() -> None:
     table = new_table()
     put(table, "1 a | 2 b")
     put(table, "-D 1 _")
-    table.compact()
+    table.compact(full=True)
 
     put(table, "1 c")
 
     assert held(table) == "1 c | 2 b"
-    table.compact()
+    table.compact(full=True)
     assert held(table) == "1 c | 2 b"
 
 
 def test_table_without_rows_has_nothing_to_compact() -> None:
     table = new_table()
 
-    assert table.compact() == lc.CompactionResult()
+    assert table.compact(full=True) == lc.CompactionResult()
 
 
 def test_compacted_table_has_nothing_to_compact() -> None:
     table = made("deduplicate")
-    table.compact()
+    table.compact(full=True)
 
-    assert table.compact() == lc.CompactionResult()
+    assert table.compact(full=True) == lc.CompactionResult()
     assert kinds(table)[-2:] == ["APPEND", "COMPACT"]
 
 
@@ -222,11 +222,11 @@ def test_rows_of_a_first_row_table_become_visible() -> None:
     put(table, "1 A | 3 c")
     assert held(table) == ""
 
-    table.copy({"write-only": "false"}).compact()
+    table.copy({"write-only": "false"}).compact(full=True)
 
     assert held(table) == "1 a | 2 b | 3 c"
     put(table, "3 C | 4 d")
-    table.compact()
+    table.compact(full=True)
     assert held(table) == "1 a | 2 b | 3 c | 4 d"
     assert table.explain().raw_files == 1
 
@@ -241,7 +241,7 @@ def test_newer_commit_wins_a_tie_of_two_writers_after_compaction_too() -> None:
     table.commit(messages)
     before = held(table)
 
-    table.compact()
+    table.compact(full=True)
 
     assert held(table) == before == "1 A | 2 B"
 
@@ -251,7 +251,7 @@ def test_files_roll_at_the_target_size_and_do_not_overlap() -> None:
     put(table, " | ".join(f"{number} a" for number in range(50)))
     put(table, " | ".join(f"{number} b" for number in range(0, 50, 7)))
 
-    result = table.compact()
+    result = table.compact(full=True)
 
     assert result.files_after is not None
     assert result.files_after > 1
@@ -269,7 +269,7 @@ def test_rows_get_the_schema_of_today() -> None:
     write_schema(context.store, Layout(root=table.path), newest)
     put(table.refresh(), "2 b 7")
 
-    table.compact()  # opened before the column was there
+    table.compact(full=True)  # opened before the column was there
 
     assert held(table.refresh()) == "1 a _ | 2 b 7"
     assert [file.schema_id for file in live(table)] == [1]
@@ -285,7 +285,7 @@ def test_large_file_that_nothing_overlaps_only_changes_its_level() -> None:
     before = live(table)
     names = data_files(table)
 
-    result = table.compact()
+    result = table.compact(full=True)
 
     assert [replace(file, level=0) for file in live(table)] == before
     assert levels(table) == [5, 5]
@@ -304,7 +304,7 @@ def test_deletions_that_the_writer_of_a_file_did_not_count_are_dropped() -> None
     table.commit([replace(message, new_files=uncounted)])
     assert held(table) == "1 a"
 
-    table.compact()
+    table.compact(full=True)
 
     assert held(table) == "1 a"
     assert [file.row_count for file in live(table)] == [1]
@@ -313,7 +313,7 @@ def test_deletions_that_the_writer_of_a_file_did_not_count_are_dropped() -> None
 def test_runs_of_levels_between_are_merged_with_the_last() -> None:
     table = new_table()
     put(table, "1 a | 3 c")
-    table.compact()
+    table.compact(full=True)
     for level, text in ((4, "1 A | 2 b"), (2, "3 C | -D 2 _")):
         writer = table.new_write()
         writer.write(rows(table.schema, text))
@@ -322,7 +322,7 @@ def test_runs_of_levels_between_are_merged_with_the_last() -> None:
         table.commit([replace(message, new_files=moved)])
     assert levels(table) == [5, 4, 2]
 
-    table.compact()
+    table.compact(full=True)
 
     assert levels(table) == [5]
     assert held(table) == "1 A | 3 C"
@@ -331,14 +331,14 @@ def test_runs_of_levels_between_are_merged_with_the_last() -> None:
 def test_deletions_in_the_last_level_are_dropped_and_other_files_left_alone() -> None:
     table = new_table()
     put(table, "1 a | 2 b")
-    table.compact()
+    table.compact(full=True)
     writer = table.new_write()
     writer.write(rows(table.schema, "5 e | -D 6 _"))
     (message,) = writer.prepare_commit()
     moved = tuple(replace(file, level=5) for file in message.new_files)
     table.commit([replace(message, new_files=moved)])
 
-    result = table.compact()
+    result = table.compact(full=True)
 
     assert (result.files_before, result.rows_before, result.rows_after) == (1, 2, 1)
     assert held(table) == "1 a | 2 b | 5 e"
@@ -348,10 +348,10 @@ def test_deletions_in_the_last_level_are_dropped_and_other_files_left_alone() ->
 def test_files_that_lie_deeper_than_the_option_says_keep_their_level() -> None:
     table = new_table(num_levels="9")
     put(table, "1 a | 2 b")
-    table.compact()
+    table.compact(full=True)
     put(table, "2 B")
 
-    table.copy({"num-levels": "3"}).compact()
+    table.copy({"num-levels": "3"}).compact(full=True)
 
     assert levels(table) == [8]
     assert held(table) == "1 a | 2 B"
@@ -368,7 +368,7 @@ def test_partitions_are_chosen_by_value_or_condition() -> None:
         {"where": "day <> 'z'", "partitions": [{"day": "x"}]},
     ):
         table = days()
-        result = table.compact(**chosen)
+        result = table.compact(full=True, **chosen)
 
         assert result.buckets == 1
         assert levels(table) == [5, 0, 0]
@@ -379,25 +379,25 @@ def test_buckets_are_chosen_by_number() -> None:
     for _ in range(2):
         put(table, " | ".join(f"{number} a" for number in range(20)))
 
-    result = table.compact(buckets=[1])
+    result = table.compact(full=True, buckets=[1])
 
     assert result.buckets == 1
     assert levels(table) == [0, 0, 5, 0, 0]
-    assert table.compact(buckets=[7]) == lc.CompactionResult()
+    assert table.compact(full=True, buckets=[7]) == lc.CompactionResult()
 
 
 def test_condition_on_other_columns_is_refused() -> None:
     with pytest.raises(InvalidRequest, match=r"partition keys only.*columns=.*id"):
-        days().compact(where="id = 1 AND day = 'x'")
+        days().compact(full=True, where="id = 1 AND day = 'x'")
     with pytest.raises(InvalidRequest, match="not a partition key"):
-        days().compact(partitions=[{"id": 1}])
+        days().compact(full=True, partitions=[{"id": 1}])
 
 
 def test_dry_run_writes_nothing_and_says_what_would_be_read() -> None:
     table = days()
     names = data_files(table, "day=x/bucket-0")
 
-    result = table.compact(dry_run=True)
+    result = table.compact(full=True, dry_run=True)
 
     assert (result.buckets, result.files_before, result.rows_before) == (2, 4, 6)
     assert (result.snapshot_id, result.files_after, result.rows_after) == (None, None, None)
@@ -416,7 +416,7 @@ def test_dynamic_buckets_keep_their_index() -> None:
 
     before, names = held(table), indexes()
 
-    table.compact()
+    table.compact(full=True)
 
     assert indexes() == names
     assert held(table) == before
@@ -428,7 +428,7 @@ def test_progress_comes_to_all_rows_and_buckets() -> None:
     table = days()
     told: list[CompactionProgress] = []
 
-    compact_told(table.context, CompactionRequest(), told.append)
+    compact_told(table.context, CompactionRequest(full=True), told.append)
 
     assert told[-1] == CompactionProgress(buckets_done=2, buckets=2, rows_done=6, rows=6)
     assert [each.rows_done for each in told] == sorted(each.rows_done for each in told)
@@ -449,7 +449,9 @@ def meddled(table: Table, *deeds: Callable[[Table], object]) -> Table:
 def test_rows_that_others_write_meanwhile_stay_at_level_0() -> None:
     table = made("deduplicate")
 
-    result = meddled(table, lambda other: put(other, "1 99 new | -D 3 _ _ | 7 70 g")).compact()
+    result = meddled(table, lambda other: put(other, "1 99 new | -D 3 _ _ | 7 70 g")).compact(
+        full=True
+    )
 
     assert kinds(table)[-2:] == ["APPEND", "COMPACT"]
     assert result.attempts == 1
@@ -461,7 +463,7 @@ def test_rows_that_others_write_meanwhile_stay_at_level_0() -> None:
 def test_files_that_others_compacted_are_not_compacted_again() -> None:
     table = made("deduplicate")
 
-    result = meddled(table, lambda other: other.compact()).compact()
+    result = meddled(table, lambda other: other.compact(full=True)).compact(full=True)
 
     assert result == lc.CompactionResult(attempts=2)
     assert kinds(table).count("COMPACT") == 1
@@ -471,7 +473,9 @@ def test_files_that_others_compacted_are_not_compacted_again() -> None:
 def test_what_was_done_for_other_buckets_is_kept() -> None:
     table = days()
 
-    result = meddled(table, lambda other: other.compact(partitions=[{"day": "x"}])).compact()
+    result = meddled(
+        table, lambda other: other.compact(full=True, partitions=[{"day": "x"}])
+    ).compact(full=True)
 
     assert (result.buckets, result.attempts) == (1, 2)
     assert levels(table) == [5, 5]
@@ -483,10 +487,10 @@ def test_bucket_that_others_compact_and_write_is_planned_anew() -> None:
     table = made("deduplicate")
 
     def work(other: Table) -> None:
-        other.compact()
+        other.compact(full=True)
         put(other, "8 80 h")
 
-    result = meddled(table, work).compact()
+    result = meddled(table, work).compact(full=True)
 
     assert (result.attempts, result.files_before) == (2, 2)
     assert levels(table) == [5]
@@ -497,7 +501,7 @@ def test_partition_that_others_overwrite_stays_as_they_left_it() -> None:
     table = days()
     fresh = rows(table.schema, "x 9 z")
 
-    result = meddled(table, lambda other: other.overwrite(fresh, {"day": "x"})).compact()
+    result = meddled(table, lambda other: other.overwrite(fresh, {"day": "x"})).compact(full=True)
 
     assert held(table) == "x 9 z | y 1 C | y 2 d"
     assert result.attempts == 2
@@ -508,11 +512,11 @@ def test_others_who_are_first_every_time_are_a_conflict_that_leaves_their_table(
     table = made("deduplicate")
 
     def work(other: Table) -> None:
-        other.compact()
+        other.compact(full=True)
         put(other, "8 80 h")
 
     with pytest.raises(CommitConflict, match="every plan"):
-        meddled(table, *[work] * PLANS_MAX).compact()
+        meddled(table, *[work] * PLANS_MAX).compact(full=True)
 
     named = {file.name for file in live(table)}
     assert sorted(levels(table)) == [0, 5]
@@ -523,7 +527,7 @@ def test_others_who_are_first_every_time_are_a_conflict_that_leaves_their_table(
 def test_snapshot_that_is_published_first_only_costs_another_attempt_of_the_commit() -> None:
     table = made("deduplicate", commit__max_retries="0")
 
-    result = meddled(table, lambda other: put(other, "8 80 h")).compact()
+    result = meddled(table, lambda other: put(other, "8 80 h")).compact(full=True)
 
     assert result.attempts == 2
     assert sorted(levels(table)) == [0, 5]
@@ -547,10 +551,10 @@ def test_compactions_beside_eight_writers_end_and_every_row_is_there(tmp_path: P
     with ThreadPoolExecutor(writers) as pool:
         running = [pool.submit(write, number) for number in range(writers)]
         while not all(each.done() for each in running):
-            lc.open_table(table.path).compact()
+            lc.open_table(table.path).compact(full=True)
         for each in running:
             each.result()
-    table.compact()
+    table.compact(full=True)
 
     assert table.explain().merged_files == 0
     wanted = [
@@ -571,7 +575,7 @@ def test_missing_data_file_leaves_the_table_as_it_was() -> None:
     left = data_files(table, "day=y/bucket-0")
 
     with pytest.raises(CorruptTable, match="missing"):
-        table.compact()
+        table.compact(full=True)
 
     assert table.context.history.latest_snapshot() == latest
     assert data_files(table, "day=x/bucket-0") == before
@@ -587,7 +591,7 @@ def test_damaged_data_file_leaves_the_table_as_it_was() -> None:
     table.context.store.put(path, table.context.store.read(path)[:100])
 
     with pytest.raises(CorruptTable):
-        table.compact()
+        table.compact(full=True)
 
     assert len(kinds(table)) == 3
     assert data_files(table) == names
@@ -607,12 +611,12 @@ def test_file_that_others_replaced_and_removed_is_planned_anew() -> None:
 
     def work() -> None:
         names = [file.name for file in live(table)]
-        reopened(table).compact()
+        reopened(table).compact(full=True)
         put(reopened(table), "8 80 h")
         for name in names:
             store.delete(f"{table.path}/bucket-0/{name}")
 
-    result = reopened(table, store=Hurried(store, work)).compact()
+    result = reopened(table, store=Hurried(store, work)).compact(full=True)
 
     assert result.attempts == 2
     assert held(table) == "1 _ x | 3 30 c | 5 50 e | 8 80 h"
@@ -637,13 +641,81 @@ def test_table_whose_compaction_takes_more_is_unsupported(
     put(table, "1 1 a")
 
     with pytest.raises(Unsupported, match=said):
-        table.compact()
+        table.compact(full=True)
 
     assert kinds(table) == ["APPEND"]
 
 
 def test_append_tables_and_partial_compactions_are_unsupported() -> None:
     with pytest.raises(Unsupported, match="append tables"):
-        new_table(keys=()).compact()
-    with pytest.raises(Unsupported, match="full=True"):
-        new_table().compact(full=False)
+        new_table(keys=()).compact(full=True)
+
+
+# --- as many runs as it is time for --------------------------------------------------------------
+
+
+def test_nothing_is_compacted_before_there_are_runs_enough() -> None:
+    table = new_table(num_sorted_run__compaction_trigger="3")
+    put(table, "1 a")
+    put(table, "2 b")
+
+    assert table.compact().snapshot_id is None
+    assert levels(table) == [0, 0]
+
+
+def test_small_new_runs_are_merged_and_a_large_old_one_stays() -> None:
+    table = new_table(num_sorted_run__compaction_trigger="4")
+    put(table, " | ".join(f"{number} old-{number}" for number in range(1000)))
+    table.compact(full=True)
+    for text in ("1 a", "2 b | 7 q", "-D 2 b | 3 c | 1 d"):
+        put(table, text)
+    before = held(table)
+
+    result = table.compact()
+
+    assert (result.files_before, result.files_after) == (3, 1)
+    assert sorted(levels(table)) == [3, 4]
+    assert sorted(file.delete_row_count or 0 for file in live(table)) == [0, 1]
+    assert held(table) == before
+    assert held(table, where="id < 4") == "0 old-0 | 1 d | 3 c"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_compacting_as_it_is_time_changes_no_read(engine: str) -> None:
+    plain = new_table(VALUES, **ENGINES[engine])
+    table = new_table(VALUES, num_sorted_run__compaction_trigger="2", **ENGINES[engine])
+    for number in range(9):
+        text = f"{number % 4} {number} r{number}" + (" | -D 1 0 _" if number % 3 == 2 else "")
+        put(plain, text)
+        put(table, text)
+        table.compact()
+
+        assert held(table) == held(plain)
+    assert max(levels(table)) > 0
+    assert len(levels(table)) <= 2
+
+
+def test_file_that_does_not_count_its_deletions_is_written_anew_before_it_moves_up() -> None:
+    table = new_table(
+        num_sorted_run__compaction_trigger="2",
+        num_levels="4",
+        compaction__small_file_ratio="0",
+    )
+    put(table, " | ".join(f"{number} old-{number}" for number in range(1000)))
+    table.compact(full=True)
+    for text in ("-D 1 a", "2000 z"):
+        with table.new_write() as writer:
+            writer.write(rows(table.schema, text))
+            (message,) = writer.prepare_commit()
+        (file,) = message.new_files
+        table.commit([replace(message, new_files=(replace(file, delete_row_count=0),))])
+
+    result = table.compact()
+
+    assert result.files_upgraded == 1
+    assert [(file.level, file.delete_row_count) for file in live(table)] == [
+        (3, 0),
+        (2, 1),
+        (2, 0),
+    ]
+    assert held(table, where="id < 3") == "0 old-0 | 2 old-2"
