@@ -115,7 +115,7 @@ class _Play:
         relayed = self._history.relayed and number % 2 == 0
         engine = self._players.java if relayed else self._engine(writer)
         if isinstance(step, Compact):
-            self._players.java.compact(path, full=step.full)
+            engine.compact(path, full=step.full)
         else:
             engine.write(path, step.changes)
 

@@ -68,6 +68,10 @@ class LakecoreEngine:
             wanted = [known[name] for name in columns or known]
             return from_arrow(table.to_arrow(columns, where), wanted)
 
+    def compact(self, path: Path, *, full: bool) -> None:
+        with _refusing("compact"):
+            lc.open_table(path).compact(full=full)
+
 
 def _columns(path: Path) -> list[Column]:
     """The columns as the schema file says, read without lakecore's help."""
