@@ -1,7 +1,7 @@
 """A history played on both engines, and what they disagree about.
 
-1. Two tables, alike but for who writes and compacts them: each step is carried out on both. A step that one
-   engine refuses the other must refuse too; the history ends there.
+1. Two tables, alike but for who writes and compacts them: each step is carried out on both. A step
+   that one engine refuses the other must refuse too; the history ends there.
 2. Each engine reads every snapshot of both tables. All four must see the same rows, or all refuse.
 3. lakecore reads some columns alone, and the rows in which a column is null, or is not: they must
    be those of its whole rows.
