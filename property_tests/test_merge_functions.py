@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lakecore.errors import InvalidRequest
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.keys import order_columns
+from lakecore.merge.order import runs_decide
 from lakecore.merge.spec import MergeSpec, Slice, merge_spec
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
 from property_tests.aggregate_model import Refused
@@ -185,7 +186,7 @@ def test_columns_left_out_change_no_other(engine: str, data: st.DataObject) -> N
     spec = window.spec()
     names = list(spec.columns_for(asked))
     function = MERGE_FUNCTIONS[engine]
-    if function.needs_sequence_numbers(window.runs, spec) or data.draw(st.booleans()):
+    if not runs_decide(window.runs, spec) or data.draw(st.booleans()):
         names.append(SEQUENCE_NUMBER)
     if any(row.kind in ("-U", "-D") for row in window.versions) or data.draw(st.booleans()):
         names.append(VALUE_KIND)

@@ -81,10 +81,6 @@ class Deduplicate:
             for part, mask in zip(window, alive, strict=True):
                 yield filter_rows(part.rows, mask)
 
-    def needs_sequence_numbers(self, window: Sequence[Slice], spec: MergeSpec) -> bool:
-        """Whether rows must be compared one by one."""
-        return not runs_decide(window, spec)
-
 
 def _keep_last_by_run(
     window: Sequence[Slice], codes: list[np.ndarray], alive: list[np.ndarray]

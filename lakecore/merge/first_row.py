@@ -19,7 +19,6 @@ from lakecore.merge.order import (
     merge_order,
     of_kinds,
     oldest_first,
-    runs_decide,
     split_mask,
 )
 from lakecore.model.rows import RETRACTS
@@ -71,7 +70,3 @@ class FirstRow:
         rows = pa.concat_tables([part.rows for part in runs])
         for start in range(0, len(firsts), _PIECE_ROWS):
             yield rows.take(pa.array(firsts[start : start + _PIECE_ROWS]))
-
-    def needs_sequence_numbers(self, window: Sequence[Slice], spec: MergeSpec) -> bool:
-        """Whether rows must be compared one by one."""
-        return not runs_decide(window, spec)

@@ -192,10 +192,6 @@ class FoldEngine:
                 schema=table.schema,
             )
 
-    def needs_sequence_numbers(self, window: Sequence[Slice], spec: MergeSpec) -> bool:
-        """Whether rows must be compared one by one."""
-        return not runs_decide(window, spec)
-
 
 def fold_column(contested: Contested, aggregate: Aggregate, chosen: Chosen) -> Column:
     """One value a key of the function's column, from the rows chosen; null where none are.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 
 from lakecore.merge.keys import order_columns
-from lakecore.merge.order import merge_order, oldest_first, runs_decide
+from lakecore.merge.order import merge_order, oldest_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,10 +33,6 @@ class _KeepAll:
         rows = pa.concat_tables([part.rows for part in runs])
         for start in range(0, len(order), _PIECE_ROWS):
             yield rows.take(pa.array(order[start : start + _PIECE_ROWS]))
-
-    def needs_sequence_numbers(self, window: Sequence[Slice], spec: MergeSpec) -> bool:
-        """Whether rows must be compared one by one."""
-        return not runs_decide(window, spec)
 
 
 KEEP_ALL: MergeFunction = _KeepAll()

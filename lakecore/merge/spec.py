@@ -112,10 +112,6 @@ class MergeFunction(Protocol):
         """The merged rows, as tables whose concatenation is the window; see `MergeSpec`."""
         ...
 
-    def needs_sequence_numbers(self, window: Sequence[Slice], spec: MergeSpec) -> bool:
-        """Whether the order of the runs does not decide, so `_SEQUENCE_NUMBER` must be read."""
-        ...
-
 
 def merge_spec(
     schema: TableSchema,

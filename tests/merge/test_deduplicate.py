@@ -17,6 +17,7 @@ import pytest
 
 from lakecore.merge import MERGE_FUNCTIONS, deduplicate
 from lakecore.merge.keys import order_columns
+from lakecore.merge.order import runs_decide
 from lakecore.merge.spec import MergeSpec, Slice
 from lakecore.model.rows import (
     KIND_TEXTS,
@@ -207,11 +208,10 @@ def test_columns_that_decide_nothing_need_not_be_there() -> None:
     [("a1 b2 | a3", False), ("a3 | a1 b2", False), ("a1 b3 | a2", True), ("a1 | a1", True)],
 )
 def test_sequence_numbers_are_needed_only_where_ages_overlap(runs: str, *, needed: bool) -> None:
-    function = MERGE_FUNCTIONS["deduplicate"]
     window = [run_of(run) for run in runs.split("|")]
 
-    assert function.needs_sequence_numbers(window, SPEC) is needed
-    assert function.needs_sequence_numbers(window, MergeSpec(key=("k",), sequence=("s",)))
+    assert runs_decide(window, SPEC) is not needed
+    assert not runs_decide(window, MergeSpec(key=("k",), sequence=("s",)))
 
 
 @pytest.mark.parametrize("seed", range(30))
