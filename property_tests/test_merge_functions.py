@@ -185,7 +185,6 @@ def test_columns_left_out_change_no_other(engine: str, data: st.DataObject) -> N
     asked = data.draw(st.lists(st.sampled_from(window.rules.columns), unique=True), "columns")
     spec = window.spec()
     names = list(spec.columns_for(asked))
-    function = MERGE_FUNCTIONS[engine]
     if not runs_decide(window.runs, spec) or data.draw(st.booleans()):
         names.append(SEQUENCE_NUMBER)
     if any(row.kind in ("-U", "-D") for row in window.versions) or data.draw(st.booleans()):
