@@ -79,7 +79,7 @@ def compact_table(
     for attempt in range(1, PLANS_MAX + 1):
         snapshot = context.history.latest_snapshot()
         context = reload_context(context)
-        _require_compactable(context)
+        _require_compactable(context, request)
         if snapshot is None:
             return CompactionResult()
         live = context.history.live_entries(snapshot)
@@ -124,7 +124,7 @@ def compact_table(
     )
 
 
-def _require_compactable(context: TableContext) -> None:
+def _require_compactable(context: TableContext, request: CompactionRequest) -> None:
     """Raise Unsupported where compaction takes more than is there yet, naming it."""
     schema, options = context.schema, context.options
     reason = ""
@@ -140,6 +140,10 @@ def _require_compactable(context: TableContext) -> None:
     elif options.record_level_expire_time_ms is not None:
         reason = "compaction that drops rows by their age is not supported"
         facts = {"option": "record-level.expire-time"}
+    elif options.needs_lookup and not request.full:
+        # Rows of the files that are taken must meet those of their keys that stay where they are.
+        reason = "compaction of a part of such a table takes look-ups: pass full=True"
+        facts = {"merge_engine": str(options.merge_engine), "force_lookup": options.force_lookup}
     if reason:
         raise Unsupported(reason, table=context.identifier, **facts)
     # What else holds a writer back leaves compaction to somebody: here it is done.

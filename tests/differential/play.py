@@ -113,6 +113,8 @@ class _Play:
         relayed = self._history.relayed and number % 2 == 0
         engine = self._players.java if relayed else self._engine(writer)
         if isinstance(step, Compact):
+            if self._history.engine == "first-row" and not step.full:
+                engine = self._players.java  # it takes look-ups, which lakecore refuses
             engine.compact(path, full=step.full)
         else:
             engine.write(path, step.changes)

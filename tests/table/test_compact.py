@@ -680,6 +680,20 @@ def test_small_new_runs_are_merged_and_a_large_old_one_stays() -> None:
     assert held(table, where="id < 4") == "0 old-0 | 1 d | 3 c"
 
 
+@pytest.mark.parametrize("options", [{"merge_engine": "first-row"}, {"force_lookup": "true"}])
+def test_table_that_takes_look_ups_is_compacted_only_in_full(options: dict[str, Any]) -> None:
+    table = new_table(write_only="true", **options)
+    put(table, "1 a")
+    table.compact(full=True)
+    put(table, "1 b | 2 c")
+    with pytest.raises(Unsupported, match="look-ups: pass full=True"):
+        table.compact()
+    table.compact(full=True)
+
+    first = options.get("merge_engine") == "first-row"
+    assert held(table) == ("1 a | 2 c" if first else "1 b | 2 c")
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_compacting_as_it_is_time_changes_no_read(engine: str) -> None:
     plain = new_table(VALUES, **ENGINES[engine])
