@@ -10,9 +10,8 @@ INVARIANT: batches come in the order of the file, every row once, so that the po
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -37,14 +36,12 @@ __all__ = [
     "WriteFormat",
     "file_columns",
     "open_writer",
-    "prefetched",
     "read_file",
     "read_positions",
     "row_group_bounds",
 ]
 
 BATCH_ROWS = 131_072
-Item = TypeVar("Item")
 
 
 class _Open(Protocol):
@@ -121,15 +118,6 @@ def read_positions(
     file_format = _format(path.rpartition(".")[2], path)
     for at, batch in file_format.read(store, path, fields, batch_rows, row_groups):
         yield at, _typed(batch, schema, path) if fields else rows_only(batch.num_rows)
-
-
-def prefetched(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items; while one is used, a thread makes the next."""
-    with ThreadPoolExecutor(1, thread_name_prefix="lakecore-prefetch") as pool:
-        ahead = pool.submit(next, items, None)
-        while (item := ahead.result()) is not None:
-            ahead = pool.submit(next, items, None)
-            yield item
 
 
 def file_columns(store: Store, path: str) -> tuple[str, ...]:

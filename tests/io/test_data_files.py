@@ -19,7 +19,6 @@ from lakecore.io.data_files import (
     WriteFormat,
     file_columns,
     open_writer,
-    prefetched,
     read_file,
     read_positions,
     row_group_bounds,
@@ -340,15 +339,6 @@ def test_rows_of_other_columns_are_refused(store: Store, folder: str, format_nam
     with pytest.raises(InvalidRequest, match="do not have the columns"):
         writer.write(table.select(["c1", "c0"]))
     writer.abort()
-
-
-def test_prefetching_changes_nothing(folder: str) -> None:
-    store = MemoryStore()
-    fields, table = numbers(5_000)
-    write(store, f"{folder}/a.parquet", fields, table, row_group_rows=700)
-    batches = prefetched(read_file(store, f"{folder}/a.parquet", fields=fields))
-
-    assert pa.Table.from_batches(list(batches)).equals(table)
 
 
 def test_unknown_format_and_codec_are_unsupported(folder: str) -> None:
