@@ -50,7 +50,7 @@ types: venv ## check the types, strictly
 	$(BIN)/mypy $(SOURCES)
 
 props: venv ## run the laws with many examples, and the slow tests
-	$(PYTEST) -n 2 -m '(props or slow) and not interop and not spark' --hypothesis-profile=$(PROFILE) $(ARGS)
+	$(PYTEST) -n 2 --dist worksteal -m '(props or slow) and not interop and not spark' --hypothesis-profile=$(PROFILE) $(ARGS)
 
 interop: $(VENV)/.installed-interop ## exchange tables with other implementations of Paimon (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers
