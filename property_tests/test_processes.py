@@ -202,7 +202,7 @@ def test_processes_commit_two_hundred_times_each_side_by_side(place: Place, coun
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("place", "rounds"), [("local", 40), ("s3", 10)], indirect=["place"])
+@pytest.mark.parametrize(("place", "rounds"), [("local", 20), ("s3", 8)], indirect=["place"])
 def test_writers_killed_at_any_moment_lose_no_commit_and_leave_none_half_done(
     place: Place, rounds: int
 ) -> None:
@@ -217,7 +217,7 @@ def test_writers_killed_at_any_moment_lose_no_commit_and_leave_none_half_done(
             for writer in pair:
                 writer.go()
             chance.choice(pair).hear(chance.randrange(4))
-            time.sleep(chance.uniform(0, 0.5))
+            time.sleep(chance.uniform(0, 0.3))
             for writer in chance.sample(pair, 2):
                 writer.process.kill()
                 told |= writer.acknowledged()
