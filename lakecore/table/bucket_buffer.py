@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.merge import MERGE_FUNCTIONS, interim_function
-from lakecore.merge.groups import in_one
 from lakecore.merge.keep_all import KEEP_ALL, whole_keys
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import MergeSpec, Slice
@@ -49,8 +48,6 @@ RUNS_MERGED = 16
 _SPILL_PIECE_SHARE = 256
 """A piece of a spilled run is this part of the budget: of each run a merge holds three or four."""
 _PIECE_ROWS = 131_072
-_PIECE_BYTES_MAX = 1 << 31
-"""Texts of more bytes do not fit into one array."""
 
 BucketKey = tuple[bytes, int]
 """Partition and bucket."""
@@ -166,8 +163,11 @@ class BucketBuffer:
         """The buffered rows, numbered; the buffer is empty after."""
         chunks, self._chunks = self._chunks, []
         self.size_bytes = 0
-        schema = self._context.schema.arrow.append(pa.field(VALUE_KIND, pa.int8()))
-        rows = _gathered(chunks) if chunks else schema.empty_table()
+        if chunks:
+            rows = pa.concat_tables(chunks)
+        else:
+            schema = self._context.schema.arrow.append(pa.field(VALUE_KIND, pa.int8()))
+            rows = schema.empty_table()
         first, self._first_sequence = self._first_sequence, self.next_sequence
         numbers = pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64))
         return rows.append_column(SEQUENCE_NUMBER, numbers)
@@ -244,25 +244,6 @@ class BucketBuffer:
         if self._changelog is not None:
             for piece in self._merged(rows, KEEP_ALL):
                 self._changelog.write(piece)
-
-
-def _gathered(tables: list[pa.Table]) -> pa.Table:
-    """The rows of the tables, each column in one piece, for rows are taken out of it in any order.
-
-    The list is emptied, so that no more than one column is ever held twice.
-    """
-    schema = tables[0].schema
-    columns = [
-        pa.chunked_array(
-            [chunk for table in tables for chunk in table.column(at).chunks], type=field.type
-        )
-        for at, field in enumerate(schema)
-    ]
-    tables.clear()
-    for at, column in enumerate(columns):
-        if column.nbytes < _PIECE_BYTES_MAX:
-            columns[at] = pa.chunked_array([in_one(column)])
-    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _cut(tables: Iterable[pa.Table], rows_max: int) -> Iterator[pa.Table]:
