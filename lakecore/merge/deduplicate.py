@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import pyarrow as pa
 
 from lakecore.merge.groups import groups_of
 from lakecore.merge.keys import shared_codes
@@ -31,15 +30,17 @@ from lakecore.merge.order import (
     of_kinds,
     runs_decide,
     split_mask,
+    take_in_pieces,
 )
 from lakecore.model.rows import RETRACTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import pyarrow as pa
+
     from lakecore.merge.spec import MergeSpec, Slice
 
-PIECE_ROWS = 131_072
 _DENSE_SPAN_MAX = 32
 """Codes in the range of a window, for a row of it, up to which a flag for each code is cheaper."""
 
@@ -148,10 +149,8 @@ def _in_key_order(
     window: Sequence[Slice], live: np.ndarray, order: np.ndarray
 ) -> Iterator[pa.Table]:
     """The surviving rows, sorted by key, a piece at a time: the whole is never held twice."""
-    rows = pa.concat_tables([part.rows for part in window])
     chosen = order if len(order) == len(live) and live.all() else order[live[order]]
     if len(window) == 1 and (chosen[1:] > chosen[:-1]).all():
-        yield filter_rows(rows, live)
-        return
-    for start in range(0, len(chosen), PIECE_ROWS):
-        yield rows.take(pa.array(chosen[start : start + PIECE_ROWS]))
+        yield filter_rows(window[0].rows, live)
+    else:
+        yield from take_in_pieces(window, chosen)

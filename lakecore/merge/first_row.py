@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
 from lakecore.merge.groups import groups_of
@@ -20,15 +19,16 @@ from lakecore.merge.order import (
     of_kinds,
     oldest_first,
     split_mask,
+    take_in_pieces,
 )
 from lakecore.model.rows import RETRACTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lakecore.merge.spec import MergeSpec, Slice
+    import pyarrow as pa
 
-_PIECE_ROWS = 131_072
+    from lakecore.merge.spec import MergeSpec, Slice
 
 
 class FirstRow:
@@ -67,6 +67,4 @@ class FirstRow:
             for part, mask in zip(runs, split_mask(runs, is_first), strict=True):
                 yield filter_rows(part.rows, mask)
             return
-        rows = pa.concat_tables([part.rows for part in runs])
-        for start in range(0, len(firsts), _PIECE_ROWS):
-            yield rows.take(pa.array(firsts[start : start + _PIECE_ROWS]))
+        yield from take_in_pieces(runs, firsts)

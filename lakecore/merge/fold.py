@@ -22,8 +22,17 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
 from lakecore.merge.aggregators import AGGREGATORS
-from lakecore.merge.groups import NONE, Groups, groups_of, in_one, is_valid, pick, spread
-from lakecore.merge.order import merge_order, of_kinds, oldest_first, runs_decide
+from lakecore.merge.groups import (
+    NONE,
+    Groups,
+    groups_of,
+    in_one,
+    interleaved,
+    is_valid,
+    pick,
+    spread,
+)
+from lakecore.merge.order import PIECE_ROWS, merge_order, of_kinds, oldest_first, runs_decide
 from lakecore.merge.runs import fold_runs
 from lakecore.model.rows import RETRACTS, SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
@@ -32,8 +41,6 @@ if TYPE_CHECKING:
 
     from lakecore.merge.aggregators.fold import Aggregate, Choice, Fold
     from lakecore.merge.spec import MergeSpec, Slice
-
-_PIECE_ROWS = 131_072
 
 
 @dataclass(slots=True)
@@ -181,10 +188,9 @@ class FoldEngine:
             keep[len(lone) :] = ~folded.deleted
         place = np.flatnonzero(keep)
         if spec.in_key_order:
-            at = np.empty(groups.count, np.int64)
-            at[np.append(np.flatnonzero(alone), np.flatnonzero(~alone))] = np.arange(groups.count)
+            at = interleaved(alone)
             place = at[keep[at]]
-        step = _PIECE_ROWS if spec.in_key_order else max(1, len(place))
+        step = PIECE_ROWS if spec.in_key_order else max(1, len(place))
         for start in range(0, len(place), step):
             piece = place[start : start + step]
             yield pa.Table.from_arrays(
@@ -283,6 +289,4 @@ def _piece(
     both = pa.concat_arrays(parts)
     if (place[1:] > place[:-1]).all():
         return both
-    back = np.empty(len(place), np.int64)
-    back[np.append(np.flatnonzero(is_lone), np.flatnonzero(~is_lone))] = np.arange(len(place))
-    return both.take(pa.array(back))
+    return both.take(pa.array(interleaved(is_lone)))

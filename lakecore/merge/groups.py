@@ -104,6 +104,13 @@ def groups_of(codes: np.ndarray) -> Groups:
     return Groups(np.flatnonzero(fresh), len(codes))
 
 
+def interleaved(is_first: np.ndarray) -> np.ndarray:
+    """The order that brings two parts, laid end to end, together: which places are the first's."""
+    order = np.empty(len(is_first), np.int64)
+    order[np.append(np.flatnonzero(is_first), np.flatnonzero(~is_first))] = np.arange(len(order))
+    return order
+
+
 def pick(values: pa.Array | pa.ChunkedArray, positions: np.ndarray) -> pa.Array | pa.ChunkedArray:
     """The values at these positions; null for NONE."""
     missing = positions < 0

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 
 from lakecore.merge.keys import order_columns
-from lakecore.merge.order import merge_order, oldest_first
+from lakecore.merge.order import merge_order, oldest_first, take_in_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
-
-_PIECE_ROWS = 131_072
 
 
 class _KeepAll:
@@ -30,9 +28,7 @@ class _KeepAll:
         """The rows by key, sequence fields, sequence number; deletions too."""
         runs = oldest_first(window, spec)
         _, order = merge_order(runs, spec)
-        rows = pa.concat_tables([part.rows for part in runs])
-        for start in range(0, len(order), _PIECE_ROWS):
-            yield rows.take(pa.array(order[start : start + _PIECE_ROWS]))
+        yield from take_in_pieces(runs, order)
 
 
 KEEP_ALL: MergeFunction = _KeepAll()

@@ -20,10 +20,13 @@ from lakecore.merge.keys import sequence_codes, shared_codes
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from lakecore.merge.spec import MergeSpec, Slice
     from lakecore.model.rows import RowKind
+
+
+PIECE_ROWS = 131_072
 
 
 def runs_decide(window: Sequence[Slice], spec: MergeSpec) -> bool:
@@ -97,6 +100,13 @@ def filter_rows(rows: pa.Table, mask: np.ndarray) -> pa.Table:
 def split_mask(window: Sequence[Slice], mask: np.ndarray) -> list[np.ndarray]:
     """A mask over the rows of all runs as one a run."""
     return np.split(mask, np.cumsum([part.keys.length for part in window])[:-1])
+
+
+def take_in_pieces(window: Sequence[Slice], positions: np.ndarray) -> Iterator[pa.Table]:
+    """The rows at these positions over all runs, a piece at a time: never all of them twice."""
+    rows = pa.concat_tables([part.rows for part in window])
+    for start in range(0, len(positions), PIECE_ROWS):
+        yield rows.take(pa.array(positions[start : start + PIECE_ROWS]))
 
 
 def _age(part: Slice) -> tuple[int, int]:

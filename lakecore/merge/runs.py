@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.merge.aggregators.fold import LAST, Choice, Fold
-from lakecore.merge.groups import NONE, Groups, groups_of, in_one, is_valid, pick
+from lakecore.merge.groups import NONE, Groups, groups_of, in_one, interleaved, is_valid, pick
 from lakecore.merge.keys import shared_codes
 from lakecore.model.rows import VALUE_KIND, RowKind
 
@@ -85,11 +85,10 @@ def slots_of(codes: Sequence[np.ndarray]) -> Runs:
         return Runs([code - np.int64(low) for code in codes], span)
     flat = np.concatenate(codes)
     order = np.argsort(flat, kind="stable")
-    fresh = np.ones(len(flat), bool)
-    np.not_equal(flat[order[1:]], flat[order[:-1]], out=fresh[1:])
+    groups = groups_of(flat[order])
     ranks = np.empty(len(flat), np.int64)
-    ranks[order] = np.cumsum(fresh) - 1
-    return Runs(np.split(ranks, np.cumsum(lengths)[:-1]), int(fresh.sum()))
+    ranks[order] = groups.numbers
+    return Runs(np.split(ranks, np.cumsum(lengths)[:-1]), groups.count)
 
 
 def fold_runs(window: Sequence[Slice], functions: Mapping[str, Fold]) -> pa.Table:
@@ -130,9 +129,7 @@ def _grouped(fold: Fold, columns: Sequence[pa.Array], runs: Runs) -> pa.Array:
     lone = column.take(pa.array(order[groups.starts[alone]]))
     rows, _, several = groups.only(np.repeat(~alone, groups.sizes))
     folded = fold(column.take(pa.array(order[rows])), several, None)
-    at = np.empty(groups.count, np.int64)
-    at[np.append(np.flatnonzero(alone), np.flatnonzero(~alone))] = np.arange(groups.count)
-    return pa.concat_arrays([lone, folded]).take(pa.array(at))
+    return pa.concat_arrays([lone, folded]).take(pa.array(interleaved(alone)))
 
 
 def _stepped(step: Step | None, columns: Sequence[pa.Array], runs: Runs) -> pa.Array | None:

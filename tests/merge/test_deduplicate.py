@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakecore.merge import MERGE_FUNCTIONS, deduplicate
+from lakecore.merge import MERGE_FUNCTIONS, order
 from lakecore.merge.keys import order_columns
 from lakecore.merge.order import runs_decide
 from lakecore.merge.spec import MergeSpec, Slice
@@ -176,7 +176,7 @@ def test_rows_come_in_key_order_where_asked() -> None:
 
 
 def test_rows_in_key_order_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deduplicate, "PIECE_ROWS", 2)
+    monkeypatch.setattr(order, "PIECE_ROWS", 2)
     tables = list(MERGE_FUNCTIONS["deduplicate"]([run_of("b1 d2"), run_of("a3 c4 e5")], FLUSH))
 
     assert [table["text"].to_pylist() for table in tables] == [["a3", "b1"], ["c4", "d2"], ["e5"]]
