@@ -1,7 +1,7 @@
 """`Table.compact`: which buckets, one after the other, and one COMPACT snapshot in the end.
 
 1. Take the latest snapshot, then the newest schema: it knows the columns of every live file.
-2. Plan (`compact.py`), compact bucket after bucket, commit.
+2. Plan (`compact_plan.py`), compact bucket after bucket, commit.
 3. If another commit has compacted or overwritten one of the files meanwhile, begin again from the
    new snapshot. What was done for buckets that nobody else touched is kept.
 
@@ -25,7 +25,8 @@ from lakecore.table import overwrite
 from lakecore.table.batch_write import author
 from lakecore.table.commit import CommitRequest, commit
 from lakecore.table.commit_change import changes
-from lakecore.table.compact import BucketCompaction, compact_bucket, plan_buckets
+from lakecore.table.compact_bucket import compact_bucket
+from lakecore.table.compact_plan import BucketCompaction, plan_buckets
 from lakecore.table.context import reload_context
 from lakecore.table.message_files import delete_files
 from lakecore.table.row_values import holds, parse_condition

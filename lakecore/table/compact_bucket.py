@@ -1,145 +1,42 @@
-"""The files of one bucket -> a CommitMessage that puts compacted files in their place.
+"""What is planned for a bucket -> its compacted files, as a CommitMessage.
 
-1. `plan_buckets` takes the live files of each bucket: `lsm/universal.py` picks the runs, and
-   `lsm/steps.py` says which are merged and which only change their level.
-2. `compact_bucket` does it: sections are merged window by window, as a read merges them, but in key
-   order, with sequence numbers and kinds, and written as files of the output level.
-3. Nothing is visible before the commit. What was written for a compaction that fails is removed.
-
-INVARIANT: deletions are dropped only where the unit says that no older row is left to hide.
+Sections are merged window by window, as a read merges them, but in key order, with sequence numbers
+and kinds, and written as files of the output level. Nothing is visible before the commit. What was
+written for a compaction that fails is removed.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from lakecore.errors import LakecoreError, Unsupported
+from lakecore.errors import LakecoreError
 from lakecore.frames.source import reading
-from lakecore.lsm.levels import SortedRun, level_runs
-from lakecore.lsm.steps import Rewrite, Step, Upgrade, unit_steps
-from lakecore.lsm.universal import (
-    CompactionPolicy,
-    CompactionUnit,
-    Moment,
-    last_full_ms,
-    pick,
-    pick_full,
-)
-from lakecore.model.files import DELETION_VECTORS, CommitMessage, FileSource, Split
+from lakecore.lsm.levels import SortedRun
+from lakecore.lsm.steps import Rewrite
+from lakecore.model.files import CommitMessage, FileSource, Split
 from lakecore.model.rows import RETRACTS
 from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.bucket_files import BucketPlace, FileNames, RollingWriter, data_shape
 from lakecore.table.read import KIND_FIELD, merge_runs, read_data_file
-from lakecore.table.scan import commit_order, key_ranks
 from lakecore.table.source import TableSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from lakecore.lsm.steps import Section
     from lakecore.model.files import DataFile
-    from lakecore.model.manifest import ManifestEntry
-    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.compact_plan import BucketCompaction
     from lakecore.table.context import TableContext
     from lakecore.table.read import ReadPlan
 
 _KIND_ROWS = 262_144
-_HOUR_MS = 3_600_000
 
 RowsDone: TypeAlias = "Callable[[int], None]"
 """Is told of rows that were read, how many more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketCompaction:
-    """What is to be done in a bucket of a snapshot, and the level of what comes out.
-
-    `order` numbers its files by commit.
-    """
-
-    partition: bytes
-    bucket: int
-    total_buckets: int
-    base_snapshot_id: int
-    level: int
-    keep_deletions: bool
-    steps: tuple[Step, ...]
-    order: Mapping[str, int]
-
-    @property
-    def files(self) -> tuple[DataFile, ...]:
-        """The files that will be replaced, or change their level."""
-        return tuple(
-            file
-            for step in self.steps
-            for file in ((step.file,) if isinstance(step, Upgrade) else step.files)
-        )
-
-    @property
-    def row_count(self) -> int:
-        """The rows of these files, as stored."""
-        return sum(file.row_count for file in self.files)
-
-
-def plan_buckets(
-    context: TableContext, snapshot: Snapshot, entries: Iterable[ManifestEntry], *, full: bool
-) -> list[BucketCompaction]:
-    """What compaction is to do in the buckets of these live files, where there is any.
-
-    `full`: everything into the last level; otherwise what universal picking takes. Raises
-    Unsupported for a bucket that has deletion vectors, CorruptTable for one whose files of a level
-    above 0 overlap.
-    """
-    buckets: dict[tuple[bytes, int, int], list[DataFile]] = defaultdict(list)
-    for entry in entries:
-        buckets[entry.partition, entry.bucket, entry.total_buckets].append(entry.file)
-    _refuse_vectors(context, snapshot, {(partition, number) for partition, number, _ in buckets})
-    policy = CompactionPolicy.of(context.options)
-    found = []
-    for (partition, number, total), files in sorted(buckets.items()):
-        lows, highs = key_ranks(files, context.schema)
-        runs = level_runs(files, lows, highs)
-        unit = (
-            _full_unit(runs, policy) if full else pick(runs, policy, _moment(context, runs, policy))
-        )
-        if unit is None:
-            continue
-        places = {file.name: place for place, file in enumerate(files)}
-        at = np.array([places[file.name] for file in unit.files])
-        steps = unit_steps(unit, lows[at], highs[at], policy)
-        if steps:
-            compaction = BucketCompaction(
-                partition=partition,
-                bucket=number,
-                total_buckets=total,
-                base_snapshot_id=snapshot.id,
-                level=unit.level_output,
-                keep_deletions=not unit.drops_deletions,
-                steps=steps,
-                order=commit_order(files),
-            )
-            found.append(compaction)
-    return found
-
-
-def _full_unit(runs: Sequence[SortedRun], policy: CompactionPolicy) -> CompactionUnit | None:
-    # In the last level a deletion has done its work: its file is written without it.
-    stale = {file.name for run in runs for file in run.files if file.delete_row_count != 0}
-    return pick_full(runs, policy, stale)
-
-
-def _moment(context: TableContext, runs: Sequence[SortedRun], policy: CompactionPolicy) -> Moment:
-    now_ms = context.ambient.local_wall_clock_ms()
-    return Moment(
-        now_ms=now_ms,
-        hour=now_ms // _HOUR_MS % 24,
-        last_full_ms=last_full_ms(runs, policy),
-    )
 
 
 def compact_bucket(
@@ -265,16 +162,3 @@ class _Rewriter:
             raw=False,
             commit_order=compaction.order,
         )
-
-
-def _refuse_vectors(
-    context: TableContext, snapshot: Snapshot, buckets: set[tuple[bytes, int]]
-) -> None:
-    for entry in context.history.index_entries(snapshot):
-        found = entry.file.index_type == DELETION_VECTORS
-        if found and (entry.partition, entry.bucket) in buckets:
-            raise Unsupported(
-                "compaction of a bucket that has deletion vectors is not supported",
-                table=context.identifier,
-                bucket=entry.bucket,
-            )
