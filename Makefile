@@ -1,6 +1,6 @@
 # Everything a person or a machine does with this repository. A fresh machine needs Python 3.11 or
-# newer and make; `make interop` and `make differential` need Java 17 and Maven too. `make` alone
-# prints the targets.
+# newer and make; `make interop`, `make differential` and what is about Spark need Java 17 (and Maven)
+# too. `make` alone prints the targets.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -13,15 +13,15 @@ ENGINE ?=
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-SOURCES := $(wildcard lakecore spark_bridge tests property_tests bench conftest.py)
+SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore tests property_tests bench conftest.py)
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fmt lint types props interop differential bench ci clean
+.PHONY: help venv demo test fmt lint types props interop differential bench spark demo-spark bench-spark ci clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lakecore needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; name another by: make PYTHON=python3.12")'
@@ -66,6 +66,21 @@ $(VENV)/.installed-interop: $(INSTALLED)
 
 bench: venv ## measure each verb
 	$(BIN)/python -m bench $(ARGS)
+
+spark: $(VENV)/.installed-spark ## write and read tables by Spark (Java 17, Maven)
+	$(BIN)/python -m tests.interop.setup_peers --spark
+	$(PYTEST) -m spark tests/spark $(ARGS)
+
+demo-spark: $(VENV)/.installed-spark ## run a batch pipeline by Spark on real data (Java 17)
+	$(BIN)/python -m spark_bridge.demo $(ARGS)
+
+bench-spark: $(VENV)/.installed-spark ## measure Spark jobs beside the JVM connector (Java 17, Maven)
+	$(BIN)/python -m tests.interop.setup_peers --spark
+	$(BIN)/python -m bench.spark $(ARGS)
+
+$(VENV)/.installed-spark: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,interop,spark,spark-connect]'
+	@touch $@
 
 ci: ## run all that a change must pass
 	.ci/run

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("lakecore", "spark_bridge")
+PACKAGES = ("lakecore", "spark_bridge", "pyspark_lakecore")
 
 LINES_MAX = 400
 LONGER_FILES = {  # path: why it would be worse in two
@@ -53,7 +53,7 @@ OWNERS = {
     "gcsfs": ("lakecore/io",),
     "pyspark": ("spark_bridge",),
     "s3fs": ("lakecore/io",),
-    "spark_bridge": ("spark_bridge",),
+    "spark_bridge": ("spark_bridge", "pyspark_lakecore"),
 }
 
 VAGUE_WORDS = {"manager", "helper", "helpers", "util", "utils", "impl"}

@@ -1,0 +1,15 @@
+"""Lets Spark find the format `lakecore` by itself: it looks for modules named `pyspark_*`.
+
+Where this package is installed beside PySpark, `format("lakecore")` works without a call to
+`spark_bridge.register`.
+"""
+
+from __future__ import annotations
+
+from spark_bridge.source import LakecoreSource
+
+__all__ = ["DefaultSource"]
+
+
+class DefaultSource(LakecoreSource):
+    """The data source under the name that Spark looks for."""

@@ -1,0 +1,30 @@
+"""Lakecore verbs, run by Spark: a job writes and reads Paimon tables without a connector jar.
+
+Bucket-level work runs on executors with lakecore's own code; the driver commits one snapshot. What
+crosses to an executor is a frozen value, never a table. The names below are the public ones; each
+is imported when it is first used, so that `import spark_bridge` does not load PySpark.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+__all__: list[str] = []
+
+_HOMES: dict[str, tuple[str, ...]] = {}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """The public name, imported from its home at first use."""
+    home = _HOME_OF.get(name)
+    if home is None:
+        message = f"module 'spark_bridge' has no attribute {name!r}"
+        raise AttributeError(message)
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,74 @@
+"""One Spark session for all tests here; what needs another master runs in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+
+# Without PySpark there is nothing to collect: `make spark` installs it, and runs these tests.
+collect_ignore_glob = [] if find_spec("pyspark") else ["test_*.py"]
+
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.warehouse.dir": "/nonexistent",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.spark)
+            # PySpark warns of pandas 3, which neither it nor lakecore uses here.
+            item.add_marker(pytest.mark.filterwarnings("ignore::FutureWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+
+
+def spark_environment() -> dict[str, str]:
+    """The environment in which Python workers find this interpreter and this checkout."""
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A classic session on two cores."""
+    from pyspark.sql import SparkSession
+
+    os.environ.update(spark_environment())
+    home = tmp_path_factory.mktemp("spark")
+    builder = SparkSession.builder.master("local[2]").appName("lakecore tests")
+    for key, value in CONF.items():
+        builder = builder.config(key, value)
+    session = (
+        builder.config("spark.sql.warehouse.dir", str(home / "warehouse"))
+        .config("spark.local.dir", str(home / "local"))
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -Xss4m")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
