@@ -1,0 +1,268 @@
+"""Paimon's types as Spark's, both ways, and the Arrow types in which Spark exchanges them.
+
+| Paimon | Spark |
+|---|---|
+| CHAR(n), VARCHAR(n), STRING | string; char(n) and varchar(n) come back with their length |
+| BINARY(n), VARBINARY(n), BYTES | binary |
+| TIMESTAMP(p) | timestamp_ntz |
+| TIMESTAMP(p) WITH LOCAL TIME ZONE | timestamp, an instant whatever the time zone of the session |
+| MULTISET<T> | map<T, int> |
+| the others that both have | the type of the same name |
+
+Spark counts microseconds: a column of seven or more fraction digits is read as long as its values
+need no more than six. Spark exchanges a `timestamp` with the zone UTC when it reads.
+
+INVARIANT: a type that the other side has not raises Unsupported with its name, and the column's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import types as s
+
+from lakecore.errors import Unsupported
+from lakecore.model.types import LENGTH_MAX, Array, Atomic, Field, Map, Multiset, Root, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lakecore.model.types import DataType
+
+__all__ = [
+    "arrow_of_spark",
+    "fields_from_spark",
+    "from_spark",
+    "same_type",
+    "spark_arrow_schema",
+    "spark_schema",
+    "to_spark",
+]
+
+COMMENT = "comment"
+_DIGITS = 6
+_LOCAL_ZONE = "UTC"
+
+_PLAIN: dict[Root, s.DataType] = {
+    Root.CHAR: s.StringType(),
+    Root.VARCHAR: s.StringType(),
+    Root.BOOLEAN: s.BooleanType(),
+    Root.BINARY: s.BinaryType(),
+    Root.VARBINARY: s.BinaryType(),
+    Root.TINYINT: s.ByteType(),
+    Root.SMALLINT: s.ShortType(),
+    Root.INT: s.IntegerType(),
+    Root.BIGINT: s.LongType(),
+    Root.FLOAT: s.FloatType(),
+    Root.DOUBLE: s.DoubleType(),
+    Root.DATE: s.DateType(),
+    Root.TIMESTAMP: s.TimestampNTZType(),
+    Root.TIMESTAMP_LTZ: s.TimestampType(),
+}
+_ATOMIC: dict[type[s.DataType], Root] = {
+    s.BooleanType: Root.BOOLEAN,
+    s.ByteType: Root.TINYINT,
+    s.ShortType: Root.SMALLINT,
+    s.IntegerType: Root.INT,
+    s.LongType: Root.BIGINT,
+    s.FloatType: Root.FLOAT,
+    s.DoubleType: Root.DOUBLE,
+    s.DateType: Root.DATE,
+}
+_ARROW: dict[type[s.DataType], pa.DataType] = {
+    s.BooleanType: pa.bool_(),
+    s.ByteType: pa.int8(),
+    s.ShortType: pa.int16(),
+    s.IntegerType: pa.int32(),
+    s.LongType: pa.int64(),
+    s.FloatType: pa.float32(),
+    s.DoubleType: pa.float64(),
+    s.StringType: pa.string(),
+    s.BinaryType: pa.binary(),
+    s.DateType: pa.date32(),
+    s.TimestampType: pa.timestamp("us", tz=_LOCAL_ZONE),
+    s.TimestampNTZType: pa.timestamp("us"),
+}
+
+
+# --- from Paimon to Spark -------------------------------------------------------------------------
+
+
+def to_spark(data_type: DataType, *, column: str = "", nullable: bool = False) -> s.DataType:
+    """The Spark type of a Paimon type; with `nullable`, every part of it may be null."""
+    match data_type:
+        case Atomic(root=Root.DECIMAL, precision=precision, scale=scale):
+            return s.DecimalType(precision, scale)
+        case Atomic(root=root):
+            if root in _PLAIN:
+                return _PLAIN[root]
+            raise Unsupported("Spark has no such type", type=data_type, column=column)
+        case Array(element=element):
+            inner = to_spark(element, column=f"{column}.element", nullable=nullable)
+            return s.ArrayType(inner, nullable or element.nullable)
+        case Multiset(element=element):
+            key = to_spark(element, column=f"{column}.element", nullable=nullable)
+            return s.MapType(key, s.IntegerType(), nullable)
+        case Map(key=key_type, value=value_type):
+            key = to_spark(key_type, column=f"{column}.key", nullable=nullable)
+            value = to_spark(value_type, column=f"{column}.value", nullable=nullable)
+            return s.MapType(key, value, nullable or value_type.nullable)
+        case Row(fields=fields):
+            return spark_schema(fields, column=column, nullable=nullable)
+
+
+def spark_schema(
+    fields: Iterable[Field], *, column: str = "", nullable: bool = False
+) -> s.StructType:
+    """The Spark schema of some columns, with their comments."""
+    return s.StructType(
+        [
+            s.StructField(
+                field.name,
+                to_spark(
+                    field.type,
+                    column=f"{column}.{field.name}" if column else field.name,
+                    nullable=nullable,
+                ),
+                nullable or field.nullable,
+                {COMMENT: field.description} if field.description else None,
+            )
+            for field in fields
+        ]
+    )
+
+
+# --- from Spark to Paimon -------------------------------------------------------------------------
+
+
+def from_spark(spark: s.DataType, *, nullable: bool = True, column: str = "") -> DataType:
+    """The Paimon type that holds every value of a Spark type."""
+    match spark:
+        case s.DecimalType():
+            return Atomic(
+                root=Root.DECIMAL, precision=spark.precision, scale=spark.scale, nullable=nullable
+            )
+        case s.CharType():
+            return Atomic(root=Root.CHAR, length=spark.length, nullable=nullable)
+        case s.VarcharType():
+            return Atomic(root=Root.VARCHAR, length=spark.length, nullable=nullable)
+        case s.StringType() if _is_plain_text(spark):
+            return Atomic(root=Root.VARCHAR, length=LENGTH_MAX, nullable=nullable)
+        case s.BinaryType():
+            return Atomic(root=Root.VARBINARY, length=LENGTH_MAX, nullable=nullable)
+        case s.TimestampNTZType():
+            return Atomic(root=Root.TIMESTAMP, precision=_DIGITS, nullable=nullable)
+        case s.TimestampType():
+            return Atomic(root=Root.TIMESTAMP_LTZ, precision=_DIGITS, nullable=nullable)
+        case s.ArrayType():
+            inner = from_spark(
+                spark.elementType, nullable=spark.containsNull, column=f"{column}.element"
+            )
+            return Array(element=inner, nullable=nullable)
+        case s.MapType():
+            return Map(
+                key=from_spark(spark.keyType, nullable=False, column=f"{column}.key"),
+                value=from_spark(
+                    spark.valueType, nullable=spark.valueContainsNull, column=f"{column}.value"
+                ),
+                nullable=nullable,
+            )
+        case s.StructType():
+            return Row(fields=fields_from_spark(spark.fields, column=column), nullable=nullable)
+        case _ if type(spark) in _ATOMIC:
+            return Atomic(root=_ATOMIC[type(spark)], nullable=nullable)
+    raise Unsupported("no Paimon type holds this Spark type", type=_name(spark), column=column)
+
+
+def fields_from_spark(fields: Sequence[s.StructField], *, column: str = "") -> tuple[Field, ...]:
+    """Fields with the ids 0, 1, ... for those of Spark; creating a table numbers them anew."""
+    return tuple(
+        Field(
+            id=index,
+            name=field.name,
+            type=from_spark(
+                field.dataType,
+                nullable=field.nullable,
+                column=f"{column}.{field.name}" if column else field.name,
+            ),
+            description=(field.metadata or {}).get(COMMENT),
+        )
+        for index, field in enumerate(fields)
+    )
+
+
+# --- Arrow, and comparing -------------------------------------------------------------------------
+
+
+def arrow_of_spark(spark: s.DataType, *, column: str = "") -> pa.DataType:
+    """The Arrow type in which Spark takes values of this type from Python, and gives them."""
+    match spark:
+        case s.DecimalType():
+            return pa.decimal128(spark.precision, spark.scale)
+        case s.ArrayType():
+            inner = arrow_of_spark(spark.elementType, column=f"{column}.element")
+            return pa.list_(pa.field("element", inner, nullable=spark.containsNull))
+        case s.MapType():
+            key = arrow_of_spark(spark.keyType, column=f"{column}.key")
+            value = arrow_of_spark(spark.valueType, column=f"{column}.value")
+            return pa.map_(
+                pa.field("key", key, nullable=False),
+                pa.field("value", value, nullable=spark.valueContainsNull),
+            )
+        case s.StructType():
+            return pa.struct(list(spark_arrow_schema(spark, column=column)))
+        case s.CharType() | s.VarcharType():
+            return pa.string()
+        case _ if type(spark) in _ARROW:
+            return _ARROW[type(spark)]
+    raise Unsupported(
+        "the bridge does not exchange this Spark type", type=_name(spark), column=column
+    )
+
+
+def spark_arrow_schema(schema: s.StructType, *, column: str = "") -> pa.Schema:
+    """The Arrow schema in which Spark exchanges rows of this schema."""
+    return pa.schema(
+        [
+            pa.field(
+                field.name,
+                arrow_of_spark(
+                    field.dataType, column=f"{column}.{field.name}" if column else field.name
+                ),
+                nullable=field.nullable,
+            )
+            for field in schema.fields
+        ]
+    )
+
+
+def same_type(one: s.DataType, other: s.DataType) -> bool:
+    """Whether two Spark types have the same values, null aside: what an Arrow type says of them."""
+    return bool(arrow_of_spark(_nullable(one)).equals(arrow_of_spark(_nullable(other))))
+
+
+def _nullable(spark: s.DataType) -> s.DataType:
+    """The type, each part of which may be null."""
+    match spark:
+        case s.ArrayType():
+            return s.ArrayType(_nullable(spark.elementType), containsNull=True)
+        case s.MapType():
+            return s.MapType(
+                _nullable(spark.keyType), _nullable(spark.valueType), valueContainsNull=True
+            )
+        case s.StructType():
+            return s.StructType(
+                [s.StructField(each.name, _nullable(each.dataType)) for each in spark.fields]
+            )
+        case _:
+            return spark
+
+
+def _is_plain_text(spark: s.StringType) -> bool:
+    """Whether the text compares by its bytes, as Paimon's does: Spark may give it a collation."""
+    return type(spark) is s.StringType and spark == s.StringType()
+
+
+def _name(spark: s.DataType) -> str:
+    return str(spark.simpleString())
