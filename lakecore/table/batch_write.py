@@ -62,10 +62,25 @@ def overwrite_rows(
     dynamic: bool,
 ) -> CommitResult:
     """Put rows in the place of those of some partitions, in one commit; see `Table.overwrite`."""
-    chosen = overwrite.matching(context, [partition]) if partition else overwrite.everything
+    # What cannot be found is said before the rows are written.
+    if partition:
+        overwrite.matching(context, [partition])
     with TableWrite(context, overwrite=True) as writer:
         writer.write(data)
         messages = writer.prepare_commit()
+    return commit_overwrite(context, messages, partition, by, dynamic=dynamic)
+
+
+def commit_overwrite(
+    context: TableContext,
+    messages: Sequence[CommitMessage],
+    partition: Mapping[str, object],
+    by: Author,
+    *,
+    dynamic: bool,
+) -> CommitResult:
+    """Put the rows of messages in the place of those of some partitions, in one commit."""
+    chosen = overwrite.matching(context, [partition]) if partition else overwrite.everything
     if partition:
         outside = _outside(chosen, messages)
         if outside:
