@@ -29,6 +29,7 @@ from lakecore.table.compact_bucket import compact_bucket
 from lakecore.table.compact_plan import BucketCompaction, plan_buckets
 from lakecore.table.context import reload_context
 from lakecore.table.message_files import delete_files
+from lakecore.table.pack_files import Packing, pack_files, plan_packing
 from lakecore.table.row_values import holds, parse_condition
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from lakecore.model.files import CommitMessage
     from lakecore.model.manifest import ManifestEntry
+    from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
 PLANS_MAX = 5
@@ -66,6 +68,8 @@ class CompactionProgress:
 
 
 Progress: TypeAlias = "Callable[[CompactionProgress], None]"
+Work: TypeAlias = BucketCompaction | Packing
+"""What a plan holds: of one bucket each, but for those that are not kept in order."""
 
 
 def compact_table(
@@ -85,13 +89,8 @@ def compact_table(
             return CompactionResult()
         live = context.history.live_entries(snapshot)
         kept = _still_fitting(context, kept, live)
-        there = {(message.partition, message.bucket) for message in kept}
-        entries = [
-            entry
-            for entry in _chosen(context, request, live)
-            if (entry.partition, entry.bucket) not in there
-        ]
-        plan = plan_buckets(context, snapshot, entries, full=request.full)
+        entries = _left(context, kept, _chosen(context, request, live))
+        plan = _plan(context, snapshot, entries, full=request.full)
         if request.dry_run:
             return _planned(plan)
         messages = [*kept]
@@ -130,9 +129,7 @@ def _require_compactable(context: TableContext, request: CompactionRequest) -> N
     schema, options = context.schema, context.options
     reason = ""
     facts: dict[str, object] = {}
-    if not schema.primary_keys:
-        reason = "compaction of append tables is not supported"
-    elif options.changelog_producer in _BY_PRODUCER:
+    if options.changelog_producer in _BY_PRODUCER:
         reason = "compaction that produces a changelog is not supported"
         facts = {"option": "changelog-producer", "value": str(options.changelog_producer)}
     elif options.deletion_vectors_enabled:
@@ -151,6 +148,24 @@ def _require_compactable(context: TableContext, request: CompactionRequest) -> N
     replace(options, write_only=True).require_writable(
         primary_keys=schema.primary_keys, partition_keys=schema.partition_keys
     )
+
+
+def _left(
+    context: TableContext, kept: Sequence[CommitMessage], entries: Sequence[ManifestEntry]
+) -> list[ManifestEntry]:
+    """The files that messages leave to be planned: none of a bucket that must be kept in order."""
+    if not context.schema.primary_keys and context.options.bucket < 0:
+        packed = {file.name for message in kept for file in message.compact_before}
+        return [entry for entry in entries if entry.file.name not in packed]
+    there = {(message.partition, message.bucket) for message in kept}
+    return [entry for entry in entries if (entry.partition, entry.bucket) not in there]
+
+
+def _plan(
+    context: TableContext, snapshot: Snapshot, entries: Sequence[ManifestEntry], *, full: bool
+) -> Sequence[Work]:
+    plan = plan_buckets if context.schema.primary_keys else plan_packing
+    return plan(context, snapshot, entries, full=full)
 
 
 def _chosen(
@@ -199,7 +214,7 @@ def _matching(
 
 def _compact_buckets(
     context: TableContext,
-    plan: Sequence[BucketCompaction],
+    plan: Sequence[Work],
     messages: list[CommitMessage],
     progress: Progress | None,
 ) -> None:
@@ -219,7 +234,11 @@ def _compact_buckets(
 
     for number, compaction in enumerate(plan):
         tell(number, 0)
-        messages.append(compact_bucket(context, compaction, partial(tell, number)))
+        told = partial(tell, number)
+        if isinstance(compaction, Packing):
+            messages.append(pack_files(context, compaction, told))
+        else:
+            messages.append(compact_bucket(context, compaction, told))
     tell(len(plan), 0)
 
 
@@ -241,7 +260,7 @@ def _still_fitting(
     return kept
 
 
-def _others_took(context: TableContext, plan: Sequence[BucketCompaction]) -> bool:
+def _others_took(context: TableContext, plan: Sequence[Work]) -> bool:
     """Whether a file of the plan is no longer live, so that it may well be gone."""
     latest = context.history.latest_snapshot()
     live = () if latest is None else context.history.live_entries(latest)
@@ -250,10 +269,10 @@ def _others_took(context: TableContext, plan: Sequence[BucketCompaction]) -> boo
     return not planned <= there
 
 
-def _planned(plan: Sequence[BucketCompaction]) -> CompactionResult:
+def _planned(plan: Sequence[Work]) -> CompactionResult:
     files = [file for compaction in plan for file in compaction.files]
     return CompactionResult(
-        buckets=len(plan),
+        buckets=len({(each.partition, each.bucket) for each in plan}),
         files_before=len(files),
         files_after=None if files else 0,
         bytes_before=sum(file.size_bytes for file in files),
@@ -270,7 +289,7 @@ def _result(
     after = [file for message in messages for file in message.compact_after]
     return CompactionResult(
         snapshot_id=snapshot_id,
-        buckets=len(messages),
+        buckets=len({(message.partition, message.bucket) for message in messages}),
         files_before=len(before),
         files_after=len(after),
         files_upgraded=len({file.name for file in before} & {file.name for file in after}),

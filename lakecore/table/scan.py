@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from lakecore.format.binary_row import decode_rows
 from lakecore.format.statistics import stats_frame
+from lakecore.lsm.packing import in_order
 from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.files import DELETION_VECTORS, Split
 from lakecore.options import MergeEngine
@@ -209,7 +210,7 @@ def _deal(
             plan = plan_bucket(own, lows[at], highs[at], settled=settled)
             raw, merged = plan.raw, plan.merged
         else:
-            raw, merged = tuple(own), ()
+            raw, merged = in_order(own), ()
         raw_kept = [file for file in raw if match[file.name]]
         dropped += len(raw) - len(raw_kept)
         own_vectors = vectors.get(bucket[:2], {})

@@ -90,7 +90,7 @@ class TableSource:
         splits = self.plan(predicate).splits
         plan = self.read_plan(splits, columns, predicate)
         left = limit if predicate is None else None
-        with closing(self._read(splits, plan)) as batches:
+        with closing(self.read(splits, plan)) as batches:
             for batch in batches:
                 if left is not None and batch.num_rows >= left:
                     yield batch.slice(0, left)
@@ -141,9 +141,10 @@ class TableSource:
             paths.append(local)
         return paths
 
-    def _read(
+    def read(
         self, splits: Sequence[Split], plan: ReadPlan
     ) -> Generator[pa.RecordBatch, None, None]:
+        """The rows of the splits, one split after the other, a few being read at once."""
         context = self.context
         if len(splits) <= 1:
             for split in splits:

@@ -646,11 +646,6 @@ def test_table_whose_compaction_takes_more_is_unsupported(
     assert kinds(table) == ["APPEND"]
 
 
-def test_append_tables_and_partial_compactions_are_unsupported() -> None:
-    with pytest.raises(Unsupported, match="append tables"):
-        new_table(keys=()).compact(full=True)
-
-
 # --- as many runs as it is time for --------------------------------------------------------------
 
 

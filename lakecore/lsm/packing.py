@@ -1,0 +1,152 @@
+"""Which files of a table without a key are brought together, decided on their sizes alone.
+
+Rows have no key, so nothing is merged: rows are copied, and a file is never worth its rewriting if
+it is large. Two kinds of tables:
+
+- *Buckets in order* (`bucket` > 0): the rows of a bucket keep their order. Files stand by their
+  first sequence number, and only neighbours go together.
+  1. `pick_adjacent`: from the oldest on, until `compaction.min.file-num` files are held; as long as
+     they are fewer and hold twice the target size, the oldest of them is let go.
+  2. `pick_adjacent_full`: leave out large files at the beginning; take all the others, if there
+     are three at least and more small ones than large ones.
+- *No buckets* (`bucket` = -1): order means nothing, so any small files of a partition may go
+  together.
+  1. `pick_small`: smallest first, until they hold twice the target size, each counted with the cost
+     of its opening; then the next group. A last group with less is taken if it has
+     `compaction.min.file-num` files.
+  2. `pick_small_full`: all of them, if there are two at least.
+
+INVARIANT: the groups that are picked share no file, and their files stand in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.model.files import DataFile
+    from lakecore.options import TableOptions
+
+Group: TypeAlias = "tuple[DataFile, ...]"
+"""Files whose rows will be written, one file's after the other's, to new files."""
+_TARGETS = 2
+"""A group is full when it holds so many new files' worth of bytes."""
+_FULL_FILES_MIN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackingPolicy:
+    """What the options of a table say of packing.
+
+    Files below `small_file_bytes` are small. `files_min` of them are worth a group, `files_max`
+    (None: any number) are the most it takes. `rewrite_all`: a full packing takes every file.
+    """
+
+    target_bytes: int
+    small_file_bytes: int
+    open_cost_bytes: int
+    files_min: int
+    files_max: int | None
+    rewrite_all: bool
+
+    @classmethod
+    def of(cls, options: TableOptions) -> PackingPolicy:
+        """The policy of a table without a key."""
+        target_bytes = options.target_file_size(primary_key=False)
+        return cls(
+            target_bytes=target_bytes,
+            small_file_bytes=int(target_bytes * options.compaction_small_file_ratio),
+            open_cost_bytes=options.source_split_open_file_cost_bytes,
+            files_min=options.compaction_min_file_num,
+            files_max=options.compaction_max_file_num,
+            rewrite_all=options.compaction_force_rewrite_all_files,
+        )
+
+
+def in_order(files: Sequence[DataFile]) -> Group:
+    """The files of a bucket in the order of their rows, given in order of commit."""
+    return tuple(sorted(files, key=lambda file: file.sequence_min))
+
+
+# --- buckets in order -----------------------------------------------------------------------------
+
+
+def pick_adjacent(files: Sequence[DataFile], policy: PackingPolicy) -> Group | None:
+    """The oldest neighbours that are worth packing; None if there are none yet."""
+    enough = max(2, min(policy.files_min, policy.files_max or policy.files_min))
+    held: list[DataFile] = []
+    held_bytes = 0
+    for file in in_order(files):
+        held.append(file)
+        held_bytes += file.size_bytes
+        if len(held) >= enough:
+            return tuple(held)
+        if held_bytes >= _TARGETS * policy.target_bytes:
+            held_bytes -= held.pop(0).size_bytes
+    return None
+
+
+def picks_adjacent(files: Sequence[DataFile], policy: PackingPolicy) -> tuple[Group, ...]:
+    """What `pick_adjacent` takes time after time, each time of the files after those."""
+    groups: list[Group] = []
+    left = in_order(files)
+    while (group := pick_adjacent(left, policy)) is not None:
+        groups.append(group)
+        left = left[left.index(group[-1]) + 1 :]
+    return tuple(groups)
+
+
+def pick_adjacent_full(files: Sequence[DataFile], policy: PackingPolicy) -> Group | None:
+    """All files from the first small one on; None if too few of them are small."""
+    ordered = in_order(files)
+    if policy.rewrite_all:
+        return ordered or None
+    small = [file.size_bytes < policy.small_file_bytes for file in ordered]
+    if True not in small or len(ordered) < _FULL_FILES_MIN:
+        return None
+    first = small.index(True)
+    taken = ordered[first:]
+    small_count = sum(small)
+    if len(taken) < _FULL_FILES_MIN or small_count <= len(taken) - small_count:
+        return None
+    return taken
+
+
+# --- no buckets -----------------------------------------------------------------------------------
+
+
+def pick_small(files: Sequence[DataFile], policy: PackingPolicy) -> tuple[Group, ...]:
+    """The groups of small files of a partition, each as long as its files make it worth."""
+    groups: list[list[DataFile]] = []
+    held: list[DataFile] = []
+    held_bytes = 0
+    for file in sorted(_small(files, policy), key=lambda file: file.size_bytes):
+        held.append(file)
+        held_bytes += file.size_bytes + policy.open_cost_bytes
+        is_full = held_bytes >= _TARGETS * policy.target_bytes or len(held) == policy.files_max
+        if len(held) > 1 and is_full:
+            groups.append(held)
+            held, held_bytes = [], 0
+    if len(held) >= max(policy.files_min, 2):
+        groups.append(held)
+    return tuple(_as_given(group, files) for group in groups)
+
+
+def pick_small_full(files: Sequence[DataFile], policy: PackingPolicy) -> Group | None:
+    """All small files of a partition; None if there are fewer than two."""
+    if policy.rewrite_all:
+        return in_order(files) or None
+    small = _small(files, policy)
+    return in_order(small) if len(small) > 1 else None
+
+
+def _small(files: Sequence[DataFile], policy: PackingPolicy) -> list[DataFile]:
+    return [file for file in files if file.size_bytes < policy.small_file_bytes]
+
+
+def _as_given(group: Sequence[DataFile], files: Sequence[DataFile]) -> Group:
+    names = {file.name for file in group}
+    return in_order([file for file in files if file.name in names])
