@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lakecore.errors import LakecoreError
 from lakecore.format.deletion_vector import decode_vectors, encode_vectors
 from lakecore.format.hash_index import decode_hashes, encode_hashes
+from lakecore.format.manifest_columns import decode_entries, encode_entries, entry_identities
 from lakecore.format.metadata import (
     decode_consumer,
     decode_hint,
@@ -200,6 +201,17 @@ def test_manifests_survive(entries: list[ManifestEntry], compression: str) -> No
     assert decode_manifest(encode_manifest(entries, compression), "") == entries
 
 
+@given(st.lists(ENTRY, min_size=1, max_size=4), st.sampled_from(["zstd", "none"]))
+def test_manifests_survive_as_columns(entries: list[ManifestEntry], compression: str) -> None:
+    columns = decode_entries(encode_manifest(entries, compression), "")
+    (written,) = encode_entries(columns, compression, 1 << 20)
+
+    assert decode_manifest(written.data, "") == entries
+    identities = entry_identities(columns).to_list()
+    equal = [[a == b for b in identities] for a in identities]
+    assert equal == [[a.identity == b.identity for b in entries] for a in entries]
+
+
 @given(st.lists(MANIFEST, max_size=4))
 def test_manifest_lists_survive(manifests: list[ManifestFile]) -> None:
     assert decode_manifest_list(encode_manifest_list(manifests), "") == manifests
@@ -250,10 +262,11 @@ def test_a_damaged_manifest_decodes_or_says_so(
         data[random.randrange(len(data))] = random.randrange(256)
     data = data[: random.randrange(len(data) + 1)] if random.random() < 0.3 else data
 
-    try:
-        decode_manifest(bytes(data), "m")
-    except LakecoreError as error:
-        assert error.facts["path"] == "m"  # noqa: PT017  raised or not, both are right
+    for decode in (decode_manifest, decode_entries):
+        try:
+            decode(bytes(data), "m")
+        except LakecoreError as error:
+            assert error.facts["path"] == "m"  # noqa: PT017  raised or not, both are right
 
 
 @given(

@@ -13,13 +13,8 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 
 from lakecore.errors import CorruptTable, LakecoreError, Unsupported
-from lakecore.format.avro import (
-    _BROKEN,
-    _CODECS,
-    _assemble,
-    _Frame,
-    _without_logical_types,
-)
+from lakecore.format.avro import without_logical_types
+from lakecore.format.avro_container import BROKEN, CODECS, Frame, assemble, decompress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,28 +23,26 @@ if TYPE_CHECKING:
 def container_columns(data: bytes, path: str) -> tuple[str, ...]:
     """The field names of the container's records."""
     try:
-        schema = json.loads(_Frame(data, path).metadata["avro.schema"])
+        schema = json.loads(Frame(data, path).metadata["avro.schema"])
         branches = schema if isinstance(schema, list) else [schema]
         record = next(branch for branch in branches if isinstance(branch, dict))
         return tuple(str(field["name"]) for field in record["fields"])
-    except _BROKEN as error:
+    except BROKEN as error:
         raise _damaged(error, data, path) from error
 
 
 def read_batches(data: bytes, path: str, batch_rows: int) -> Iterator[list[dict[str, Any]]]:
     """The container's records, about so many at once, logical types as plain numbers."""
     try:
-        frame = _Frame(data, path)
-        codec = frame.metadata.get("avro.codec", b"null").decode()
-        if codec not in _CODECS:
-            raise Unsupported("unknown Avro codec", codec=codec, path=path)
-        _, decompress = _CODECS[codec]
-        schema = _without_logical_types(json.loads(frame.metadata["avro.schema"]))
+        frame = Frame(data, path)
+        if frame.codec not in CODECS:
+            raise Unsupported("unknown Avro codec", codec=frame.codec, path=path)
+        schema = without_logical_types(json.loads(frame.metadata["avro.schema"]))
         metadata = {"avro.schema": json.dumps(schema).encode()}
 
         def records(blocks: list[tuple[int, bytes]]) -> list[dict[str, Any]]:
-            plain = [(count, decompress(block)) for count, block in blocks]
-            reader = fastavro.reader(io.BytesIO(_assemble(metadata, frame.sync, plain)))
+            plain = [(count, decompress(block, frame.codec)) for count, block in blocks]
+            reader = fastavro.reader(io.BytesIO(assemble(metadata, frame.sync, plain)))
             return [record for record in reader if isinstance(record, dict)]
 
         waiting: list[tuple[int, bytes]] = []
@@ -60,7 +53,7 @@ def read_batches(data: bytes, path: str, batch_rows: int) -> Iterator[list[dict[
                 waiting = []
         if waiting:
             yield records(waiting)
-    except _BROKEN as error:
+    except BROKEN as error:
         raise _damaged(error, data, path) from error
 
 

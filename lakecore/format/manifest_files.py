@@ -88,7 +88,7 @@ def decode_manifest_list(data: bytes, path: str) -> list[ManifestFile]:
         row_id_min,
         row_id_max,
     ) in read_container(data, path, MANIFEST_LIST_SCHEMA):
-        _check_version(version, MANIFEST_VERSION, path)
+        check_version(version, MANIFEST_VERSION, path)
         manifests.append(
             ManifestFile(
                 name=name,
@@ -166,7 +166,7 @@ def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
         write_columns,
         write_columns_sequences,
     ) in read_container(data, path, MANIFEST_SCHEMA):
-        _check_version(version, MANIFEST_VERSION, path)
+        check_version(version, MANIFEST_VERSION, path)
         file = DataFile(
             name=name,
             size_bytes=size_bytes,
@@ -281,7 +281,7 @@ def decode_index_manifest(data: bytes, path: str) -> list[IndexEntry]:
         external_path,
         global_index,
     ) in read_container(data, path, INDEX_MANIFEST_SCHEMA):
-        _check_version(version, INDEX_MANIFEST_VERSION, path)
+        check_version(version, INDEX_MANIFEST_VERSION, path)
         if _kind(kind, path) is not FileKind.ADD:
             raise CorruptTable("an index manifest deletes a file", file=name, path=path)
         file = IndexFile(
@@ -360,7 +360,8 @@ def _index_record(file: IndexFile) -> dict[str, Any]:
 # --- shared -------------------------------------------------------------------------------------
 
 
-def _check_version(version: int, known: int, path: str) -> None:
+def check_version(version: int, known: int, path: str) -> None:
+    """Raise Unsupported if a file says that it is of another version."""
     if version != known:
         raise Unsupported(
             "the file was written by another format", version=version, known=known, path=path

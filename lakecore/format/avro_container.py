@@ -1,0 +1,207 @@
+"""The frame of an Avro object container file, and its codecs.
+
+A container is a header (magic, metadata, sync marker) and blocks (count, size, compressed records,
+sync marker). What the records are is none of this module's business.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import struct
+import zlib
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import zstandard
+
+from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+_MAGIC = b"Obj\x01"
+_SYNC_SIZE = 16
+_ZSTD_LEVEL = 1
+
+# What fastavro, json and the decompressors raise on bytes that are not what the frame says.
+BROKEN = (
+    EOFError,
+    IndexError,
+    KeyError,
+    LookupError,
+    OSError,
+    OverflowError,
+    MemoryError,
+    StopIteration,
+    TypeError,
+    ValueError,
+    lzma.LZMAError,
+    struct.error,
+    zlib.error,
+    zstandard.ZstdError,
+)
+
+
+def codec_of(compression: str) -> str:
+    """The Avro codec that a `manifest.compression` option means."""
+    name = compression.strip().lower()
+    codec = {"zstd": "zstandard", "none": "null", "": "null"}.get(name, name)
+    if codec not in CODECS:
+        raise InvalidRequest(
+            "unknown manifest compression", value=compression, known=sorted(CODECS)
+        )
+    return codec
+
+
+def compress(block: bytes, codec: str) -> bytes:
+    """The bytes of a block as a container of that codec stores them."""
+    return CODECS[codec][0](block)
+
+
+def decompress(block: bytes, codec: str) -> bytes:
+    """The bytes of a block as they were before they were compressed."""
+    return CODECS[codec][1](block)
+
+
+@contextmanager
+def named_faults(data: bytes, path: str) -> Iterator[None]:
+    """Raise what broken bytes make the libraries raise as CorruptTable, naming `path`."""
+    try:
+        yield
+    except BROKEN as error:
+        if isinstance(error, LakecoreError):
+            raise
+        raise CorruptTable(
+            "the file is damaged or no Avro file", path=path, size_bytes=len(data), why=repr(error)
+        ) from error
+
+
+class Frame:
+    """A container taken apart: its metadata, its sync marker, and where its blocks begin."""
+
+    def __init__(self, data: bytes, path: str) -> None:
+        self.data = data
+        self.path = path
+        if data[:4] != _MAGIC:
+            raise CorruptTable("the file is no Avro file", path=path, size_bytes=len(data))
+        self.at = 4
+        self.metadata: dict[str, bytes] = {}
+        while count := self._long():
+            if count < 0:
+                self._long()
+            for _ in range(abs(count)):
+                name = self._bytes(self._long()).decode()
+                self.metadata[name] = self._bytes(self._long())
+        self.sync = self._bytes(_SYNC_SIZE)
+        self.codec = self.metadata.get("avro.codec", b"null").decode()
+
+    def plain_blocks(self) -> list[tuple[int, bytes]]:
+        """Each block's number of records and its bytes. Raises Unsupported of an unknown codec."""
+        if self.codec not in CODECS:
+            raise Unsupported("unknown Avro codec", codec=self.codec, path=self.path)
+        return [(count, decompress(block, self.codec)) for count, block in self.blocks()]
+
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        """Each block's number of records and its bytes as stored."""
+        while self.at < len(self.data):
+            count, size = self._long(), self._long()
+            if count < 0:
+                raise CorruptTable("a block has a negative size", path=self.path, offset=self.at)
+            block = self._bytes(size)
+            if self._bytes(_SYNC_SIZE) != self.sync:
+                raise CorruptTable("a block lacks its sync marker", path=self.path, offset=self.at)
+            yield count, block
+
+    def _bytes(self, size: int) -> bytes:
+        end = self.at + size
+        if size < 0 or end > len(self.data):
+            raise CorruptTable(
+                "the file is cut short", path=self.path, offset=self.at, size_bytes=len(self.data)
+            )
+        taken = self.data[self.at : end]
+        self.at = end
+        return taken
+
+    def _long(self) -> int:
+        value = shift = 0
+        while True:
+            (byte,) = self._bytes(1)
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+
+
+def assemble(
+    metadata: Mapping[str, bytes], sync: bytes, blocks: Sequence[tuple[int, bytes]]
+) -> bytes:
+    """The container of these blocks, each with its number of records."""
+    parts = [_MAGIC, _long(len(metadata))]
+    for name, value in metadata.items():
+        parts += [_long(len(name)), name.encode("ascii"), _long(len(value)), value]
+    parts += [_long(0), sync]
+    for count, block in blocks:
+        parts += [_long(count), _long(len(block)), block, sync]
+    return b"".join(parts)
+
+
+def _long(value: int) -> bytes:
+    value = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+# --- codecs -------------------------------------------------------------------------------------
+
+
+def _zstd_compress(block: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(block)
+
+
+def _zstd_decompress(block: bytes) -> bytes:
+    # A frame of Java's stream compressor does not state its size, which `decompress` asks for.
+    return zstandard.ZstdDecompressor().decompressobj().decompress(block)
+
+
+def _deflate_compress(block: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(block) + packer.flush()
+
+
+def _deflate_decompress(block: bytes) -> bytes:
+    return zlib.decompress(block, wbits=-15)
+
+
+def _snappy_compress(block: bytes) -> bytes:
+    packed: bytes = pa.Codec("snappy").compress(block, asbytes=True)
+    return packed + struct.pack(">I", zlib.crc32(block))
+
+
+def _snappy_decompress(block: bytes) -> bytes:
+    # Raw snappy begins with the size of what comes out, as a base-128 number; Avro adds a checksum.
+    size = shift = 0
+    for byte in block[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    plain: bytes = pa.Codec("snappy").decompress(block[:-4], size, asbytes=True)
+    if struct.pack(">I", zlib.crc32(plain)) != block[-4:]:
+        raise ValueError("checksum of a snappy block differs")
+    return plain
+
+
+CODECS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
+    "null": (bytes, bytes),
+    "zstandard": (_zstd_compress, _zstd_decompress),
+    "deflate": (_deflate_compress, _deflate_decompress),
+    "snappy": (_snappy_compress, _snappy_decompress),
+    "bzip2": (bz2.compress, bz2.decompress),
+    "xz": (lzma.compress, lzma.decompress),
+}

@@ -1,0 +1,296 @@
+"""Manifest entries as columns <-> the bytes of manifests; no Python per entry either way.
+
+A frame of entries has a row an entry and a column a field, in the order of `MANIFEST_SCHEMA`, the
+fields of `_FILE` in its place. What an older writer lacked is null. Merging manifests, whose cost
+grows with the table, works on such frames:
+
+1. decoding: the blocks are decompressed, and Polars reads the container they make; what it cannot
+   read (records that a writer made a union with null) is read record by record;
+2. encoding: each column becomes the Avro bytes of its values, the bytes of a row are joined, and
+   rows are gathered into blocks, blocks into manifests of the size that is asked for.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import CorruptTable
+from lakecore.format.avro import BLOCK_SIZE_BYTES, container, plain_container, read_container
+from lakecore.format.avro_container import codec_of, compress
+from lakecore.format.manifest_files import MANIFEST_VERSION, check_version
+from lakecore.format.manifest_schemas import MANIFEST_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+_POLARS: Mapping[str, Any] = {
+    "int": pl.Int32,
+    "long": pl.Int64,
+    "string": pl.String,
+    "bytes": pl.Binary,
+}
+_FILE = "_FILE"
+_IDENTITY = (
+    "_PARTITION",
+    "_BUCKET",
+    "_LEVEL",
+    "_FILE_NAME",
+    "_EXTRA_FILES",
+    "_EMBEDDED_FILE_INDEX",
+    "_EXTERNAL_PATH",
+)
+
+
+def _bare(of: Any) -> Any:
+    """The type, or that of its values which are not null."""
+    if isinstance(of, list):
+        (of,) = (part for part in of if part != "null")
+    if isinstance(of, dict) and of["type"] not in {"record", "array"}:
+        return of["type"]
+    return of
+
+
+def _fields(schema: Any) -> dict[str, Any]:
+    """The columns of a frame of entries: name -> Avro type."""
+    out: dict[str, Any] = {}
+    for part in schema["fields"]:
+        out |= _fields(part["type"]) if part["name"] == _FILE else {part["name"]: part["type"]}
+    return out
+
+
+def _polars_type(of: Any) -> Any:
+    bare = _bare(of)
+    if isinstance(bare, str):
+        return _POLARS[bare]
+    if bare["type"] == "array":
+        return pl.List(_polars_type(bare["items"]))
+    return pl.Struct({field["name"]: _polars_type(field["type"]) for field in bare["fields"]})
+
+
+_COLUMNS = _fields(MANIFEST_SCHEMA)
+ENTRY_SCHEMA = pl.Schema({name: _polars_type(of) for name, of in _COLUMNS.items()})
+
+
+def decode_entries(data: bytes, path: str) -> pl.DataFrame:
+    """The entries of a manifest, in order. Raises CorruptTable naming `path`."""
+    plain, rows = plain_container(data, path)
+    frame = _read(plain, rows) if rows else ENTRY_SCHEMA.to_frame()
+    if frame is None:
+        # Whatever is wrong with the file, this reader names it.
+        frame = _read_records(data, path)
+    (versions,) = frame.select(pl.col("_VERSION").unique().sort().implode()).row(0)
+    for version in versions:
+        check_version(version, MANIFEST_VERSION, path)
+    missing = [
+        name
+        for name, of in _COLUMNS.items()
+        if not isinstance(of, list) and frame[name].null_count()
+    ]
+    if missing:
+        raise CorruptTable("an entry of the manifest lacks a value", path=path, fields=missing)
+    return frame
+
+
+def entry_identities(frame: pl.DataFrame) -> pl.Series:
+    """What a DELETE must share with its ADD, as bytes: equal for entries that speak of one file."""
+    columns = [_encode(_arrow(frame[name]), _COLUMNS[name]) for name in _IDENTITY]
+    return pl.Series("identity", _joined(columns))
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedManifest:
+    """A manifest as bytes, and which entries of the frame it was made of are in it."""
+
+    data: bytes
+    first: int
+    count: int
+
+
+def encode_entries(
+    frame: pl.DataFrame, compression: str, target_size_bytes: int
+) -> Iterator[EncodedManifest]:
+    """The manifests of a frame, in order, each of the target size at least if it is one of several.
+
+    A smaller one would count as small, and be merged and written anew by each commit.
+    """
+    codec = codec_of(compression)
+    block_size = max(1, min(BLOCK_SIZE_BYTES, target_size_bytes))
+    full: _Blocks | None = None
+    filling = _Blocks(0)
+    for rows, block in _blocks(frame, block_size):
+        filling.add(rows, compress(block, codec))
+        if filling.size_bytes >= target_size_bytes:
+            if full is not None:
+                yield full.manifest(compression)
+            full, filling = filling, _Blocks(filling.end)
+    if full is None:
+        full = filling
+    else:
+        for rows, block in filling.blocks:
+            full.add(rows, block)
+    if full.blocks:
+        yield full.manifest(compression)
+
+
+@dataclass(slots=True)
+class _Blocks:
+    """The compressed blocks of one manifest, and the rows that are in them."""
+
+    first: int
+    end: int = field(init=False)
+    size_bytes: int = 0
+    blocks: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.end = self.first
+
+    def add(self, rows: int, block: bytes) -> None:
+        self.blocks.append((rows, block))
+        self.end += rows
+        self.size_bytes += len(block)
+
+    def manifest(self, compression: str) -> EncodedManifest:
+        data = container(MANIFEST_SCHEMA, self.blocks, compression)
+        return EncodedManifest(data, self.first, self.end - self.first)
+
+
+# --- decoding -----------------------------------------------------------------------------------
+
+
+def _read(plain: bytes, rows: int) -> pl.DataFrame | None:
+    try:
+        found = pl.read_avro(io.BytesIO(plain))
+        if _FILE not in found.columns or found.height != rows:
+            return None
+        found = found.unnest(_FILE)
+        missing = [name for name in ENTRY_SCHEMA if name not in found.columns]
+        if any(not isinstance(_COLUMNS[name], list) for name in missing):
+            return None
+        return found.select(
+            (pl.lit(None) if name in missing else pl.col(name)).cast(of).alias(name)
+            for name, of in ENTRY_SCHEMA.items()
+        )
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError):
+        return None
+
+
+def _read_records(data: bytes, path: str) -> pl.DataFrame:
+    # NOTE: the reader gives records flat, those of statistics too.
+    names = [name for column, of in _COLUMNS.items() for name in _flat_names(column, of)]
+    records = zip(*read_container(data, path, MANIFEST_SCHEMA), strict=True)
+    flat = dict(zip(names, map(list, records), strict=True))
+    columns: dict[str, list[Any]] = {}
+    for column, of in _COLUMNS.items():
+        if _is_record(of):
+            parts = [part["name"] for part in of["fields"]]
+            rows = zip(*(flat[name] for name in _flat_names(column, of)), strict=True)
+            columns[column] = [dict(zip(parts, row, strict=True)) for row in rows]
+        else:
+            columns[column] = flat[column]
+    return pl.DataFrame(columns, schema=ENTRY_SCHEMA)
+
+
+def _flat_names(column: str, of: Any) -> list[str]:
+    return [column + part["name"] for part in of["fields"]] if _is_record(of) else [column]
+
+
+def _is_record(of: Any) -> bool:
+    return isinstance(of, dict) and of["type"] == "record"
+
+
+# --- encoding -----------------------------------------------------------------------------------
+
+_ROWS_AT_ONCE = 16_384
+_EMPTY = pa.scalar(b"", pa.large_binary())
+_ZERO = pa.scalar(b"\x00", pa.large_binary())
+
+
+def _blocks(frame: pl.DataFrame, block_size_bytes: int) -> Iterator[tuple[int, bytes]]:
+    """Number of rows and bytes of each block; only some rows are encoded at once."""
+    for part in frame.iter_slices(_ROWS_AT_ONCE):
+        rows = _joined([_encode(_arrow(part[name]), of) for name, of in _COLUMNS.items()])
+        _, offsets_buffer, data = rows.buffers()
+        offsets = np.frombuffer(offsets_buffer, np.int64, len(rows) + 1, rows.offset * 8)
+        view = memoryview(data)
+        at = 0
+        while at < len(rows):
+            end = int(np.searchsorted(offsets, offsets[at] + block_size_bytes, "left"))
+            end = min(max(end, at + 1), len(rows))
+            yield end - at, bytes(view[int(offsets[at]) : int(offsets[end])])
+            at = end
+
+
+def _arrow(series: pl.Series) -> pa.Array:
+    found = series.to_arrow()
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def _encode(values: pa.Array, of: Any) -> pa.Array:
+    """The Avro bytes of each value of a column."""
+    if isinstance(of, list):
+        assert of[0] == "null"
+        some = _encode(values, of[1])
+        return pc.if_else(values.is_null(), _ZERO, _joined([_constant(b"\x02", values), some]))
+    bare = _bare(of)
+    if bare in ("int", "long"):
+        return _varints(pc.fill_null(values, 0).to_numpy(zero_copy_only=False).astype(np.int64))
+    if bare in ("bytes", "string"):
+        content = values.cast(pa.large_binary())
+        content = pc.fill_null(content, _EMPTY)
+        sizes = pc.binary_length(content).to_numpy(zero_copy_only=False).astype(np.int64)
+        return _joined([_varints(sizes), content])
+    if bare["type"] == "record":
+        return _joined(
+            [
+                _encode(pc.struct_field(values, field["name"]), field["type"])
+                for field in bare["fields"]
+            ]
+        )
+    return _encode_lists(values, bare["items"])
+
+
+def _encode_lists(values: pa.Array, items: Any) -> pa.Array:
+    """Arrays: the number of items, the items, and a zero; of an empty one the zero alone."""
+    sizes = pc.fill_null(pc.list_value_length(values), 0)
+    counts = sizes.to_numpy(zero_copy_only=False).astype(np.int64)
+    encoded = _encode(values.flatten(), items)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int64())
+    joined = pc.binary_join(pa.LargeListArray.from_arrays(offsets, encoded), _EMPTY)
+    full = _joined([_varints(counts), joined, _constant(b"\x00", values)])
+    return pc.if_else(pc.equal(sizes, 0), _ZERO, full)
+
+
+def _joined(columns: list[pa.Array]) -> pa.Array:
+    return pc.binary_join_element_wise(*columns, _EMPTY)
+
+
+def _constant(value: bytes, beside: pa.Array) -> pa.Array:
+    return pa.repeat(pa.scalar(value, pa.large_binary()), len(beside))
+
+
+def _varints(values: NDArray[np.int64]) -> pa.Array:
+    """Zigzag numbers of base 128, the lowest digits first."""
+    rest = ((values << 1) ^ (values >> 63)).view(np.uint64)
+    most = int(rest.max(initial=0))
+    width = max(1, -(-most.bit_length() // 7))
+    shifts = np.arange(width, dtype=np.uint64) * np.uint64(7)
+    digits = rest[:, None] >> shifts
+    there = digits != 0
+    there[:, 0] = True
+    more = np.zeros_like(there)
+    more[:, :-1] = there[:, 1:]
+    content = ((digits & np.uint64(0x7F)) | (more * np.uint64(0x80))).astype(np.uint8)[there]
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(there.sum(axis=1), out=offsets[1:])
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+    )
