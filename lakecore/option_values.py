@@ -682,20 +682,19 @@ class TableOptions:
     incremental_between: str | None = option(
         "incremental-between", NAME, None, READ,
         "Two snapshots or tags: read the changes after the first, up to the second.",
-        supported=False,
     )
     incremental_between_timestamp: str | None = option(
         "incremental-between-timestamp", NAME, None, READ,
-        "Two times: read the changes after the first, up to the second.", supported=False,
+        "Two times: read the changes after the first, up to the second.",
     )
     incremental_between_scan_mode: IncrementalScanMode = option(
         "incremental-between-scan-mode", choice(IncrementalScanMode), IncrementalScanMode.AUTO,
         READ,
-        "What an incremental read takes from each snapshot.", supported=False,
+        "What an incremental read takes from each snapshot.",
     )
     incremental_between_tag_to_snapshot: bool = option(
         "incremental-between-tag-to-snapshot", FLAG, False, READ,
-        "Read the snapshots between two tags, not the tags' difference.", supported=False,
+        "Read the snapshots between two tags, not the tags' difference.",
     )
     incremental_to_auto_tag: str | None = option(
         "incremental-to-auto-tag", NAME, None, READ,
@@ -946,7 +945,6 @@ _SCAN_MODES_TO_COME = frozenset(
         ScanMode.COMPACTED_FULL,
         ScanMode.FROM_CREATION_TIMESTAMP,
         ScanMode.FROM_FILE_CREATION_TIME,
-        ScanMode.INCREMENTAL,
     }
 )
 _PRODUCERS_TO_COME = frozenset({ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION})

@@ -140,6 +140,15 @@ class History:
         ids = self._numbers(self.layout.snapshot_dir, "snapshot-")
         return self.snapshot(ids[-1]) if ids else None
 
+    def changelog_ids(self) -> tuple[int, ...]:
+        """The ids of expired snapshots whose changelog was kept, ascending."""
+        return self._numbers(self.layout.changelog_dir, "changelog-")
+
+    def changelog(self, snapshot_id: int) -> Snapshot:
+        """What was kept of an expired snapshot. Raises NotFound."""
+        path = self.layout.changelog(snapshot_id)
+        return metadata.decode_snapshot(self.store.read(path), path)
+
     def tag_names(self) -> tuple[str, ...]:
         """The names of all tags, sorted."""
         names = (status.path.rpartition("/")[2] for status in self.store.list(self.layout.tag_dir))

@@ -6,7 +6,7 @@ Every method is one call to the verb of its name.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lakecore.errors import InvalidRequest
 from lakecore.format import metadata
@@ -22,6 +22,7 @@ from lakecore.plan.partitions import Partitions
 from lakecore.plan.predicate import from_polars, from_sql, sql_to_polars
 from lakecore.table import overwrite
 from lakecore.table.batch_write import author, clear_partitions, overwrite_rows, write_rows
+from lakecore.table.between import changes_between, changes_of_options
 from lakecore.table.commit import CommitRequest, commit, last_committed
 from lakecore.table.compaction import CompactionRequest, compact_table
 from lakecore.table.context import TableContext, load_context, reload_context
@@ -30,12 +31,13 @@ from lakecore.table.explain import Explanation, explain
 from lakecore.table.inspect import Inspect
 from lakecore.table.merge_into import MergeInto
 from lakecore.table.source import TableSource
+from lakecore.table.stream import StreamRequest, stream_changes
 from lakecore.table.travel import Travel, as_of, resolve
 from lakecore.table.update import update_rows
 from lakecore.table.write import TableWrite
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     import pandas as pd
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
     from lakecore.plan.predicate import Predicate
+    from lakecore.table.changes import ChangesSource
 
 MEMORY_BUDGET = "lakecore.memory-budget"
 
@@ -231,12 +234,17 @@ class Table:
         partitions: Sequence[Mapping[str, object]] | None = None,
         where: pl.Expr | str | None = None,
         buckets: Sequence[int] | None = None,
+        max_bytes: int | None = None,
         dry_run: bool = False,
     ) -> CompactionResult:
         """Merge files of each bucket to fewer sorted runs, in one COMPACT snapshot.
 
         As many as the options `num-sorted-run.compaction-trigger` and `compaction.*` ask for; with
         `full`, all of them, to one run without deletions.
+
+        With `max_bytes`, in steps of whole buckets, each with a snapshot of its own: as many as
+        hold so many bytes to read, but one at least, and on until nothing is left to do. What is
+        interrupted goes on where it stopped when it is called again.
 
         Rows stay as they are; reads of them get faster. `partitions`, `where` (a condition on
         partition keys) and `buckets` choose what to compact. With `dry_run` nothing is written.
@@ -247,7 +255,12 @@ class Table:
         table unchanged, if a data file is missing or damaged.
         """
         request = CompactionRequest(
-            full=full, partitions=partitions, where=where, buckets=buckets, dry_run=dry_run
+            full=full,
+            partitions=partitions,
+            where=where,
+            buckets=buckets,
+            max_bytes=max_bytes,
+            dry_run=dry_run,
         )
         return compact_table(self._context, request)
 
@@ -303,12 +316,8 @@ class Table:
         expression or the text of an SQL condition. The snapshot is chosen now; nothing is read
         before the frame is collected. The order of rows is not defined.
         """
-        source = self._source(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
-        frame = polars_source.scan(source)
-        if where is not None:
-            frame = frame.filter(self._expression(where, source))
-        if columns is not None:
-            frame = frame.select(self._known(columns, source))
+        source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
+        frame = _lazy(source, columns, where)
         return frame if limit is None else frame.head(limit)
 
     def to_batches(
@@ -325,9 +334,9 @@ class Table:
 
         The arguments are those of `scan`.
         """
-        source = self._source(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
-        expression = None if where is None else self._expression(where, source)
-        names = None if columns is None else self._known(columns, source)
+        source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
+        expression = None if where is None else _expression(where, source.table_schema)
+        names = None if columns is None else _known(columns, source.table_schema)
         return arrow_stream.reader(source, names, expression, limit)
 
     def to_arrow(
@@ -384,7 +393,7 @@ class Table:
     ) -> arrow_dataset.SourceDataset:
         """The rows as an Arrow dataset, into which DuckDB and others push columns and filters."""
         return arrow_dataset.SourceDataset(
-            self._source(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
+            self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
         )
 
     def to_duckdb(
@@ -396,7 +405,7 @@ class Table:
         timestamp: datetime | int | str | None = None,
     ) -> DuckDBRelation:
         """The rows as a DuckDB relation, on the connection given or DuckDB's default one."""
-        source = self._source(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
+        source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
         return duckdb_face.relation(source, connection)
 
     def explain(
@@ -416,7 +425,7 @@ class Table:
             predicate = (
                 from_sql(where, schema) if isinstance(where, str) else from_polars(where, schema)
             )
-        names = None if columns is None else self._known(columns, source)
+        names = None if columns is None else _known(columns, source.table_schema)
         return explain(
             self.identifier,
             source.plan(predicate),
@@ -424,21 +433,88 @@ class Table:
             None if where is None else str(where),
         )
 
+    # --- changes ---------------------------------------------------------------------------------
+
+    def changes(
+        self,
+        start: int | str | datetime | None = None,
+        end: int | str | datetime | None = None,
+        columns: Sequence[str] | None = None,
+        where: pl.Expr | str | None = None,
+    ) -> pl.LazyFrame:
+        """What changed after `start` up to `end`, as a lazy frame of rows with their `_row_kind`.
+
+        Both are snapshot ids, tags, or times, which stand for the newest snapshot of then. None:
+        from the beginning, to the latest. Snapshots give what their changelog says, or, of a table
+        without one, the rows that were added as stored; two tags give the difference between them.
+        The options `incremental-between-...` say otherwise. The snapshots are chosen now.
+
+        `where` is asked of each row by itself: of an update it may keep -U without +U.
+
+        Raises NotFound, naming the earliest that is left, if changes have expired.
+        """
+        self._context.options.require_readable()
+        return _lazy(changes_between(self._context, start, end), columns, where)
+
+    def stream(
+        self,
+        from_snapshot: int | None = None,
+        until: int | Literal["latest"] | None = None,
+        columns: Sequence[str] | None = None,
+        where: pl.Expr | str | None = None,
+        *,
+        consumer_id: str | None = None,
+    ) -> Iterator[tuple[int, pl.LazyFrame]]:
+        """What changed, snapshot by snapshot: an id, and a lazy frame of rows with `_row_kind`.
+
+        It begins with the changes of `from_snapshot`; without it, with all rows of the latest
+        snapshot, as +I. It ends with those of `until`. Snapshots without changes are passed over,
+        and so are overwrites, unless `streaming-read-overwrite` or
+        `streaming-read-append-overwrite` is set. Nothing of a snapshot is read before its frame is
+        collected. `where` as for `changes`.
+
+        Raises NotFound, naming the earliest that is left, if changes have expired; Unsupported
+        without `until`, and with a consumer.
+        """
+        request = StreamRequest(from_snapshot=from_snapshot, until=until, consumer_id=consumer_id)
+        found = stream_changes(self._context, request)
+        return ((number, _lazy(source, columns, where)) for number, source in found)
+
+    # --- sources ---------------------------------------------------------------------------------
+
+    def _rows(self, travel: Travel) -> TableSource | ChangesSource:
+        """The rows of a state or, if the options ask for it, those added between two states."""
+        self._context.options.require_readable()
+        between = changes_of_options(self._context) if travel == Travel() else None
+        return self._source(travel) if between is None else between
+
     def _source(self, travel: Travel) -> TableSource:
         self._context.options.require_readable()
         snapshot, schema = resolve(self._context, travel)
         context = as_of(self._context, schema)
         return TableSource(context=context, snapshot=snapshot, table_schema=schema)
 
-    def _expression(self, where: pl.Expr | str, source: TableSource) -> pl.Expr:
-        schema = source.table_schema
-        if isinstance(where, str):
-            return sql_to_polars(where, schema)
-        self._known(where.meta.root_names(), source)
-        return where
 
-    def _known(self, columns: Sequence[str], source: TableSource) -> list[str]:
-        return [source.table_schema.field(name).name for name in columns]
+def _lazy(
+    source: TableSource | ChangesSource,
+    columns: Sequence[str] | None,
+    where: pl.Expr | str | None,
+) -> pl.LazyFrame:
+    frame = polars_source.scan(source)
+    if where is not None:
+        frame = frame.filter(_expression(where, source.table_schema))
+    return frame if columns is None else frame.select(_known(columns, source.table_schema))
+
+
+def _expression(where: pl.Expr | str, schema: TableSchema) -> pl.Expr:
+    if isinstance(where, str):
+        return sql_to_polars(where, schema)
+    _known(where.meta.root_names(), schema)
+    return where
+
+
+def _known(columns: Sequence[str], schema: TableSchema) -> list[str]:
+    return [schema.field(name).name for name in columns]
 
 
 def load_table(  # noqa: PLR0913  what it is given is what a table is bound to

@@ -57,6 +57,8 @@ def newest(context: TableContext, verb: Verb) -> TableSource:
         options.scan_tag_name,
         options.scan_timestamp,
         options.scan_timestamp_millis,
+        options.incremental_between,
+        options.incremental_between_timestamp,
     )
     if any(each is not None for each in then):
         raise InvalidRequest(

@@ -34,7 +34,7 @@ from lakecore.plan.pruning import matches_exactly, may_match, prune_buckets
 from lakecore.plan.splits import pack, plan_bucket
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lakecore.io.history import History
     from lakecore.model.files import DataFile, IndexFile, VectorRange
@@ -92,17 +92,28 @@ class ScanContext:
 
 
 def plan_scan(
-    context: ScanContext, snapshot: Snapshot | None, predicate: Predicate | None = None
+    context: ScanContext,
+    snapshot: Snapshot | None,
+    predicate: Predicate | None = None,
+    *,
+    shown: Callable[[DataFile], bool] | None = None,
 ) -> ScanPlan:
-    """The splits of a snapshot that may hold matching rows, in order of partition and bucket."""
+    """The splits of a snapshot that may hold matching rows, in order of partition and bucket.
+
+    `shown` says which files are read, whatever level a batch read leaves out.
+    """
     if snapshot is None:
         return ScanPlan(snapshot=None)
     entries = context.history.live_entries(snapshot)
     total = len(entries)
     entries, by_partition = _keep_partitions(entries, context, predicate)
     entries, by_bucket = _keep_buckets(entries, context, predicate)
-    settled = hides_level_0(context.schema, context.options)
-    visible = [entry for entry in entries if not (settled and entry.file.level == 0)]
+    settled = shown is None and hides_level_0(context.schema, context.options)
+    visible = [
+        entry
+        for entry in entries
+        if not (settled and entry.file.level == 0) and (shown is None or shown(entry.file))
+    ]
     hidden = len(entries) - len(visible)
     kept, by_key = _keep_keys(visible, context, predicate)
     splits, by_value = _deal(kept, context, snapshot, predicate, settled=settled)
@@ -117,6 +128,54 @@ def plan_scan(
             hidden_level_0=hidden,
         ),
     )
+
+
+def plan_merged(
+    context: ScanContext,
+    entries: Sequence[ManifestEntry],
+    snapshot: Snapshot | None,
+    predicate: Predicate | None = None,
+) -> list[Split]:
+    """The splits of some files of a snapshot, whose rows are merged with each other alone."""
+    kept = keep_entries(context, entries, predicate)
+    splits, _ = _deal(kept, context, snapshot, predicate, settled=False)
+    return splits
+
+
+def plan_stored(
+    context: ScanContext, entries: Sequence[ManifestEntry], predicate: Predicate | None = None
+) -> list[Split]:
+    """A split for each file, in their order: no row of theirs hides another.
+
+    So files may be left out by any of their statistics.
+    """
+    kept = keep_entries(context, entries, predicate)
+    matching = _matching_values([entry.file for entry in kept], context, predicate)
+    return [
+        _split(
+            (entry.partition, entry.bucket, entry.total_buckets),
+            ((entry.file,),),
+            raw=True,
+            order={},
+            vectors={},
+            context=context,
+        )
+        for entry, match in zip(kept, matching, strict=True)
+        if match
+    ]
+
+
+def keep_entries(
+    context: ScanContext, entries: Sequence[ManifestEntry], predicate: Predicate | None
+) -> Sequence[ManifestEntry]:
+    """The entries of partitions, buckets and key ranges that may match.
+
+    Of each key all files stay, or none.
+    """
+    entries, _ = _keep_partitions(entries, context, predicate)
+    entries, _ = _keep_buckets(entries, context, predicate)
+    entries, _ = _keep_keys(entries, context, predicate)
+    return entries
 
 
 def hides_level_0(schema: TableSchema, options: TableOptions) -> bool:
@@ -184,7 +243,7 @@ def _keep_keys(
 def _deal(
     entries: Sequence[ManifestEntry],
     context: ScanContext,
-    snapshot: Snapshot,
+    snapshot: Snapshot | None,
     predicate: Predicate | None,
     *,
     settled: bool,
@@ -196,7 +255,7 @@ def _deal(
     files = [entry.file for entry in entries]
     matching = _matching_values(files, context, predicate)
     lows, highs = key_ranks(files, context.schema)
-    vectors = _vectors(context.history, snapshot)
+    vectors = vectors_of(context.history, snapshot)
     target = context.options.source_split_target_size_bytes
     open_cost = context.options.source_split_open_file_cost_bytes
     folds = context.options.merge_engine not in _WINNERS
@@ -327,8 +386,8 @@ def _same_values(old: object, new: object) -> bool:
     return str(old).removesuffix(" NOT NULL") == str(new).removesuffix(" NOT NULL")
 
 
-def _vectors(
-    history: History, snapshot: Snapshot
+def vectors_of(
+    history: History, snapshot: Snapshot | None
 ) -> Mapping[tuple[bytes, int], Mapping[str, tuple[IndexFile, VectorRange]]]:
     """The deletion vectors of a snapshot, by bucket and data file name."""
     found: dict[tuple[bytes, int], dict[str, tuple[IndexFile, VectorRange]]] = defaultdict(dict)

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from lakecore.errors import CorruptTable, NotFound
@@ -16,7 +17,7 @@ from lakecore.table.read import READER, ReadPlan, on_reader, read_split
 from lakecore.table.scan import ScanContext, ScanPlan, plan_scan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
     import pyarrow as pa
@@ -150,19 +151,22 @@ class TableSource:
             for split in splits:
                 yield from read_split(split, plan, context.store, context.budget)
             return
-        yield from _side_by_side(
+        yield from side_by_side(
             [read_split(split, plan, context.store, context.budget) for split in splits]
         )
 
 
-def _side_by_side(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+def side_by_side(
+    streams: Iterable[Iterator[pa.RecordBatch]],
+) -> Generator[pa.RecordBatch, None, None]:
     """The batches of the streams one stream after the other, a few streams being read at once."""
-    waiting = deque(streams)
+    waiting = iter(streams)
     running: deque[_Ahead] = deque()
     try:
-        while waiting or running:
-            while waiting and len(running) < _READERS:
-                running.append(_Ahead(waiting.popleft()))
+        while True:
+            running.extend(_Ahead(each) for each in islice(waiting, _READERS - len(running)))
+            if not running:
+                return
             yield from running[0]
             running.popleft().close()
     finally:

@@ -1,0 +1,88 @@
+"""Which snapshots of a table count for those who follow its changes, and what they take from each.
+
+A stream (https://paimon.apache.org/docs/master/primary-key-table/changelog-producer/):
+
+| changelog-producer | snapshots that count | rows |
+|---|---|---|
+| none, and append tables | APPEND | the files that were added, row by row as stored |
+| input, lookup, full-compaction | those with a changelog | the changelog's |
+
+OVERWRITE snapshots count for none of them, unless `streaming-read-overwrite` (with a primary key)
+or `streaming-read-append-overwrite` (without) says so. A read between two snapshots takes the same,
+but of OVERWRITE snapshots nothing at all; `incremental-between-scan-mode` makes it take the one or
+the other whatever the producer.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from lakecore.model.snapshot import CommitKind
+from lakecore.options import ChangelogProducer, IncrementalScanMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakecore.model.files import DataFile
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.options import TableOptions
+
+
+class Taken(Enum):
+    """What is taken from a snapshot."""
+
+    ADDED = auto()
+    """The rows of the files that it added, as they were stored."""
+    CHANGELOG = auto()
+    """The rows of its changelog files."""
+    REPLACED = auto()
+    """The rows of the files that it removed, taken back, and those of the files that it added."""
+
+
+def taken_by_stream(snapshot: Snapshot, options: TableOptions, *, keyed: bool) -> Taken | None:
+    """What a stream takes from a snapshot; None if it passes over it."""
+    if snapshot.commit_kind is CommitKind.OVERWRITE:
+        if keyed and options.streaming_read_overwrite:
+            return Taken.REPLACED
+        if not keyed and options.streaming_read_append_overwrite:
+            return Taken.ADDED
+    if options.changelog_producer is not ChangelogProducer.NONE:
+        return None if snapshot.changelog_manifest_list is None else Taken.CHANGELOG
+    return Taken.ADDED if snapshot.commit_kind is CommitKind.APPEND else None
+
+
+def taken_between(snapshot: Snapshot, mode: IncrementalScanMode) -> Taken | None:
+    """What a read between snapshots takes from one; the mode is `delta` or `changelog`."""
+    if mode is IncrementalScanMode.DELTA:
+        return Taken.ADDED if snapshot.commit_kind is CommitKind.APPEND else None
+    assert mode is IncrementalScanMode.CHANGELOG, mode
+    if snapshot.commit_kind is CommitKind.OVERWRITE or snapshot.changelog_manifest_list is None:
+        return None
+    return Taken.CHANGELOG
+
+
+def mode_between(options: TableOptions) -> IncrementalScanMode:
+    """How a read between snapshots goes: `delta`, `changelog` or `diff`."""
+    mode = options.incremental_between_scan_mode
+    if mode is not IncrementalScanMode.AUTO:
+        return mode
+    if options.changelog_producer is ChangelogProducer.NONE:
+        return IncrementalScanMode.DELTA
+    return IncrementalScanMode.CHANGELOG
+
+
+def levels_of_first_plan(options: TableOptions) -> Callable[[DataFile], bool]:
+    """Which files the first plan of a stream reads.
+
+    Those whose rows a compaction has yet to bring into the changelog stay away: the stream would
+    give them out twice.
+    """
+    match options.changelog_producer:
+        case ChangelogProducer.LOOKUP:
+            return lambda file: file.level > 0
+        case ChangelogProducer.FULL_COMPACTION:
+            last = options.level_count - 1
+            return lambda file: file.level == last
+        case _:
+            return lambda _: True

@@ -1,0 +1,93 @@
+"""How far back the changes of a table can be read: live snapshots, and long-lived changelogs.
+
+A snapshot that expires may leave its changelog behind (`changelog.num-retained.*`,
+`changelog.time-retained`; https://paimon.apache.org/docs/master/maintenance/manage-snapshots/).
+Ids have no gaps, so what can be read is everything from the earliest id on.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.errors import NotFound
+
+if TYPE_CHECKING:
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.context import TableContext
+
+_READERS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """The snapshots whose changes are there: the ids from `earliest` to `latest`."""
+
+    context: TableContext
+    earliest: int
+    latest: int
+    kept: frozenset[int]
+    """Those of them that have expired, and left their changelog."""
+
+    def snapshot(self, snapshot_id: int) -> Snapshot:
+        """The snapshot, or what was kept of it. Raises NotFound naming the earliest id."""
+        if not self.earliest <= snapshot_id <= self.latest:
+            raise self.gone(snapshot_id)
+        history = self.context.history
+        try:
+            if snapshot_id in self.kept:
+                return history.changelog(snapshot_id)
+            try:
+                return history.snapshot(snapshot_id)
+            except NotFound:
+                return history.changelog(snapshot_id)
+        except NotFound as error:
+            # It has expired since.
+            raise (past_of(self.context) or self).gone(snapshot_id) from error
+
+    def snapshots(self, first: int, last: int) -> list[Snapshot]:
+        """The snapshots from one id to another. Raises NotFound naming the earliest id."""
+        ids = range(first, last + 1)
+        if len(ids) <= 1:
+            return [self.snapshot(each) for each in ids]
+        with ThreadPoolExecutor(_READERS) as pool:
+            return list(pool.map(self.snapshot, ids))
+
+    def newest_at(self, time_ms: int) -> int | None:
+        """The id of the newest snapshot committed at or before a time; None if none is so old."""
+        low, high = self.earliest, self.latest + 1
+        while low < high:
+            middle = (low + high) // 2
+            if self.snapshot(middle).time_ms <= time_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return None if low == self.earliest else low - 1
+
+    def gone(self, snapshot_id: int) -> NotFound:
+        """The error that the changes of a snapshot are not there."""
+        late = snapshot_id > self.latest
+        return NotFound(
+            "there is no such snapshot yet"
+            if late
+            else "the changes of the snapshot have expired; the earliest that are left are named",
+            snapshot_id=snapshot_id,
+            earliest=self.earliest,
+            latest=self.latest,
+            table=self.context.identifier,
+        )
+
+
+def past_of(context: TableContext) -> Past | None:
+    """What can be read now; None if nothing was ever committed."""
+    history = context.history
+    live = history.snapshot_ids()
+    if not live:
+        return None
+    kept = set(history.changelog_ids()) - set(live)
+    earliest = live[0]
+    while earliest - 1 in kept:
+        earliest -= 1
+    reached = frozenset(each for each in kept if each >= earliest)
+    return Past(context=context, earliest=earliest, latest=live[-1], kept=reached)
