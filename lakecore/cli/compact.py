@@ -14,7 +14,8 @@ from rich.text import Text
 
 from lakecore.cli.arguments import Options, Path, stated
 from lakecore.session import open_table
-from lakecore.table.compaction import CompactionProgress, CompactionRequest, compact_table
+from lakecore.table.compact_parallel import CompactionProgress
+from lakecore.table.compaction import CompactionRequest, compact_table
 from lakecore.table.explain import show_bytes
 
 if TYPE_CHECKING:

@@ -124,7 +124,8 @@ class CommitMessage:
     COMPACT snapshot after it. `deleted_files` are taken away by the first, then an OVERWRITE.
     `total_buckets` is the bucket count the rows were hashed with, -1 for unaware and dynamic
     buckets. `new_index_files` replace the bucket's index files of their type. `base_snapshot_id`
-    is the snapshot the writer looked at (None: an empty table).
+    is the snapshot the writer looked at (None: an empty table), `base_snapshot_uuid` tells it from
+    another that takes its id after a rollback (None: unknown).
     """
 
     partition: bytes
@@ -139,6 +140,7 @@ class CommitMessage:
     compact_changelog_files: tuple[DataFile, ...] = ()
     compact_index_files: tuple[IndexFile, ...] = ()
     base_snapshot_id: int | None = None
+    base_snapshot_uuid: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,21 @@
-"""`Table.compact`: which buckets, one after the other, and one COMPACT snapshot in the end.
+"""`Table.compact`: which buckets, in which steps, and one COMPACT snapshot for each of these.
+
+A step:
 
 1. Take the latest snapshot, then the newest schema: it knows the columns of every live file.
-2. Plan (`compact_plan.py`), compact bucket after bucket, commit.
-3. If another commit has compacted or overwritten one of the files meanwhile, begin again from the
-   new snapshot. What was done for buckets that nobody else touched is kept.
+2. Plan (`compact_work.py`), and take whole buckets up to `max_bytes`, but one at least.
+3. Compact them side by side (`compact_parallel.py`), commit.
+4. If another commit has compacted or overwritten one of the files meanwhile, begin again from the
+   new snapshot. What was done for buckets that nobody else touched is kept. If the table was rolled
+   back, or an option has changed that decides how rows lie and merge, nothing is kept.
+
+Without `max_bytes` there is one step, and each bucket has one turn. With it, steps follow one
+another until nothing is left to do. The commits are all the record there is: who is killed between
+two of them is taken over by whoever calls next.
+
+INVARIANT: the steps come to an end whatever others write. Of the buckets that were there at first,
+each has so many turns: one for a full compaction; otherwise two for each of its files, which is
+more than picking could use up if nobody wrote.
 
 Writers are never in the way: their new files are of level 0, and stay there beside the compacted
 ones. A process that dies leaves files that nothing names, and the table as it was.
@@ -11,26 +23,33 @@ ones. A process that dies leaves files that nothing names, and the table as it w
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-import pyarrow as pa
-
-from lakecore.errors import CommitConflict, CorruptTable, InvalidRequest, Unsupported
+from lakecore.errors import (
+    AlreadyExists,
+    CommitConflict,
+    CommitUnknown,
+    CorruptTable,
+    InvalidRequest,
+    LakecoreError,
+    Unsupported,
+)
 from lakecore.model.compaction import CompactionResult
 from lakecore.options import ChangelogProducer
 from lakecore.plan.conflicts import check_files
-from lakecore.table import overwrite
+from lakecore.table.base_snapshot import is_there, was_rolled_back
 from lakecore.table.batch_write import author
 from lakecore.table.commit import CommitRequest, commit
 from lakecore.table.commit_change import changes
-from lakecore.table.compact_bucket import compact_bucket
-from lakecore.table.compact_plan import BucketCompaction, plan_buckets
+from lakecore.table.compact_choice import chosen_entries
+from lakecore.table.compact_parallel import Tally, compact_buckets
+from lakecore.table.compact_rules import same_rules
+from lakecore.table.compact_work import Work, do_work, left_to_plan, plan_work
 from lakecore.table.context import reload_context
 from lakecore.table.message_files import delete_files
-from lakecore.table.pack_files import Packing, pack_files, plan_packing
-from lakecore.table.row_values import holds, parse_condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,9 +59,11 @@ if TYPE_CHECKING:
     from lakecore.model.files import CommitMessage
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
+    from lakecore.table.compact_parallel import Progress
     from lakecore.table.context import TableContext
 
 PLANS_MAX = 5
+"""How often a step is planned before it gives way to others."""
 _BY_PRODUCER = frozenset({ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION})
 
 
@@ -54,74 +75,214 @@ class CompactionRequest:
     partitions: Sequence[Mapping[str, object]] | None = None
     where: pl.Expr | str | None = None
     buckets: Sequence[int] | None = None
+    max_bytes: int | None = None
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionProgress:
-    """How far a compaction has come: buckets, and rows as stored, of the present plan."""
-
-    buckets_done: int
-    buckets: int
-    rows_done: int
-    rows: int
-
-
-Progress: TypeAlias = "Callable[[CompactionProgress], None]"
-Work: TypeAlias = BucketCompaction | Packing
-"""What a plan holds: of one bucket each, but for those that are not kept in order."""
+Stepped: TypeAlias = "Callable[[CompactionResult], None]"
+"""Is told of each step that was committed."""
 
 
 def compact_table(
-    context: TableContext, request: CompactionRequest, progress: Progress | None = None
+    context: TableContext,
+    request: CompactionRequest,
+    progress: Progress | None = None,
+    stepped: Stepped | None = None,
 ) -> CompactionResult:
-    """Compact the buckets that are asked for, in one commit; `progress` is told after each window.
+    """Compact the buckets that are asked for; `progress` is told after each window.
 
-    Raises CommitConflict if others were first with every plan; then the table is as they left it.
+    What `progress` raises ends the compaction as a failure does: steps that were committed stay,
+    what the present one wrote is removed. Raises CommitConflict if others were first with every
+    plan of a step; then the table is as they left it.
     """
-    user = author(context).user
-    kept: list[CommitMessage] = []
-    for attempt in range(1, PLANS_MAX + 1):
-        snapshot = context.history.latest_snapshot()
-        context = reload_context(context)
-        _require_compactable(context, request)
-        if snapshot is None:
-            return CompactionResult()
-        live = context.history.live_entries(snapshot)
-        kept = _still_fitting(context, kept, live)
-        entries = _left(context, kept, _chosen(context, request, live))
-        plan = _plan(context, snapshot, entries, full=request.full)
-        if request.dry_run:
-            return _planned(plan)
-        messages = [*kept]
-        try:
-            _compact_buckets(context, plan, messages, progress)
-        except CorruptTable:
-            if not _others_took(context, plan):
-                delete_files(context, messages)
+    if request.max_bytes is not None and request.max_bytes < 1:
+        raise InvalidRequest("max_bytes is at least 1", max_bytes=request.max_bytes)
+    call = _Call(context, request, Tally(progress))
+    if request.dry_run:
+        return call.planned()
+    done = CompactionResult(attempts=0)
+    while True:
+        step = call.step()
+        done = _plus(done, step, buckets=len(call.changed))
+        if not step.snapshot_ids:
+            return done
+        if stepped is not None:
+            stepped(step)
+        if request.max_bytes is None:
+            return done
+
+
+class _Call:
+    """One compaction, step by step."""
+
+    def __init__(self, context: TableContext, request: CompactionRequest, tally: Tally) -> None:
+        self._context = context
+        self._request = request
+        self._tally = tally
+        self._user = author(context).user
+        self._turns: Counter[tuple[bytes, int]] | None = None
+        self._snapshot: Snapshot | None = None
+        self.changed: set[tuple[bytes, int]] = set()
+
+    def planned(self) -> CompactionResult:
+        """What would be done with the files there are."""
+        left = list(self._plan([]))
+        whole = [*left]
+        steps = 0
+        while left:
+            steps += 1
+            left = left[len(self._portion(left)) :]
+        files = [file for work in whole for file in work.files]
+        return CompactionResult(
+            buckets=len({(work.partition, work.bucket) for work in whole}),
+            files_before=len(files),
+            files_after=None if files else 0,
+            bytes_before=sum(file.size_bytes for file in files),
+            bytes_after=None if files else 0,
+            rows_before=sum(file.row_count for file in files),
+            rows_after=None if files else 0,
+            steps=steps,
+        )
+
+    def step(self) -> CompactionResult:
+        """The next step; without a snapshot if nothing is left to do."""
+        messages: list[CommitMessage] = []
+        for attempt in range(1, PLANS_MAX + 1):
+            try:
+                if not self._compact(messages):
+                    continue
+                if not messages:
+                    return CompactionResult(attempts=attempt)
+                if not same_rules(self._context, reload_context(self._context)):
+                    continue
+            except BaseException:
+                delete_files(self._context, messages)
                 raise
-            kept = messages
-            continue
-        except BaseException:
-            delete_files(context, messages)
-            raise
-        if not messages:
-            return CompactionResult(attempts=attempt)
+            snapshot_id = self._commit(messages)
+            if snapshot_id is not None:
+                self._took_turns(messages)
+                return _result(messages, snapshot_id, attempt)
+        delete_files(self._context, messages)
+        raise CommitConflict(
+            "other commits replaced the files of every plan; compact when they are done",
+            table=self._context.identifier,
+            attempts=PLANS_MAX,
+        )
+
+    def _compact(self, messages: list[CommitMessage]) -> bool:
+        """Whether all that was planned is done; else the table has moved on, and plans are void.
+
+        `messages` are those of earlier plans; they become those of this one.
+        """
+        plan: Sequence[Work] = ()
         try:
-            done = commit(context, CommitRequest(messages=messages, user=user))
+            plan = self._plan(messages)
+            self._tally.begin(plan)
+            portion = self._portion(plan)
+            done: list[CommitMessage] = []
+            try:
+                compact_buckets(
+                    portion,
+                    partial(do_work, self._context),
+                    self._context.budget,
+                    self._tally,
+                    done,
+                )
+            finally:
+                uuid = None if self._snapshot is None else self._snapshot.uuid
+                messages += [replace(message, base_snapshot_uuid=uuid) for message in done]
+        except CorruptTable:
+            if not self._moved_on(plan):
+                raise
+            return False
+        return True
+
+    def _plan(self, messages: list[CommitMessage]) -> Sequence[Work]:
+        """What there is to do beside the messages, less those that became void."""
+        before, rules = self._snapshot, self._context
+        snapshot = self._snapshot = rules.history.latest_snapshot()
+        context = reload_context(rules)
+        _require_compactable(context, self._request)
+        # The caches of what never changes are kept while the table is the same.
+        self._context = rules if context.schema == rules.schema else context
+        if snapshot is None:
+            delete_files(context, messages)
+            messages.clear()
+            return ()
+        live = self._context.history.live_entries(snapshot)
+        base_stays = before is None or not was_rolled_back(
+            context.history, (before.id, before.uuid), snapshot
+        )
+        fitting = [
+            message
+            for message in messages
+            if base_stays and same_rules(rules, context) and _still_fits(context, message, live)
+        ]
+        delete_files(context, [message for message in messages if message not in fitting])
+        messages[:] = fitting
+        request = self._request
+        entries = chosen_entries(
+            self._context,
+            live,
+            partitions=request.partitions,
+            where=request.where,
+            buckets=request.buckets,
+        )
+        if self._turns is None:
+            keyed_full = request.full and bool(context.schema.primary_keys)
+            found = Counter((entry.partition, entry.bucket) for entry in entries)
+            self._turns = Counter(dict.fromkeys(found, 1)) if keyed_full else found + found
+        waiting = [entry for entry in entries if self._turns[entry.partition, entry.bucket] > 0]
+        left = left_to_plan(self._context, messages, waiting)
+        return plan_work(self._context, snapshot, left, full=request.full)
+
+    def _portion(self, plan: Sequence[Work]) -> Sequence[Work]:
+        """The part of a plan that one step takes: whole buckets, from the first on."""
+        if self._request.max_bytes is None:
+            return plan
+        size_bytes = 0
+        for count, work in enumerate(plan):
+            size_bytes += sum(file.size_bytes for file in work.files)
+            if count and size_bytes > self._request.max_bytes:
+                return plan[:count]
+        return plan
+
+    def _commit(self, messages: Sequence[CommitMessage]) -> int | None:
+        """The snapshot of the messages; None if others came first."""
+        context = self._context
+        try:
+            done = commit(context, CommitRequest(messages=messages, user=self._user))
+        except (CommitUnknown, AlreadyExists):
+            # The files may be in the table, or are.
+            raise
         except CommitConflict:
-            kept = messages
-        except InvalidRequest:
+            return None
+        except CorruptTable:
+            # What it read may have expired meanwhile; if not, the next plan meets it, too.
+            return None
+        except (LakecoreError, OSError):
             delete_files(context, messages)
             raise
-        else:
-            return _result(messages, done.snapshot_id, attempt)
-    delete_files(context, kept)
-    raise CommitConflict(
-        "other commits replaced the files of every plan; compact when they are done",
-        table=context.identifier,
-        attempts=PLANS_MAX,
-    )
+        return done.snapshot_id
+
+    def _took_turns(self, messages: Sequence[CommitMessage]) -> None:
+        buckets = [(message.partition, message.bucket) for message in messages]
+        assert self._turns is not None
+        self._turns.subtract(buckets)
+        self.changed.update(buckets)
+
+    def _moved_on(self, plan: Sequence[Work]) -> bool:
+        """Whether what could not be read may be gone because others have replaced it."""
+        history, base = self._context.history, self._snapshot
+        latest = history.latest_snapshot()
+        if base is None or latest is None:
+            return latest is not base
+        if not plan:
+            # It was metadata: of a snapshot that has expired, perhaps.
+            return not is_there(history, base, latest)
+        there = {(e.partition, e.bucket, e.file.name) for e in history.live_entries(latest)}
+        planned = {(work.partition, work.bucket, file.name) for work in plan for file in work.files}
+        return not planned <= there
 
 
 def _require_compactable(context: TableContext, request: CompactionRequest) -> None:
@@ -150,145 +311,24 @@ def _require_compactable(context: TableContext, request: CompactionRequest) -> N
     )
 
 
-def _left(
-    context: TableContext, kept: Sequence[CommitMessage], entries: Sequence[ManifestEntry]
-) -> list[ManifestEntry]:
-    """The files that messages leave to be planned: none of a bucket that must be kept in order."""
-    if not context.schema.primary_keys and context.options.bucket < 0:
-        packed = {file.name for message in kept for file in message.compact_before}
-        return [entry for entry in entries if entry.file.name not in packed]
-    there = {(message.partition, message.bucket) for message in kept}
-    return [entry for entry in entries if (entry.partition, entry.bucket) not in there]
+def _still_fits(
+    context: TableContext, message: CommitMessage, live: Sequence[ManifestEntry]
+) -> bool:
+    """Whether the message can be committed to these live files."""
+    own = [e for e in live if (e.partition, e.bucket) == (message.partition, message.bucket)]
+    _, change = changes(CommitRequest(messages=[message], user=""))
+    try:
+        check_files(own, change.delta, context.schema.key_fields)
+    except CommitConflict:
+        return False
+    return True
 
 
-def _plan(
-    context: TableContext, snapshot: Snapshot, entries: Sequence[ManifestEntry], *, full: bool
-) -> Sequence[Work]:
-    plan = plan_buckets if context.schema.primary_keys else plan_packing
-    return plan(context, snapshot, entries, full=full)
-
-
-def _chosen(
-    context: TableContext, request: CompactionRequest, live: Sequence[ManifestEntry]
-) -> list[ManifestEntry]:
-    """The live files of the buckets that are asked for."""
-    partitions = list({entry.partition: None for entry in live})
-    wanted = set(partitions)
-    if request.partitions is not None:
-        choose = overwrite.matching(context, request.partitions)
-        wanted = _where_true(partitions, choose(partitions))
-    if request.where is not None:
-        wanted &= _where_true(partitions, _matching(context, request.where, partitions))
-    numbers = None if request.buckets is None else set(request.buckets)
-    return [
-        entry
-        for entry in live
-        if entry.partition in wanted and (numbers is None or entry.bucket in numbers)
-    ]
-
-
-def _where_true(partitions: Sequence[bytes], mask: Sequence[bool]) -> set[bytes]:
-    return {partition for partition, chosen in zip(partitions, mask, strict=True) if chosen}
-
-
-def _matching(
-    context: TableContext, where: pl.Expr | str, partitions: Sequence[bytes]
-) -> Sequence[bool]:
-    """Per partition, whether a condition on partition keys holds."""
-    condition = parse_condition(where, context.schema)
-    keys = context.schema.partition_keys
-    others = [name for name in condition.columns if name not in keys]
-    if others:
-        raise InvalidRequest(
-            "whole partitions are compacted: a condition may name partition keys only",
-            columns=others,
-            partition_keys=keys,
-            table=context.identifier,
-        )
-    if not partitions or not keys:
-        return [True] * len(partitions)
-    values = pa.Table.from_batches([context.partitions.values(partitions)])
-    mask: list[bool] = holds(values, condition.expression).to_pylist()
-    return mask
-
-
-def _compact_buckets(
-    context: TableContext,
-    plan: Sequence[Work],
-    messages: list[CommitMessage],
-    progress: Progress | None,
-) -> None:
-    """Add the message of each bucket of the plan."""
-    rows = sum(compaction.row_count for compaction in plan)
-    rows_done = 0
-
-    def tell(buckets_done: int, more: int) -> None:
-        nonlocal rows_done
-        rows_done += more
-        if progress is not None:
-            progress(
-                CompactionProgress(
-                    buckets_done=buckets_done, buckets=len(plan), rows_done=rows_done, rows=rows
-                )
-            )
-
-    for number, compaction in enumerate(plan):
-        tell(number, 0)
-        told = partial(tell, number)
-        if isinstance(compaction, Packing):
-            messages.append(pack_files(context, compaction, told))
-        else:
-            messages.append(compact_bucket(context, compaction, told))
-    tell(len(plan), 0)
-
-
-def _still_fitting(
-    context: TableContext, messages: Sequence[CommitMessage], live: Sequence[ManifestEntry]
-) -> list[CommitMessage]:
-    """The messages that can still be committed; what the others made is removed."""
-    kept, lost = [], []
-    for message in messages:
-        own = [e for e in live if (e.partition, e.bucket) == (message.partition, message.bucket)]
-        _, change = changes(CommitRequest(messages=[message], user=""))
-        try:
-            check_files(own, change.delta, context.schema.key_fields)
-        except CommitConflict:
-            lost.append(message)
-        else:
-            kept.append(message)
-    delete_files(context, lost)
-    return kept
-
-
-def _others_took(context: TableContext, plan: Sequence[Work]) -> bool:
-    """Whether a file of the plan is no longer live, so that it may well be gone."""
-    latest = context.history.latest_snapshot()
-    live = () if latest is None else context.history.live_entries(latest)
-    there = {(e.partition, e.bucket, e.file.name) for e in live}
-    planned = {(each.partition, each.bucket, file.name) for each in plan for file in each.files}
-    return not planned <= there
-
-
-def _planned(plan: Sequence[Work]) -> CompactionResult:
-    files = [file for compaction in plan for file in compaction.files]
-    return CompactionResult(
-        buckets=len({(each.partition, each.bucket) for each in plan}),
-        files_before=len(files),
-        files_after=None if files else 0,
-        bytes_before=sum(file.size_bytes for file in files),
-        bytes_after=None if files else 0,
-        rows_before=sum(file.row_count for file in files),
-        rows_after=None if files else 0,
-    )
-
-
-def _result(
-    messages: Sequence[CommitMessage], snapshot_id: int | None, attempts: int
-) -> CompactionResult:
+def _result(messages: Sequence[CommitMessage], snapshot_id: int, attempts: int) -> CompactionResult:
     before = [file for message in messages for file in message.compact_before]
     after = [file for message in messages for file in message.compact_after]
     return CompactionResult(
-        snapshot_id=snapshot_id,
+        snapshot_ids=(snapshot_id,),
         buckets=len({(message.partition, message.bucket) for message in messages}),
         files_before=len(before),
         files_after=len(after),
@@ -297,5 +337,24 @@ def _result(
         bytes_after=sum(file.size_bytes for file in after),
         rows_before=sum(file.row_count for file in before),
         rows_after=sum(file.row_count for file in after),
+        steps=1,
         attempts=attempts,
+    )
+
+
+def _plus(done: CompactionResult, step: CompactionResult, *, buckets: int) -> CompactionResult:
+    """The sums over what is done and a step; a plan that only saw the end counts as no attempt."""
+    idle = bool(done.steps) and not step.snapshot_ids
+    return CompactionResult(
+        snapshot_ids=(*done.snapshot_ids, *step.snapshot_ids),
+        buckets=buckets,
+        files_before=done.files_before + step.files_before,
+        files_after=(done.files_after or 0) + (step.files_after or 0),
+        files_upgraded=done.files_upgraded + step.files_upgraded,
+        bytes_before=done.bytes_before + step.bytes_before,
+        bytes_after=(done.bytes_after or 0) + (step.bytes_after or 0),
+        rows_before=done.rows_before + step.rows_before,
+        rows_after=(done.rows_after or 0) + (step.rows_after or 0),
+        steps=done.steps + step.steps,
+        attempts=done.attempts + step.attempts - idle,
     )

@@ -15,7 +15,8 @@ from lakecore.format.layout import Layout
 from lakecore.model.evolution import evolve
 from lakecore.model.files import DataFile, FileSource
 from lakecore.model.schema_change import SchemaChange
-from lakecore.table.compaction import PLANS_MAX, CompactionProgress, CompactionRequest
+from lakecore.table.compact_parallel import CompactionProgress
+from lakecore.table.compaction import PLANS_MAX, CompactionRequest
 from lakecore.table.compaction import compact_table as compact_told
 from lakecore.table.handle import write_schema
 from tests.stores import MeddledStore
@@ -165,7 +166,7 @@ def test_result_counts_files_bytes_and_rows_before_and_after() -> None:
 
     (after,) = live(table)
     assert result == lc.CompactionResult(
-        snapshot_id=3,
+        snapshot_ids=(3,),
         buckets=1,
         files_before=2,
         files_after=1,
@@ -173,6 +174,7 @@ def test_result_counts_files_bytes_and_rows_before_and_after() -> None:
         bytes_after=after.size_bytes,
         rows_before=4,
         rows_after=3,
+        steps=1,
     )
 
 
@@ -247,7 +249,7 @@ def test_newer_commit_wins_a_tie_of_two_writers_after_compaction_too() -> None:
 
 
 def test_files_roll_at_the_target_size_and_do_not_overlap() -> None:
-    table = new_table(target_file_size="1 b", budget_bytes=1000)
+    table = new_table(target_file_size="1 b", write_only="true", budget_bytes=1000)
     put(table, " | ".join(f"{number} a" for number in range(50)))
     put(table, " | ".join(f"{number} b" for number in range(0, 50, 7)))
 
@@ -659,7 +661,7 @@ def test_nothing_is_compacted_before_there_are_runs_enough() -> None:
 
 
 def test_small_new_runs_are_merged_and_a_large_old_one_stays() -> None:
-    table = new_table(num_sorted_run__compaction_trigger="4")
+    table = new_table(num_sorted_run__compaction_trigger="4", write_only="true")
     put(table, " | ".join(f"{number} old-{number}" for number in range(1000)))
     table.compact(full=True)
     for text in ("1 a", "2 b | 7 q", "-D 2 b | 3 c | 1 d"):
@@ -709,6 +711,7 @@ def test_file_that_does_not_count_its_deletions_is_written_anew_before_it_moves_
         num_sorted_run__compaction_trigger="2",
         num_levels="4",
         compaction__small_file_ratio="0",
+        write_only="true",
     )
     put(table, " | ".join(f"{number} old-{number}" for number in range(1000)))
     table.compact(full=True)

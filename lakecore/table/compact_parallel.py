@@ -1,0 +1,174 @@
+"""Several buckets compacted at once, each by a thread, all under the one memory budget.
+
+How many: as many as there are processors and as the budget has room for, but always one. A bucket
+alone is compacted in the thread that asks. When one fails, the others stop after the window at
+hand, and leave no files behind.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+
+    from lakecore.memory import Budget
+    from lakecore.model.files import CommitMessage, DataFile
+
+ROOM_BYTES = 256 << 20
+"""Of the budget, for a bucket that is compacted beside others: its windows, and their encoding."""
+_WORKER = "lakecore-compact"
+
+
+class PlannedBucket(Protocol):
+    """What is to be done in one bucket."""
+
+    @property
+    def partition(self) -> bytes:
+        """The serialized partition."""
+        ...
+
+    @property
+    def bucket(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """The files that will be replaced, or change their level."""
+        ...
+
+    @property
+    def row_count(self) -> int:
+        """The rows of these files, as stored."""
+        ...
+
+
+P = TypeVar("P", bound=PlannedBucket)
+RowsDone: TypeAlias = "Callable[[int], None]"
+Compact: TypeAlias = "Callable[[P, RowsDone], CommitMessage]"
+"""Writes the compacted files of a bucket, and tells of rows that were read, how many more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionProgress:
+    """How far a compaction has come: buckets, and rows as stored, of those known to be asked for.
+
+    What has been done never grows less. What is to be done grows if a plan has to be made again, or
+    if what was compacted asks for more.
+    """
+
+    buckets_done: int
+    buckets: int
+    rows_done: int
+    rows: int
+
+
+Progress: TypeAlias = "Callable[[CompactionProgress], None]"
+
+
+class Tally:
+    """Counts what is done over all plans of a compaction, and tells it; threads may share one."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._lock = threading.Lock()
+        self._buckets = self._buckets_done = self._rows = self._rows_done = 0
+
+    def begin(self, plan: Sequence[PlannedBucket]) -> None:
+        """This is what remains to be done."""
+        with self._lock:
+            self._buckets = self._buckets_done + len(plan)
+            self._rows = self._rows_done + sum(planned.row_count for planned in plan)
+            self._tell()
+
+    def rows(self, more: int) -> None:
+        """So many more rows are done."""
+        with self._lock:
+            self._rows_done += more
+            self._tell()
+
+    def bucket(self) -> None:
+        """One more bucket is done."""
+        with self._lock:
+            self._buckets_done += 1
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(
+                CompactionProgress(
+                    buckets_done=self._buckets_done,
+                    buckets=self._buckets,
+                    rows_done=self._rows_done,
+                    rows=self._rows,
+                )
+            )
+
+
+def compact_buckets(
+    plan: Sequence[P],
+    compact: Compact[P],
+    budget: Budget,
+    tally: Tally,
+    messages: list[CommitMessage],
+) -> None:
+    """Add the message of each bucket of the plan, in its order; those done before a failure too."""
+    count = worker_count(budget, len(plan))
+    if count <= 1:
+        for planned in plan:
+            messages.append(compact(planned, tally.rows))
+            tally.bucket()
+        return
+    stop = threading.Event()
+
+    def rows_done(more: int) -> None:
+        if stop.is_set():
+            raise _StoppedError
+        tally.rows(more)
+
+    def one(planned: P) -> CommitMessage:
+        # A bucket that was not begun when another failed.
+        rows_done(0)
+        message = compact(planned, rows_done)
+        tally.bucket()
+        return message
+
+    running: list[Future[CommitMessage]] = []
+    failure = None
+    try:
+        with ThreadPoolExecutor(count, thread_name_prefix=_WORKER) as pool:
+            running += [pool.submit(partial(one, planned)) for planned in plan]
+            try:
+                failure = _first_failure(running)
+            finally:
+                # Who interrupts this thread ends the others too; the block waits for them.
+                stop.set()
+    finally:
+        messages += [each.result() for each in running if each.exception() is None]
+    if failure is not None:
+        raise failure
+
+
+def worker_count(budget: Budget, buckets: int) -> int:
+    """How many buckets to compact at once."""
+    room = (budget.size_bytes - budget.used_bytes) // ROOM_BYTES
+    processors: int = pa.cpu_count()
+    return max(1, min(buckets, processors, room))
+
+
+class _StoppedError(Exception):
+    """Another bucket has failed: what this one does is in vain."""
+
+
+def _first_failure(running: Sequence[Future[CommitMessage]]) -> BaseException | None:
+    """The first failure of any, as soon as it happens; None once all are done."""
+    failures = (each.exception() for each in as_completed(running))
+    return next((failure for failure in failures if failure is not None), None)
