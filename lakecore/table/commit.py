@@ -17,6 +17,10 @@ new files, then COMPACT with what compaction replaced. Each is one loop:
 A crash at any point leaves snapshot N or N+1. Certain failure removes what this commit wrote to
 the metadata; an unknown outcome removes nothing and raises CommitUnknown.
 
+Once the rows are in, nothing fails any more. If the COMPACT snapshot cannot be made, its files are
+removed, and the next compaction does it again. If a process died between the two, who commits the
+same messages under the same identifier makes the second.
+
 INVARIANT: every snapshot carries on all that it does not change, the index manifest above all.
 """
 
@@ -28,6 +32,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import (
+    AlreadyExists,
     CommitConflict,
     CommitUnknown,
     LakecoreError,
@@ -44,7 +49,7 @@ from lakecore.model.snapshot import (
 from lakecore.table.commit_change import Change, CommitRequest, PartitionFilter, changes
 from lakecore.table.commit_checks import check_absent, check_change
 from lakecore.table.commit_manifests import ManifestWriter
-from lakecore.table.committed import committed, last_committed
+from lakecore.table.committed import committed, last_committed, may_go_on
 from lakecore.table.message_files import delete_compaction_files
 
 if TYPE_CHECKING:
@@ -62,32 +67,34 @@ def commit(context: TableContext, request: CommitRequest) -> CommitResult:
 
     Messages that this user committed under this identifier before are not committed again; the
     result then names the snapshots of that time. If the rows are in and only the compaction that
-    came with them clashes, its files are removed and the result says `compaction_lost`: the next
-    compaction does it again.
+    came with them clashes, its files are removed and the facts of the result have a
+    `compaction_lost`: the next compaction does it again. If what became of it is not known, they
+    have a `compaction_unknown`.
 
     Raises CommitConflict or InvalidRequest, having changed nothing; CommitUnknown; AlreadyExists if
     the messages were committed before, so that their files are in use.
     """
     seen: int | None = None
+    first, compact = changes(request)
     if request.identifier != BATCH_COMMIT_IDENTIFIER:
         latest = context.history.latest_snapshot()
         done = committed(context, request, latest)
         if done is not None:
-            return done
+            if not may_go_on(context, request, done):
+                return done
+            committer = _Committer(context, request, done.snapshot_ids[-1])
+            committer.publish_compaction(compact)
+            return committer.result(done)
         seen = 0 if latest is None else latest.id
     committer = _Committer(context, request, seen)
-    first, compact = changes(request)
-    if not first.is_empty or request.force or request.overwrite:
-        committer.publish(first)
-    if not compact.is_empty:
-        try:
+    if first.is_empty and not (request.force or request.overwrite):
+        if not compact.is_empty:
             committer.publish(compact)
-        except CommitConflict as conflict:
-            if not committer.made_snapshots:
-                raise
-            log.warning("compaction lost table=%s reason=%s", context.identifier, conflict)
-            delete_compaction_files(context, request.messages)
-            committer.facts["compaction_lost"] = 1
+        return committer.result()
+    committer.publish(first)
+    # Rows that somebody else committed for us may be in other files than those of the messages.
+    if not compact.is_empty and not committer.facts:
+        committer.publish_compaction(compact)
     return committer.result()
 
 
@@ -107,19 +114,22 @@ class _Committer:
         self._snapshots: list[tuple[Snapshot, Sequence[ManifestEntry]]] = []
         self.facts: dict[str, int] = {}
 
-    @property
-    def made_snapshots(self) -> bool:
-        """Whether anything is visible already."""
-        return bool(self._snapshots)
-
-    def result(self) -> CommitResult:
-        """What was done."""
+    def result(self, before: CommitResult | None = None) -> CommitResult:
+        """What was done; `before` is what an earlier commit of the same messages did."""
         entries = [entry for _, delta in self._snapshots for entry in delta]
         added = [entry.file for entry in entries if entry.kind is FileKind.ADD]
         deleted = [entry.file for entry in entries if entry.kind is FileKind.DELETE]
+        snapshot_ids = tuple(snapshot.id for snapshot, _ in self._snapshots)
+        messages = self._request.messages
+        if before is not None:
+            return replace(
+                before,
+                snapshot_ids=(*before.snapshot_ids, *snapshot_ids),
+                facts={**before.facts, **self.facts},
+            )
         return CommitResult(
-            snapshot_ids=tuple(snapshot.id for snapshot, _ in self._snapshots),
-            rows=sum(f.row_count for m in self._request.messages for f in m.new_files),
+            snapshot_ids=snapshot_ids,
+            rows=sum(f.row_count for m in messages for f in m.new_files),
             files_added=len(added),
             files_deleted=len(deleted),
             bytes_added=sum(file.size_bytes for file in added),
@@ -129,6 +139,27 @@ class _Committer:
             identifier=self._request.identifier,
             facts=self.facts,
         )
+
+    def publish_compaction(self, change: Change) -> None:
+        """Make the second snapshot of a commit, whose first is there; a failure is a fact."""
+        context, messages = self._context, self._request.messages
+        try:
+            self.publish(change)
+        except CommitUnknown as error:
+            log.warning("compaction unknown table=%s reason=%s", context.identifier, error)
+            self.facts["compaction_unknown"] = 1
+        except (LakecoreError, OSError) as error:
+            # All of these say that the snapshot was not made, but one: somebody else has made it.
+            log.warning("compaction lost table=%s reason=%s", context.identifier, error)
+            if not isinstance(error, AlreadyExists):
+                delete_compaction_files(context, messages)
+            self.facts["compaction_lost"] = 1
+        else:
+            compacted = [message for message in messages if message.compact_before]
+            files = [file for message in compacted for file in message.compact_before]
+            self.facts["buckets_compacted"] = len(compacted)
+            self.facts["files_compacted"] = len(files)
+            self.facts["rows_compacted"] = sum(file.row_count for file in files)
 
     def publish(self, change: Change) -> None:
         """Make one snapshot of a change."""
@@ -142,7 +173,7 @@ class _Committer:
             latest = self._context.history.latest_snapshot()
             mine = self._mine_since(seen, latest, change.kind)
             if mine is not None:
-                if mine.uuid not in self._uuids:
+                if mine.uuid not in self._uuids and not self._snapshots:
                     self.facts["already_committed"] = 1
                 self._made(mine, change.delta)
                 return

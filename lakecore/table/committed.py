@@ -2,6 +2,9 @@
 
 A job that numbers its commits keeps its commit user over restarts: what is on record under a number
 as large, or larger, was committed before (https://paimon.apache.org/docs/master/concepts/snapshot/).
+
+Of the two snapshots of a commit the second may be missing: the process died between them. It can
+still be made, from the same messages.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from lakecore.model.snapshot import (
     CommitKind,
     CommitResult,
 )
+from lakecore.table.message_files import compaction_is_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +63,26 @@ def committed(
         identifier=request.identifier,
         facts={"already_committed": 1},
     )
+
+
+def may_go_on(context: TableContext, request: CommitRequest, done: CommitResult) -> bool:
+    """Whether only the compaction of an earlier commit is missing, and these messages hold it.
+
+    They do if that commit added their very files, and what compaction made of them is there still.
+    """
+    messages = [message for message in request.messages if message.compact_before]
+    if not messages or len(done.snapshot_ids) != 1:
+        return False
+    history = context.history
+    try:
+        snapshot = history.snapshot(done.snapshot_ids[0])
+    except NotFound:
+        return False
+    if snapshot.commit_kind is CommitKind.COMPACT:
+        return False
+    added = {entry.file.name for entry in history.entries(history.delta_manifests(snapshot))}
+    mine = {file.name for message in request.messages for file in message.new_files}
+    return bool(mine) and mine <= added and compaction_is_there(context, messages)
 
 
 def _last_numbered(context: TableContext, user: str, latest: Snapshot | None) -> Snapshot | None:

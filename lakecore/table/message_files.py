@@ -34,6 +34,17 @@ def delete_compaction_files(context: TableContext, messages: Sequence[CommitMess
         _delete(context, message, _made_by_compaction(message), message.compact_index_files)
 
 
+def compaction_is_there(context: TableContext, messages: Sequence[CommitMessage]) -> bool:
+    """Whether all files are still stored that the compactions of messages made."""
+    return all(
+        context.store.exists(path)
+        for message in messages
+        for path in _paths(
+            context, message, _made_by_compaction(message), message.compact_index_files
+        )
+    )
+
+
 def _made_by_compaction(message: CommitMessage) -> tuple[DataFile, ...]:
     # INVARIANT: a file that only changed its level is in the table under the same name.
     there = {file.name for file in (*message.new_files, *message.compact_before)}
@@ -47,8 +58,18 @@ def _delete(
     files: Sequence[DataFile],
     indexes: Sequence[IndexFile],
 ) -> None:
-    layout, store = context.layout, context.store
-    partition = context.partitions.path(message.partition)
+    for path in _paths(context, message, files, indexes):
+        with suppress(LakecoreError, OSError):
+            context.store.delete(path)
+
+
+def _paths(
+    context: TableContext,
+    message: CommitMessage,
+    files: Sequence[DataFile],
+    indexes: Sequence[IndexFile],
+) -> list[str]:
+    layout, partition = context.layout, context.partitions.path(message.partition)
     paths = [layout.data_file(partition, message.bucket, file) for file in files]
     paths += [
         layout.extra_file(partition, message.bucket, file, name)
@@ -56,6 +77,4 @@ def _delete(
         for name in file.extra_files
     ]
     paths += [layout.live_index_file(partition, message.bucket, index) for index in indexes]
-    for path in paths:
-        with suppress(LakecoreError, OSError):
-            store.delete(path)
+    return paths

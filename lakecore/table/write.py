@@ -8,6 +8,8 @@
 3. `prepare_commit` empties every buffer. A bucket of a primary-key table: its spilled runs and its
    buffer are merged to one level-0 run of data files in key order, with a key at most once. Files
    roll at `target-file-size`.
+4. Unless the table is `write-only`, compaction does in these buckets what it is time for
+   (`table/write_compaction.py`). The buffers are given back before.
 
 Sequence numbers: each row takes the next number of its bucket, in order of arrival. With
 `changelog-producer` = `input`, every row that was handed in goes to a changelog file too, unmerged.
@@ -42,6 +44,7 @@ from lakecore.plan.partitions import bucket_key_fields
 from lakecore.table.bucket_buffer import BucketBuffer, BucketKey
 from lakecore.table.dynamic_index import DynamicIndex
 from lakecore.table.message_files import delete_files
+from lakecore.table.write_compaction import WriteCompaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,6 +89,7 @@ class TableWrite:
         self._buckets: dict[BucketKey, BucketBuffer] = {}
         self._indexes: dict[bytes, DynamicIndex] = {}
         self._sequences: dict[BucketKey, int] = {}
+        self._compaction = WriteCompaction(context, overwrite=overwrite)
         self._rows = 0
 
     def __enter__(self) -> Self:
@@ -129,10 +133,10 @@ class TableWrite:
         return self._rows - before
 
     def prepare_commit(self) -> list[CommitMessage]:
-        """Write out every buffer; the messages to commit, one a bucket.
+        """Write out every buffer, and compact what it is time for; a message to commit a bucket.
 
         The writer can go on. With dynamic buckets, commit the messages before it does: their keys
-        are known once they are in the table.
+        are known once they are in the table. If it fails, nothing that was written stays.
         """
         try:
             buckets = [bucket for _, bucket in sorted(self._buckets.items())]
@@ -148,7 +152,11 @@ class TableWrite:
         for key, bucket in self._buckets.items():
             self._sequences[key] = bucket.next_sequence
         self._forget()
-        return messages
+        try:
+            return self._compaction.compact(messages)
+        except BaseException:
+            delete_files(self._context, messages)
+            raise
 
     def abort(self, messages: Sequence[CommitMessage] = ()) -> None:
         """Remove the files of messages that will not be committed, and drop what is buffered."""

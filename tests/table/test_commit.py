@@ -575,7 +575,7 @@ def test_two_index_files_of_a_bucket_are_refused() -> None:
 
 
 def test_small_manifests_are_merged_when_there_are_enough() -> None:
-    table = new_table(manifest__merge_min_count="4")
+    table = new_table(manifest__merge_min_count="4", write_only="true")
     counts = []
     for number in range(9):
         put(table, f"{number} x")
