@@ -15,7 +15,8 @@ from lakecore.format.layout import Layout
 from lakecore.model.evolution import evolve
 from lakecore.model.files import DataFile, FileSource
 from lakecore.model.schema_change import SchemaChange
-from lakecore.table.compaction import PLANS_MAX, CompactionProgress, CompactionRequest
+from lakecore.table.compact_parallel import CompactionProgress
+from lakecore.table.compaction import PLANS_MAX, CompactionRequest
 from lakecore.table.compaction import compact_table as compact_told
 from lakecore.table.handle import write_schema
 from tests.stores import MeddledStore
@@ -165,7 +166,7 @@ def test_result_counts_files_bytes_and_rows_before_and_after() -> None:
 
     (after,) = live(table)
     assert result == lc.CompactionResult(
-        snapshot_id=3,
+        snapshot_ids=(3,),
         buckets=1,
         files_before=2,
         files_after=1,
@@ -173,6 +174,7 @@ def test_result_counts_files_bytes_and_rows_before_and_after() -> None:
         bytes_after=after.size_bytes,
         rows_before=4,
         rows_after=3,
+        steps=1,
     )
 
 
