@@ -14,7 +14,6 @@ from rich.text import Text
 
 from lakecore.cli.arguments import Options, Path, stated
 from lakecore.session import open_table
-from lakecore.table.compact_parallel import CompactionProgress
 from lakecore.table.compaction import CompactionRequest, compact_table
 from lakecore.table.explain import show_bytes
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakecore.model.compaction import CompactionResult
+    from lakecore.table.compact_parallel import CompactionProgress
     from lakecore.table.context import TableContext
 
 

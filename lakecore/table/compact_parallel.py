@@ -83,7 +83,7 @@ class Tally:
         self._buckets = self._buckets_done = self._rows = self._rows_done = 0
 
     def begin(self, plan: Sequence[PlannedBucket]) -> None:
-        """This is what remains to be done."""
+        """Tell that so much remains to be done."""
         with self._lock:
             self._buckets = self._buckets_done + len(plan)
             self._rows = self._rows_done + sum(planned.row_count for planned in plan)

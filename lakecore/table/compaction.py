@@ -38,7 +38,6 @@ from lakecore.errors import (
     Unsupported,
 )
 from lakecore.model.compaction import CompactionResult
-from lakecore.options import ChangelogProducer
 from lakecore.plan.conflicts import check_files
 from lakecore.table.base_snapshot import is_there, was_rolled_back
 from lakecore.table.batch_write import author
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
 
 PLANS_MAX = 5
 """How often a step is planned before it gives way to others."""
-_BY_PRODUCER = frozenset({ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,14 +178,9 @@ class _Call:
             self._tally.begin(plan)
             portion = self._portion(plan)
             done: list[CommitMessage] = []
+            work = partial(do_work, self._context)
             try:
-                compact_buckets(
-                    portion,
-                    partial(do_work, self._context),
-                    self._context.budget,
-                    self._tally,
-                    done,
-                )
+                compact_buckets(portion, work, self._context.budget, self._tally, done)
             finally:
                 uuid = None if self._snapshot is None else self._snapshot.uuid
                 messages += [replace(message, base_snapshot_uuid=uuid) for message in done]
@@ -202,7 +195,7 @@ class _Call:
         before, rules = self._snapshot, self._context
         snapshot = self._snapshot = rules.history.latest_snapshot()
         context = reload_context(rules)
-        _require_compactable(context, self._request)
+        _require_compactable(context)
         # The caches of what never changes are kept while the table is the same.
         self._context = rules if context.schema == rules.schema else context
         if snapshot is None:
@@ -285,24 +278,17 @@ class _Call:
         return not planned <= there
 
 
-def _require_compactable(context: TableContext, request: CompactionRequest) -> None:
+def _require_compactable(context: TableContext) -> None:
     """Raise Unsupported where compaction takes more than is there yet, naming it."""
     schema, options = context.schema, context.options
     reason = ""
     facts: dict[str, object] = {}
-    if options.changelog_producer in _BY_PRODUCER:
-        reason = "compaction that produces a changelog is not supported"
-        facts = {"option": "changelog-producer", "value": str(options.changelog_producer)}
-    elif options.deletion_vectors_enabled:
+    if options.deletion_vectors_enabled:
         reason = "compaction of a table with deletion vectors is not supported"
         facts = {"option": "deletion-vectors.enabled"}
     elif options.record_level_expire_time_ms is not None:
         reason = "compaction that drops rows by their age is not supported"
         facts = {"option": "record-level.expire-time"}
-    elif options.needs_lookup and not request.full:
-        # Rows of the files that are taken must meet those of their keys that stay where they are.
-        reason = "compaction of a part of such a table takes look-ups: pass full=True"
-        facts = {"merge_engine": str(options.merge_engine), "force_lookup": options.force_lookup}
     if reason:
         raise Unsupported(reason, table=context.identifier, **facts)
     # What else holds a writer back leaves compaction to somebody: here it is done.
