@@ -134,10 +134,10 @@ def test_only_a_few_batches_are_read_ahead(monkeypatch: pytest.MonkeyPatch) -> N
             yield number
 
     monkeypatch.setattr(source, "_BATCHES_AHEAD", 3)
-    stream = source._side_by_side([numbers(0), numbers(1), numbers(2)])  # type: ignore[list-item]  # noqa: SLF001
+    stream = source.side_by_side([numbers(0), numbers(1), numbers(2)])  # type: ignore[list-item]
     for _ in range(5):
         next(stream)
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
 
     assert made.count(0) <= 5 + 3
     assert made.count(1) <= 3
