@@ -1,20 +1,134 @@
 """The data source `lakecore` of Spark: what `format("lakecore")` names.
 
 Spark runs each method in a process of its own beside the driver: only the options, all texts,
-reach it.
+reach it, and what a method leaves on the object reaches the next one. So the snapshot that the
+schema was read at is pinned there, and a frame reads that snapshot for ever.
+
+INVARIANT: the reader has no `pushFilters`. Spark 4.1 to 4.3 keeps one plan for every scan of a
+relation, filters included: a union of two filters of one frame would give the rows of one of them.
+A condition is given as the option `where`, to a relation of its own.
 """
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from lakecore.errors import InvalidRequest
+from spark_bridge.options import SourceOptions, parse_options
+from spark_bridge.plan_read import Pinned, pin, plan_read, read_schema
+from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
+from spark_bridge.types import same_type, spark_arrow_schema, spark_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from lakecore.table.handle import Table
+    from lakecore.table.system_table import SystemTable
 
 __all__ = ["LakecoreSource"]
 
 
 class LakecoreSource(DataSource):
-    """Tables by path: `spark.read.format("lakecore").load(path)`, `df.write.format("lakecore")`."""
+    """Tables by path: `spark.read.format("lakecore").load(path)`, `df.write.format("lakecore")`.
+
+    A class made by `attach` for one table of the catalog has its path in `LOCATION`.
+    """
+
+    LOCATION: ClassVar[str | None] = None
+    STORAGE: ClassVar[dict[str, str]] = {}
+    KEY: ClassVar[str] = ""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._pinned: Pinned | None = None
 
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
         return "lakecore"
+
+    def schema(self) -> StructType:
+        """The columns of the table, or of the system table; fixes the snapshot to read."""
+        given = self._given()
+        table = given.open()
+        if given.system is not None:
+            return spark_schema(given.system_table(table).schema.fields, nullable=True)
+        self._pinned = pin(table.context, given.travel)
+        return read_schema(table.context.history.schema(self._pinned.schema_id))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """What reads the columns of `schema`, each of which must be one of the table's."""
+        given = self._given()
+        table = given.open()
+        if given.system is not None:
+            return _SystemReader(given.system_table(table), schema, given.where)
+        pinned = self._pinned or pin(table.context, given.travel)
+        _check_columns(schema, read_schema(table.context.history.schema(pinned.schema_id)))
+        return _Reader(table, pinned, schema, given.where)
+
+    def _given(self) -> SourceOptions:
+        return parse_options(self.options, location=self.LOCATION, storage=self.STORAGE)
+
+
+class _Reader(DataSourceReader):
+    """Reads the tasks of one plan. What is sent to executors is the job, and a task each."""
+
+    def __init__(self, table: Table, pinned: Pinned, schema: StructType, where: str | None) -> None:
+        planned = plan_read(table.context, pinned, columns=schema.fieldNames(), where=where)
+        self._job = seal(planned.job)
+        self._exchange = spark_arrow_schema(schema)
+        self._tasks = [seal(task) for task in planned.tasks]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without the tasks: Spark sends each to its reader."""
+        return {**self.__dict__, "_tasks": []}
+
+    def partitions(self) -> list[InputPartition]:
+        """A task each."""
+        return [InputPartition(task) for task in self._tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task; none if Spark made up a task for want of one."""
+        if partition.value is None:
+            return
+        job = cast("ReadJob", open_sealed(self._job))
+        task = cast("tuple[Piece, ...]", open_sealed(partition.value))
+        for batch in read_task(job, task):
+            yield to_exchange(batch, self._exchange)
+
+
+class _SystemReader(DataSourceReader):
+    """Gives out the rows of a system table, as they were when the read was planned."""
+
+    def __init__(self, table: SystemTable, schema: StructType, where: str | None) -> None:
+        _check_columns(schema, spark_schema(table.schema.fields, nullable=True))
+        exchange = spark_arrow_schema(schema)
+        rows = table.to_arrow(schema.fieldNames(), where)
+        self._rows = [to_exchange(batch, exchange) for batch in rows.to_batches()]
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        del partition
+        yield from self._rows
+
+
+def _check_columns(asked: StructType, there: StructType) -> None:
+    """Raise InvalidRequest for a column that the table has not, or not in that type."""
+    types = {field.name: field.dataType for field in there.fields}
+    for field in asked.fields:
+        if field.name not in types:
+            raise InvalidRequest("unknown column", column=field.name, columns=list(types))
+        if not same_type(field.dataType, types[field.name]):
+            raise InvalidRequest(
+                "the schema asks for a column in another type than it has; cast it in the query",
+                column=field.name,
+                asked=field.dataType.simpleString(),
+                type=types[field.name].simpleString(),
+            )

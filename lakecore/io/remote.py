@@ -97,6 +97,13 @@ class RemoteStore:
         self._connection: _Connection | None = None
         self._promise: bool | None = None
 
+    def __getstate__(self) -> dict[str, object]:
+        """What another process needs to open the same storage; it connects for itself."""
+        return {**self.__dict__, "_lock": None, "_connection": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
     def read(self, path: str) -> bytes:
         with self._plain_errors(path):
             return bytes(self._files.cat_file(_key(path)))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,14 @@ def ready(store: RemoteStore) -> RemoteStore:
     """The store, after it has found that the service keeps the promise."""
     assert store.put_if_absent(fresh("ready"), b"")
     return store
+
+
+def test_a_pickled_store_reaches_the_same_files(s3: S3Service) -> None:
+    store, path = RemoteStore(SERVICES["s3"], "s3://warehouse", s3.options), fresh()
+    store.put(path, b"ours")
+    copy = pickle.loads(pickle.dumps(store))
+
+    assert copy.read(path) == b"ours"
 
 
 def test_lost_reply_of_our_put_is_found_to_be_ours(s3: S3Service) -> None:

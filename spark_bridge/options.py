@@ -1,0 +1,123 @@
+"""The options of `format("lakecore")`: which table, which state of it, which rows.
+
+| option | is |
+|---|---|
+| `path` | the table; `PATH$files` is a system table |
+| `snapshot-id`, `tag`, `timestamp` | a state; a timestamp is ISO 8601 text or milliseconds |
+| `versionAsOf` | a tag, or else a snapshot id |
+| `timestampAsOf` | as `timestamp` |
+| `where` | an SQL condition that the rows meet |
+
+Any other option is one of the table, for this read only, or of the storage. One that is neither is
+refused: nothing is accepted and ignored. Spark writes every name in small letters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest
+from lakecore.session import open_table
+from lakecore.table.travel import Travel
+from spark_bridge.system import split_system
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakecore.table.handle import Table
+    from lakecore.table.system_table import SystemTable
+
+__all__ = ["SourceOptions", "parse_options"]
+
+_OWN = frozenset(
+    {"path", "paths", "snapshot-id", "tag", "timestamp", "versionasof", "timestampasof", "where"}
+)
+_OF_CREATE_TABLE = "provider"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What the options say."""
+
+    path: str
+    system: str | None
+    travel: Travel
+    where: str | None
+    table: Mapping[str, str]
+
+    def open(self) -> Table:
+        """The table, with its options of this read."""
+        return open_table(self.path, options=self.table)
+
+    def system_table(self, table: Table) -> SystemTable:
+        """The system table that the path names."""
+        assert self.system is not None, "the path names no system table"
+        if self.travel != Travel():
+            raise InvalidRequest(
+                "a system table is read as it is; to look at the files of a snapshot, give the "
+                "table's own option scan.snapshot-id",
+                table=f"{self.path}${self.system}",
+            )
+        return table.inspect.system_table(self.system)
+
+
+def parse_options(
+    options: Mapping[str, str], *, location: str | None, storage: Mapping[str, str]
+) -> SourceOptions:
+    """What the options say, of the table at `location` if that is given."""
+    given = {key.lower(): value for key, value in options.items()}
+    if location is None and _OF_CREATE_TABLE in given:
+        raise InvalidRequest(_CATALOG_TABLE, path=given.get("path"))
+    if location is None and not given.get("path"):
+        if "paths" in given:
+            raise InvalidRequest("load one table at a time", paths=given["paths"])
+        raise InvalidRequest(f"no path was given. {_CATALOG_TABLE}")
+    path, system = split_system(_plain(location or given["path"]))
+    others = {key: value for key, value in given.items() if key not in _OWN}
+    version = given.get("versionasof")
+    if version is not None:
+        others["scan.version"] = version
+    travel = Travel(
+        snapshot_id=_number(given.get("snapshot-id")),
+        tag=given.get("tag"),
+        timestamp=_time(given, "timestamp", "timestampasof"),
+    )
+    if version is not None and travel != Travel():
+        raise InvalidRequest("name a state in one way only", versionAsOf=version)
+    return SourceOptions(
+        path=path,
+        system=system,
+        travel=travel,
+        where=given.get("where"),
+        table={**storage, **others},
+    )
+
+
+_CATALOG_TABLE = (
+    "Spark's catalog does not hand a table's path to lakecore: in place of CREATE TABLE ... USING "
+    "lakecore, call spark_bridge.attach(spark, warehouse), or make a view: CREATE TEMPORARY VIEW v "
+    "USING lakecore OPTIONS (path '...')"
+)
+
+
+def _plain(path: str) -> str:
+    """The path without the `file:` that Spark puts before a local one."""
+    return path.removeprefix("file:") if not path.startswith("file://") else path
+
+
+def _number(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdigit():
+        raise InvalidRequest("a snapshot id is a number", snapshot_id=text)
+    return int(text)
+
+
+def _time(given: Mapping[str, str], *names: str) -> int | str | None:
+    found = [given[name] for name in names if name in given]
+    if len(found) > 1:
+        raise InvalidRequest("name a state in one way only", timestamps=found)
+    if not found:
+        return None
+    return int(found[0]) if found[0].isdigit() else found[0]

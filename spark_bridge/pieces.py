@@ -1,0 +1,267 @@
+"""Splits -> pieces of a task's size -> tasks.
+
+1. A split larger than the target is cut between keys, so that one big bucket is not one task. Any
+   key is a place to cut; good ones are the first keys of its files and, in large files, the least
+   keys of their row groups. A cut is made where the bytes before it pass a multiple of the target.
+2. Each piece keeps the files whose key range reaches into it.
+3. Pieces are packed to tasks in order; a file weighs its opening at least. The target is
+   `source.split.target-size`, or less, so that a small table still makes enough tasks.
+
+INVARIANT: the pieces of a split cover every key once, and all rows of a key are in one piece.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.errors import LakecoreError
+from lakecore.format.binary_row import decode_rows
+from lakecore.io.data_files import row_group_bounds
+from lakecore.merge.keys import order_columns, shared_codes
+from lakecore.model.files import EMPTY_ROW, NO_STATS
+from lakecore.model.types import INTEGERS, STRINGS, TIMESTAMPS, Atomic, Root
+from lakecore.plan.evolution import map_fields
+from lakecore.plan.predicate import Compare, Op, all_of, any_of
+from spark_bridge.read_job import Piece
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.format.layout import Layout
+    from lakecore.io.store import Store
+    from lakecore.model.files import DataFile, Split
+    from lakecore.model.schema import TableSchema
+    from lakecore.plan.predicate import Predicate
+
+__all__ = ["Cutting", "make_tasks"]
+
+TASKS_WANTED = 16
+"""How many tasks a read has if it is large enough for as many, but not for tasks of full size."""
+FOOTERS_MAX = 256
+"""Footers that planning reads; files beyond are cut at their first keys alone."""
+_CUT_TYPES = frozenset({*INTEGERS, *STRINGS, *TIMESTAMPS, Root.DATE, Root.DECIMAL})
+_FINE = 4
+"""A file larger than this part of the target is looked into."""
+
+Key: TypeAlias = tuple[pa.Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cutting:
+    """What cutting takes: sizes, and where the files and their schemas are."""
+
+    target_bytes: int
+    open_cost_bytes: int
+    schema: TableSchema
+    schemas: Mapping[int, TableSchema]
+    layout: Layout
+    store: Store
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A file, or a row group of one: its least key and its bytes."""
+
+    low: Key
+    size_bytes: int
+
+
+def make_tasks(splits: Sequence[Split], cutting: Cutting) -> list[tuple[Piece, ...]]:
+    """The tasks that read these splits, each row of them once; of about equal weight."""
+    weights = [_weight(split, cutting) for split in splits]
+    fair = sum(weights) // TASKS_WANTED
+    target = max(1, min(cutting.target_bytes, max(cutting.open_cost_bytes, fair)))
+    weighed: list[tuple[Piece, int]] = []
+    footers = FOOTERS_MAX
+    for split, weight in zip(splits, weights, strict=True):
+        pieces = [Piece(split=_slim(split))]
+        if weight > 2 * target:
+            parts, read = _parts(split, cutting, target, footers)
+            footers -= read
+            if cuts := _cuts(parts, target):
+                pieces = _cut(split, cuts, cutting.schema)
+        weighed += [(piece, weight // len(pieces)) for piece in pieces]
+    return _pack(weighed, target)
+
+
+def _pack(pieces: Sequence[tuple[Piece, int]], target: int) -> list[tuple[Piece, ...]]:
+    tasks: list[list[Piece]] = []
+    room = 0
+    for piece, weight in pieces:
+        if not tasks or weight > room:
+            tasks.append([])
+            room = target
+        tasks[-1].append(piece)
+        room -= weight
+    return [tuple(task) for task in tasks]
+
+
+def _weight(split: Split, cutting: Cutting) -> int:
+    return sum(max(file.size_bytes, cutting.open_cost_bytes) for file in split.files)
+
+
+# --- cutting --------------------------------------------------------------------------------------
+
+
+def _parts(split: Split, cutting: Cutting, target: int, footers: int) -> tuple[list[_Part], int]:
+    """The parts of the files by which to cut, and how many footers were read for them."""
+    fields = cutting.schema.key_fields
+    types = [field.type for field in fields]
+    if not fields or not all(isinstance(t, Atomic) and t.root in _CUT_TYPES for t in types):
+        return [], 0
+    files = split.files
+    lows = decode_rows([file.key_min for file in files], fields)
+    parts: list[_Part] = []
+    read = 0
+    for index, file in enumerate(files):
+        inside: list[_Part] = []
+        if file.size_bytes * _FINE > target and read < footers:
+            inside = _row_groups(split, file, cutting)
+            read += 1
+        low = tuple(column[index] for column in lows.columns)
+        parts += inside or [_Part(low, file.size_bytes)]
+    return parts, read
+
+
+def _row_groups(split: Split, file: DataFile, cutting: Cutting) -> list[_Part]:
+    """The row groups of a file; none if it does not say all their least keys."""
+    fields = cutting.schema.key_fields
+    mappings = map_fields(fields, cutting.schemas[file.schema_id].fields)
+    stored = [m.stored.name for m in mappings if m.stored is not None and not m.changed]
+    if len(stored) < len(fields):
+        return []
+    path = cutting.layout.data_file(split.partition_path, split.bucket, file)
+    try:
+        groups = row_group_bounds(cutting.store, path, stored)
+    except LakecoreError:
+        return []  # whoever reads the file will say what is wrong with it
+    if not groups:
+        return []
+    columns: list[pa.Array] = []
+    arrow = cutting.schema.arrow
+    for field, name in zip(fields, stored, strict=True):
+        bounds = [group.bounds[name] for group in groups]
+        if any(bound is None for bound in bounds):
+            return []
+        try:
+            values = pa.array([b[0] for b in bounds if b is not None], arrow.field(field.name).type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            return []
+        columns.append(values)
+    return [
+        _Part(tuple(column[index] for column in columns), group.size_bytes)
+        for index, group in enumerate(groups)
+    ]
+
+
+def _cuts(parts: Sequence[_Part], target: int) -> list[Key]:
+    """Keys in order, between which lie parts of about the target's bytes."""
+    if len(parts) < 2:
+        return []
+    ranks = _ranks([part.low for part in parts])
+    order = np.argsort(ranks, kind="stable")
+    sizes = np.array([part.size_bytes for part in parts], np.int64)[order]
+    pieces = -(-int(sizes.sum()) // target)
+    wanted = np.arange(1, pieces) * (sizes.sum() / pieces)
+    at = np.searchsorted(np.cumsum(sizes) - sizes, wanted)
+    cuts: list[Key] = []
+    last = ranks[order[0]]
+    for index in order[np.unique(at[at < len(order)])]:
+        if ranks[index] > last:
+            cuts.append(parts[index].low)
+            last = ranks[index]
+    return cuts
+
+
+def _cut(split: Split, cuts: Sequence[Key], schema: TableSchema) -> list[Piece]:
+    """The pieces between the cuts; a cut is the first key of what follows it."""
+    fields = schema.key_fields
+    files = split.files
+    lows = decode_rows([file.key_min for file in files], fields)
+    highs = decode_rows([file.key_max for file in files], fields)
+    bounds = [
+        pa.array([cut[place] for cut in cuts], column.type)
+        for place, column in enumerate(lows.columns)
+    ]
+    low_ranks, high_ranks, cut_ranks = shared_codes(
+        [order_columns(lows.columns), order_columns(highs.columns), order_columns(bounds)]
+    )
+    names = [field.name for field in fields]
+    place_of = {file.name: place for place, file in enumerate(files)}
+    pieces: list[Piece] = []
+    for number in range(len(cuts) + 1):
+        first = cuts[number - 1] if number else None
+        end = cuts[number] if number < len(cuts) else None
+        inside = np.ones(len(files), bool)
+        if number:
+            inside &= high_ranks >= cut_ranks[number - 1]
+        if number < len(cuts):
+            inside &= low_ranks < cut_ranks[number]
+        runs = tuple(
+            kept
+            for run in split.runs
+            if (kept := tuple(file for file in run if inside[place_of[file.name]]))
+        )
+        if not runs:
+            continue
+        conditions = []
+        if first is not None:
+            conditions.append(_from(names, first))
+        if end is not None:
+            conditions.append(_below(names, end))
+        pieces.append(Piece(split=_slim(replace(split, runs=runs)), keys=all_of(conditions)))
+    return pieces
+
+
+def _from(names: Sequence[str], key: Key) -> Predicate:
+    """Whether the key of a row is at or after this one, in order of its columns."""
+    return any_of((_lexical(names, key, Op.GT), _equal(names, key)))
+
+
+def _below(names: Sequence[str], key: Key) -> Predicate:
+    """Whether the key of a row is before this one."""
+    return _lexical(names, key, Op.LT)
+
+
+def _lexical(names: Sequence[str], key: Key, op: Op) -> Predicate:
+    return any_of(
+        all_of((_equal(names[:place], key[:place]), Compare(name, op, key[place])))
+        for place, name in enumerate(names)
+    )
+
+
+def _equal(names: Sequence[str], key: Key) -> Predicate:
+    return all_of(Compare(name, Op.EQ, value) for name, value in zip(names, key, strict=True))
+
+
+def _ranks(keys: Sequence[Key]) -> np.ndarray:
+    columns = [
+        pa.array([key[place] for key in keys], keys[0][place].type) for place in range(len(keys[0]))
+    ]
+    return shared_codes([order_columns(columns)])[0]
+
+
+def _slim(split: Split) -> Split:
+    """The split without what only planning asks of its files."""
+    return replace(
+        split,
+        runs=tuple(
+            tuple(
+                replace(
+                    file,
+                    key_min=EMPTY_ROW,
+                    key_max=EMPTY_ROW,
+                    key_stats=NO_STATS,
+                    value_stats=NO_STATS,
+                    extra_files=(),
+                    embedded_index=None,
+                )
+                for file in run
+            )
+            for run in split.runs
+        ),
+    )

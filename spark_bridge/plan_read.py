@@ -1,0 +1,236 @@
+"""A table and what is asked of it -> what Spark is to read: its schema, tasks, and Parquet files.
+
+Planning happens on the driver, once, at one snapshot. Files may be left to Spark's own Parquet
+reader where that gives the same rows and nothing is to be pruned within them: files that are read
+as they are, without deletion vectors, written under the columns and types asked for, whose footers
+say types that Spark reads exactly as lakecore does.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakecore.errors import CorruptTable, InvalidRequest, NotFound
+from lakecore.model.types import Atomic, Root, arrow_type, with_nullable
+from lakecore.plan.predicate import from_polars, sql_to_polars
+from lakecore.table.source import TableSource
+from lakecore.table.travel import as_of, resolve
+from spark_bridge.pieces import Cutting, make_tasks
+from spark_bridge.read_job import ReadJob
+from spark_bridge.types import spark_arrow_schema, spark_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import polars as pl
+    from pyspark.sql.types import StructType
+
+    from lakecore.model.files import DataFile, Split
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.types import Field
+    from lakecore.table.context import TableContext
+    from lakecore.table.travel import Travel
+    from spark_bridge.read_job import Piece
+
+__all__ = ["Pinned", "PlannedRead", "pin", "plan_read", "read_schema"]
+
+FOOTERS_MAX = 1024
+"""More files than that are not looked into, and so not left to Spark."""
+_SPARK_READS = frozenset(Root) - {Root.TIME}
+_DIGITS_MAX = 6
+_GLOB = re.compile(r"[{}\[\]*?\\]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned:
+    """A state of a table by numbers: a snapshot (None: no rows), and the schema to read it with."""
+
+    snapshot_id: int | None
+    schema_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRead:
+    """What is to be read: `tasks` by lakecore, the Parquet files `native` by Spark.
+
+    `rows` counts those of the tasks as stored. The schema is Spark's, and every column in it may
+    be null, as with Spark's own files.
+    """
+
+    schema: StructType
+    snapshot_id: int | None
+    job: ReadJob
+    tasks: tuple[tuple[Piece, ...], ...]
+    rows: int
+    native: tuple[str, ...]
+
+
+def pin(context: TableContext, travel: Travel) -> Pinned:
+    """The state that the request names, or the latest."""
+    context.options.require_readable()
+    snapshot, schema = resolve(context, travel)
+    return Pinned(snapshot_id=None if snapshot is None else snapshot.id, schema_id=schema.id)
+
+
+def read_schema(schema: TableSchema, columns: Sequence[str] | None = None) -> StructType:
+    """The Spark schema of a read. Raises Unsupported for a type that Spark has not."""
+    return spark_schema(_fields(schema, columns), nullable=True)
+
+
+def plan_read(
+    context: TableContext,
+    pinned: Pinned,
+    *,
+    columns: Sequence[str] | None = None,
+    where: pl.Expr | str | None = None,
+    native: bool = False,
+) -> PlannedRead:
+    """The plan of a read at a pinned state; `native` allows Spark's own Parquet reader."""
+    source = _source(context, pinned)
+    schema = source.table_schema
+    spark = read_schema(schema, columns)
+    expression = sql_to_polars(where, schema) if isinstance(where, str) else where
+    if expression is not None:
+        for name in expression.meta.root_names():
+            schema.field(name)
+    predicate = None if expression is None else from_polars(expression, schema.arrow)
+    splits = source.plan(predicate).splits
+    names = spark.fieldNames()
+    paths: tuple[str, ...] = ()
+    if native and expression is None:
+        splits, paths = _left_to_spark(splits, source, names)
+    plan = source.read_plan(splits, names)
+    options = source.context.options
+    cutting = Cutting(
+        target_bytes=options.source_split_target_size_bytes,
+        open_cost_bytes=options.source_split_open_file_cost_bytes,
+        schema=schema,
+        schemas=plan.schemas,
+        layout=plan.layout,
+        store=context.store,
+    )
+    return PlannedRead(
+        schema=spark,
+        snapshot_id=pinned.snapshot_id,
+        job=ReadJob(
+            plan=plan,
+            store=context.store,
+            where=expression,
+            exchange=spark_arrow_schema(spark),
+            memory_budget_bytes=options.lakecore_memory_budget_bytes,
+        ),
+        tasks=tuple(make_tasks(splits, cutting)),
+        rows=sum(split.row_count for split in splits),
+        native=paths,
+    )
+
+
+def _source(context: TableContext, pinned: Pinned) -> TableSource:
+    history = context.history
+    current = pinned.schema_id == context.schema.id
+    schema = context.schema if current else history.schema(pinned.schema_id)
+    snapshot = None if pinned.snapshot_id is None else history.snapshot(pinned.snapshot_id)
+    return TableSource(context=as_of(context, schema), snapshot=snapshot, table_schema=schema)
+
+
+def _fields(schema: TableSchema, columns: Sequence[str] | None) -> list[Field]:
+    if columns is None:
+        return list(schema.fields)
+    names = list(columns)
+    if not names or len(set(names)) < len(names):
+        raise InvalidRequest("name one column or more, each once", columns=names)
+    return [schema.field(name) for name in names]
+
+
+# --- files for Spark's own reader -----------------------------------------------------------------
+
+
+def _left_to_spark(
+    splits: Sequence[Split], source: TableSource, names: Sequence[str]
+) -> tuple[tuple[Split, ...], tuple[str, ...]]:
+    """The splits that lakecore is to read, and the files that Spark may read as they are."""
+    fields = [source.table_schema.field(name) for name in names]
+    lower = {name.lower() for name in names}
+    raw = [split for split in splits if split.raw and not split.vectors]
+    files = sum(len(split.files) for split in raw)
+    # Spark finds columns without regard to case, unless told otherwise.
+    if not all(map(_is_alike, fields)) or len(lower) < len(names) or not 0 < files <= FOOTERS_MAX:
+        return tuple(splits), ()
+    kept: list[Split] = []
+    paths: list[str] = []
+    for split in splits:
+        own = _paths(split, source, fields) if split.raw and not split.vectors else None
+        if own is None:
+            kept.append(split)
+        else:
+            paths += own
+    return tuple(kept), tuple(paths)
+
+
+def _is_alike(field: Field) -> bool:
+    """Whether Spark reads every value of the column from Parquet as lakecore does."""
+    kind = field.type
+    if not isinstance(kind, Atomic) or kind.root not in _SPARK_READS:
+        return False
+    timestamp = kind.root in {Root.TIMESTAMP, Root.TIMESTAMP_LTZ}
+    return not (timestamp and (kind.precision or 0) > _DIGITS_MAX)
+
+
+def _paths(split: Split, source: TableSource, fields: Iterable[Field]) -> list[str] | None:
+    """The local paths of the files of a raw split; None if Spark may not read one of them."""
+    context = source.context
+    paths: list[str] = []
+    for file in split.files:
+        path = context.layout.data_file(split.partition_path, split.bucket, file)
+        local = context.store.local_path(path)
+        plain = file.format == "parquet" and file.write_columns is None
+        if local is None or not plain or _GLOB.search(local):
+            return None
+        stored = context.history.schema(file.schema_id)
+        if not _same_columns(fields, stored) or not _is_as_said(file, path, local, source, fields):
+            return None
+        paths.append(local)
+    return paths
+
+
+def _same_columns(fields: Iterable[Field], stored: TableSchema) -> bool:
+    """Whether files of a schema hold these columns under the same names and types."""
+    return all(
+        (twin := stored.by_id.get(field.id)) is not None
+        and twin.name == field.name
+        and with_nullable(twin.type, nullable=True) == with_nullable(field.type, nullable=True)
+        for field in fields
+    )
+
+
+def _is_as_said(
+    file: DataFile, path: str, local: str, source: TableSource, fields: Iterable[Field]
+) -> bool:
+    """Whether the footer names just the types of the schema. CorruptTable for another size."""
+    try:
+        size_bytes = source.context.store.size(path)
+    except NotFound as error:
+        raise CorruptTable(
+            "a file of the snapshot is missing; was the snapshot expired meanwhile?", file=path
+        ) from error
+    if size_bytes != file.size_bytes:
+        raise CorruptTable(
+            "a data file does not have the size it should have",
+            path=path,
+            size_bytes=size_bytes,
+            expected_bytes=file.size_bytes,
+        )
+    try:
+        stored = pq.read_schema(local)
+    except (pa.ArrowInvalid, OSError):
+        return False  # lakecore's own reader says what is wrong with it
+    types = dict(zip(stored.names, stored.types, strict=True))
+    lower = [name.lower() for name in stored.names]
+    return len(set(lower)) == len(lower) and all(
+        types.get(field.name) == arrow_type(field.type) for field in fields
+    )

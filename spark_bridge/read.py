@@ -1,0 +1,129 @@
+"""A table as a Spark DataFrame: planned on the driver, read by executors.
+
+The snapshot is chosen when `read` is called, and the frame keeps it. Files that need no merge go
+to Spark's own Parquet reader where it gives the same rows; the rest is read by lakecore, a task
+each. Spark is told how many rows to expect, so that it does not take a large table for one to
+broadcast.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+
+from lakecore.session import open_table
+from lakecore.table.system_table import SystemTable
+from lakecore.table.travel import Travel
+from spark_bridge.plan_read import pin, plan_read
+from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
+from spark_bridge.system import split_system
+from spark_bridge.types import spark_arrow_schema, spark_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+    import polars as pl
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakecore.table.handle import Table
+    from spark_bridge.plan_read import PlannedRead
+
+__all__ = ["read"]
+
+# As the files are: no calendar of long ago, no file passed over, no column out of a path.
+_PARQUET_OPTIONS = {
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    "mergeSchema": "false",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "recursiveFileLookup": "true",
+}
+
+
+def read(  # noqa: PLR0913  the public verb
+    spark: SparkSession,
+    table: Table | SystemTable | str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    where: pl.Expr | str | None = None,
+    snapshot_id: int | None = None,
+    tag: str | None = None,
+    timestamp: datetime | int | str | None = None,
+    raw_by_spark: bool = True,
+) -> DataFrame:
+    """The rows of a table, or of a system table, at the latest snapshot or the one named.
+
+    `table` is a table of lakecore, or the path of one; `path$files` is a system table. `where` is
+    a Polars expression or the text of an SQL condition: files and row groups that cannot match are
+    not read, and no row that does not match leaves an executor. Name the `columns` that the query
+    needs: Spark tells lakecore nothing of those it drops later.
+
+    Without `raw_by_spark`, lakecore reads every file.
+    """
+    if isinstance(table, str | os.PathLike):
+        path, system = split_system(os.fspath(table))
+        opened = open_table(path)
+        table = opened if system is None else opened.inspect.system_table(system)
+    if isinstance(table, SystemTable):
+        return _system(spark, table, columns, where)
+    context = table.context
+    pinned = pin(context, Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
+    planned = plan_read(context, pinned, columns=columns, where=where, native=raw_by_spark)
+    frames = [
+        frame for frame in (_native(spark, planned), _merged(spark, planned)) if frame is not None
+    ]
+    if not frames:
+        return spark.createDataFrame([], planned.schema)
+    return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+
+
+def _system(
+    spark: SparkSession,
+    table: SystemTable,
+    columns: Sequence[str] | None,
+    where: pl.Expr | str | None,
+) -> DataFrame:
+    fields = table.schema.fields
+    if columns is not None:
+        fields = tuple(table.schema.field(name) for name in columns)
+    schema = spark_schema(fields, nullable=True)
+    exchange = spark_arrow_schema(schema)
+    rows = table.to_arrow([field.name for field in fields], where)
+    batches = [to_exchange(batch, exchange) for batch in rows.to_batches()]
+    return spark.createDataFrame(pa.Table.from_batches(batches, exchange), schema)
+
+
+def _native(spark: SparkSession, planned: PlannedRead) -> DataFrame | None:
+    if not planned.native:
+        return None
+    reader = spark.read.schema(planned.schema).options(**_PARQUET_OPTIONS)
+    return reader.parquet(*planned.native)
+
+
+def _merged(spark: SparkSession, planned: PlannedRead) -> DataFrame | None:
+    count = len(planned.tasks)
+    if count == 0:
+        return None
+    # One number a task is kept of as many as there are rows: Spark's estimate of the size of a
+    # frame is that of the range below it, whatever is kept.
+    step = max(1, planned.rows // count)
+    numbers = spark.range(0, count * step, 1, count).where(f"id % {step} = 0")
+    run = _runner(seal(planned.job), [seal(task) for task in planned.tasks], step)
+    return numbers.mapInArrow(run, planned.schema)
+
+
+def _runner(
+    job: bytes, tasks: Sequence[bytes], step: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        opened = cast("ReadJob", open_sealed(job))
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                task = cast("tuple[Piece, ...]", open_sealed(tasks[number // step]))
+                yield from read_task(opened, task)
+
+    return run

@@ -1,0 +1,137 @@
+"""What travels to those who read: one job for all, and tasks of pieces. Frozen values, no table.
+
+A *piece* is a split, or the part of one between two keys; a *task* is the pieces that one reader
+reads one after another. Both sides pickle them by the names of lakecore's classes, so both must
+run the same lakecore: what one version sealed, another refuses to open.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import lakecore
+from lakecore.errors import InvalidRequest
+from lakecore.frames import arrow_stream
+from lakecore.memory import process_budget
+from lakecore.model.arrow_arrays import retype
+from lakecore.plan.predicate import Predicate, all_of, to_polars
+from lakecore.table.read import ReadPlan, read_split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import polars as pl
+
+    from lakecore.io.store import Store
+    from lakecore.model.files import Split
+
+__all__ = ["Piece", "ReadJob", "open_sealed", "read_task", "seal", "to_exchange"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A split, and the condition on its key that bounds the part to read; None: all of it."""
+
+    split: Split
+    keys: Predicate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadJob:
+    """How to read any piece: the columns of `plan`, of the rows that match `where` (None: all).
+
+    The rows are given out in `exchange`, whose fields are the columns of the plan in their order.
+    """
+
+    plan: ReadPlan
+    store: Store
+    where: pl.Expr | None
+    exchange: pa.Schema
+    memory_budget_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PieceSource:
+    """The rows of a piece as a source of batches."""
+
+    job: ReadJob
+    piece: Piece
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.job.plan.schema.arrow
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        limit: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        del limit  # more rows than that may come
+        job, piece = self.job, self.piece
+        conditions = [each for each in (predicate, piece.keys) if each is not None]
+        plan = replace(
+            job.plan,
+            columns=job.plan.schema.names if columns is None else tuple(columns),
+            predicate=all_of(conditions) if conditions else None,
+        )
+        return read_split(piece.split, plan, job.store, process_budget())
+
+    def native_files(
+        self, columns: Sequence[str], predicate: Predicate | None = None
+    ) -> list[str] | None:
+        del columns, predicate
+        return None
+
+
+def read_task(job: ReadJob, task: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
+    """The rows of the pieces, in batches of the types in which Spark takes them."""
+    process_budget().set_size(job.memory_budget_bytes)
+    for piece in task:
+        # Rows outside the bounds may come, but of each key all rows do or none.
+        bounds = None if piece.keys is None else to_polars(piece.keys)
+        parts = [each for each in (job.where, bounds) if each is not None]
+        where = parts[0] if len(parts) == 1 else parts[0] & parts[1] if parts else None
+        source = _PieceSource(job=job, piece=piece)
+        for batch in arrow_stream.reader(source, job.plan.columns, where):
+            yield to_exchange(batch, job.exchange)
+
+
+def to_exchange(batch: pa.RecordBatch, exchange: pa.Schema) -> pa.RecordBatch:
+    """The batch in the types of the exchange; a value that they cannot hold is refused by name."""
+    if batch.schema == exchange:
+        return batch
+    columns: list[pa.Array] = []
+    for column, field in zip(batch.columns, exchange, strict=True):
+        try:
+            columns.append(retype(column, field.type))
+        except pa.ArrowInvalid as error:
+            raise InvalidRequest(
+                "a value does not fit Spark's type, which counts microseconds; leave the column "
+                "out, or change its precision to 6",
+                column=field.name,
+                type=column.type,
+                cause=error,
+            ) from error
+    return pa.RecordBatch.from_arrays(columns, schema=exchange)
+
+
+def seal(value: object) -> bytes:
+    """The value as bytes that the same version of lakecore opens."""
+    return pickle.dumps((lakecore.__version__, pickle.dumps(value)))
+
+
+def open_sealed(sealed: bytes) -> object:
+    """What was sealed. Raises InvalidRequest if another version of lakecore sealed it."""
+    version, inner = pickle.loads(sealed)  # noqa: S301  what this package sealed, sent by Spark
+    if version != lakecore.__version__:
+        raise InvalidRequest(
+            "the driver and an executor run different versions of lakecore; install the same one",
+            driver=version,
+            executor=lakecore.__version__,
+        )
+    return pickle.loads(inner)  # noqa: S301  as above

@@ -1,0 +1,15 @@
+"""The names of system tables behind a path: `PATH$files`."""
+
+from __future__ import annotations
+
+from lakecore.table.system_columns import SYSTEM_TABLES, UNSUPPORTED_SYSTEM_TABLES
+
+__all__ = ["split_system"]
+
+
+def split_system(path: str) -> tuple[str, str | None]:
+    """The path of a table, and the system table of it that is meant, if one is."""
+    location, mark, name = path.rpartition("$")
+    if mark and name.lower() in (*SYSTEM_TABLES, *UNSUPPORTED_SYSTEM_TABLES):
+        return location, name.lower()
+    return path, None
