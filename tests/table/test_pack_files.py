@@ -1,0 +1,480 @@
+"""`Table.compact` of tables without a key: fewer files, the same rows, in order in buckets."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import lakecore as lc
+from lakecore.errors import CommitConflict, CorruptTable, InvalidRequest, Unsupported
+from lakecore.format.deletion_vector import encode_vectors
+from lakecore.format.layout import Layout
+from lakecore.model.evolution import evolve
+from lakecore.model.files import DELETION_VECTORS, DataFile, FileSource, IndexFile
+from lakecore.model.schema_change import SchemaChange
+from lakecore.model.types import parse_type
+from lakecore.table.handle import write_schema
+from tests.stores import MeddledStore
+from tests.tables import held, in_directory, new_table, put, reopened, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lakecore.table.handle import Table
+
+COLUMNS = {"id": "INT", "v": "STRING"}
+DAYS = {"day": "STRING", "id": "INT"}
+IN_ORDER: dict[str, Any] = {"bucket": "1", "bucket_key": "id", "write_only": "true"}
+
+
+def filled(count: int, **options: Any) -> Table:
+    """A table of so many files, each of two rows: 0 and 1, 2 and 3, ..."""
+    table = new_table(COLUMNS, keys=(), **options)
+    for number in range(count):
+        put(table, f"{2 * number} a | {2 * number + 1} b")
+    return table
+
+
+def days(**options: Any) -> Table:
+    """A table of two partitions, of five files each."""
+    table = new_table(DAYS, keys=(), partitions=("day",), **options)
+    for number in range(5):
+        put(table, f"x {number} | y {number}")
+    return table
+
+
+def live(table: Table) -> list[DataFile]:
+    snapshot = table.context.history.latest_snapshot()
+    assert snapshot is not None
+    return [entry.file for entry in table.context.history.live_entries(snapshot)]
+
+
+def ids(table: Table) -> list[int]:
+    """The ids as a read gives them out."""
+    found: list[int] = table.to_arrow().column("id").to_pylist()
+    return found
+
+
+def ranges(table: Table) -> list[tuple[int, int]]:
+    return sorted((file.sequence_min, file.sequence_max) for file in live(table))
+
+
+def kinds(table: Table) -> list[str]:
+    return [str(kind) for kind in table.inspect.snapshots()["commit_kind"]]
+
+
+def meddled(table: Table, *deeds: Callable[[Table], object]) -> Table:
+    """The table, whose commits come after these deeds, one each."""
+    other = reopened(table)
+    return reopened(
+        table,
+        store=MeddledStore(table.context.store, *(lambda deed=deed: deed(other) for deed in deeds)),
+    )
+
+
+# --- what comes out ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, IN_ORDER], ids=["no buckets", "in order"])
+def test_small_files_become_one_and_rows_stay_as_they_are(options: dict[str, str]) -> None:
+    table = filled(5, **options)
+
+    result = table.compact()
+
+    assert (result.buckets, result.files_before, result.files_after) == (1, 5, 1)
+    assert (result.rows_before, result.rows_after) == (10, 10)
+    assert result.bytes_before > (result.bytes_after or 0) > 0
+    assert kinds(table) == [*["APPEND"] * 5, "COMPACT"]
+    assert ids(table) == [*range(10)]
+    assert [held(table, snapshot_id=number) for number in (1, 5)] == [
+        "0 a | 1 b",
+        held(table),
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, IN_ORDER], ids=["no buckets", "in order"])
+def test_compacted_table_has_nothing_to_compact(options: dict[str, str]) -> None:
+    table = filled(5, **options)
+    table.compact()
+
+    assert table.compact() == table.compact(full=True) == lc.CompactionResult()
+    assert new_table(COLUMNS, keys=()).compact(full=True) == lc.CompactionResult()
+
+
+def test_few_files_are_left_alone_unless_it_is_full() -> None:
+    table = filled(3)
+
+    assert table.compact() == lc.CompactionResult()
+    assert table.compact(full=True).files_after == 1
+    assert ids(table) == [*range(6)]
+
+
+def test_file_says_of_its_rows_what_they_are() -> None:
+    table = filled(6, **IN_ORDER)
+
+    table.compact()
+
+    packed, left = sorted(live(table), key=lambda file: file.sequence_min)
+    assert (packed.row_count, packed.delete_row_count, packed.level) == (10, 0, 0)
+    assert (packed.sequence_min, packed.sequence_max) == (0, 9)
+    assert (left.sequence_min, left.sequence_max) == (10, 11)
+    assert (packed.file_source, left.file_source) == (FileSource.COMPACT, FileSource.APPEND)
+    shown = table.inspect.files().sort("record_count")["min_value_stats", "max_value_stats"]
+    assert shown.rows()[1] == ("{id=0, v=a}", "{id=9, v=b}")
+    assert table.inspect.snapshots()["total_record_count"].to_list()[-2:] == [12, 12]
+
+
+def test_rows_of_a_bucket_stay_in_order_when_some_of_its_files_are_packed() -> None:
+    table = filled(12, **IN_ORDER)
+
+    result = table.compact()
+
+    assert (result.buckets, result.files_before, result.files_after) == (1, 10, 2)
+    assert ids(table) == [*range(24)]
+    assert ranges(table) == [(0, 9), (10, 19), (20, 21), (22, 23)]
+    put(table, "24 a")
+    assert table.compact(full=True).files_before == 5
+    assert ids(table) == [*range(25)]
+    assert ranges(table) == [(0, 24)]
+
+
+def test_writing_goes_on_behind_the_last_row() -> None:
+    table = filled(5, **IN_ORDER)
+    table.compact()
+
+    put(table, "10 a")
+
+    assert ranges(table) == [(0, 9), (10, 10)]
+    assert ids(table) == [*range(11)]
+
+
+def test_rows_stay_in_order_where_writers_gave_out_numbers_twice() -> None:
+    table = new_table(COLUMNS, keys=(), target_file_size="1 b", **IN_ORDER)
+    writers = [reopened(table).new_write() for _ in range(3)]
+    for number, writer in enumerate(writers):
+        writer.write(rows(table.schema, " | ".join(f"{10 * number + each} a" for each in range(5))))
+    for messages in [writer.prepare_commit() for writer in writers]:
+        table.commit(messages)
+    put(table, "99 z")
+    assert ranges(table) == [*[(0, 4)] * 3, (5, 5)]
+
+    for budget_bytes in (1000, 1 << 30):
+        small = reopened(table, budget_bytes=budget_bytes)
+        full = small.copy({"compaction.force-rewrite-all-files": "true"})
+        full.compact(full=True)
+
+        found = ids(table)
+        assert found[-1] == 99
+        for number in range(3):
+            own = [10 * number + each for each in range(5)]
+            assert [each for each in found if each in own] == own
+        assert all(0 <= low <= high <= 5 for low, high in ranges(table))
+
+
+def test_files_roll_at_the_target_size() -> None:
+    table = new_table(COLUMNS, keys=(), target_file_size="4 kb", budget_bytes=1000)
+    for number in range(40):
+        put(table, f"{number} {'long' * 80}")
+
+    result = table.compact(full=True)
+
+    assert result.files_after is not None
+    assert 1 < result.files_after < 20
+    assert ids(table) == [*range(40)]
+    assert table.context.budget.used_bytes == 0
+
+
+@pytest.mark.parametrize("to", ["parquet", "orc", "avro"])
+def test_files_of_every_format_go_together(to: str) -> None:
+    table = new_table(COLUMNS, keys=())
+    for number, stored in enumerate(("orc", "avro", "parquet")):
+        put(table.copy({"file.format": stored}), f"{number} a | {number + 10} _")
+
+    table.copy({"file.format": to}).compact(full=True)
+
+    assert [file.format for file in live(table)] == [to]
+    assert held(table) == "0 a | 1 a | 10 _ | 11 _ | 12 _ | 2 a"
+
+
+def test_rows_get_the_schema_of_today_by_field_id() -> None:
+    table = filled(2)
+    context = table.context
+    schema = context.schema
+    changes = [
+        [SchemaChange.update_column_type("id", parse_type("BIGINT"))],
+        [SchemaChange.drop_column("v")],
+        [SchemaChange.add_column("v", "STRING"), SchemaChange.rename_column("id", "key")],
+    ]
+    for number, change in enumerate(changes):
+        schema = evolve(schema, change, now_ms=number, has_snapshots=True)
+        write_schema(context.store, Layout(root=table.path), schema)
+    put(table.refresh(), "1099511627776 new")
+    before = held(table.refresh())
+
+    table.compact(full=True)  # opened before the columns changed
+
+    assert before == "0 _ | 1 _ | 1099511627776 new | 2 _ | 3 _"
+    assert held(table.refresh()) == before
+    assert [file.schema_id for file in live(table)] == [3]
+
+
+def test_file_in_another_place_is_read_there_and_packed_into_the_table() -> None:
+    table = filled(1)
+    store = table.context.store
+    with table.new_write() as writer:
+        writer.write(rows(table.schema, "7 x"))
+        (message,) = writer.prepare_commit()
+    (file,) = message.new_files
+    place = f"memory://elsewhere/{file.name}"
+    here = f"{table.path}/bucket-0/{file.name}"
+    store.put(place, store.read(here))
+    store.delete(here)
+    table.commit([replace(message, new_files=(replace(file, external_path=place),))])
+
+    table.compact(full=True)
+
+    assert held(table) == "0 a | 1 b | 7 x"
+    assert [file.external_path for file in live(table)] == [None]
+    assert store.exists(place)
+
+
+# --- which of them -------------------------------------------------------------------------------
+
+
+def test_partitions_are_packed_each_by_itself() -> None:
+    table = days()
+
+    result = table.compact()
+
+    assert (result.buckets, result.files_before, result.files_after) == (2, 10, 2)
+    assert held(table, where="day = 'x'") == "x 0 | x 1 | x 2 | x 3 | x 4"
+
+
+def test_partitions_and_buckets_are_chosen() -> None:
+    ways: tuple[dict[str, Any], ...] = ({"partitions": [{"day": "x"}]}, {"where": "day < 'y'"})
+    for chosen in ways:
+        assert days().compact(**chosen).files_before == 5
+    table = new_table(COLUMNS, keys=(), bucket="3", bucket_key="id", write_only="true")
+    for _ in range(5):
+        put(table, " | ".join(f"{number} a" for number in range(20)))
+
+    assert table.compact(buckets=[1]).buckets == 1
+    assert table.compact(buckets=[7]) == lc.CompactionResult()
+    assert table.compact().buckets == 2
+    with pytest.raises(InvalidRequest, match="partition keys only"):
+        days().compact(where="id = 1")
+
+
+def test_dry_run_writes_nothing_and_says_what_would_be_read() -> None:
+    table = filled(5)
+    names = in_directory(table, "bucket-0")
+
+    result = table.compact(dry_run=True)
+
+    assert (result.buckets, result.files_before, result.rows_before) == (1, 5, 10)
+    assert (result.files_after, result.rows_after) == (None, None)
+    assert len(kinds(table)) == 5
+    assert in_directory(table, "bucket-0") == names
+
+
+def test_write_only_leaves_packing_to_those_who_ask() -> None:
+    table = filled(5, write_only="true")
+
+    assert table.compact().files_after == 1
+
+
+# --- others meanwhile ----------------------------------------------------------------------------
+
+
+def test_rows_that_others_append_meanwhile_stay() -> None:
+    table = filled(5)
+
+    result = meddled(table, lambda other: put(other, "77 new")).compact()
+
+    assert result.attempts == 1
+    assert kinds(table)[-2:] == ["APPEND", "COMPACT"]
+    assert sorted(ids(table)) == [*range(10), 77]
+
+
+def test_files_that_others_packed_are_not_packed_again() -> None:
+    table = filled(5)
+
+    result = meddled(table, lambda other: other.compact()).compact()
+
+    assert result.attempts == 2
+    assert result.files_before == 0
+    assert len(in_directory(table, "bucket-0")) == 6, "what the loser wrote is removed"
+    assert ids(table) == [*range(10)]
+
+
+@pytest.mark.parametrize("options", [{}, IN_ORDER], ids=["no buckets", "in order"])
+@pytest.mark.parametrize("deed", ["delete", "update", "overwrite", "truncate"])
+def test_what_others_changed_meanwhile_stays_changed(deed: str, options: dict[str, str]) -> None:
+    deeds: dict[str, Callable[[Table], object]] = {
+        "delete": lambda other: other.delete("id = 3"),
+        "update": lambda other: other.update({"v": "new"}, "id = 3"),
+        "overwrite": lambda other: other.overwrite(rows(other.schema, "50 z | 51 z")),
+        "truncate": lambda other: other.truncate(),
+    }
+    table, plain = filled(6, **options), filled(6, **options)
+    deeds[deed](plain)
+
+    result = meddled(table, deeds[deed]).compact(full=True)
+
+    assert result.attempts == 2
+    assert held(table) == held(plain)
+    named = {file.name for number in range(1, 9) for file in _named(table, number)}
+    assert in_directory(table, "bucket-0") == named
+
+
+def _named(table: Table, snapshot_id: int) -> list[DataFile]:
+    history = table.context.history
+    if snapshot_id not in table.inspect.snapshots()["snapshot_id"].to_list():
+        return []
+    return [entry.file for entry in history.live_entries(history.snapshot(snapshot_id))]
+
+
+@pytest.mark.parametrize("options", [{}, IN_ORDER], ids=["no buckets", "in order"])
+def test_change_of_a_file_that_was_packed_meanwhile_is_a_conflict(options: dict[str, str]) -> None:
+    table = filled(6, **options)
+
+    with pytest.raises(CommitConflict, match="gone"):
+        meddled(table, lambda other: other.compact()).delete("id = 3")
+
+    assert ids(table) == [*range(12)]
+    table.delete("id = 3")
+    assert sorted(ids(table)) == [each for each in range(12) if each != 3]
+
+
+def test_group_that_nobody_touched_is_kept() -> None:
+    table = filled(4, compaction__max__file_num="2")
+
+    result = meddled(table, lambda other: other.delete("id = 0")).compact()
+
+    assert (result.attempts, result.files_before, result.files_after) == (2, 4, 2)
+    assert sorted(ids(table)) == [*range(1, 8)]
+    assert len(in_directory(table, "bucket-0")) == 4 + 1 + 2, (
+        "the group that was left was written once"
+    )
+
+
+def test_packing_beside_four_writers_ends_and_every_row_is_there(tmp_path: Path) -> None:
+    options = {
+        "bucket": "2",
+        "bucket-key": "id",
+        "compaction.min.file-num": "2",
+        "commit.min-retry-wait": "1 ms",
+        "commit.max-retries": "100",
+    }
+    table = lc.open_table(tmp_path / "t", create=True, schema=COLUMNS, options=options)
+    writers = 4
+
+    def write(number: int) -> None:
+        own = lc.open_table(table.path)
+        for turn in range(5):
+            own.write([{"id": 100 * number + turn, "v": "a"}])
+
+    with ThreadPoolExecutor(writers) as pool:
+        running = [pool.submit(write, number) for number in range(writers)]
+        while not all(each.done() for each in running):
+            lc.open_table(table.path).compact()
+        for each in running:
+            each.result()
+    lc.open_table(table.path).compact(full=True)
+
+    found = ids(table)
+    assert sorted(found) == [100 * number + turn for number in range(writers) for turn in range(5)]
+
+
+# --- what goes wrong -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, IN_ORDER], ids=["no buckets", "in order"])
+@pytest.mark.parametrize("stored", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("wrong", ["missing", "truncated", "empty"])
+def test_damaged_file_is_one_error_and_leaves_the_table_as_it_was(
+    options: dict[str, str], stored: str, wrong: str
+) -> None:
+    table = filled(5, file__format=stored, **options)
+    path = f"{table.path}/bucket-0/{live(table)[3].name}"
+    store = table.context.store
+    data = store.read(path)
+    if wrong == "missing":
+        store.delete(path)
+    else:
+        store.put(path, data[: len(data) // 2] if wrong == "truncated" else b"")
+    names = in_directory(table, "bucket-0")
+
+    with pytest.raises(CorruptTable, match=path.rpartition("/")[2]):
+        table.compact()
+
+    assert len(kinds(table)) == 5
+    assert in_directory(table, "bucket-0") == names
+    assert table.context.budget.used_bytes == 0
+
+
+def test_file_with_fewer_rows_than_the_manifest_says_is_an_error() -> None:
+    table = filled(1)
+    with table.new_write() as writer:
+        writer.write(rows(table.schema, "7 x"))
+        (message,) = writer.prepare_commit()
+    (file,) = message.new_files
+    table.commit([replace(message, new_files=(replace(file, row_count=2),))])
+
+    with pytest.raises(CorruptTable, match=r"as many rows.*rows=3 expected_rows=4"):
+        table.compact(full=True)
+
+    assert len(live(table)) == 2
+    assert len(in_directory(table, "bucket-0")) == 2
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"first_row_id": 0}, "rows have ids"),
+        ({"write_columns": ("id",)}, "part of the columns"),
+        ({"level": 1}, "clustered"),
+    ],
+)
+def test_files_that_say_more_than_their_rows_are_unsupported(
+    facts: dict[str, Any], said: str
+) -> None:
+    table = filled(1)
+    with table.new_write() as writer:
+        writer.write(rows(table.schema, "7 x"))
+        (message,) = writer.prepare_commit()
+    (file,) = message.new_files
+    table.commit([replace(message, new_files=(replace(file, **facts),))])
+
+    with pytest.raises(Unsupported, match=rf"{said}.*{file.name}"):
+        table.compact(full=True)
+
+
+def test_deletion_vectors_are_unsupported() -> None:
+    with pytest.raises(Unsupported, match="deletion vectors"):
+        filled(0, deletion_vectors__enabled="true").compact()
+    table = filled(2)
+    marked = live(table)[1].name
+    context = table.context
+    data, ranges_of = encode_vectors({marked: np.array([0])}, bitmap64=False)
+    index = IndexFile(
+        index_type=DELETION_VECTORS,
+        name="index-0",
+        size_bytes=len(data),
+        row_count=1,
+        vectors=ranges_of,
+    )
+    context.store.put(context.layout.live_index_file("", 0, index), data)
+    with table.new_write() as writer:
+        writer.write(rows(table.schema, "7 x"))
+        (message,) = writer.prepare_commit()
+    table.commit([replace(message, new_index_files=(index,))])
+    assert held(table) == "0 a | 1 b | 3 b | 7 x"
+
+    with pytest.raises(Unsupported, match=rf"deletion vector.*{marked}"):
+        table.compact(full=True)
