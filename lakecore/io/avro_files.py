@@ -36,7 +36,7 @@ from lakecore.model.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lakecore.io.file_format import WriteFormat
     from lakecore.io.store import Store
@@ -144,7 +144,7 @@ def read_avro(
     path: str,
     fields: Sequence[Field],
     batch_rows: int,
-    row_groups: Sequence[int] | None,
+    row_groups: Iterable[int] | None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of these columns, each with the file position of its first row."""
     if row_groups is not None:

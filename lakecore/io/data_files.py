@@ -25,7 +25,7 @@ from lakecore.model.arrow_arrays import retype, rows_only
 from lakecore.model.types import Field, arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lakecore.io.store import Store
 
@@ -57,7 +57,7 @@ class _Read(Protocol):
         path: str,
         fields: Sequence[Field],
         batch_rows: int,
-        row_groups: Sequence[int] | None,
+        row_groups: Iterable[int] | None,
         /,
     ) -> Iterator[tuple[int, pa.RecordBatch]]: ...
 
@@ -92,7 +92,7 @@ def read_file(
     *,
     fields: Sequence[Field],
     batch_rows: int = BATCH_ROWS,
-    row_groups: Sequence[int] | None = None,
+    row_groups: Iterable[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of these columns of the file, in its order, each column of `arrow_type(field)`.
 
@@ -111,7 +111,7 @@ def read_positions(
     *,
     fields: Sequence[Field],
     batch_rows: int = BATCH_ROWS,
-    row_groups: Sequence[int] | None = None,
+    row_groups: Iterable[int] | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The batches of `read_file`, each with the position of its first row in the file."""
     schema = arrow_schema(fields)

@@ -44,7 +44,7 @@ from lakecore.model.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lakecore.io.file_format import WriteFormat
     from lakecore.io.store import Store
@@ -257,7 +257,7 @@ def read_orc(
     path: str,
     fields: Sequence[Field],
     batch_rows: int,
-    row_groups: Sequence[int] | None,
+    row_groups: Iterable[int] | None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of these columns as stored, each with the file position of its first row."""
     if row_groups is not None:

@@ -18,7 +18,7 @@ from lakecore.io.file_format import RowGroup
 from lakecore.io.store import plain_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lakecore.io.store import Store
     from lakecore.model.types import Field
@@ -41,7 +41,7 @@ def read_parquet(
     path: str,
     fields: Sequence[Field],
     batch_rows: int,
-    row_groups: Sequence[int] | None,
+    row_groups: Iterable[int] | None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of these columns as stored, each with the file position of its first row."""
     with _open(store, path) as file:

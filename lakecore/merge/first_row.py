@@ -1,4 +1,4 @@
-"""The oldest row of each key wins.
+"""The oldest row of each key wins; before all others, one that a compaction has taken up already.
 
 https://paimon.apache.org/docs/master/primary-key-table/merge-engine/first-row/
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from lakecore.errors import InvalidRequest
-from lakecore.merge.groups import groups_of
+from lakecore.merge.groups import NONE, groups_of
 from lakecore.merge.order import (
     filter_rows,
     merge_order,
@@ -45,6 +45,11 @@ class FirstRow:
         codes, order = merge_order(runs, spec)
         groups = groups_of(codes[order])
         firsts = order[groups.starts]
+        if spec.complete_levels:
+            # What readers have seen stays, whatever numbers another writer gave its rows.
+            levels = np.repeat([part.level for part in runs], [part.keys.length for part in runs])
+            seen = groups.first(levels[order] > 0)
+            firsts = np.where(seen == NONE, firsts, order[seen])
         retracts = [of_kinds(part.rows, RETRACTS) for part in runs]
         if any(mask is not None for mask in retracts):
             takes_back = np.concatenate(

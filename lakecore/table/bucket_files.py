@@ -96,9 +96,9 @@ def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> Fi
     )
 
 
-def changelog_shape(schema: TableSchema, options: TableOptions) -> FileShape:
-    """The shape of changelog files that a flush writes."""
-    data = data_shape(schema, options)
+def changelog_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> FileShape:
+    """The shape of changelog files: of level 0 if a flush writes them, else of what compacts."""
+    data = data_shape(schema, options, level)
     changed = data
     if options.changelog_file_stats_mode is not None:
         mode = parse_stats_mode(options.changelog_file_stats_mode)
@@ -111,8 +111,8 @@ def changelog_shape(schema: TableSchema, options: TableOptions) -> FileShape:
         changed,
         write_format=replace(
             data.write_format,
-            format=options.changelog_file_format or options.file_format,
-            compression=options.changelog_file_compression or options.file_compression,
+            format=options.changelog_file_format or data.write_format.format,
+            compression=options.changelog_file_compression or data.write_format.compression,
         ),
         prefix=options.changelog_file_prefix,
     )

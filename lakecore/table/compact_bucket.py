@@ -3,11 +3,17 @@
 Sections are merged window by window, as a read merges them, but in key order, with sequence numbers
 and kinds, and written as files of the output level. Nothing is visible before the commit. What was
 written for a compaction that fails is removed.
+
+In a table that takes look-ups, rows of level 0 meet the rows of their keys above the output level,
+so that the lowest level above 0 holds what a key has become. Where a changelog is wanted, it is
+written along: with `lookup` of what has a file of level 0, with `full-compaction` of what comes to
+the last level. A file of which that is true may still go there under its name; it is read for the
+changelog alone. But it is rewritten if its rows could come out changed: see `must_rewrite`.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,11 +23,21 @@ from lakecore.errors import LakecoreError
 from lakecore.frames.source import reading
 from lakecore.lsm.levels import SortedRun
 from lakecore.lsm.steps import Rewrite
+from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.model.files import CommitMessage, FileSource, Split
 from lakecore.model.rows import RETRACTS
+from lakecore.options import ChangelogProducer, MergeEngine
 from lakecore.plan.splits import may_hold_deletions
-from lakecore.table.bucket_files import BucketPlace, FileNames, RollingWriter, data_shape
-from lakecore.table.read import KIND_FIELD, merge_runs, read_data_file
+from lakecore.table.bucket_files import (
+    BucketPlace,
+    FileNames,
+    RollingWriter,
+    changelog_shape,
+    data_shape,
+)
+from lakecore.table.compact_merge import BATCHES_BESIDE, CompactionMerge
+from lakecore.table.lookup import LookupPlan, UpperLevels
+from lakecore.table.read import KIND_FIELD, merge_fields, merge_runs, read_data_file, rows_of
 from lakecore.table.source import TableSource
 
 if TYPE_CHECKING:
@@ -34,30 +50,42 @@ if TYPE_CHECKING:
     from lakecore.table.read import ReadPlan
 
 _KIND_ROWS = 262_144
+_LOOKUP_SHARE = 8
+"""The part of the budget, as a divisor, that reading the levels above takes."""
+_LOOKUP_LEAST_BYTES = 8 << 20
 
 RowsDone: TypeAlias = "Callable[[int], None]"
 """Is told of rows that were read, how many more."""
 
 
 def compact_bucket(
-    context: TableContext, compaction: BucketCompaction, rows_done: RowsDone
+    context: TableContext,
+    compaction: BucketCompaction,
+    rows_done: RowsDone,
+    *,
+    keeps_changelog: bool = True,
 ) -> CommitMessage:
-    """The compacted files of a bucket, written, as a message. A failure leaves none behind."""
-    rewriter = _Rewriter(context, compaction, rows_done)
+    """The compacted files of a bucket, written, as a message. A failure leaves none behind.
+
+    Without `keeps_changelog` there is none, as after an overwrite.
+    """
+    rewriter = _Rewriter(context, compaction, rows_done, keeps_changelog=keeps_changelog)
     before: list[DataFile] = []
     after: list[DataFile] = []
     try:
-        for step in compaction.steps:
-            if isinstance(step, Rewrite):
-                before += step.files
-                after += rewriter.rewrite(step.sections)
-            elif rewriter.must_count(step.file):
-                before.append(step.file)
-                after += rewriter.rewrite([rewriter.alone(step.file)])
-            else:
-                before.append(step.file)
-                after.append(replace(step.file, level=compaction.level))
-                rows_done(step.file.row_count)
+        with closing(rewriter):
+            for step in compaction.steps:
+                if isinstance(step, Rewrite):
+                    before += step.files
+                    after += rewriter.rewrite(step.sections)
+                elif rewriter.must_rewrite(step.file):
+                    before.append(step.file)
+                    after += rewriter.rewrite([rewriter.alone(step.file)])
+                else:
+                    before.append(step.file)
+                    after.append(replace(step.file, level=compaction.level))
+                    rewriter.move(step.file)
+            changelog = rewriter.changelog_files()
     except BaseException:
         rewriter.abort()
         raise
@@ -67,15 +95,21 @@ def compact_bucket(
         total_buckets=compaction.total_buckets,
         compact_before=tuple(before),
         compact_after=tuple(after),
+        compact_changelog_files=changelog,
         base_snapshot_id=compaction.base_snapshot_id,
     )
 
 
 class _Rewriter:
-    """Writes runs of one bucket anew."""
+    """Writes runs of one bucket anew, and the changelog of it."""
 
     def __init__(
-        self, context: TableContext, compaction: BucketCompaction, rows_done: RowsDone
+        self,
+        context: TableContext,
+        compaction: BucketCompaction,
+        rows_done: RowsDone,
+        *,
+        keeps_changelog: bool,
     ) -> None:
         self._context = context
         self._compaction = compaction
@@ -89,35 +123,116 @@ class _Rewriter:
             bucket=compaction.bucket,
             names=FileNames(context.ambient.new_uuid()),
         )
-        self._shape = replace(
-            data_shape(context.schema, context.options, compaction.level),
-            source=FileSource.COMPACT,
-        )
+        schema, options, level = context.schema, context.options, compaction.level
+        self._shape = replace(data_shape(schema, options, level), source=FileSource.COMPACT)
+        self._above = tuple(file for file in compaction.others if file.level > level)
+        files = (*compaction.files, *compaction.others)
+        self._to_last = level >= max([options.level_count - 1, *(file.level for file in files)])
         self._plan = self._read_plan()
         self._writers: list[RollingWriter] = []
+        self._changelog: RollingWriter | None = None
+        producers = {ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION}
+        if keeps_changelog and options.changelog_producer in producers:
+            self._changelog = RollingWriter(self._place, changelog_shape(schema, options, level))
+            self._writers.append(self._changelog)
+        self._upper: UpperLevels | None = None
+        if self._above and options.needs_lookup:
+            self._upper = self._upper_levels()
 
     def rewrite(self, sections: Sequence[Section]) -> tuple[DataFile, ...]:
         """The merged rows of sections as one run of new files."""
-        context = self._context
         writer = RollingWriter(self._place, self._shape)
         self._writers.append(writer)
+        files = [file for section in sections for run in section for file in run.files]
+        merge = self._merge(files)
         for section in sections:
-            split = self._split(section)
-            left = split.row_count
-            with reading(merge_runs(split, self._plan, context.store, context.budget)) as windows:
-                for rows in windows:
-                    writer.write(rows)
-                    left -= rows.num_rows
-                    self._rows_done(rows.num_rows)
-            # What merging made fewer.
-            self._rows_done(left)
+            self._merge_section(section, merge, writer)
         return writer.close()
 
-    def must_count(self, file: DataFile) -> bool:
-        """Whether a file that would only change its level holds deletions that it should not.
+    def move(self, file: DataFile) -> None:
+        """Write the changelog of a file that only changes its level, if it has one."""
+        merge = self._merge([file])
+        if merge is None or merge.changelog is None:
+            self._rows_done(file.row_count)
+        else:
+            self._merge_section(self.alone(file), merge, None)
 
-        They are to go, or the file does not count them, as readers of higher levels trust it to.
+    def must_rewrite(self, file: DataFile) -> bool:
+        """Whether a file that could change its level alone must be written anew.
+
+        - It holds deletions that are to go, or does not count them, as readers of higher levels
+          trust it to.
+        - It comes from level 0 of a table that takes look-ups, and is of another format than the
+          output, or its rows may be merged with rows above: with some engine other than deduplicate
+          or a sequence field as Paimon has it, or because a row above may be the newer one.
         """
+        return self._must_merge(file) or self._must_count(file)
+
+    def changelog_files(self) -> tuple[DataFile, ...]:
+        """The files of the changelog, ended."""
+        return () if self._changelog is None else self._changelog.close()
+
+    def close(self) -> None:
+        """Let go of what was looked at."""
+        if self._upper is not None:
+            self._upper.close()
+
+    def _must_merge(self, file: DataFile) -> bool:
+        options, level = self._context.options, self._compaction.level
+        if not options.needs_lookup or file.level != 0 or level == 0:
+            return False
+        formats = options.file_format_per_level
+        default = options.file_format
+        if formats.get(0, default) != formats.get(level, default):
+            return True
+        if self._to_last:
+            return False
+        plain = options.merge_engine is MergeEngine.DEDUPLICATE and not options.sequence_field
+        newest_above = max((above.sequence_max for above in self._above), default=-1)
+        return not plain or newest_above >= file.sequence_min
+
+    def _merge(self, files: Sequence[DataFile]) -> CompactionMerge | None:
+        """How these files are merged; None: as a read merges them."""
+        options = self._context.options
+        takes_up = self._compaction.level > 0 and any(file.level == 0 for file in files)
+        upper = self._upper if takes_up else None
+        full = options.changelog_producer is ChangelogProducer.FULL_COMPACTION
+        told = self._changelog if (self._to_last if full else takes_up) else None
+        if upper is None and told is None:
+            return None
+        compared: tuple[str, ...] | None = None
+        if options.changelog_producer_row_deduplicate:
+            ignored = options.changelog_producer_row_deduplicate_ignore_fields
+            names = self._context.schema.names
+            compared = tuple(name for name in names if name not in ignored)
+        return CompactionMerge(
+            engine=MERGE_FUNCTIONS[options.merge_engine],
+            upper=upper,
+            changelog=told,
+            last_level=self._compaction.level if full and told is not None else None,
+            compared=compared,
+            first_row=options.merge_engine is MergeEngine.FIRST_ROW,
+        )
+
+    def _merge_section(
+        self, section: Section, merge: CompactionMerge | None, writer: RollingWriter | None
+    ) -> None:
+        context, split = self._context, self._split(section)
+        left = split.row_count
+        beside = 0 if merge is None else BATCHES_BESIDE
+        merged = merge_runs(
+            split, self._plan, context.store, context.budget, merge, batches_beside=beside
+        )
+        with reading(merged) as windows:
+            for rows in windows:
+                if writer is not None:
+                    writer.write(rows)
+                left -= rows.num_rows
+                self._rows_done(rows.num_rows)
+        # What merging made fewer.
+        self._rows_done(left)
+
+    def _must_count(self, file: DataFile) -> bool:
         counted = self._compaction.keep_deletions and file.delete_row_count != 0
         if counted or not may_hold_deletions(file):
             return False
@@ -142,11 +257,26 @@ class _Rewriter:
     def _read_plan(self) -> ReadPlan:
         context = self._context
         source = TableSource(context=context, snapshot=None, table_schema=context.schema)
-        runs = tuple((file,) for file in self._compaction.files)
+        runs = tuple((file,) for file in (*self._compaction.files, *self._above))
         plan = source.read_plan([self._split_of(runs)], None)
         keep = self._compaction.keep_deletions
         merge = replace(plan.merge, keep_deletions=keep, in_key_order=True)
         return replace(plan, merge=merge, system_columns=True)
+
+    def _upper_levels(self) -> UpperLevels:
+        context = self._context
+        split = self._split_of(tuple((file,) for file in self._above))
+        levels = {file.level for file in self._above}
+        wanted = context.budget.size_bytes // _LOOKUP_SHARE
+        lease = context.budget.acquire_up_to(wanted, _LOOKUP_LEAST_BYTES)
+        plan = LookupPlan(
+            split=split,
+            read=self._plan,
+            fields=merge_fields((), self._plan),
+            store=context.store,
+            batch_rows=rows_of(split, lease.size_bytes // (2 * len(levels))),
+        )
+        return UpperLevels(plan, lease)
 
     def _split(self, section: Section) -> Split:
         return self._split_of(tuple(run.files for run in section))

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import current_thread
 from typing import TYPE_CHECKING
@@ -47,7 +48,7 @@ from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.row_groups import matching_row_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lakecore.format.layout import Layout
     from lakecore.io.store import Store
@@ -108,17 +109,27 @@ def read_split(
         yield from table.select(columns).to_batches()
 
 
-def merge_runs(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> Iterator[pa.Table]:
+def merge_runs(
+    split: Split,
+    plan: ReadPlan,
+    store: Store,
+    budget: Budget,
+    merge: MergeFunction | None = None,
+    *,
+    batches_beside: int = 0,
+) -> Iterator[pa.Table]:
     """The merged rows of a section, window after window in key order.
 
-    The tables hold the plan's columns and those that merging needed.
+    The tables hold the plan's columns and those that merging needed. `merge` (None: the plan's
+    engine) may hold `batches_beside` those of the runs.
     """
+    merge = MERGE_FUNCTIONS[plan.engine] if merge is None else merge
     runs = [SortedRun(files=files) for files in split.runs]
-    fields = _merge_fields(runs, plan)
+    fields = merge_fields(runs, plan)
     with budget.acquire_up_to(budget.size_bytes // _LEASE_SHARE, _LEASE_LEAST_BYTES) as lease:
-        batch_rows = _batch_rows(split, lease.size_bytes // (3 * len(runs)))
+        batch_rows = rows_of(split, lease.size_bytes // (3 * len(runs) + batches_beside))
         slices = [_run_slices(run, fields, split, plan, store, batch_rows) for run in runs]
-        yield from merge_slices(slices, MERGE_FUNCTIONS[plan.engine], plan.merge)
+        yield from merge_slices(slices, merge, plan.merge)
 
 
 def merge_slices(
@@ -241,7 +252,7 @@ def _cut(part: Slice, start: int, length: int) -> Slice:
     )
 
 
-def _merge_fields(runs: Sequence[SortedRun], plan: ReadPlan) -> tuple[Field, ...]:
+def merge_fields(runs: Sequence[SortedRun], plan: ReadPlan) -> tuple[Field, ...]:
     """The columns to read: those asked for, the key, and what deciding the winners takes."""
     spec, schema = plan.merge, plan.schema
     fields = [schema.field(name) for name in spec.columns_for(plan.columns)]
@@ -252,8 +263,8 @@ def _merge_fields(runs: Sequence[SortedRun], plan: ReadPlan) -> tuple[Field, ...
     return tuple(fields)
 
 
-def _batch_rows(split: Split, batch_bytes: int) -> int:
-    """How many rows of these files make a batch of about that many bytes in memory."""
+def rows_of(split: Split, batch_bytes: int) -> int:
+    """How many rows of its files make a batch of about that many bytes in memory."""
     row_bytes = 16 + _COMPRESSION_GUESS * split.size_bytes / max(1, split.row_count)
     return max(1, min(int(batch_bytes / row_bytes), _BATCH_ROWS_MAX))
 
@@ -285,7 +296,7 @@ def _read_raw(
 ) -> Iterator[pa.RecordBatch]:
     fields = [plan.schema.field(name) for name in plan.columns]
     with budget.acquire_up_to(budget.size_bytes // _LEASE_SHARE, _LEASE_LEAST_BYTES) as lease:
-        batch_rows = _batch_rows(split, lease.size_bytes // 3)
+        batch_rows = rows_of(split, lease.size_bytes // 3)
         for file in split.files:
             yield from read_data_file(file, fields, split, plan, store, batch_rows)
 
@@ -303,32 +314,9 @@ def read_data_file(
     Rows that the file's deletion vector names are left out. Raises CorruptTable if a file that the
     snapshot names is not there, or is damaged.
     """
-    try:
-        yield from _read_data_file(file, fields, split, plan, store, batch_rows)
-    except NotFound as error:
-        raise CorruptTable(
-            "a file of the snapshot is missing; was the snapshot expired meanwhile?",
-            file=plan.layout.data_file(split.partition_path, split.bucket, file),
-        ) from error
-
-
-def _read_data_file(
-    file: DataFile,
-    fields: Sequence[Field],
-    split: Split,
-    plan: ReadPlan,
-    store: Store,
-    batch_rows: int,
-) -> Iterator[pa.RecordBatch]:
-    file_schema = plan.schemas[file.schema_id]
-    mappings = map_fields(fields, (*file_schema.fields, SEQUENCE_FIELD, KIND_FIELD))
-    physical = stored_fields(mappings)
-    path = plan.layout.data_file(split.partition_path, split.bucket, file)
-    deleted = _deleted_rows(file, split, plan, store)
-    groups = _row_groups(file_schema, split, plan, store, path)
-    for position, batch in read_positions(
-        store, path, fields=physical, batch_rows=batch_rows, row_groups=groups
-    ):
+    with _missing_is_corrupt(plan.layout.data_file(split.partition_path, split.bucket, file)):
+        deleted = _deleted_rows(file, split, plan, store)
+    for position, batch in read_stored_rows(file, fields, split, plan, store, batch_rows):
         rows = batch.num_rows
         if deleted is not None:
             low, high = np.searchsorted(deleted, (position, position + rows))
@@ -336,7 +324,44 @@ def _read_data_file(
                 mask = np.ones(rows, bool)
                 mask[deleted[low:high] - position] = False
                 batch = batch.filter(pa.array(mask))  # noqa: PLW2901  the batch, less its deleted rows
-        yield conform_batch(batch, mappings)
+        yield batch
+
+
+def read_stored_rows(  # noqa: PLR0913  what to read, where it is, and how
+    file: DataFile,
+    fields: Sequence[Field],
+    split: Split,
+    plan: ReadPlan,
+    store: Store,
+    batch_rows: int,
+    *,
+    row_groups: Iterable[int] | None = None,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The batches of `read_data_file`, deleted rows included, with the position of the first row.
+
+    `row_groups` are those to read; None: all that the plan's predicate leaves.
+    """
+    file_schema = plan.schemas[file.schema_id]
+    mappings = map_fields(fields, (*file_schema.fields, SEQUENCE_FIELD, KIND_FIELD))
+    physical = stored_fields(mappings)
+    path = plan.layout.data_file(split.partition_path, split.bucket, file)
+    with _missing_is_corrupt(path):
+        if row_groups is None:
+            row_groups = _row_groups(file_schema, split, plan, store, path)
+        for position, batch in read_positions(
+            store, path, fields=physical, batch_rows=batch_rows, row_groups=row_groups
+        ):
+            yield position, conform_batch(batch, mappings)
+
+
+@contextmanager
+def _missing_is_corrupt(path: str) -> Iterator[None]:
+    try:
+        yield
+    except NotFound as error:
+        raise CorruptTable(
+            "a file of the snapshot is missing; was the snapshot expired meanwhile?", file=path
+        ) from error
 
 
 def _row_groups(

@@ -6,6 +6,7 @@ or for none, so no older row comes back.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,13 +36,38 @@ def matching_row_groups(
     `columns` are those of the condition. One that the file lacks, or holds in another type, counts
     as unknown.
     """
+    found = bounded_row_groups(store, path, columns)
+    if found is None or len(found.groups) <= 1:
+        return None
+    rows = np.array([group.row_count for group in found.groups], np.int64)
+    mask = may_match(condition, found.low, found.high, found.nulls, rows)
+    return [int(index) for index in np.flatnonzero(mask)]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedRowGroups:
+    """The row groups of a file: of each column the least and greatest values and null counts.
+
+    What is not known is null.
+    """
+
+    groups: Sequence[RowGroup]
+    low: pa.RecordBatch
+    high: pa.RecordBatch
+    nulls: pa.RecordBatch
+
+
+def bounded_row_groups(
+    store: Store, path: str, columns: Mapping[str, ColumnMapping]
+) -> BoundedRowGroups | None:
+    """The row groups with bounds of these columns; None for a file that has no row groups."""
     stored = {
         name: mapping.stored.name
         for name, mapping in columns.items()
         if mapping.stored is not None and not mapping.changed
     }
     groups = row_group_bounds(store, path, list(stored.values()))
-    if groups is None or len(groups) <= 1:
+    if groups is None:
         return None
     fields = [mapping.read for mapping in columns.values()]
     low, high, nulls = (
@@ -51,9 +77,7 @@ def matching_row_groups(
         )
         for part in (_LOW, _HIGH, _NULLS)
     )
-    rows = np.array([group.row_count for group in groups], np.int64)
-    mask = may_match(condition, low, high, nulls, rows)
-    return [int(index) for index in np.flatnonzero(mask)]
+    return BoundedRowGroups(groups, low, high, nulls)
 
 
 def _column(groups: Sequence[RowGroup], field: Field, name: str | None, part: int) -> pa.Array:

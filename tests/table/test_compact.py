@@ -627,8 +627,6 @@ def test_file_that_others_replaced_and_removed_is_planned_anew() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"changelog_producer": "lookup"}, "changelog-producer value=lookup"),
-        ({"changelog_producer": "full-compaction"}, "changelog-producer value=full-compaction"),
         ({"deletion_vectors__enabled": "true"}, "deletion vectors"),
         (
             {"record_level__expire_time": "1 d", "record_level__time_field": "a"},
@@ -678,17 +676,16 @@ def test_small_new_runs_are_merged_and_a_large_old_one_stays() -> None:
 
 
 @pytest.mark.parametrize("options", [{"merge_engine": "first-row"}, {"force_lookup": "true"}])
-def test_table_that_takes_look_ups_is_compacted_only_in_full(options: dict[str, Any]) -> None:
+def test_table_that_takes_look_ups_leaves_nothing_at_level_0(options: dict[str, Any]) -> None:
     table = new_table(write_only="true", **options)
-    put(table, "1 a")
-    table.compact(full=True)
-    put(table, "1 b | 2 c")
-    with pytest.raises(Unsupported, match="look-ups: pass full=True"):
-        table.compact()
-    table.compact(full=True)
+    put(table, "1 a | 2 b")
+    assert table.compact().files_upgraded == 1
+    put(table, "2 c | 3 d")
 
-    first = options.get("merge_engine") == "first-row"
-    assert held(table) == ("1 a | 2 c" if first else "1 b | 2 c")
+    table.compact()
+
+    assert 0 not in levels(table)
+    assert held(table) == ("1 a | 2 c | 3 d" if "force_lookup" in options else "1 a | 2 b | 3 d")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -1,0 +1,143 @@
+"""What a compaction changed: the rows of a key before and after it -> rows of kind +I -U +U -D.
+
+https://paimon.apache.org/docs/master/primary-key-table/changelog-producer/
+
+1. The keys that a window merges, in order, are those of the rows that merging gives out.
+2. `changed_keys` says of each where its row of before lies, and whether the key can have changed:
+   - *lookup*: it has a row of level 0. Its row of before is the one of the lowest level above 0:
+     each compaction took up there what lay above.
+   - *full-compaction*: it has a row besides the one of the last level, which is its row of before.
+3. `changelog_rows` compares the rows of before with the merged ones:
+
+   | before | after | rows |
+   |---|---|---|
+   | none, or a deletion | adds | +I after |
+   | none, or a deletion | none, or a deletion | |
+   | adds | none, or a deletion | -D before |
+   | adds | adds | -U before, +U after; of equal rows only if they are wanted |
+
+INVARIANT: the rows of a changelog, replayed from the first on, give what the compacted levels hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.merge.equality import equal_rows
+from lakecore.merge.groups import NONE
+from lakecore.merge.keys import shared_codes
+from lakecore.merge.order import countable_rows, of_kinds
+from lakecore.model.rows import RETRACTS, VALUE_KIND, RowKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.merge.spec import MergeSpec, Slice
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedKeys:
+    """The keys of a window, in order.
+
+    `before` is where the row of before lies among all rows of the window, or NONE; `changed`
+    whether the key can have changed at all; `first` is where one of its rows lies.
+    """
+
+    before: np.ndarray
+    changed: np.ndarray
+    first: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """How many keys there are."""
+        return len(self.before)
+
+    @property
+    def without_before(self) -> np.ndarray:
+        """The changed keys that have no row of before in the window."""
+        return np.flatnonzero(self.changed & (self.before == NONE))
+
+
+def changed_keys(
+    window: Sequence[Slice], spec: MergeSpec, last_level: int | None = None
+) -> ChangedKeys:
+    """What became of the keys of a window; with `last_level` as full-compaction sees it."""
+    by_run = shared_codes([part.keys for part in window])
+    codes = np.concatenate(by_run)
+    levels = np.repeat([part.level for part in window], [part.keys.length for part in window])
+    alive = np.concatenate(countable_rows(window, by_run, spec))
+    counted = alive
+    if last_level is not None and spec.complete_levels:
+        # A lower level has taken up the row of the last one, but nobody was told.
+        each = countable_rows(window, by_run, replace(spec, complete_levels=False))
+        counted = np.concatenate(each)
+    rows = np.flatnonzero(alive)
+    keys, places = np.unique(codes[rows], return_index=True)
+    is_before = counted & (levels > 0 if last_level is None else levels == last_level)
+    before = np.full(len(keys), NONE)
+    at, held = _places(keys, codes, is_before)
+    before[at] = held
+    if last_level is None:
+        changed = np.zeros(len(keys), bool)
+        changed[_places(keys, codes, alive & (levels == 0))[0]] = True
+    else:
+        at, _ = _places(keys, codes, counted)
+        changed = (before == NONE) | (np.bincount(at, minlength=len(keys)) > 1)
+    return ChangedKeys(before=before, changed=changed, first=rows[places])
+
+
+def changelog_rows(
+    before: pa.Table, after: pa.Table, at: np.ndarray, compared: Sequence[str] | None
+) -> pa.Table:
+    """The changes of keys whose rows are `after`, in their order, -U right before +U.
+
+    `at` has of each row of `after` its row of `before`, or NONE. `compared`: rows that are equal in
+    these columns have not changed (None: every row that there is has).
+    """
+    adds = ~_retracting(after)
+    held = at != NONE
+    held[held] = ~_retracting(before)[at[held]]
+    both = held & adds
+    rows = np.flatnonzero(both)
+    if compared is not None and len(rows):
+        was, became = before.take(pa.array(at[rows])), after.take(pa.array(rows))
+        both[rows] = ~equal_rows(was, became, compared)
+    gone = np.flatnonzero((held & ~adds) | both)
+    come = np.flatnonzero((adds & ~held) | both)
+    taken = _of_kind(before, at[gone], np.where(both[gone], _BEFORE, _DELETE))
+    given = _of_kind(after, come, np.where(both[come], _AFTER, _INSERT))
+    if not len(gone) or not len(come):
+        return taken if len(gone) else given
+    # A stable sort: what lies further left comes first.
+    order = np.argsort(np.concatenate([gone, come]), kind="stable")
+    return pa.concat_tables([taken, given]).take(pa.array(order))
+
+
+_INSERT, _BEFORE = np.int8(RowKind.INSERT), np.int8(RowKind.UPDATE_BEFORE)
+_AFTER, _DELETE = np.int8(RowKind.UPDATE_AFTER), np.int8(RowKind.DELETE)
+
+
+def _places(keys: np.ndarray, codes: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of the mask whose key is among `keys`: the place of the key, and of the row."""
+    rows = np.flatnonzero(mask)
+    if not len(keys):
+        return rows[:0], rows[:0]
+    at = np.searchsorted(keys, codes[rows])
+    at[at == len(keys)] = 0
+    known = keys[at] == codes[rows]
+    return at[known], rows[known]
+
+
+def _retracting(rows: pa.Table) -> np.ndarray:
+    mask = of_kinds(rows, RETRACTS)
+    return np.zeros(rows.num_rows, bool) if mask is None else mask
+
+
+def _of_kind(rows: pa.Table, places: np.ndarray, kinds: np.ndarray) -> pa.Table:
+    taken = rows.take(pa.array(places))
+    index = taken.schema.get_field_index(VALUE_KIND)
+    return taken.set_column(index, taken.schema.field(index), pa.array(kinds, pa.int8()))
