@@ -86,6 +86,19 @@ def reopened(
     )
 
 
+def rolled_back(table: Table, snapshot_id: int) -> Table:
+    """The table gone back to a snapshot, as another process sees it: the later ones are not there.
+
+    Their data files stay, as those of a rollback that died half-way.
+    """
+    context = table.context
+    for later in context.history.snapshot_ids():
+        if later > snapshot_id:
+            context.store.delete(context.layout.snapshot(later))
+    context.store.put(context.layout.latest_hint, str(snapshot_id).encode())
+    return reopened(table)
+
+
 def in_directory(table: Table, directory: str) -> set[str]:
     """The names of what lies in a directory of the table."""
     found = table.context.store.list(f"{table.path}/{directory}")

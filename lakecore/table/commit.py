@@ -182,7 +182,11 @@ class _Committer:
             seen = 0 if latest is None else latest.id
             if latest is not None:
                 # It passed the checks against this snapshot: only later ones are left to look at.
-                change = replace(change, base_snapshot_id=latest.id)
+                change = replace(
+                    change,
+                    base_snapshot_id=latest.id,
+                    bases=frozenset({(latest.id, latest.uuid)}),
+                )
             if deadline is not None and ambient.now_ms() >= deadline:
                 break
             wait_ms = min(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakecore.model.files import CommitMessage, DataFile, IndexFile
+    from lakecore.table.base_snapshot import Base
 
 PartitionFilter = Callable[[Sequence[bytes]], Sequence[bool]]
 """Serialized partitions -> which of them an overwrite clears."""
@@ -46,7 +47,10 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One snapshot's worth of changes, computed from snapshot `base_snapshot_id` or a later one."""
+    """One snapshot's worth of changes, computed from snapshot `base_snapshot_id` or a later one.
+
+    `bases` are the snapshots that the messages name, each by id and uuid.
+    """
 
     kind: CommitKind
     messages: Sequence[CommitMessage]
@@ -54,6 +58,7 @@ class Change:
     changelog: Sequence[ManifestEntry]
     indexes: Sequence[IndexEntry]
     base_snapshot_id: int | None
+    bases: frozenset[Base] = frozenset()
     replaces_rows: bool = False
 
     @property
@@ -83,6 +88,11 @@ def changes(request: CommitRequest) -> tuple[Change, Change]:
         )
     bases = [message.base_snapshot_id for message in messages]
     base = None if None in bases else min((b for b in bases if b is not None), default=None)
+    named = frozenset(
+        (message.base_snapshot_id, message.base_snapshot_uuid)
+        for message in messages
+        if message.base_snapshot_id is not None
+    )
     first = Change(
         kind=CommitKind.APPEND if request.overwrite is None else CommitKind.OVERWRITE,
         messages=messages,
@@ -90,6 +100,7 @@ def changes(request: CommitRequest) -> tuple[Change, Change]:
         changelog=_entries(messages, FileKind.ADD, lambda m: m.changelog_files),
         indexes=_index_entries(messages, lambda m: m.new_index_files),
         base_snapshot_id=base,
+        bases=named,
         replaces_rows=request.replaces_rows,
     )
     second = Change(
@@ -99,6 +110,7 @@ def changes(request: CommitRequest) -> tuple[Change, Change]:
         changelog=_entries(messages, FileKind.ADD, lambda m: m.compact_changelog_files),
         indexes=_index_entries(messages, lambda m: m.compact_index_files),
         base_snapshot_id=base,
+        bases=named,
     )
     return first, second
 

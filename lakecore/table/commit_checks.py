@@ -3,7 +3,8 @@
 `plan/conflicts.py` has the rules; here is what of the table they are asked about:
 
 - a change that deletes files, or adds files above level 0, is checked against the live files;
-- any but an overwrite is checked against what others added since its writers looked at the table;
+- any but an overwrite is checked against what others added since its writers looked at the table:
+  against all there is, if the snapshot that they looked at has been rolled back;
 - rows that were made from others must not meet changes of the same keys (`row_conflicts.py`).
   A plain append that nobody came before costs no reading at all.
 """
@@ -17,6 +18,7 @@ from lakecore.model.files import HASH_INDEX
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind
 from lakecore.plan.conflicts import check_bucket_counts, check_files, check_hash_indexes
+from lakecore.table.base_snapshot import was_rolled_back
 from lakecore.table.row_conflicts import check_rows_untouched
 
 if TYPE_CHECKING:
@@ -70,11 +72,17 @@ def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
 def _check_since(context: TableContext, change: Change, latest: Snapshot) -> None:
     """Against what others committed since the writers of the messages looked."""
     base = change.base_snapshot_id
-    if not change.messages or base == latest.id:
+    if not change.messages:
+        return
+    back = any(was_rolled_back(context.history, each, latest) for each in change.bases)
+    if back:
+        _check_rolled_back(context, change)
+    elif base == latest.id:
         return
     known: dict[bytes, int] = {}
     overwritten: set[bytes] = set()
-    for theirs, added in _added_since(context, base, latest):
+    news = [(None, context.history.live_entries(latest))] if back else None
+    for theirs, added in news or _added_since(context, base, latest):
         check_absent(change, added)
         for entry in added:
             known.setdefault(entry.partition, entry.total_buckets)
@@ -92,6 +100,22 @@ def _check_since(context: TableContext, change: Change, latest: Snapshot) -> Non
     grown = any(entry.file.index_type == HASH_INDEX for entry in change.indexes)
     if context.schema.primary_keys and (grown or dealt & overwritten):
         _check_indexes(context, change, latest)
+
+
+def _check_rolled_back(context: TableContext, change: Change) -> None:
+    """Raise CommitConflict if a change was made from files that a rollback may have taken away.
+
+    Rows that are only added do not depend on others, but for the keys of dynamic buckets.
+    """
+    dynamic = bool(context.schema.primary_keys) and any(
+        message.total_buckets == DYNAMIC for message in change.messages
+    )
+    if change.kind is CommitKind.COMPACT or change.replaces_rows or dynamic:
+        raise CommitConflict(
+            "the snapshot that this was made from was rolled back; do it again",
+            table=context.identifier,
+            snapshot_id=change.base_snapshot_id,
+        )
 
 
 def _check_indexes(context: TableContext, change: Change, latest: Snapshot) -> None:

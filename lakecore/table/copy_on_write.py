@@ -96,14 +96,15 @@ class FileRewriter:
         """Make the changes visible in one snapshot; none if there is no change."""
         if not self._replaced and not self.rows_inserted:
             return CommitResult(commit_user=by.user, identifier=by.identifier)
-        base = None if self._source.snapshot is None else self._source.snapshot.id
+        base = self._source.snapshot
         gone = [
             CommitMessage(
                 partition=partition,
                 bucket=bucket,
                 total_buckets=count,
                 deleted_files=tuple(files),
-                base_snapshot_id=base,
+                base_snapshot_id=None if base is None else base.id,
+                base_snapshot_uuid=None if base is None else base.uuid,
             )
             for (partition, bucket, count), files in self._replaced.items()
         ]

@@ -70,12 +70,6 @@ def _added_since(
     """The files that others added to these buckets since the rows were read."""
     added: dict[tuple[bytes, int], list[DataFile]] = defaultdict(list)
     history, base = context.history, change.base_snapshot_id or 0
-    if latest.id < base:
-        raise CommitConflict(
-            "the snapshot that the rows were read from was rolled back; do it again",
-            table=context.identifier,
-            snapshot_id=base,
-        )
     for snapshot_id in range(latest.id, base, -1):
         try:
             theirs = latest if snapshot_id == latest.id else history.snapshot(snapshot_id)

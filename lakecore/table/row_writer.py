@@ -90,7 +90,7 @@ class RowWriter:
     def __init__(self, context: TableContext, source: TableSource, verb: Verb) -> None:
         self._context = context
         self._verb = verb
-        self._base = None if source.snapshot is None else source.snapshot.id
+        self._base = source.snapshot
         self._kind_column = context.options.rowkind_field or ROW_KIND
         # A null that an update leaves, or sets, is one: default values are for rows that are new.
         self._writer = TableWrite(replace(context, schema=without_defaults(context.schema)))
@@ -139,7 +139,11 @@ class RowWriter:
         """Make the changes visible in one snapshot; none if there is no change."""
         # The writer may have looked at a later snapshot than the one the rows were read from.
         messages = [
-            replace(message, base_snapshot_id=self._base)
+            replace(
+                message,
+                base_snapshot_id=None if self._base is None else self._base.id,
+                base_snapshot_uuid=None if self._base is None else self._base.uuid,
+            )
             for message in self._writer.prepare_commit()
         ]
         if not messages:

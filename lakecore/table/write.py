@@ -20,7 +20,6 @@ was written with another count is refused.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -47,7 +46,7 @@ from lakecore.table.message_files import delete_files
 from lakecore.table.write_compaction import WriteCompaction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from lakecore.model.snapshot import Snapshot
@@ -66,7 +65,10 @@ class TableWrite:
     A context manager; leaving it without `prepare_commit` drops what was written.
     """
 
-    def __init__(self, context: TableContext, *, overwrite: bool = False) -> None:
+    def __init__(
+        self, context: TableContext, *, overwrite: bool = False, base: WriteBase | None = None
+    ) -> None:
+        """`base`: what is known of the table already; else the latest snapshot is read."""
         context.options.require_writable(
             primary_keys=context.schema.primary_keys,
             partition_keys=context.schema.partition_keys,
@@ -85,7 +87,8 @@ class TableWrite:
         self._refused = refused_kinds(self._options.merge_engine, self._spec)
         self._lease = context.budget.acquire(0)
         self._spills = SpillDirectory()
-        self._base: _Seen | None = None
+        self._given = base
+        self._base = base
         self._buckets: dict[BucketKey, BucketBuffer] = {}
         self._indexes: dict[bytes, DynamicIndex] = {}
         self._sequences: dict[BucketKey, int] = {}
@@ -174,7 +177,7 @@ class TableWrite:
     def _forget(self) -> None:
         self._buckets = {}
         self._indexes = {}
-        self._base = None
+        self._base = self._given
         self._spills.close()
         self._lease.release()
 
@@ -239,9 +242,9 @@ class TableWrite:
                 option_bucket=self._options.bucket,
             )
 
-    def _base_state(self) -> _Seen:
+    def _base_state(self) -> WriteBase:
         if self._base is None:
-            self._base = _read_base(self._context)
+            self._base = read_base(self._context)
         return self._base
 
     def _bucket(self, partition: bytes, number: int) -> BucketBuffer:
@@ -305,29 +308,41 @@ class TableWrite:
             new_files=files,
             changelog_files=changelog,
             base_snapshot_id=self._base_state().snapshot_id,
+            base_snapshot_uuid=self._base_state().snapshot_uuid,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """What a writer must know of the table it adds to."""
+class WriteBase:
+    """What a writer must know of the table it adds to. Picklable.
+
+    `bucket_counts` are those the partitions were written with, `sequences` the greatest sequence
+    number of each bucket.
+    """
 
     snapshot: Snapshot | None
-    bucket_counts: dict[bytes, int]
-    sequences: dict[BucketKey, int]
+    bucket_counts: Mapping[bytes, int]
+    sequences: Mapping[BucketKey, int]
 
     @property
     def snapshot_id(self) -> int | None:
+        """The snapshot that was looked at; None for an empty table."""
         return None if self.snapshot is None else self.snapshot.id
 
+    @property
+    def snapshot_uuid(self) -> str | None:
+        """What tells that snapshot from another of its id."""
+        return None if self.snapshot is None else self.snapshot.uuid
 
-def _read_base(context: TableContext) -> _Seen:
+
+def read_base(context: TableContext) -> WriteBase:
+    """What the latest snapshot tells a writer."""
     snapshot = context.history.latest_snapshot()
     counts: dict[bytes, int] = {}
-    sequences: dict[BucketKey, int] = defaultdict(lambda: -1)
+    sequences: dict[BucketKey, int] = {}
     if snapshot is not None:
         for entry in context.history.live_entries(snapshot):
             counts[entry.partition] = entry.total_buckets
             key = (entry.partition, entry.bucket)
-            sequences[key] = max(sequences[key], entry.file.sequence_max)
-    return _Seen(snapshot=snapshot, bucket_counts=counts, sequences=sequences)
+            sequences[key] = max(sequences.get(key, -1), entry.file.sequence_max)
+    return WriteBase(snapshot=snapshot, bucket_counts=counts, sequences=sequences)
