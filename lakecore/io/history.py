@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from lakecore.errors import CorruptTable, NotFound
 from lakecore.format import metadata
 from lakecore.format.layout import parse_numbered
+from lakecore.format.manifest_columns import decode_entries
 from lakecore.model.manifest import fold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import polars as pl
 
     from lakecore.format.layout import Layout
     from lakecore.io.store import Store
@@ -185,6 +188,11 @@ class History:
             cached = metadata.decode_manifest(self._must_read(path, manifest.size_bytes), path)
             self._manifests.put(manifest.name, cached, len(cached) + 1)
         return cached
+
+    def entry_columns(self, manifest: ManifestFile) -> pl.DataFrame:
+        """The entries of a manifest as columns, in order; read anew each time."""
+        path = self.layout.manifest(manifest.name)
+        return decode_entries(self._must_read(path, manifest.size_bytes), path)
 
     def manifests(self, snapshot: Snapshot) -> Sequence[ManifestFile]:
         """The manifests of base and delta, in order."""

@@ -1,27 +1,35 @@
-"""Which manifests of a table a commit merges, so that planning does not slow down with its age.
+"""Which manifests of a table a commit merges, and which of them a reader opens.
 
 Given the manifests of a snapshot in order (https://paimon.apache.org/docs/master/maintenance/manage-manifest/):
 
 1. *Full*: manifests that are small or hold deletions "must change". When they reach
-   `manifest.full-compaction-threshold-size` together, they become one group.
+   `manifest.full-compaction-threshold-size` together, they are written anew without what cancels,
+   and so is any other manifest that holds a file they delete; it can if its partitions say so.
 2. *Minor*: otherwise neighbours are gathered; a gathering that reaches
    `manifest.target-file-size` becomes a group, the last one only if it has at least
    `manifest.merge-min-count` manifests.
 
-INVARIANT: an ADD stays before its DELETE. Groups of neighbours keep the order; a full merge moves
-entries of small manifests past large ones, so it takes only deletions whose ADD is in it.
+INVARIANT: what is left out by the partitions in a manifest list holds no entry of those partitions:
+an ADD and its DELETE have one partition, so both are read or neither.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.errors import CorruptTable
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from lakecore.model.files import EMPTY_ROW
+from lakecore.plan.predicate import Compare, IsNull, Op, Predicate, all_of, any_of
+from lakecore.plan.pruning import Mask, may_match
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from lakecore.model.manifest import EntryIdentity, ManifestEntry, ManifestFile
+    from lakecore.model.manifest import ManifestFile
+    from lakecore.plan.partitions import Partitions
 
 
 def neighbours_to_merge(
@@ -44,27 +52,60 @@ def neighbours_to_merge(
     return groups
 
 
+def must_change(manifest: ManifestFile, target_bytes: int) -> bool:
+    """Whether a full merge writes the manifest anew in any case."""
+    return manifest.deleted_count > 0 or manifest.size_bytes < target_bytes
+
+
 def full_merge_is_due(
     manifests: Sequence[ManifestFile], *, target_bytes: int, threshold_bytes: int
 ) -> bool:
-    """Whether small manifests and those with deletions have grown past the threshold together."""
-    must_change = [m for m in manifests if m.deleted_count or m.size_bytes < target_bytes]
-    return len(must_change) > 1 and sum(m.size_bytes for m in must_change) >= threshold_bytes
+    """Whether manifests that must change have grown to the threshold together."""
+    changing = (m.size_bytes for m in manifests if must_change(m, target_bytes))
+    return sum(changing) >= threshold_bytes
 
 
-def cancel(entries: Iterable[ManifestEntry]) -> tuple[ManifestEntry, ...]:
-    """The entries without each ADD and DELETE of the same file that are both among them.
+def live_count(manifests: Sequence[ManifestFile]) -> int:
+    """The number of live files of a snapshot with these manifests."""
+    return sum(manifest.added_count - manifest.deleted_count for manifest in manifests)
 
-    Raises CorruptTable if a file is added, or deleted, twice in a row.
-    """
-    kept: dict[EntryIdentity, ManifestEntry] = {}
-    for entry in entries:
-        before = kept.pop(entry.identity, None)
-        if before is None:
-            # A deletion whose ADD is not here stays: its file lies in a manifest before these.
-            kept[entry.identity] = entry
-        elif before.kind is entry.kind:
-            raise CorruptTable(
-                "a file is added or deleted twice", file=entry.file.name, kind=entry.kind.name
-            )
-    return tuple(kept.values())
+
+def hull_of(values: pa.RecordBatch) -> Predicate:
+    """What is true of these partitions, column by column: from the least value to the greatest."""
+    parts: list[Predicate] = []
+    for name, column in zip(values.schema.names, values.columns, strict=True):
+        order = pl.Series(pl.from_arrow(column)).arg_sort(nulls_last=True)
+        some = len(column) - column.null_count
+        within: list[Predicate] = [IsNull(name)] if column.null_count else []
+        if some:
+            low, high = column[int(order[0])], column[int(order[some - 1])]
+            within.append(all_of((Compare(name, Op.GE, low), Compare(name, Op.LE, high))))
+        parts.append(any_of(within))
+    return all_of(parts)
+
+
+def may_hold(
+    predicate: Predicate, manifests: Sequence[ManifestFile], partitions: Partitions
+) -> Mask:
+    """For each manifest, whether an entry of a partition that matches may be in it."""
+    # A writer that leaves statistics out states rows without fields.
+    at = [n for n, m in enumerate(manifests) if m.partition_stats.min_values != EMPTY_ROW]
+    mask = np.ones(len(manifests), np.bool_)
+    if not at:
+        return mask
+    known = [manifests[number] for number in at]
+    stats = [manifest.partition_stats for manifest in known]
+    names = [field.name for field in partitions.fields]
+    counts = [
+        [None if each.null_counts is None else each.null_counts[number] for each in stats]
+        for number in range(len(names))
+    ]
+    nulls = pa.RecordBatch.from_arrays([pa.array(each, pa.int64()) for each in counts], names)
+    mask[at] = may_match(
+        predicate,
+        partitions.values([each.min_values for each in stats]),
+        partitions.values([each.max_values for each in stats]),
+        nulls,
+        np.array([m.added_count + m.deleted_count for m in known], np.int64),
+    )
+    return mask

@@ -10,21 +10,29 @@ that deletion vectors hide.
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from lakecore.errors import LakecoreError
 from lakecore.format import metadata
 from lakecore.format.layout import index_manifest_name, manifest_list_name, manifest_name
+from lakecore.format.manifest_columns import decode_entries, encode_entries
 from lakecore.format.statistics import StatsCollector, StatsKind, StatsMode
-from lakecore.model.manifest import FileKind, ManifestFile, fold
-from lakecore.plan.manifests import cancel, full_merge_is_due, neighbours_to_merge
+from lakecore.model.manifest import ManifestFile
+from lakecore.table.merge_manifests import merge_manifests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
+    import polars as pl
+
+    from lakecore.format.arrow_buffers import Ints
     from lakecore.model.manifest import IndexEntry, ManifestEntry
     from lakecore.model.snapshot import Snapshot
+    from lakecore.plan.partitions import Partitions
     from lakecore.table.context import TableContext
 
 
@@ -52,11 +60,14 @@ class ManifestWriter:
 
     def write_base(self, latest: Snapshot | None) -> tuple[str, int]:
         """The list of the manifests of the table so far, small ones merged when it is time."""
-        return self._write_list([] if latest is None else self._merged(latest))
+        if latest is None:
+            return self._write_list([])
+        manifests = self._context.history.manifests(latest)
+        return self._write_list(merge_manifests(self._context, manifests, self._write_columns))
 
     def write_delta(self, entries: Sequence[ManifestEntry]) -> tuple[str, int]:
         """A list of new manifests with these entries: its name and size."""
-        return self._write_list(self._write_manifests(entries))
+        return self._write_list(self._write_entries(entries))
 
     def write_indexes(
         self, latest: Snapshot | None, indexes: Sequence[IndexEntry], cleared: AbstractSet[bytes]
@@ -84,65 +95,32 @@ class ManifestWriter:
         self._put(name, metadata.encode_index_manifest(entries, compression))
         return name
 
-    def _merged(self, latest: Snapshot) -> list[ManifestFile]:
-        history, options = self._context.history, self._context.options
-        manifests = list(history.manifests(latest))
+    def _write_columns(self, entries: pl.DataFrame) -> list[ManifestFile]:
+        """New manifests with these entries, in order."""
+        options = self._context.options
         target = options.manifest_target_file_size_bytes
-        if full_merge_is_due(
-            manifests,
-            target_bytes=target,
-            threshold_bytes=options.manifest_full_compaction_threshold_size_bytes,
-        ):
-            return self._write_manifests(fold(history.entries(manifests)))
-        merged: list[ManifestFile] = []
-        for group in neighbours_to_merge(
-            manifests, target_bytes=target, count_min=options.manifest_merge_min_count
-        ):
-            if len(group) == 1:
-                merged += group
-            else:
-                merged += self._write_manifests(cancel(history.entries(group)))
-        return merged
+        return [
+            self._write_manifest(
+                part.data, _Contents.of_columns(entries[part.first : part.first + part.count])
+            )
+            for part in encode_entries(entries, options.manifest_compression, target)
+        ]
 
-    def _write_manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFile]:
+    def _write_entries(self, entries: Sequence[ManifestEntry]) -> list[ManifestFile]:
         """New manifests with these entries, in order; several have the target size at least."""
         if not entries:
             return []
         options = self._context.options
         data = metadata.encode_manifest(entries, options.manifest_compression)
-        # NOTE: parts are larger than the target. Smaller ones would count as small, and be merged
-        # and written anew by each commit.
-        parts = min(4 * len(data) // (5 * options.manifest_target_file_size_bytes), len(entries))
-        if parts > 1:
-            step = -(-len(entries) // parts)
-            runs = [entries[at : at + step] for at in range(0, len(entries), step)]
-            return [file for run in runs for file in self._write_manifests(run)]
+        if len(data) >= 2 * options.manifest_target_file_size_bytes:
+            return self._write_columns(decode_entries(data, "a manifest of this commit"))
+        return [self._write_manifest(data, _Contents.of_entries(entries))]
+
+    def _write_manifest(self, data: bytes, contents: _Contents) -> ManifestFile:
         name = manifest_name(self._name, self._manifest_count)
         self._manifest_count += 1
         self._put(name, data)
-        return [self._manifest_file(name, len(data), entries)]
-
-    def _manifest_file(
-        self, name: str, size_bytes: int, entries: Sequence[ManifestEntry]
-    ) -> ManifestFile:
-        fields = self._context.schema.partition_fields
-        stats = StatsCollector(fields, [StatsMode(StatsKind.FULL)] * len(fields))
-        stats.update(self._context.partitions.values(list({e.partition: None for e in entries})))
-        added = sum(entry.kind is FileKind.ADD for entry in entries)
-        buckets = [entry.bucket for entry in entries]
-        levels = [entry.file.level for entry in entries]
-        return ManifestFile(
-            name=name,
-            size_bytes=size_bytes,
-            added_count=added,
-            deleted_count=len(entries) - added,
-            schema_id=self._context.schema.id,
-            partition_stats=stats.finish(),
-            bucket_min=min(buckets),
-            bucket_max=max(buckets),
-            level_min=min(levels),
-            level_max=max(levels),
-        )
+        return contents.described(name, len(data), self._context.partitions)
 
     def _write_list(self, manifests: Sequence[ManifestFile]) -> tuple[str, int]:
         name = manifest_list_name(self._name, self._list_count)
@@ -156,3 +134,70 @@ class ManifestWriter:
         path = self._context.layout.manifest(name)
         self._paths.append(path)
         self._context.store.put(path, data)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Contents:
+    """Of the entries of a manifest, what its line in a manifest list is made of."""
+
+    kinds: Ints
+    partitions: Sequence[bytes]
+    buckets: Ints
+    levels: Ints
+    schema_ids: Ints
+    row_id_min: int | None
+    row_id_max: int | None
+
+    @staticmethod
+    def of_entries(entries: Sequence[ManifestEntry]) -> _Contents:
+        files = [entry.file for entry in entries]
+        ranges = [(f.first_row_id, f.row_count) for f in files if f.first_row_id is not None]
+        known = len(ranges) == len(files)
+        return _Contents(
+            kinds=np.array([entry.kind for entry in entries]),
+            partitions=[entry.partition for entry in entries],
+            buckets=np.array([entry.bucket for entry in entries]),
+            levels=np.array([file.level for file in files]),
+            schema_ids=np.array([file.schema_id for file in files]),
+            row_id_min=min(first for first, _ in ranges) if known else None,
+            row_id_max=max(first + rows for first, rows in ranges) - 1 if known else None,
+        )
+
+    @staticmethod
+    def of_columns(entries: pl.DataFrame) -> _Contents:
+        first = entries["_FIRST_ROW_ID"]
+        known = not first.null_count()
+        low = first.to_numpy() if known else None
+        high = None if low is None else low + entries["_ROW_COUNT"].to_numpy() - 1
+        return _Contents(
+            kinds=entries["_KIND"].to_numpy(),
+            partitions=entries["_PARTITION"].to_list(),
+            buckets=entries["_BUCKET"].to_numpy(),
+            levels=entries["_LEVEL"].to_numpy(),
+            schema_ids=entries["_SCHEMA_ID"].to_numpy(),
+            row_id_min=None if low is None else int(low.min()),
+            row_id_max=None if high is None else int(high.max()),
+        )
+
+    def described(self, name: str, size_bytes: int, partitions: Partitions) -> ManifestFile:
+        """The line of the manifest list."""
+        stats = StatsCollector(
+            partitions.fields, [StatsMode(StatsKind.FULL)] * len(partitions.fields)
+        )
+        stats.update(partitions.values(self.partitions))
+        deleted = int(np.count_nonzero(self.kinds))
+        return ManifestFile(
+            name=name,
+            size_bytes=size_bytes,
+            added_count=len(self.kinds) - deleted,
+            deleted_count=deleted,
+            # As Java since 1.0: the newest schema of the files.
+            schema_id=int(self.schema_ids.max()),
+            partition_stats=stats.finish(),
+            bucket_min=int(self.buckets.min()),
+            bucket_max=int(self.buckets.max()),
+            level_min=int(self.levels.min()),
+            level_max=int(self.levels.max()),
+            row_id_min=self.row_id_min,
+            row_id_max=self.row_id_max,
+        )

@@ -1,17 +1,27 @@
-"""Which manifests are merged, and that merging keeps each ADD before its DELETE."""
+"""Which manifests are merged, and which a reader may leave closed."""
 
 from __future__ import annotations
 
-import random
+from dataclasses import replace
+from datetime import date
 
+import pyarrow as pa
 import pytest
 
-from lakecore.errors import CorruptTable
-from lakecore.model.manifest import FileKind, ManifestEntry, ManifestFile, fold
-from lakecore.plan.manifests import cancel, full_merge_is_due, neighbours_to_merge
-from tests.tables import entry, files
-
-ADD, DELETE = FileKind.ADD, FileKind.DELETE
+from lakecore.format.statistics import StatsCollector, StatsKind, StatsMode
+from lakecore.model.files import NO_STATS
+from lakecore.model.manifest import ManifestFile
+from lakecore.model.validation import create_schema
+from lakecore.plan.manifests import (
+    full_merge_is_due,
+    hull_of,
+    live_count,
+    may_hold,
+    must_change,
+    neighbours_to_merge,
+)
+from lakecore.plan.partitions import Partitions
+from lakecore.plan.predicate import from_sql
 
 
 def manifests(text: str) -> list[ManifestFile]:
@@ -26,20 +36,6 @@ def manifests(text: str) -> list[ManifestFile]:
         )
         for word in text.split()
     ]
-
-
-def changes(text: str) -> list[ManifestEntry]:
-    """`"+a -b"`: file a is added, file b deleted."""
-    return [
-        entry(file, ADD if word[0] == "+" else DELETE)
-        for word in text.split()
-        for file in files(f"L0 {word[1]}-{word[1]}")
-    ]
-
-
-def shown(found: list[ManifestEntry]) -> str:
-    signs = {ADD: "+", DELETE: "-"}
-    return " ".join(signs[each.kind] + each.file.name[3] for each in found)
 
 
 @pytest.mark.parametrize(
@@ -65,13 +61,13 @@ def test_neighbours_gather_up_to_the_target_or_the_count(text: str, wanted: list
     ("text", "due"),
     [
         ("", False),
-        ("99", False),
+        ("98", False),
+        ("99", True),
         ("50 49", True),
         ("50 48", False),
         ("500 500", False),
-        ("500- 500", False),
+        ("500- 500", True),
         ("500- 500-", True),
-        ("500- 1", True),
     ],
 )
 def test_full_merge_is_due_when_small_and_deleting_manifests_reach_the_threshold(
@@ -80,43 +76,96 @@ def test_full_merge_is_due_when_small_and_deleting_manifests_reach_the_threshold
     assert full_merge_is_due(manifests(text), target_bytes=100, threshold_bytes=99) is due
 
 
+@pytest.mark.parametrize(("word", "changes"), [("99", True), ("100", False), ("100-", True)])
+def test_small_manifests_and_those_with_deletions_must_change(word: str, *, changes: bool) -> None:
+    (manifest,) = manifests(word)
+
+    assert must_change(manifest, 100) is changes
+
+
+def test_live_files_are_counted_without_reading() -> None:
+    assert live_count(manifests("5 5 5- 5")) == 3
+
+
+# --- which may stay closed ----------------------------------------------------------------------
+
+SCHEMA = create_schema(
+    {"id": "INT", "dt": "DATE", "region": "STRING"}, partition_keys=["region", "dt"], now_ms=0
+)
+PARTITIONS = Partitions(SCHEMA, SCHEMA.parsed_options())
+
+
+def values(text: str) -> pa.RecordBatch:
+    """`"eu 1 | _ 2"`: partitions of these regions and days of January 2026."""
+    words = [[None if word == "_" else word for word in row.split()] for row in text.split("|")]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([region for region, _ in words], pa.string()),
+            pa.array([None if day is None else date(2026, 1, int(day)) for _, day in words]),
+        ],
+        names=["region", "dt"],
+    )
+
+
+def holding(text: str) -> ManifestFile:
+    """A manifest of an entry in each of these partitions."""
+    stats = StatsCollector(PARTITIONS.fields, [StatsMode(StatsKind.FULL)] * 2)
+    stats.update(values(text))
+    (manifest,) = manifests("100")
+    return replace(manifest, added_count=text.count("|") + 1, partition_stats=stats.finish())
+
+
+HELD = ("eu 1 | eu 9", "us 3 | us 5", "_ 3", "eu _ | us _", "asia 2 | us 20")
+
+
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("where", "wanted"),
     [
-        ("", ""),
-        ("+a +b", "+a +b"),
-        ("+a -a", ""),
-        ("+a +b -a", "+b"),
-        ("-a +b", "-a +b"),
-        ("-a +b -b", "-a"),
-        ("-a +a", ""),
-        ("-a +a -a", "-a"),
+        ("region = 'eu'", [0, 3, 4]),
+        ("region = 'africa'", []),
+        ("region IS NULL", [2]),
+        ("dt = DATE '2026-01-04'", [0, 1, 4]),
+        ("dt = DATE '2026-01-04' AND region = 'us'", [1, 4]),
+        ("dt IS NULL", [3]),
+        ("dt > DATE '2026-01-09'", [4]),
+        ("region = 'eu' OR dt IS NULL", [0, 3, 4]),
     ],
 )
-def test_added_and_deleted_cancel_and_other_deletions_stay(text: str, wanted: str) -> None:
-    assert shown(list(cancel(changes(text)))) == wanted
+def test_manifests_are_opened_by_the_bounds_of_their_partitions(
+    where: str, wanted: list[int]
+) -> None:
+    found = may_hold(from_sql(where, SCHEMA.arrow), [holding(text) for text in HELD], PARTITIONS)
+
+    assert [number for number, may in enumerate(found) if may] == wanted
 
 
-@pytest.mark.parametrize("text", ["+a +a", "-a -a", "+a +b +a"])
-def test_entries_that_contradict_each_other_are_found(text: str) -> None:
-    with pytest.raises(CorruptTable, match="twice"):
-        cancel(changes(text))
+def test_manifest_without_statistics_may_hold_anything() -> None:
+    bare = replace(holding("eu 1"), partition_stats=NO_STATS)
+    known = holding("eu 1")
+    uncounted = replace(known, partition_stats=replace(known.partition_stats, null_counts=None))
+
+    found = may_hold(
+        from_sql("region = 'us' OR dt IS NULL", SCHEMA.arrow), [bare, known, uncounted], PARTITIONS
+    )
+
+    assert found.tolist() == [True, False, True]
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_merging_any_neighbours_any_number_of_times_folds_to_the_same_files(seed: int) -> None:
-    chance = random.Random(seed)
-    words: list[str] = []
-    live: list[str] = []
-    for name in chance.sample("abcdefghijklmnop", 16):
-        words.append("+" + name)
-        live.append(name)
-        if chance.random() < 0.6:
-            words.append("-" + live.pop(chance.randrange(len(live))))
-    groups = [changes(word) for word in words]
-    while len(groups) > 1:
-        at = chance.randrange(len(groups) - 1)
-        groups[at : at + 2] = [list(cancel([*groups[at], *groups[at + 1]]))]
+@pytest.mark.parametrize(
+    ("partitions", "wanted"),
+    [
+        ("eu 4", [0, 4]),
+        ("eu 10", [4]),
+        ("us 4 | eu 30", [0, 1, 4]),
+        ("_ 3", [2]),
+        ("us _", [3]),
+        ("us _ | us 1", [3]),
+        ("zz 1", []),
+    ],
+)
+def test_hull_of_partitions_goes_from_the_least_to_the_greatest_value_of_each_column(
+    partitions: str, wanted: list[int]
+) -> None:
+    found = may_hold(hull_of(values(partitions)), [holding(text) for text in HELD], PARTITIONS)
 
-        left = fold(each for group in groups for each in group)
-        assert {each.file.name[3] for each in left} == set(live)
+    assert [number for number, may in enumerate(found) if may] == wanted

@@ -1,0 +1,169 @@
+"""The manifests of a snapshot -> those of its successor's base list, merged when it is time.
+
+`plan/manifests.py` has the rules; here they are carried out, in the order of the manifests:
+
+1. a *minor* merge reads a group of neighbours, cancels, and writes what is left;
+2. a *full* merge first reads all deletions, then goes through the manifests once. Those that need
+   no change stay as they are; what is left of the others is gathered and written before the next
+   one that stays, sorted by partition. A remainder too small to stand alone takes in that one too:
+   a small manifest between large ones would be written anew by each full merge.
+
+INVARIANT: files of a bucket stay in order of their commits, whatever is merged: of rows with one
+sequence number the later commit's wins. No entry is handled alone, and not more than a part of the
+budget is held; the parts of a table larger than that are sorted each for itself.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from lakecore.plan.entries import Deletions, cancel, in_order_of_partitions
+from lakecore.plan.manifests import (
+    full_merge_is_due,
+    hull_of,
+    may_hold,
+    must_change,
+    neighbours_to_merge,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lakecore.memory import Lease
+    from lakecore.model.manifest import ManifestFile
+    from lakecore.table.context import TableContext
+
+    Write = Callable[[pl.DataFrame], list[ManifestFile]]
+
+_BYTES_IN_MEMORY = 16
+"""What a byte of a manifest becomes when it is decompressed, decoded, and encoded again."""
+_READERS = 8
+
+
+def merge_manifests(
+    context: TableContext, manifests: Sequence[ManifestFile], write: Write
+) -> list[ManifestFile]:
+    """The manifests of the same table; new ones are made by `write` from their entries."""
+    target = context.options.manifest_target_file_size_bytes
+    threshold = context.options.manifest_full_compaction_threshold_size_bytes
+    if full_merge_is_due(manifests, target_bytes=target, threshold_bytes=threshold):
+        merge = _FullMerge(context, manifests, write)
+        if merge.is_useful:
+            return merge.run()
+    merged: list[ManifestFile] = []
+    for group in neighbours_to_merge(
+        manifests, target_bytes=target, count_min=context.options.manifest_merge_min_count
+    ):
+        merged += group if len(group) == 1 else _merged(context, group, write)
+    return merged
+
+
+def _merged(
+    context: TableContext, group: Sequence[ManifestFile], write: Write
+) -> list[ManifestFile]:
+    with _lease(context, sum(manifest.size_bytes for manifest in group)):
+        entries = cancel(pl.concat(list(_frames(context, group))))
+        return write(in_order_of_partitions(entries, context.partitions))
+
+
+class _FullMerge:
+    """One full merge, in the order of its manifests."""
+
+    def __init__(
+        self, context: TableContext, manifests: Sequence[ManifestFile], write: Write
+    ) -> None:
+        self._context = context
+        self._write = write
+        self._target = context.options.manifest_target_file_size_bytes
+        deleting = [manifest for manifest in manifests if manifest.deleted_count]
+        with _lease(context, sum(manifest.size_bytes for manifest in deleting)):
+            self._deletions = Deletions(_frames(context, deleting))
+        hit = self._may_be_hit(manifests)
+        self._manifests = [
+            (manifest, must_change(manifest, self._target) or may_be_hit)
+            for manifest, may_be_hit in zip(manifests, hit, strict=True)
+        ]
+        self._out: list[ManifestFile] = []
+        self._gathered: list[pl.DataFrame] = []
+        self._size_bytes = 0
+
+    @property
+    def is_useful(self) -> bool:
+        """Whether there is more than one manifest to be read."""
+        return sum(read for _, read in self._manifests) > 1
+
+    def run(self) -> list[ManifestFile]:
+        """The manifests after the merge."""
+        lease = _lease(self._context, sum(m.size_bytes for m, read in self._manifests if read))
+        with lease:
+            # Less than two targets at once would leave small manifests in between.
+            room = max(2 * self._target, lease.size_bytes // _BYTES_IN_MEMORY)
+            frames = _frames(self._context, [m for m, read in self._manifests if read])
+            for manifest, read in self._manifests:
+                if read:
+                    self._take(manifest, next(frames))
+                elif self._is_small:
+                    self._take(manifest, self._context.history.entry_columns(manifest))
+                else:
+                    self._keep(manifest)
+                if self._size_bytes >= room:
+                    self._flush()
+            self._flush()
+        self._deletions.check_done()
+        return self._out
+
+    def _may_be_hit(self, manifests: Sequence[ManifestFile]) -> Sequence[bool]:
+        deleted = self._deletions.partitions
+        if not deleted or not self._context.partitions.fields:
+            return [bool(deleted)] * len(manifests)
+        hull = hull_of(self._context.partitions.values(deleted))
+        return [bool(may) for may in may_hold(hull, manifests, self._context.partitions)]
+
+    @property
+    def _is_small(self) -> bool:
+        return 0 < self._size_bytes < self._target
+
+    def _take(self, manifest: ManifestFile, entries: pl.DataFrame) -> None:
+        left = self._deletions.take(entries)
+        unchanged = left.height == entries.height and not must_change(manifest, self._target)
+        if unchanged and not self._is_small:
+            self._keep(manifest)
+        elif not left.is_empty():
+            self._gathered.append(left)
+            self._size_bytes += -(-manifest.size_bytes * left.height // entries.height)
+
+    def _keep(self, manifest: ManifestFile) -> None:
+        self._flush()
+        self._out.append(manifest)
+
+    def _flush(self) -> None:
+        if self._gathered:
+            entries = pl.concat(self._gathered)
+            self._out += self._write(in_order_of_partitions(entries, self._context.partitions))
+        self._gathered, self._size_bytes = [], 0
+
+
+def _lease(context: TableContext, size_bytes: int) -> Lease:
+    least = min(2 * context.options.manifest_target_file_size_bytes, size_bytes)
+    return context.budget.acquire_up_to(size_bytes * _BYTES_IN_MEMORY, least * _BYTES_IN_MEMORY)
+
+
+def _frames(context: TableContext, manifests: Sequence[ManifestFile]) -> Iterator[pl.DataFrame]:
+    """The entries of each manifest, in order; small neighbours are read at once."""
+    target = context.options.manifest_target_file_size_bytes
+    read = context.history.entry_columns
+    if len(manifests) <= 1:
+        yield from map(read, manifests)
+        return
+    with ThreadPoolExecutor(_READERS) as pool:
+        batch: list[ManifestFile] = []
+        for manifest in manifests:
+            size_bytes = sum(each.size_bytes for each in batch) + manifest.size_bytes
+            if batch and (len(batch) == _READERS or size_bytes > target):
+                yield from pool.map(read, batch)
+                batch = []
+            batch.append(manifest)
+        yield from pool.map(read, batch)
