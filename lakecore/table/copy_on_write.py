@@ -58,7 +58,10 @@ class FileRewriter:
         self._context = context
         self._source = source
         self._verb = verb
-        self._writer = TableWrite(replace(context, schema=without_defaults(context.schema)))
+        # What it takes away must not be compacted within the same commit.
+        options = replace(context.options, write_only=True)
+        schema = without_defaults(context.schema)
+        self._writer = TableWrite(replace(context, schema=schema, options=options))
         self._replaced: dict[tuple[bytes, int, int], list[DataFile]] = defaultdict(list)
         self.rows_inserted = 0
         self.rows_updated = 0

@@ -24,6 +24,7 @@ from lakecore.errors import CorruptTable, LakecoreError, Unsupported
 from lakecore.frames.source import reading
 from lakecore.lsm.packing import (
     PackingPolicy,
+    pick_adjacent,
     pick_adjacent_full,
     pick_small,
     pick_small_full,
@@ -112,6 +113,17 @@ def _picked(bucket: BucketFiles, policy: PackingPolicy, *, full: bool) -> list[t
     return [(group,) for group in pick_small(files, policy)]
 
 
+def plan_after_write(context: TableContext, bucket: BucketFiles) -> Packing | None:
+    """What the writer of a bucket in order packs of its live files and the new ones; None: nothing.
+
+    One pick, as by a writer of Java Paimon that waits for compaction when it prepares a commit.
+    """
+    group = pick_adjacent(bucket.files, PackingPolicy.of(context.options))
+    if group is None or any(_more_than_rows(file) for file in group):
+        return None
+    return _packing(bucket, (group,))
+
+
 def _refuse_uncopied(
     context: TableContext, snapshot: Snapshot, packings: Sequence[Packing]
 ) -> None:
@@ -124,17 +136,22 @@ def _refuse_uncopied(
     }
     for packing in packings:
         for file in packing.files:
-            reason = ""
-            if file.name in marked:
-                reason = "compaction of a file that has a deletion vector is not supported"
-            elif file.first_row_id is not None:
-                reason = "compaction of a file whose rows have ids is not supported"
-            elif file.write_columns is not None:
-                reason = "compaction of a file that holds a part of the columns is not supported"
-            elif file.level:
-                reason = "compaction of a file that was clustered is not supported"
-            if reason:
-                raise Unsupported(reason, file=file.name, table=context.identifier)
+            more = "that has a deletion vector" if file.name in marked else _more_than_rows(file)
+            if more:
+                raise Unsupported(
+                    f"compaction of a file {more} is not supported",
+                    file=file.name,
+                    table=context.identifier,
+                )
+
+
+def _more_than_rows(file: DataFile) -> str:
+    """What is known of a file's rows that copies of them would not say."""
+    if file.first_row_id is not None:
+        return "whose rows have ids"
+    if file.write_columns is not None:
+        return "that holds a part of the columns"
+    return "that was clustered" if file.level else ""
 
 
 def pack_files(context: TableContext, packing: Packing, rows_done: RowsDone) -> CommitMessage:

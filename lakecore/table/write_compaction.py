@@ -1,4 +1,4 @@
-"""Within a write of a primary-key table: what compaction is due in the buckets it touched.
+"""Within a write: what compaction is due in the buckets it touched.
 
 When its new files are written and its buffers given back, and unless the table is `write-only`:
 
@@ -8,6 +8,8 @@ When its new files are written and its buffers given back, and unless the table 
    a commit. That is enough: it leaves no more runs than `num-sorted-run.compaction-trigger`, so
    never as many as `num-sorted-run.stop-trigger`. With `full-compaction.delta-commits` = N, a
    bucket that the last N commits, this one included, have not compacted in full is.
+   In a table without a key, neighbours in a bucket are picked once (`lsm/packing.py`); where there
+   are no buckets, writers leave compaction to others.
 3. What it picks is compacted, a few buckets at once, under leases of the one memory budget.
 4. The messages carry both. Their commit makes two snapshots: APPEND adds the new files, COMPACT
    replaces files, the new ones too.
@@ -32,10 +34,11 @@ from lakecore.lsm.universal import Reason
 from lakecore.model.files import DELETION_VECTORS
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind
-from lakecore.table.compact_bucket import compact_bucket
 from lakecore.table.compact_plan import BucketFiles, files_by_bucket, plan_bucket
+from lakecore.table.compact_work import do_work
 from lakecore.table.context import reload_context
 from lakecore.table.message_files import delete_compaction_files
+from lakecore.table.pack_files import plan_after_write
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import CommitMessage
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.bucket_buffer import BucketKey
-    from lakecore.table.compact_plan import BucketCompaction
+    from lakecore.table.compact_work import Work
     from lakecore.table.context import TableContext
 
 PLANS_MAX = 3
@@ -98,7 +101,7 @@ class WriteCompaction:
             if plan is None:
                 return message
             try:
-                done = compact_bucket(state.context, plan, _untold)
+                done = do_work(state.context, plan, _untold)
             except (CorruptTable, NotFound):
                 state = self._state([message])
                 if state is not None and _all_there(plan, message, state):
@@ -114,7 +117,7 @@ class WriteCompaction:
         log.info("compaction left table=%s bucket=%d", self._context.identifier, message.bucket)
         return message
 
-    def _plan(self, message: CommitMessage, state: _State) -> BucketCompaction | None:
+    def _plan(self, message: CommitMessage, state: _State) -> Work | None:
         key = (message.partition, message.bucket)
         if key in state.left_alone:
             return None
@@ -126,6 +129,8 @@ class WriteCompaction:
             base_snapshot_id=message.base_snapshot_id,
             files=(*(() if live is None else live.files), *message.new_files),
         )
+        if not state.context.schema.primary_keys:
+            return plan_after_write(state.context, bucket)
         idle = self._idle_picks.get(key, 0)
         full = key in state.due_in_full
         plan = plan_bucket(state.context, bucket, full=full, idle_picks=idle)
@@ -212,7 +217,7 @@ def _due_in_full(
     return frozenset(waiting)
 
 
-def _all_there(plan: BucketCompaction, message: CommitMessage, state: _State) -> bool:
+def _all_there(plan: Work, message: CommitMessage, state: _State) -> bool:
     """Whether all files of a plan are live still, or new: then none may be missing."""
     live = state.live.get((message.partition, message.bucket))
     there = {file.name for file in (*(() if live is None else live.files), *message.new_files)}
@@ -224,7 +229,8 @@ def _compacts(context: TableContext) -> bool:
     options = context.options
     # Such a table takes look-ups: until then it waits for a full compaction.
     waits = options.needs_lookup
-    return bool(context.schema.primary_keys) and not (options.write_only or waits)
+    in_buckets = bool(context.schema.primary_keys) or options.bucket > 0
+    return in_buckets and not (options.write_only or waits)
 
 
 def _is_writable(context: TableContext) -> bool:

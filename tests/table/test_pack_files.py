@@ -478,3 +478,90 @@ def test_deletion_vectors_are_unsupported() -> None:
 
     with pytest.raises(Unsupported, match=rf"deletion vector.*{marked}"):
         table.compact(full=True)
+
+
+# --- within a write ------------------------------------------------------------------------------
+
+BY_ITSELF: dict[str, Any] = {"bucket": "1", "bucket_key": "id", "compaction__min__file_num": "3"}
+
+
+def test_write_into_a_bucket_in_order_packs_as_soon_as_there_are_files_enough() -> None:
+    table = filled(2, **BY_ITSELF)
+    assert kinds(table) == ["APPEND", "APPEND"]
+
+    result = table.write(rows(table.schema, "4 a | 5 b"))
+
+    assert result.snapshot_ids == (3, 4)
+    assert kinds(table)[2:] == ["APPEND", "COMPACT"]
+    assert ranges(table) == [(0, 5)]
+    assert ids(table) == [*range(6)]
+    assert held(table, snapshot_id=3) == held(table)
+
+
+def test_rows_stay_in_order_over_many_writes() -> None:
+    table, plain = filled(20, **BY_ITSELF), filled(20, **{**BY_ITSELF, "write_only": "true"})
+
+    assert len(live(table)) < 4 < len(live(plain))
+    assert ids(table) == ids(plain) == [*range(40)]
+
+
+def test_write_of_a_table_without_buckets_packs_nothing() -> None:
+    assert kinds(filled(8)) == ["APPEND"] * 8
+
+
+def test_overwrite_packs_nothing_of_what_it_throws_away() -> None:
+    table = filled(2, **BY_ITSELF)
+
+    table.overwrite(rows(table.schema, "50 z"))
+
+    assert kinds(table) == ["APPEND", "APPEND", "OVERWRITE"]
+    assert ids(table) == [50]
+
+
+@pytest.mark.parametrize("verb", ["delete", "update", "merge"])
+def test_changes_of_rows_leave_packing_to_the_next_write(verb: str) -> None:
+    table = filled(2, **BY_ITSELF)
+    deeds: dict[str, Callable[[], object]] = {
+        "delete": lambda: table.delete("id in (0, 2)"),
+        "update": lambda: table.update({"v": "new"}, "id in (0, 2)"),
+        "merge": lambda: (
+            table.merge([{"id": 0}], on="id")
+            .when_matched_delete()
+            .when_not_matched_by_source_update({"v": "new"}, "id = 2")
+            .execute()
+        ),
+    }
+    deeds[verb]()
+
+    assert kinds(table) == ["APPEND", "APPEND", "OVERWRITE"]
+    before = held(table)
+    put(table, "6 c")
+    put(table, "7 d")
+    assert kinds(table)[-1] == "COMPACT"
+    assert held(table) == f"{before} | 6 c | 7 d"
+
+
+def test_damaged_file_is_an_error_of_the_write_before_anything_is_visible() -> None:
+    table = filled(2, **BY_ITSELF)
+    table.context.store.delete(f"{table.path}/bucket-0/{live(table)[0].name}")
+    names = in_directory(table, "bucket-0")
+
+    with pytest.raises(CorruptTable, match="missing"):
+        put(table, "4 a")
+
+    assert len(kinds(table)) == 2
+    assert in_directory(table, "bucket-0") == names
+
+
+def test_file_that_was_clustered_is_left_alone_by_writes() -> None:
+    table = filled(1, **BY_ITSELF)
+    with table.copy({"write-only": "true"}).new_write() as writer:
+        writer.write(rows(table.schema, "7 x"))
+        (message,) = writer.prepare_commit()
+    (file,) = message.new_files
+    table.commit([replace(message, new_files=(replace(file, level=1),))])
+
+    put(table, "8 y")
+
+    assert kinds(table) == ["APPEND"] * 3
+    assert ids(table) == [0, 1, 7, 8]
