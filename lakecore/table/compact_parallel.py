@@ -8,9 +8,8 @@ hand, and leave no files behind.
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 ROOM_BYTES = 256 << 20
 """Of the budget, for a bucket that is compacted beside others: its windows, and their encoding."""
-_WORKER = "lakecore-compact"
+WORKER = "lakecore-compact"
 
 
 class PlannedBucket(Protocol):
@@ -128,33 +127,38 @@ def compact_buckets(
             tally.bucket()
         return
     stop = threading.Event()
+    done: dict[int, CommitMessage] = {}
 
     def rows_done(more: int) -> None:
         if stop.is_set():
             raise _StoppedError
         tally.rows(more)
 
-    def one(planned: P) -> CommitMessage:
-        # A bucket that was not begun when another failed.
-        rows_done(0)
-        message = compact(planned, rows_done)
-        tally.bucket()
-        return message
+    def one(at: int, planned: P) -> None:
+        if stop.is_set():
+            raise _StoppedError
+        try:
+            done[at] = compact(planned, rows_done)
+            tally.bucket()
+        except BaseException:
+            stop.set()
+            raise
 
-    running: list[Future[CommitMessage]] = []
-    failure = None
+    running: list[Future[None]] = []
     try:
-        with ThreadPoolExecutor(count, thread_name_prefix=_WORKER) as pool:
-            running += [pool.submit(partial(one, planned)) for planned in plan]
+        with ThreadPoolExecutor(count, thread_name_prefix=WORKER) as pool:
+            running += [pool.submit(one, at, planned) for at, planned in enumerate(plan)]
             try:
-                failure = _first_failure(running)
+                wait(running)
             finally:
                 # Who interrupts this thread ends the others too; the block waits for them.
                 stop.set()
     finally:
-        messages += [each.result() for each in running if each.exception() is None]
-    if failure is not None:
-        raise failure
+        messages += [done[at] for at in sorted(done)]
+    failures = (each.exception() for each in running)
+    for failure in failures:
+        if failure is not None and not isinstance(failure, _StoppedError):
+            raise failure
 
 
 def worker_count(budget: Budget, buckets: int) -> int:
@@ -166,9 +170,3 @@ def worker_count(budget: Budget, buckets: int) -> int:
 
 class _StoppedError(Exception):
     """Another bucket has failed: what this one does is in vain."""
-
-
-def _first_failure(running: Sequence[Future[CommitMessage]]) -> BaseException | None:
-    """The first failure of any, as soon as it happens; None once all are done."""
-    failures = (each.exception() for each in as_completed(running))
-    return next((failure for failure in failures if failure is not None), None)

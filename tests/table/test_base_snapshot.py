@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-WRITE_ONLY = {"write_only": "true"}
+WRITE_ONLY: Any = {"write_only": "true"}
 
 
 class Meddled(MeddledStore):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,11 +24,9 @@ DAYS = {"day": "STRING NOT NULL", "id": "INT NOT NULL", "v": "STRING"}
 ALL = "abcd"
 
 
-def days(**options: str) -> Table:
+def days(**options: Any) -> Table:
     """A table of four partitions, each with two runs of equal size."""
-    table = new_table(
-        DAYS, keys=("day", "id"), partitions=("day",), **{"write_only": "true", **options}
-    )
+    table = new_table(DAYS, keys=("day", "id"), partitions=("day",), write_only="true", **options)
     for letter in "xy":
         put(table, " | ".join(f"{day} 1 {letter}" for day in ALL))
     return table
