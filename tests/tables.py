@@ -1,7 +1,7 @@
 """Tables and files for tests, written and shown as one readable line.
 
 - rows: `"1 a | -D 2 b"`, the columns in order, `_` for null, before them a row kind if it is not
-  +I; `held(table)` shows a table the same way, sorted;
+  +I; `held(table)` shows a table the same way, sorted, and `changed` changes in their order;
 - files: `"L0 a-m | L5 a-z"`, from the newest to the oldest: level, first key, last key, and at wish
   the sequence numbers, `"L0 a-m 5..9"`, and the rows that delete, `"L0 a-m -2"`.
 """
@@ -31,6 +31,8 @@ from lakecore.table.handle import Table, load_table, write_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import polars as pl
 
     from lakecore.io.ambient import Ambient
     from lakecore.io.store import Store
@@ -142,6 +144,15 @@ def put(table: Table, text: str, **arguments: Any) -> int | None:
 def held(table: Table, **arguments: Any) -> str:
     """All rows of the table as a line."""
     return shown(table.to_arrow(**arguments))
+
+
+def changed(frame: pl.LazyFrame) -> str:
+    """Changes as a line of rows with their kinds, in the order in which they come."""
+    lines = [
+        " ".join("_" if value is None else str(value) for value in row)
+        for row in frame.collect().rows()
+    ]
+    return " | ".join(lines)
 
 
 def _value(word: str, field: Field) -> Any:

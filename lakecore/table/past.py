@@ -67,11 +67,16 @@ class Past:
 
     def gone(self, snapshot_id: int) -> NotFound:
         """The error that the changes of a snapshot are not there."""
-        late = snapshot_id > self.latest
+        if snapshot_id < 1:
+            message = "the first snapshot of a table is 1"
+        elif snapshot_id > self.latest:
+            message = "there is no such snapshot yet"
+        else:
+            message = (
+                "the changes of the snapshot have expired; the earliest that are left are named"
+            )
         return NotFound(
-            "there is no such snapshot yet"
-            if late
-            else "the changes of the snapshot have expired; the earliest that are left are named",
+            message,
             snapshot_id=snapshot_id,
             earliest=self.earliest,
             latest=self.latest,
@@ -86,8 +91,8 @@ def past_of(context: TableContext) -> Past | None:
     if not live:
         return None
     kept = set(history.changelog_ids()) - set(live)
-    earliest = live[0]
-    while earliest - 1 in kept:
+    there, earliest = kept.union(live), live[-1]
+    while earliest - 1 in there:
         earliest -= 1
     reached = frozenset(each for each in kept if each >= earliest)
     return Past(context=context, earliest=earliest, latest=live[-1], kept=reached)

@@ -111,12 +111,15 @@ def _check(context: TableContext, request: StreamRequest) -> None:
     until = request.until
     if until != LATEST and (isinstance(until, bool) or not isinstance(until, int)):
         raise InvalidRequest("until is a snapshot id or 'latest'", until=until)
+    first = request.from_snapshot
+    if first is not None and (isinstance(first, bool) or not isinstance(first, int)):
+        raise InvalidRequest("from_snapshot is a snapshot id", from_snapshot=first)
     if request.consumer_id is not None:
         raise _unsupported("consumer-id", request.consumer_id, context)
     for key in _TO_COME:
         if key in options.texts:
             raise _unsupported(key, options.texts[key], context)
-    if request.from_snapshot is not None:
+    if first is not None:
         return
     if options.scan_mode not in (ScanMode.DEFAULT, ScanMode.LATEST_FULL, ScanMode.FULL):
         raise _unsupported("scan.mode", options.scan_mode, context)
