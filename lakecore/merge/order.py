@@ -9,6 +9,7 @@ once are compared.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -105,8 +106,18 @@ def split_mask(window: Sequence[Slice], mask: np.ndarray) -> list[np.ndarray]:
 def take_in_pieces(window: Sequence[Slice], positions: np.ndarray) -> Iterator[pa.Table]:
     """The rows at these positions over all runs, a piece at a time: never all of them twice."""
     rows = pa.concat_tables([part.rows for part in window])
-    for start in range(0, len(positions), PIECE_ROWS):
-        yield rows.take(pa.array(positions[start : start + PIECE_ROWS]))
+    starts = range(0, max(1, len(positions)), PIECE_ROWS)
+
+    def piece(start: int) -> pa.Table:
+        return rows.take(pa.array(positions[start : start + PIECE_ROWS]))
+
+    # The next piece is taken while this one is written: Arrow lets go of the interpreter's lock.
+    with ThreadPoolExecutor(1) as ahead:
+        coming = ahead.submit(piece, 0)
+        for start in starts[1:]:
+            done, coming = coming, ahead.submit(piece, start)
+            yield done.result()
+        yield coming.result()
 
 
 def _age(part: Slice) -> tuple[int, int]:

@@ -51,6 +51,8 @@ __all__ = [
     "split_by_partition",
 ]
 
+_OWN_ROWS_MIN = 4_096
+
 
 def bucket_ids(
     columns: Sequence[pa.Array],
@@ -98,14 +100,18 @@ class Groups:
     def cut(self, table: pa.Table) -> list[tuple[int, pa.Table]]:
         """Each group that has rows, by number, with its part of the table.
 
-        One `take` a column; none if the groups already lie one after another.
+        Nothing moves if the groups already lie one after another. Large groups each get memory of
+        their own, which goes when they go; small ones share that of one `take`.
         """
-        sorted_already = bool((self.rows[:-1] < self.rows[1:]).all())
-        ordered = table if sorted_already else table.take(pa.array(self.rows))
         sizes = np.diff(self.offsets)
+        groups = [int(group) for group in np.flatnonzero(sizes)]
+        sorted_already = bool((self.rows[:-1] < self.rows[1:]).all())
+        if not sorted_already and len(self.rows) >= len(groups) * _OWN_ROWS_MIN:
+            parts = np.split(self.rows, self.offsets[1:-1])
+            return [(group, table.take(pa.array(parts[group]))) for group in groups]
+        ordered = table if sorted_already else table.take(pa.array(self.rows))
         return [
-            (int(group), ordered.slice(int(self.offsets[group]), int(sizes[group])))
-            for group in np.flatnonzero(sizes)
+            (group, ordered.slice(int(self.offsets[group]), int(sizes[group]))) for group in groups
         ]
 
 

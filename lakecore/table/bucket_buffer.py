@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.merge import MERGE_FUNCTIONS, interim_function
+from lakecore.merge.groups import in_one
 from lakecore.merge.keep_all import KEEP_ALL, whole_keys
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import MergeSpec, Slice
@@ -48,6 +49,11 @@ RUNS_MERGED = 16
 _SPILL_PIECE_SHARE = 256
 """A piece of a spilled run is this part of the budget: of each run a merge holds three or four."""
 _PIECE_ROWS = 131_072
+_SMALL_BUCKET_BYTES = 8 << 20
+_SMALL_CHUNK_BYTES = 1 << 20
+_SMALL_CHUNKS_MAX = 32
+_ARRAY_BYTES_MAX = 1 << 31
+"""Texts of more bytes do not fit into one array."""
 
 BucketKey = tuple[bytes, int]
 """Partition and bucket."""
@@ -106,11 +112,23 @@ class BucketBuffer:
         if keeps_changelog and options.changelog_producer is ChangelogProducer.INPUT:
             self._changelog = RollingWriter(self._place, changelog_shape(schema, options))
 
+    @property
+    def is_small(self) -> bool:
+        """Whether to finish it takes little memory."""
+        return not self._spilled and self.size_bytes < _SMALL_BUCKET_BYTES
+
     def add(self, rows: pa.Table) -> None:
         """Take in rows, in order of arrival."""
         self._chunks.append(rows)
         self.size_bytes += rows.nbytes
         self.next_sequence += rows.num_rows
+        newest = self._chunks[-_SMALL_CHUNKS_MAX:]
+        if (
+            len(newest) == _SMALL_CHUNKS_MAX
+            and max(chunk.nbytes for chunk in newest) < _SMALL_CHUNK_BYTES
+        ):
+            # Each may hold on to the memory of the batch that it was cut from.
+            self._chunks[-_SMALL_CHUNKS_MAX:] = [pa.concat_tables(newest).combine_chunks()]
 
     def empty(self, *, spill: bool) -> None:
         """Give back the memory of the buffer: to a sorted run on disk, or to data files."""
@@ -146,8 +164,11 @@ class BucketBuffer:
                     for piece in merged:
                         self._data.write(piece)
             else:
-                for piece in self._merged(rows, self._merge):
-                    self._data.write(piece)
+                with self._context.budget.acquire_up_to(rows.nbytes, 0) as lease:
+                    if lease.size_bytes == rows.nbytes:
+                        rows = _in_one_piece(rows)
+                    for piece in self._merged(rows, self._merge):
+                        self._data.write(piece)
         return self._data.close(), self._changelog.close() if self._changelog else ()
 
     def abort(self) -> None:
@@ -244,6 +265,15 @@ class BucketBuffer:
         if self._changelog is not None:
             for piece in self._merged(rows, KEEP_ALL):
                 self._changelog.write(piece)
+
+
+def _in_one_piece(rows: pa.Table) -> pa.Table:
+    """The rows, each column in one array: then it costs half as much to put them in order."""
+    for at, field in enumerate(rows.schema):
+        column = rows.column(at)
+        if column.num_chunks > 1 and column.nbytes < _ARRAY_BYTES_MAX:
+            rows = rows.set_column(at, field, in_one(column))
+    return rows
 
 
 def _cut(tables: Iterable[pa.Table], rows_max: int) -> Iterator[pa.Table]:

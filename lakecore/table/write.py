@@ -56,7 +56,7 @@ BUFFER_SHARE = 0.35
 """Of the budget, for rows that wait. Sorting and encoding need room beside them."""
 _LEASE_STEP_BYTES = 16 << 20
 _UNLEASED_BYTES = 1 << 20
-_FLUSHERS = 2
+_FLUSHERS = 4
 
 
 class TableWrite:
@@ -142,12 +142,7 @@ class TableWrite:
         are known once they are in the table. If it fails, nothing that was written stays.
         """
         try:
-            buckets = [bucket for _, bucket in sorted(self._buckets.items())]
-            if len(buckets) > 1:
-                with ThreadPoolExecutor(_FLUSHERS) as pool:
-                    finished = list(pool.map(self._finish, buckets))
-            else:
-                finished = [self._finish(bucket) for bucket in buckets]
+            finished = self._finish_all([bucket for _, bucket in sorted(self._buckets.items())])
             messages = [self._with_index(message) for message in finished if message is not None]
         except BaseException:
             self.close()
@@ -295,6 +290,21 @@ class TableWrite:
         file, path = index.write(message.bucket)
         self._buckets[message.partition, message.bucket].index_paths.append(path)
         return replace(message, new_index_files=(file,))
+
+    def _finish_all(self, buckets: Sequence[BucketBuffer]) -> list[CommitMessage | None]:
+        """The message of each bucket, if it has something to say.
+
+        Small ones side by side, for they mostly wait for the store; a large one keeps the cores
+        busy by itself, and takes memory.
+        """
+        small = [bucket for bucket in buckets if bucket.is_small]
+        with ThreadPoolExecutor(_FLUSHERS) as pool:
+            coming = {bucket.key: pool.submit(self._finish, bucket) for bucket in small}
+            done = {key: future.result() for key, future in coming.items()}
+        for bucket in buckets:
+            if bucket.key not in done:
+                done[bucket.key] = self._finish(bucket)
+        return [done[bucket.key] for bucket in buckets]
 
     def _finish(self, bucket: BucketBuffer) -> CommitMessage | None:
         files, changelog = bucket.finish()

@@ -179,6 +179,19 @@ def test_rows_already_in_order_are_cut_without_a_copy() -> None:
     assert [part.column("a").chunk(0).buffers()[1].address for _, part in parts] == [address] * 2
 
 
+def test_large_parts_do_not_hold_on_to_the_memory_of_each_other() -> None:
+    ids = np.arange(40_000, dtype=np.int32) % 4
+    table = pa.table({"a": np.arange(40_000), "b": [f"text {row}" for row in range(40_000)]})
+
+    parts = split_by_bucket(ids, 4).cut(table)
+
+    assert [part.column("a").to_pylist() for _, part in parts] == [
+        list(range(bucket, 40_000, 4)) for bucket in range(4)
+    ]
+    for _, part in parts:
+        assert part.get_total_buffer_size() < 1.1 * part.nbytes
+
+
 def test_more_buckets_than_16_bits_split_too() -> None:
     ids = np.array([70_000, 3, 70_000], dtype=np.int32)
 

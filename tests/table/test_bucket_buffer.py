@@ -367,3 +367,19 @@ def test_memory_for_rows_is_bounded_by_the_budget(place: Path) -> None:
         table.commit(writer.prepare_commit())
 
     assert table.to_arrow().num_rows == 20_000
+
+
+def test_small_pieces_of_large_batches_do_not_keep_the_batches_in_memory() -> None:
+    table = new_table(write_only="true")
+    before = pa.total_allocated_bytes()
+    with table.new_write() as writer:
+        for start in range(0, 64_000, 1_000):
+            ids = pa.array(range(start, start + 1_000), pa.int32())
+            batch = pa.table({"id": ids, "v": pa.array(["x" * 1_000] * 1_000)})
+            writer.write(batch.slice(0, 1))
+            del ids, batch
+        kept = pa.total_allocated_bytes() - before
+        table.commit(writer.prepare_commit())
+
+    assert kept < 40 * 1_000_000
+    assert table.to_arrow().num_rows == 64
