@@ -8,10 +8,16 @@ is imported when it is first used, so that `import spark_bridge` does not load P
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__: list[str] = []
+if TYPE_CHECKING:
+    from spark_bridge.write import WriteResult, WrittenTask, prepare, write
 
-_HOMES: dict[str, tuple[str, ...]] = {}
+__all__ = ["WriteResult", "WrittenTask", "prepare", "write"]
+
+_HOMES = {
+    "spark_bridge.write": ("WriteResult", "WrittenTask", "prepare", "write"),
+}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 

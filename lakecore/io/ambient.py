@@ -11,15 +11,17 @@ import random
 import threading
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SYSTEM", "Ambient", "seeded"]
+__all__ = ["JOB_ID_LENGTH", "SYSTEM", "Ambient", "of_job", "seeded"]
 
 START_MS_DEFAULT = 1_700_000_000_000
+JOB_ID_LENGTH = 19
+"""Of a UUID, the part that says the job: 60 random bits; as many are left for the writers of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,19 @@ SYSTEM = Ambient(
     sleep=time.sleep,
     random=random.random,
 )
+
+
+def of_job(job: str, ambient: Ambient = SYSTEM) -> Ambient:
+    """The same surroundings, but new UUIDs begin as that of the job does.
+
+    So the files of all writers of a distributed job can be told by their names.
+    """
+    begin = job[:JOB_ID_LENGTH]
+
+    def new_uuid() -> str:
+        return begin + ambient.new_uuid()[JOB_ID_LENGTH:]
+
+    return replace(ambient, new_uuid=new_uuid)
 
 
 def seeded(seed: int, start_ms: int = START_MS_DEFAULT) -> Ambient:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lakecore.io.ambient import SYSTEM, seeded
+from lakecore.io.ambient import JOB_ID_LENGTH, SYSTEM, of_job, seeded
 
 
 def test_one_seed_gives_one_course_of_events() -> None:
@@ -52,3 +52,13 @@ def test_wall_clock_shows_local_time_as_if_utc(monkeypatch: pytest.MonkeyPatch) 
         time.tzset()
 
     assert shift_ms == pytest.approx(3.5 * 3_600_000, abs=5_000)
+
+
+def test_ids_of_a_job_begin_alike_and_are_each_new() -> None:
+    job = of_job(SYSTEM.new_uuid())
+    first, second = job.new_uuid(), job.new_uuid()
+
+    assert first != second
+    assert first[:JOB_ID_LENGTH] == second[:JOB_ID_LENGTH]
+    assert str(uuid.UUID(first)) == first
+    assert uuid.UUID(first).version == 4

@@ -1,0 +1,169 @@
+"""The bucket of a row as an expression of Spark SQL, for the key types that it covers.
+
+Paimon hashes a key by Murmur3 over its BinaryRow. Spark's `hash(binary)` is that function with the
+same seed where the length is a multiple of 4, as that of a BinaryRow always is. So the expression
+puts together the row's bytes, as hexadecimal text:
+
+1. the header word: a bit for each field that is null, from bit 8 on;
+2. a word of 8 bytes for each field: integers (BOOLEAN and DATE too) lie in it, least byte first;
+   texts and bytes up to 7 do, with their length in the last byte; of longer ones it holds offset
+   and length;
+3. the longer ones themselves, filled up with zeros to words.
+
+INVARIANT: an integer that is too large for the column's type gets some bucket, and no error: the
+task that gets the row names column and value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import types as s
+
+from lakecore.model.types import BINARIES, STRINGS, Atomic, Field, Root
+from lakecore.options import BucketFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["bucket_sql", "is_plain", "quoted"]
+
+_WORD_BYTES = 8
+_INLINE_MAX = 7
+_FIELDS_MAX = 56
+"""As many null bits have room in one header word."""
+_DIGITS_MAX = 18
+"""A DECIMAL of more digits does not lie in its word."""
+_ZEROS = "'0000000000000000'"
+
+_MASKS = {
+    Root.TINYINT: 0xFF,
+    Root.SMALLINT: 0xFFFF,
+    Root.INT: 0xFFFFFFFF,
+    Root.BIGINT: None,
+}
+_INTEGERS = (s.ByteType, s.ShortType, s.IntegerType, s.LongType)
+
+
+def bucket_sql(
+    fields: Sequence[Field],
+    types: Sequence[s.DataType],
+    buckets: int,
+    function: BucketFunction = BucketFunction.DEFAULT,
+    never_null: frozenset[str] = frozenset(),
+) -> str | None:
+    """The expression; None if it does not cover these fields, given as these types of Spark.
+
+    Columns in `never_null` are refused elsewhere if they hold a null.
+    """
+    if not all(is_plain(field, given) for field, given in zip(fields, types, strict=True)):
+        return None
+    if buckets == 1:
+        return "0"
+    match function:
+        case BucketFunction.DEFAULT if len(fields) <= _FIELDS_MAX:
+            return f"abs(hash(unhex({_row(fields, never_null)})) % {buckets})"
+        case BucketFunction.MOD if _is_whole(fields):
+            return f"cast(pmod(coalesce({quoted(fields[0].name)}, 0), {buckets}L) as int)"
+        case _:
+            return None
+
+
+def is_plain(field: Field, given: s.DataType) -> bool:
+    """Whether equal values of the frame, and only they, are equal values of the column."""
+    if field.default_value is not None or not isinstance(field.type, Atomic):
+        return False
+    match field.type.root:
+        case root if root in _MASKS:
+            return isinstance(given, _INTEGERS)
+        case Root.BOOLEAN:
+            return isinstance(given, s.BooleanType)
+        case Root.DATE:
+            return isinstance(given, s.DateType)
+        case Root.DECIMAL:
+            return (
+                isinstance(given, s.DecimalType)
+                and max(given.precision, field.type.precision or 0) <= _DIGITS_MAX
+                and given.scale == field.type.scale
+            )
+        case root if root in STRINGS:
+            return given == s.StringType() or isinstance(given, s.CharType | s.VarcharType)
+        case root if root in BINARIES:
+            return isinstance(given, s.BinaryType)
+        case _:
+            return False
+
+
+def quoted(name: str) -> str:
+    """The column's name as Spark SQL takes it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _is_whole(fields: Sequence[Field]) -> bool:
+    match [field.type for field in fields]:
+        case [Atomic(root=Root.INT | Root.BIGINT)]:
+            return True
+    return False
+
+
+def _row(fields: Sequence[Field], never_null: frozenset[str]) -> str:
+    """The hexadecimal text of the row."""
+    nulls: list[str] = []
+    words: list[str] = []
+    tails: list[str] = []
+    offset = str(_WORD_BYTES * (1 + len(fields)))
+    for index, field in enumerate(fields):
+        column = quoted(field.name)
+        assert isinstance(field.type, Atomic)
+        if field.type.root in STRINGS or field.type.root in BINARIES:
+            size = f"octet_length({column})"
+            word, tail = _of_bytes(column, size, offset)
+            padded = f"({size} + 7) div 8 * 8"
+            offset = f"({offset} + if(coalesce({size}, 0) > {_INLINE_MAX}, {padded}, 0L))"
+            tails.append(tail)
+        else:
+            word = _word(_whole_number(column, field.type))
+        if field.type.nullable and field.name not in never_null:
+            nulls.append(f"if(isnull({column}), {1 << (8 + index)}L, 0L)")
+            word = f"if(isnull({column}), {_ZEROS}, {word})"
+        words.append(word)
+    if not nulls and not tails and len(words) == 1:
+        # One padding for both words costs half as much.
+        return words[0].replace(", 16, '0')", ", 32, '0')")
+    header = _word(" + ".join(nulls)) if nulls else _ZEROS
+    return f"concat({', '.join([header, *words, *tails])})"
+
+
+def _whole_number(column: str, data_type: Atomic) -> str:
+    """A BIGINT whose bytes are those of the field's word, most significant first."""
+    match data_type.root:
+        case Root.BOOLEAN:
+            return f"cast({column} as bigint)"
+        case Root.DATE:
+            return f"(cast(unix_date({column}) as bigint) & {0xFFFFFFFF}L)"
+        case Root.DECIMAL:
+            return f"cast({column} * {10 ** (data_type.scale or 0)}BD as bigint)"
+        case root:
+            mask = _MASKS[root]
+            number = f"cast({column} as bigint)"
+            return number if mask is None else f"({number} & {mask}L)"
+
+
+def _word(number: str) -> str:
+    """The 16 hexadecimal digits of a BIGINT, least byte first."""
+    parts = []
+    for byte in range(_WORD_BYTES):
+        shifted = f"shiftrightunsigned({number}, {8 * byte})" if byte else number
+        low = f"({shifted} & 255L)"
+        parts.append(f"shiftleft({low}, {8 * (7 - byte)})" if byte < 7 else low)
+    return f"lpad(hex({' | '.join(parts)}), 16, '0')"
+
+
+def _of_bytes(column: str, size: str, offset: str) -> tuple[str, str]:
+    """The word of a text, or of bytes; and what follows after the words."""
+    inline = f"concat(rpad(hex({column}), {2 * _INLINE_MAX}, '0'), hex(128 + {size}))"
+    place = _word(f"(shiftleft(cast({offset} as bigint), 32) | cast({size} as bigint))")
+    digits = f"cast(({size} + 7) div 8 * 16 as int)"
+    word = f"if({size} <= {_INLINE_MAX}, {inline}, {place})"
+    tail = f"if(coalesce({size}, 0) <= {_INLINE_MAX}, '', rpad(hex({column}), {digits}, '0'))"
+    return word, tail

@@ -1,0 +1,86 @@
+"""What an executor is told of a table: a frozen value, and of it what lakecore's verbs take.
+
+INVARIANT: nothing in it is open, and nothing is looked up again: the schema, the options and the
+snapshot are those that the driver decided on, whatever others commit while the job runs. Driver and
+executors run the same version of lakecore, because the values between them are pickled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import lakecore
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.io.ambient import SYSTEM, Ambient
+from lakecore.io.history import History
+from lakecore.io.store import MemoryStore
+from lakecore.memory import Budget
+from lakecore.options import parse_options
+from lakecore.plan.partitions import Partitions
+from lakecore.table.context import TableContext
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakecore.format.layout import Layout
+    from lakecore.io.store import Store
+    from lakecore.model.schema import TableSchema
+
+__all__ = ["TableDescriptor", "describe"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDescriptor:
+    """A table without its files: names, schema, options, and how to reach the storage."""
+
+    version: str
+    identifier: str
+    schema: TableSchema
+    options: Mapping[str, str]
+    layout: Layout
+    store: Store
+
+    def context(self, memory_bytes: int, ambient: Ambient = SYSTEM) -> TableContext:
+        """The table as lakecore's verbs take it, with a memory budget of its own.
+
+        Raises InvalidRequest if another version of lakecore described it.
+        """
+        if self.version != lakecore.__version__:
+            raise InvalidRequest(
+                "driver and executor run different versions of lakecore: install the same one",
+                driver=self.version,
+                executor=lakecore.__version__,
+                table=self.identifier,
+            )
+        options = parse_options(self.options, table=self.identifier)
+        return TableContext(
+            identifier=self.identifier,
+            schema=self.schema,
+            options=options,
+            layout=self.layout,
+            store=self.store,
+            history=History(self.store, self.layout),
+            partitions=Partitions(self.schema, options),
+            ambient=ambient,
+            budget=Budget(memory_bytes),
+        )
+
+
+def describe(
+    context: TableContext, dynamic_options: Mapping[str, str] | None = None
+) -> TableDescriptor:
+    """The descriptor of a table; Unsupported for one that other processes cannot reach."""
+    if isinstance(context.store, MemoryStore):
+        raise Unsupported(
+            "a table in the memory of one process is out of reach for Spark",
+            table=context.identifier,
+        )
+    return TableDescriptor(
+        version=lakecore.__version__,
+        identifier=context.identifier,
+        schema=context.schema,
+        options={**context.options.texts, **(dynamic_options or {})},
+        layout=context.layout,
+        store=context.store,
+    )

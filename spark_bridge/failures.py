@@ -1,0 +1,78 @@
+"""Errors that lakecore raises in a task, as the driver raises them again.
+
+Spark hands over a failure of a Python worker as text alone. So a task adds to the text what makes
+the same error again: its class, sentence and facts.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from lakecore import errors
+from lakecore.errors import InvalidRequest, LakecoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["TaskFailed", "raised_as_own", "raised_in_task"]
+
+_CARRIED = re.compile(r"lakecore-error:([A-Za-z0-9+/=]+);")
+_ABSENT = re.compile(r"No module named '(lakecore|spark_bridge)")
+
+
+class TaskFailed(RuntimeError):
+    """A LakecoreError on its way from a task to the driver."""
+
+
+@contextmanager
+def raised_in_task(**facts: object) -> Iterator[None]:
+    """Let errors of lakecore cross to the driver, with some more facts."""
+    try:
+        yield
+    except LakecoreError as error:
+        content = {
+            "kind": type(error).__name__,
+            "message": error.message,
+            "facts": {name: str(value) for name, value in {**error.facts, **facts}.items()},
+        }
+        carried = base64.b64encode(json.dumps(content).encode()).decode()
+        text = f"{error} lakecore-error:{carried};"
+        raise TaskFailed(text) from error
+
+
+@contextmanager
+def raised_as_own() -> Iterator[None]:
+    """Raise on the driver the LakecoreError that made a task fail; others as they are."""
+    try:
+        yield
+    except PySparkException as failure:
+        text = str(failure)
+        error = _carried(text)
+        if error is None and _ABSENT.search(text):
+            error = InvalidRequest(
+                "the executors do not have lakecore: install it there, or ship it by "
+                "addPyFile or addArtifacts",
+                missing=_ABSENT.findall(text)[0],
+            )
+        if error is None:
+            raise
+        raise error from failure
+
+
+def _carried(text: str) -> LakecoreError | None:
+    found = _CARRIED.search(text)
+    if found is None:
+        return None
+    try:
+        content = json.loads(base64.b64decode(found.group(1), validate=True))
+        kind: type[LakecoreError] = getattr(errors, content["kind"])
+        return kind(content["message"], **content["facts"])
+    except (binascii.Error, ValueError, KeyError, AttributeError):
+        return None

@@ -1,0 +1,164 @@
+"""Outcomes of tasks -> one commit, and what is left behind -> nothing.
+
+1. A bucket that two tasks wrote is refused: rows of one key would carry equal sequence numbers, and
+   a hash index would be there twice.
+2. `commit` makes one snapshot of all messages, once for a user and identifier.
+3. Attempts that were lost (retried, run twice, killed) leave files. After the commit, the
+   directories of the buckets that were written are looked through for files that bear the job's
+   number and are in no message; after a job that failed, all of them.
+
+INVARIANT: only files of this job are ever removed, none that was committed, and none if it is not
+certain whether they were.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest, LakecoreError
+from lakecore.format.layout import BUCKET_PREFIX
+from lakecore.io.ambient import JOB_ID_LENGTH
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
+from lakecore.table.batch_write import Author, commit_or_clean, commit_overwrite
+from lakecore.table.commit import CommitRequest
+from lakecore.table.message_files import delete_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lakecore.model.files import CommitMessage
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.table.context import TableContext
+    from spark_bridge.task import TaskOutcome
+
+__all__ = [
+    "Publication",
+    "publish",
+    "refuse_shared_buckets",
+    "remove_files_of_job",
+    "remove_leftovers",
+]
+
+_LISTERS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """How messages become visible: added, or in the place of other rows; and as whose."""
+
+    by: Author
+    overwrite: bool = False
+    partition: Mapping[str, object] = field(default_factory=dict)
+    dynamic: bool = False
+
+
+def publish(
+    context: TableContext, outcomes: Sequence[TaskOutcome], how: Publication
+) -> CommitResult:
+    """One commit of what the tasks wrote. If it certainly failed, their files are removed."""
+    messages = [message for outcome in outcomes for message in outcome.messages]
+    try:
+        refuse_shared_buckets(context, outcomes)
+    except InvalidRequest:
+        delete_files(context, messages)
+        raise
+    if how.overwrite:
+        return commit_overwrite(context, messages, how.partition, how.by, dynamic=how.dynamic)
+    numbered = how.by.identifier != BATCH_COMMIT_IDENTIFIER
+    request = CommitRequest(
+        messages=messages,
+        user=how.by.user,
+        identifier=how.by.identifier,
+        # A job that numbers its commits looks for the number when it starts again.
+        force=numbered and not context.options.snapshot_ignore_empty_commit,
+    )
+    return commit_or_clean(context, request)
+
+
+def refuse_shared_buckets(context: TableContext, outcomes: Sequence[TaskOutcome]) -> None:
+    """Raise InvalidRequest if two tasks wrote a bucket that only one may."""
+    schema, options = context.schema, context.options
+    if not schema.primary_keys:
+        return
+    # Dynamic buckets are dealt out by partition.
+    by_bucket = options.bucket > 0
+    owners: Counter[tuple[bytes, int]] = Counter()
+    for outcome in outcomes:
+        owners.update({(m.partition, m.bucket if by_bucket else 0) for m in outcome.messages})
+    shared = [key for key, count in owners.items() if count > 1]
+    if shared:
+        partition, bucket = shared[0]
+        raise InvalidRequest(
+            f"several tasks wrote the same {'bucket' if by_bucket else 'partition'}: write "
+            "spark_bridge.prepare(df, table) in place of df, or use spark_bridge.write(df, table)",
+            table=context.identifier,
+            partition=dict(context.partitions.texts(partition)),
+            bucket=bucket if by_bucket else "dynamic",
+            shared=len(shared),
+        )
+
+
+def remove_leftovers(context: TableContext, job: str, messages: Sequence[CommitMessage]) -> int:
+    """Remove the files of lost attempts from the buckets that were written; how many there were."""
+    kept = {name for message in messages for name in _names(message)}
+    layout = context.layout
+    directories = {
+        layout.bucket_dir(context.partitions.path(message.partition), message.bucket)
+        for message in messages
+    }
+    if any(message.new_index_files for message in messages):
+        directories.add(layout.index_dir)
+    return _remove(context, job, sorted(directories), kept)
+
+
+def remove_files_of_job(context: TableContext, job: str) -> int:
+    """Remove every file of a job that did not commit; how many there were."""
+    layout = context.layout
+    directories = [layout.data_dir]
+    for _ in context.schema.partition_keys:
+        with ThreadPoolExecutor(_LISTERS) as pool:
+            below = pool.map(lambda each: _directories(context, each, "="), directories)
+            directories = [child for children in below for child in children]
+    with ThreadPoolExecutor(_LISTERS) as pool:
+        below = pool.map(lambda each: _directories(context, each, BUCKET_PREFIX), directories)
+        buckets = [child for children in below for child in children]
+    return _remove(context, job, [*buckets, layout.index_dir], frozenset())
+
+
+def _directories(context: TableContext, directory: str, mark: str) -> list[str]:
+    return [
+        child.path
+        for child in context.store.list(directory)
+        if child.is_directory and mark in child.path.rsplit("/", 1)[-1]
+    ]
+
+
+def _remove(
+    context: TableContext, job: str, directories: Sequence[str], kept: Iterable[str]
+) -> int:
+    begin, known = job[:JOB_ID_LENGTH], frozenset(kept)
+
+    def sweep(directory: str) -> int:
+        removed = 0
+        # What cannot be listed or removed is an orphan, not a fault.
+        with suppress(LakecoreError, OSError):
+            for file in context.store.list(directory):
+                name = file.path.rsplit("/", 1)[-1]
+                if begin in name and name not in known and not file.is_directory:
+                    context.store.delete(file.path)
+                    removed += 1
+        return removed
+
+    with ThreadPoolExecutor(_LISTERS) as pool:
+        return sum(pool.map(sweep, directories))
+
+
+def _names(message: CommitMessage) -> list[str]:
+    data = (*message.new_files, *message.changelog_files)
+    extra = [name for file in data for name in file.extra_files]
+    indexes = [file.name for file in message.new_index_files]
+    return [file.name for file in data] + indexes + extra

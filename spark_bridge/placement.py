@@ -1,0 +1,183 @@
+"""Which task owns a row: one task for each (partition, bucket), so that rows of a key meet.
+
+| table | owned by one task | shuffle |
+|---|---|---|
+| fixed buckets | a bucket of a partition | by bucket, and hash of the partition |
+| primary key, dynamic buckets | a partition: it has one assigner | by hash of the partition |
+| append, no buckets, partitioned | a partition: else each task has a file in each | the same |
+| append, no buckets | nothing | none |
+
+The number of the owner is an expression of Spark SQL where the types allow it
+(`bucket_sql.py`), else an Arrow function. It only routes: the task works out partition and bucket
+again with lakecore's code, and the driver refuses to commit a bucket that two tasks wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as f
+
+from lakecore.format.binary_row import hash_rows
+from lakecore.plan.bucketing import bucket_ids
+from lakecore.plan.conform import KindRule, conform
+from lakecore.plan.partitions import bucket_key_fields
+from spark_bridge.bucket_sql import bucket_sql, is_plain, quoted
+from spark_bridge.failures import raised_in_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.types import Field
+    from lakecore.options import BucketFunction
+    from lakecore.table.context import TableContext
+
+__all__ = ["Owner", "Routing", "owner_numbers", "owner_of", "parallelism"]
+
+TASKS_PER_CORE = 16
+"""More tasks than this bring no balance, only their own costs."""
+_AS_GIVEN = KindRule(
+    rowkind_field=None, keyed=True, ignore_delete=False, ignore_update_before=False
+)
+
+
+class Routing(StrEnum):
+    """How the number of the owner is computed."""
+
+    NONE = "none"
+    SQL = "sql"
+    ARROW = "arrow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The owner of each row: a number below `tasks`; no number where any task may take any row.
+
+    `groups` are the columns by whose values rows of one owner and bucket come together.
+    """
+
+    tasks: int
+    routing: Routing
+    number: Column | None = None
+    groups: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Keys:
+    """The columns that decide, for a function on executors. `buckets` 0: partitions alone do."""
+
+    schema: TableSchema
+    partition: tuple[str, ...]
+    bucket: tuple[str, ...]
+    buckets: int
+    function: BucketFunction
+
+
+def owner_of(df: DataFrame, context: TableContext, tasks: int | None = None) -> Owner:
+    """Who owns the rows of a frame; `tasks` overrides into how many tasks they go."""
+    schema, options = context.schema, context.options
+    fixed = options.bucket > 0
+    buckets = options.bucket if fixed else 1
+    partition = schema.partition_fields
+    if not (fixed or partition or schema.primary_keys):
+        return Owner(tasks=0, routing=Routing.NONE)
+    count = tasks or _tasks(df.sparkSession, buckets, partitioned=bool(partition))
+    fields = bucket_key_fields(schema, options)
+    given = {field.name: field.dataType for field in df.schema.fields}
+    plain = all(each.name in given and is_plain(each, given[each.name]) for each in partition)
+    bucket: str | None = "0"
+    if fixed and all(field.name in given for field in fields):
+        types = [given[field.name] for field in fields]
+        never_null = frozenset(schema.primary_keys)
+        bucket = bucket_sql(fields, types, buckets, options.bucket_function_type, never_null)
+    elif fixed:
+        bucket = None
+    if plain and bucket is not None:
+        names = [quoted(field.name) for field in partition]
+        spread = f"hash({', '.join(names)})" if names else "0"
+        number = f.expr(f"cast(pmod(cast({spread} as bigint) + {bucket}, {count}L) as int)")
+        groups = (*(f.col(name) for name in names), f.expr(bucket).alias("__bucket"))
+        return Owner(tasks=count, routing=Routing.SQL, number=number, groups=groups)
+    keys = _keys(schema, partition, fields, buckets if fixed else 0, options.bucket_function_type)
+    number = _arrow_number(df, keys, count)
+    return Owner(
+        tasks=count, routing=Routing.ARROW, number=number, groups=(number.alias("__owner"),)
+    )
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at once, as far as the settings tell; 2 if they do not."""
+    conf = spark.conf
+    stated = conf.get("spark.default.parallelism", "")
+    if stated:
+        return max(1, int(stated))
+    instances = conf.get("spark.executor.instances", "") or "0"
+    cores = conf.get("spark.executor.cores", "") or "1"
+    if int(instances):
+        return int(instances) * int(cores)
+    master = conf.get("spark.master", "") or ""
+    inside = master.partition("[")[2].rstrip("]").split(",")
+    if master.startswith("local-cluster"):
+        return int(inside[0]) * int(inside[1])
+    return int(inside[0]) if inside[0].isdigit() else 2
+
+
+def _tasks(spark: SparkSession, buckets: int, *, partitioned: bool) -> int:
+    """One task a bucket; with partitions, enough for each core; never very many."""
+    cores = parallelism(spark)
+    wanted = max(buckets, 2 * cores) if partitioned else buckets
+    return max(1, min(wanted, TASKS_PER_CORE * cores))
+
+
+def _keys(
+    schema: TableSchema,
+    partition: tuple[Field, ...],
+    bucket: tuple[Field, ...],
+    buckets: int,
+    function: BucketFunction,
+) -> _Keys:
+    names = dict.fromkeys(field.name for field in (*partition, *bucket))
+    own = replace(
+        schema, fields=tuple(schema.field(name) for name in names), partition_keys=(), options={}
+    )
+    return _Keys(
+        # Where the table's own options allow a null, they allow it in the task as well.
+        schema=replace(own, primary_keys=()),
+        partition=tuple(field.name for field in partition),
+        bucket=tuple(field.name for field in bucket),
+        buckets=buckets,
+        function=function,
+    )
+
+
+def _arrow_number(df: DataFrame, keys: _Keys, count: int) -> Column:
+    """The number of the owner by a function that runs in the Python workers of Spark."""
+
+    def number(rows: pa.Array) -> pa.Array:
+        with raised_in_task():
+            return pa.array(owner_numbers(rows, keys, count))
+
+    own = [f.col(quoted(name)) for name in keys.schema.names if name in df.columns]
+    if not own:
+        return f.lit(0)
+    return f.arrow_udf(number, returnType="int")(f.struct(*own))
+
+
+def owner_numbers(rows: pa.StructArray, keys: _Keys, count: int) -> np.ndarray:
+    """The owner of each row, by the hash of its partition and its bucket."""
+    batch = pa.RecordBatch.from_arrays(rows.flatten(), names=[each.name for each in rows.type])
+    fitted = conform(batch, keys.schema, first_row=0, kinds=_AS_GIVEN).rows
+    owners = np.zeros(len(rows), dtype=np.int64)
+    if keys.buckets:
+        columns = [fitted.column(name) for name in keys.bucket]
+        types = [keys.schema.field(name).type for name in keys.bucket]
+        owners += bucket_ids(columns, types, keys.buckets, keys.function)
+    if keys.partition:
+        columns = [fitted.column(name) for name in keys.partition]
+        owners += hash_rows(columns, [keys.schema.field(name).type for name in keys.partition])
+    return (owners % count).astype(np.int32)

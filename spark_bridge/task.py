@@ -1,0 +1,124 @@
+"""What one task of a write does: rows -> data files of the buckets it owns -> an outcome.
+
+1. It makes a lakecore writer from the frozen value it was given. That never compacts, and holds
+   its buffers within the task's own memory budget: the largest goes to disk first.
+2. All file names begin with the number of the job, so that those of an attempt that was lost can
+   be told from the files of anyone else.
+3. The outcome, with the commit messages, goes to the driver as one row of bytes.
+
+INVARIANT: nothing becomes visible here. An attempt that fails removes what it wrote; one that is
+killed leaves files that no snapshot names, and the driver removes them after its commit.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from lakecore.io.ambient import SYSTEM, of_job
+from lakecore.table.write import TableWrite
+from spark_bridge.failures import raised_in_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakecore.model.files import CommitMessage
+    from lakecore.table.write import WriteBase
+    from spark_bridge.descriptor import TableDescriptor
+
+__all__ = [
+    "OUTCOME_SCHEMA",
+    "TaskOutcome",
+    "WriteTask",
+    "grouped_function",
+    "partition_function",
+    "unpickled",
+    "write_rows",
+]
+
+OUTCOME_SCHEMA = "outcome binary"
+
+Batches: TypeAlias = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTask:
+    """What a task is told: the table, what is in it already, the job, and the memory it has."""
+
+    table: TableDescriptor
+    base: WriteBase
+    job: str
+    overwrite: bool
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOutcome:
+    """What a task did: the rows it took in, when, and the messages to commit."""
+
+    partition: int
+    attempt: int
+    rows: int
+    began_ms: int
+    ended_ms: int
+    messages: tuple[CommitMessage, ...]
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, Spark's own work for it included."""
+        return (self.ended_ms - self.began_ms) / 1000
+
+
+def partition_function(task: WriteTask) -> Callable[[Batches], Batches]:
+    """The function for `mapInArrow`: one call a partition of Spark."""
+
+    def write_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield _pickled(write_rows(task, batches))
+
+    return write_partition
+
+
+def grouped_function(task: WriteTask) -> Callable[[Batches], Batches]:
+    """The function for `applyInArrow`: one call a partition and bucket."""
+
+    def write_group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield _pickled(write_rows(task, batches))
+
+    return write_group
+
+
+def write_rows(task: WriteTask, batches: Batches) -> TaskOutcome:
+    """Write the rows of one attempt of one task."""
+    spark = TaskContext.get()
+    partition = spark.partitionId() if spark else 0
+    began_ms = SYSTEM.now_ms()
+    with raised_in_task(task=partition):
+        context = task.table.context(task.memory_bytes, of_job(task.job))
+        with TableWrite(context, overwrite=task.overwrite, base=task.base) as writer:
+            writer.write(batches)
+            messages = tuple(writer.prepare_commit())
+            rows = writer.row_count
+    return TaskOutcome(
+        partition=partition,
+        attempt=spark.attemptNumber() if spark else 0,
+        rows=rows,
+        began_ms=began_ms,
+        ended_ms=SYSTEM.now_ms(),
+        messages=messages,
+    )
+
+
+def unpickled(outcome: bytes | bytearray) -> TaskOutcome:
+    """The outcome that one of our own tasks sent."""
+    value: TaskOutcome = pickle.loads(bytes(outcome))  # noqa: S301  made by this job's tasks
+    return value
+
+
+def _pickled(outcome: TaskOutcome) -> pa.RecordBatch:
+    content = pickle.dumps(outcome)
+    return pa.RecordBatch.from_arrays([pa.array([content], pa.binary())], names=["outcome"])
