@@ -160,6 +160,18 @@ SCENES = {
         past=PAST,
         deed=lambda table: table.compact(full=True),
     ),
+    "packing": Scene(
+        keyed=False,
+        partitioned=True,
+        past=APPENDED,
+        deed=lambda table: table.compact(full=True),
+    ),
+    "packing in buckets": Scene(
+        keyed=False,
+        options={"bucket": "2", "bucket-key": "id"},
+        past=(*APPENDED, *APPENDED),
+        deed=lambda table: table.compact(full=True),
+    ),
     "compaction that moves files": Scene(
         options={"bucket": "1", "target-file-size": "1 b", "num-levels": "3"},
         past=(*PAST, plain_write(orders("xyz", "new"))),
