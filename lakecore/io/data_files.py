@@ -10,17 +10,20 @@ INVARIANT: batches come in the order of the file, every row once, so that the po
 
 from __future__ import annotations
 
+import errno
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from lakecore.errors import CorruptTable, Unsupported
+from lakecore.errors import CorruptTable, LakecoreError, Unsupported
 from lakecore.io.avro_files import AvroWriter, avro_columns, read_avro
 from lakecore.io.file_format import RowGroup, RunWriter, WriteFormat
 from lakecore.io.orc_files import OrcWriter, orc_columns, read_orc
 from lakecore.io.parquet_read import parquet_columns, parquet_row_groups, read_parquet
 from lakecore.io.parquet_write import ParquetWriter
+from lakecore.io.store import plain_errors
 from lakecore.model.arrow_arrays import retype, rows_only
 from lakecore.model.types import Field, arrow_schema
 
@@ -42,6 +45,7 @@ __all__ = [
 ]
 
 BATCH_ROWS = 131_072
+_REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 class _Open(Protocol):
@@ -82,8 +86,14 @@ FORMATS: Mapping[str, FileFormat] = {
 def open_writer(
     store: Store, path: str, fields: Sequence[Field], write_format: WriteFormat
 ) -> RunWriter:
-    """A writer of a new file with these columns, which the rows must have in this order."""
-    return _format(write_format.format, path).open(store, path, fields, write_format)
+    """A writer of a new file with these columns, which the rows must have in this order.
+
+    It raises StorageError if the storage takes no more: a disk is full, or a quota used up.
+    """
+    with _refusals(path):
+        return _Told(
+            _format(write_format.format, path).open(store, path, fields, write_format), path
+        )
 
 
 def read_file(
@@ -132,6 +142,40 @@ def row_group_bounds(
     if path.rpartition(".")[2] != "parquet":
         return None
     return parquet_row_groups(store, path, columns)
+
+
+class _Told:
+    """A writer that tells what the storage says as an error of lakecore's tree."""
+
+    def __init__(self, writer: RunWriter, path: str) -> None:
+        self._writer = writer
+        self._path = path
+
+    @property
+    def bytes_written(self) -> int:
+        return self._writer.bytes_written
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        with _refusals(self._path):
+            self._writer.write(rows)
+
+    def close(self) -> tuple[int, int]:
+        with _refusals(self._path):
+            return self._writer.close()
+
+    def abort(self) -> None:
+        self._writer.abort()
+
+
+@contextmanager
+def _refusals(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, LakecoreError) or error.errno not in _REFUSALS:
+            raise
+        with plain_errors(path):
+            raise
 
 
 def _format(name: str, path: str) -> FileFormat:
