@@ -172,6 +172,26 @@ SCENES = {
         past=(*APPENDED, *APPENDED),
         deed=lambda table: table.compact(full=True),
     ),
+    "compaction that looks up": Scene(
+        options={
+            "bucket": "2",
+            "changelog-producer": "lookup",
+            "write-only": "true",
+            "num-sorted-run.compaction-trigger": "9",
+        },
+        past=(
+            # So many that the level they come to stays where it is.
+            plain_write(orders("abcdefgh" + "".join(map(chr, range(0x4E00, 0x6000))), "old")),
+            lambda table: table.compact(),
+            plain_write(orders("abxy", "new")),
+        ),
+        deed=lambda table: table.compact(),
+    ),
+    "compaction with a changelog": Scene(
+        options={"bucket": "2", "changelog-producer": "full-compaction", "write-only": "true"},
+        past=(*PAST, lambda table: table.compact(full=True), plain_write(orders("abxy", "new"))),
+        deed=lambda table: table.compact(full=True),
+    ),
     "compaction that moves files": Scene(
         options={"bucket": "1", "target-file-size": "1 b", "num-levels": "3"},
         past=(*PAST, plain_write(orders("xyz", "new"))),
@@ -209,6 +229,11 @@ def snapshot_ids(table: Table) -> tuple[int, ...]:
 def rows_of(table: Table, snapshot_id: int | None = None) -> Rows:
     """The rows at a snapshot, None being the newest."""
     return counted_arrow(table.to_arrow(snapshot_id=snapshot_id))
+
+
+def changes_of(table: Table, snapshot_id: int) -> Rows:
+    """What the snapshot tells those who follow the table."""
+    return counted_arrow(table.changes(snapshot_id - 1, snapshot_id).collect().to_arrow())
 
 
 def commits_of_writer(table: Table) -> int:

@@ -19,6 +19,7 @@ from lakecore.errors import CommitConflict, CommitUnknown, LakecoreError, Storag
 from property_tests.deeds import (
     SCENES,
     Scene,
+    changes_of,
     commits_of_writer,
     copy_of,
     rows_of,
@@ -49,6 +50,13 @@ class Before:
         scene.deed(healthy)
         assert snapshot_ids(healthy)[-1] == self.latest + 1, "a deed is one snapshot"
         self.rows_after = rows_of(healthy)
+        self.changes = changes_of(healthy, self.latest + 1) if self.tells_changes else None
+        assert self.changes is None or self.changes
+
+    @property
+    def tells_changes(self) -> bool:
+        """Whether the deed writes a changelog."""
+        return "changelog-producer" in self.scene.options
 
     def check(self, store: MemoryStore, *, acknowledged: bool) -> int:
         """What a new process sees: snapshot N or N+1, each whole. The newest of them."""
@@ -62,6 +70,8 @@ class Before:
         latest = max(ids, default=0)
         assert latest == self.latest + 1 or not acknowledged
         assert rows_of(table) == self.rows_at(latest)
+        if latest > self.latest and self.tells_changes:
+            assert changes_of(table, latest) == self.changes
         if self.latest:
             assert rows_of(table, self.latest) == self.rows
         return latest
