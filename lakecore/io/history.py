@@ -10,22 +10,24 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from lakecore.errors import CorruptTable, NotFound
+from lakecore.errors import CorruptTable, LakecoreError, NotFound
 from lakecore.format import metadata
 from lakecore.format.layout import parse_numbered
 from lakecore.format.manifest_columns import decode_entries
-from lakecore.model.manifest import fold
+from lakecore.io.commits import Commits
+from lakecore.model.manifest import fold_onto
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import polars as pl
 
     from lakecore.format.layout import Layout
     from lakecore.io.store import Store
-    from lakecore.model.manifest import IndexEntry, ManifestEntry, ManifestFile
+    from lakecore.model.manifest import IndexEntry, LiveFiles, ManifestEntry, ManifestFile
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot, Tag
 
@@ -62,16 +64,30 @@ class _Cache(Generic[Key, Value]):
                 self._weight -= gone
 
 
+class _Live:
+    """The live files after some manifests. Never changed."""
+
+    def __init__(self, manifests: tuple[str, ...], files: LiveFiles | None = None) -> None:
+        self.manifests = manifests
+        self._files: LiveFiles = {} if files is None else files
+        self.entries = tuple(self._files.values())
+
+    def followed_by(self, entries: Iterable[ManifestEntry], manifests: tuple[str, ...]) -> _Live:
+        return _Live(manifests, fold_onto(dict(self._files), entries))
+
+
 class History:
     """What a table's metadata directories hold, read when asked for."""
 
     def __init__(self, store: Store, layout: Layout) -> None:
         self.store = store
         self.layout = layout
+        self.commits = Commits(self.snapshot_if_there)
         self._schemas: _Cache[int, TableSchema] = _Cache(1_000)
         self._manifests: _Cache[str, Sequence[ManifestEntry]] = _Cache(_ENTRIES_KEPT)
         self._lists: _Cache[str, Sequence[ManifestFile]] = _Cache(_ENTRIES_KEPT)
-        self._live: _Cache[tuple[str, str], Sequence[ManifestEntry]] = _Cache(_ENTRIES_KEPT)
+        self._live: _Cache[tuple[str, str], _Live] = _Cache(_ENTRIES_KEPT)
+        self._last_live: _Live | None = None
         self._indexes: _Cache[str, Sequence[IndexEntry]] = _Cache(_ENTRIES_KEPT)
 
     # --- schemas ---------------------------------------------------------------------------------
@@ -133,11 +149,20 @@ class History:
                 "the snapshot does not exist or has expired", snapshot_id=snapshot_id, live=live
             ) from error
 
+    def snapshot_if_there(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot of that id; None if it does not exist or has expired."""
+        # One request where asking whether it exists, before reading it, takes two or three.
+        path = self.layout.snapshot(snapshot_id)
+        try:
+            return metadata.decode_snapshot(self.store.read(path), path)
+        except NotFound:
+            return None
+
     def latest_snapshot(self) -> Snapshot | None:
         """The newest snapshot; None if nothing was committed."""
         hint = self._hint(self.layout.latest_hint)
-        if hint is not None and self._snapshot_if_there(hint + 1) is None:
-            hinted = self._snapshot_if_there(hint)
+        if hint is not None and self.snapshot_if_there(hint + 1) is None:
+            hinted = self.snapshot_if_there(hint)
             if hinted is not None:
                 return hinted
         ids = self._numbers(self.layout.snapshot_dir, "snapshot-")
@@ -180,6 +205,10 @@ class History:
             self._lists.put(name, cached, len(cached) + 1)
         return cached
 
+    def remember_list(self, name: str, manifests: Sequence[ManifestFile]) -> None:
+        """Take in a list that was just written; saves reading it."""
+        self._lists.put(name, manifests, len(manifests) + 1)
+
     def manifest(self, manifest: ManifestFile) -> Sequence[ManifestEntry]:
         """The entries of a manifest, in order."""
         cached = self._manifests.get(manifest.name)
@@ -219,12 +248,43 @@ class History:
 
     def live_entries(self, snapshot: Snapshot) -> Sequence[ManifestEntry]:
         """The live files of a snapshot, as their ADD entries."""
-        name = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
-        cached = self._live.get(name)
+        return self._live_of(snapshot).entries
+
+    def live_if_known(self, snapshot: Snapshot) -> Sequence[ManifestEntry] | None:
+        """The same, unless manifests would have to be read."""
+        cached = self._live.get(_lists_of(snapshot))
+        return None if cached is None else cached.entries
+
+    def learn(
+        self, base: Snapshot | None, snapshot: Snapshot, delta: Iterable[ManifestEntry]
+    ) -> None:
+        """Take in that a snapshot was made of another and these entries; saves reading it.
+
+        Only if the files of the other are known: who just appends needs to know none.
+        """
+        known = None if base is None else self._live.get(_lists_of(base))
+        if known is not None:
+            with suppress(LakecoreError, OSError):
+                names = tuple(manifest.name for manifest in self.manifests(snapshot))
+                self._keep(snapshot, known.followed_by(delta, names))
+
+    def _live_of(self, snapshot: Snapshot) -> _Live:
+        cached = self._live.get(_lists_of(snapshot))
         if cached is None:
-            cached = fold(self.entries(self.manifests(snapshot)))
-            self._live.put(name, cached, len(cached) + 1)
+            manifests = self.manifests(snapshot)
+            names = tuple(manifest.name for manifest in manifests)
+            known = self._last_live
+            # Names are never used again: what has the same manifests in front goes on from there.
+            if known is None or names[: len(known.manifests)] != known.manifests:
+                known = _Live(())
+            rest = manifests[len(known.manifests) :]
+            cached = known.followed_by(self.entries(rest), names)
+            self._keep(snapshot, cached)
         return cached
+
+    def _keep(self, snapshot: Snapshot, live: _Live) -> None:
+        self._last_live = live
+        self._live.put(_lists_of(snapshot), live, len(live.entries) + 1)
 
     def index_entries(self, snapshot: Snapshot | None) -> Sequence[IndexEntry]:
         """All live index files of a snapshot."""
@@ -239,14 +299,6 @@ class History:
         return cached
 
     # --- helpers ---------------------------------------------------------------------------------
-
-    def _snapshot_if_there(self, snapshot_id: int) -> Snapshot | None:
-        # One request where asking whether it exists, before reading it, takes two or three.
-        path = self.layout.snapshot(snapshot_id)
-        try:
-            return metadata.decode_snapshot(self.store.read(path), path)
-        except NotFound:
-            return None
 
     def _must_read(self, path: str, size_bytes: int | None = None) -> bytes:
         """The bytes of a file that another names.
@@ -279,3 +331,7 @@ class History:
         except NotFound:
             return None
         return int(text) if text.isdigit() else None
+
+
+def _lists_of(snapshot: Snapshot) -> tuple[str, str]:
+    return snapshot.base_manifest_list, snapshot.delta_manifest_list

@@ -88,12 +88,23 @@ class IndexEntry:
     file: IndexFile
 
 
+LiveFiles = dict[EntryIdentity, ManifestEntry]
+"""The ADD entries of the files that are live, in the order they were added."""
+
+
 def fold(entries: Iterable[ManifestEntry]) -> tuple[ManifestEntry, ...]:
     """The live ADD entries, in the order they were added.
 
     Raises CorruptTable if a file is added twice, or deleted without having been added.
     """
-    live: dict[EntryIdentity, ManifestEntry] = {}
+    return tuple(fold_onto({}, entries).values())
+
+
+def fold_onto(live: LiveFiles, entries: Iterable[ManifestEntry]) -> LiveFiles:
+    """The files that are live after these entries too; `live` itself is changed.
+
+    Raises CorruptTable if a file is added twice, or deleted without having been added.
+    """
     for entry in entries:
         identity = entry.identity
         if entry.kind is FileKind.ADD:
@@ -102,4 +113,4 @@ def fold(entries: Iterable[ManifestEntry]) -> tuple[ManifestEntry, ...]:
             live[identity] = entry
         elif live.pop(identity, None) is None:
             raise CorruptTable("a file is deleted that was not added", file=entry.file.name)
-    return tuple(live.values())
+    return live

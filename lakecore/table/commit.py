@@ -241,6 +241,7 @@ class _Committer:
             self._manifests.remove()
             return False
         self._write_hints(snapshot)
+        context.history.learn(latest, snapshot, delta)
         self._made(snapshot, delta)
         log.info(
             "committed table=%s snapshot=%d kind=%s files_added=%d files_deleted=%d attempts=%d",

@@ -128,6 +128,7 @@ class ManifestWriter:
         compression = self._context.options.manifest_compression
         data = metadata.encode_manifest_list(manifests, compression)
         self._put(name, data)
+        self._context.history.remember_list(name, manifests)
         return name, len(data)
 
     def _put(self, name: str, data: bytes) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import NotFound
 from lakecore.model.snapshot import (
-    BATCH_COMMIT_IDENTIFIER,
     CommitKind,
     CommitResult,
 )
@@ -86,17 +85,11 @@ def may_go_on(context: TableContext, request: CommitRequest, done: CommitResult)
 
 
 def _last_numbered(context: TableContext, user: str, latest: Snapshot | None) -> Snapshot | None:
-    for snapshot in _newest_first(context, latest):
-        if snapshot.commit_user == user and snapshot.commit_identifier != BATCH_COMMIT_IDENTIFIER:
-            return snapshot
-    return None
+    return context.history.commits.last_numbered(user, latest)
 
 
 def _newest_first(context: TableContext, newest: Snapshot | None) -> Iterator[Snapshot]:
     """The live snapshots from this one down."""
     while newest is not None:
         yield newest
-        try:
-            newest = context.history.snapshot(newest.id - 1) if newest.id > 1 else None
-        except NotFound:
-            return
+        newest = context.history.snapshot_if_there(newest.id - 1) if newest.id > 1 else None
