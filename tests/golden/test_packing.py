@@ -1,26 +1,38 @@
 """Which files of an append table go together: Java Paimon decides as we do, on hundreds of buckets.
 
 `packing/java-VERSION.jsonl`, a case a line, is what `tests/interop/record_packing.py` wrote and
-explains.
+explains. And the fixtures: a scenario of a bucket in order is played whole; tables of Java's that
+have no key are packed, or refused by what stands in the way.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import lakecore as lc
 from lakecore.lsm.packing import PackingPolicy, pick_adjacent_full, pick_small, picks_adjacent
 from lakecore.model.files import DataFile
 from lakecore.options import parse_options
+from tests.golden.test_replays import Scenario, alike, canonical, common, described, play
 
 if TYPE_CHECKING:
     from lakecore.lsm.packing import Group
 
 TRACES = sorted((Path(__file__).parent / "packing").glob("*.jsonl"))
+FIXTURES = Path(__file__).parent / "fixtures"
+REFUSED = {
+    "append_deletion_vectors": "deletion-vectors.enabled",
+    "head_append_dv_bitmap64": "deletion-vectors.enabled",
+    "file_indexes": "file-index.",
+    "head_file_indexes": "file-index.",
+    "head_row_tracking": "row-tracking.enabled",
+}
 
 
 @dataclass(frozen=True)
@@ -84,3 +96,85 @@ def test_recorded_buckets_are_of_all_kinds(trace: list[Case]) -> None:
         taken = sum(bool(case.recorded[decision]) for case in trace)
 
         assert 0.2 < taken / len(trace) < 0.8
+
+
+# --- fixtures ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("expected", ["expected.json", "expected-head.json"])
+def test_scenario_of_buckets_in_order_makes_the_snapshots_and_files_that_java_made(
+    expected: str, tmp_path: Path
+) -> None:
+    scenario = Scenario(f"append_fixed_bucket/{expected}")
+    content = json.loads((FIXTURES / "append_fixed_bucket" / expected).read_text("utf-8"))
+    java = {
+        kind: {line["snapshot"]: line for line in content["results"] if line["line"] == kind}
+        for kind in ("snapshot", "files", "read")
+    }
+    table = lc.open_table(
+        tmp_path / "t",
+        create=True,
+        schema={column.name: column.type.text for column in scenario.columns},
+        options=scenario.schema["options"],
+    )
+    for step in content["scenario"]["steps"]:
+        if step["op"] == "write":
+            play(table, step, scenario.columns)
+        else:
+            table.compact(full=step["full"])
+    history = table.context.history
+    latest = history.latest_snapshot()
+    assert latest is not None
+
+    assert latest.id == max(java["snapshot"]) == 6
+    for number, line in java["snapshot"].items():
+        snapshot = history.snapshot(number)
+
+        assert (snapshot.commit_kind, snapshot.total_record_count, snapshot.delta_record_count) == (
+            line["kind"],
+            line["totalRecords"],
+            line["deltaRecords"],
+        )
+        ours, theirs = common(
+            [
+                alike(described(entry, table, scenario), scenario)
+                for entry in history.live_entries(snapshot)
+            ],
+            [alike(canonical(each, scenario), scenario) for each in java["files"][number]["data"]],
+        )
+        assert ours == theirs
+
+
+@pytest.mark.parametrize("kind", ["table", "table-head"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "append_all_types_orc",
+        "append_all_types_parquet",
+        "append_fixed_bucket",
+    ],
+)
+def test_table_of_java_keeps_its_rows(name: str, kind: str, tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / name / kind, tmp_path / "t")
+    table = lc.open_table(tmp_path / "t")
+    before = table.to_arrow()
+    options = {"compaction.force-rewrite-all-files": "true"}
+
+    result = table.copy(options).compact(full=True)
+
+    assert result.rows_after == result.rows_before == before.num_rows
+    assert result.files_after == result.buckets
+    assert table.to_arrow().equals(before)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_table_of_java_whose_rows_cannot_be_copied_alone_is_refused(
+    name: str, tmp_path: Path
+) -> None:
+    shutil.copytree(FIXTURES / name / "table-head", tmp_path / "t")
+    table = lc.open_table(tmp_path / "t")
+
+    with pytest.raises(lc.Unsupported) as refusal:
+        table.compact(full=True)
+
+    assert str(refusal.value.facts["option"]).startswith(REFUSED[name])
