@@ -251,7 +251,6 @@ clustering.columns | names | | Columns by which written rows are clustered.
 commit.callbacks | names | | Java classes called after a commit.
 commit.discard-duplicate-files | flag | false | A commit drops files that are there already.
 commit.strict-mode.last-safe-snapshot | integer | | A commit refuses others' changes since then.
-delete.force-produce-changelog | flag | false | DELETE in SQL gives a changelog.
 file-index.#.columns | names | | Columns with a file index of that type.
 manifest-sort.enabled | flag | false | Sort manifests by partition.
 metadata.iceberg.storage | text | disabled | Write Iceberg metadata beside each snapshot.
@@ -283,6 +282,7 @@ data-evolution.row-id-conflict-rewrite.max-size | size | 256 mb | Data evolution
 data-evolution.row-sidecar.enabled | flag | false | Data evolution: rows beside columns.
 data-evolution.row-sidecar.max-selected-rows | integer | 4096 | Data evolution: when used.
 data-evolution.row-sidecar.max-selection-ratio | number | 0.05 | Data evolution: when used.
+delete.force-produce-changelog | flag | false | DELETE writes -D rows, as lakecore always does.
 full-text-index.search-mode | text | fast | Full-text index: what it searches.
 global-index.build.max-parallelism | integer | 4096 | Global index: builders at once.
 global-index.build.max-shard | integer | 32 | Global index: shards.

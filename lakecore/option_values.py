@@ -947,15 +947,8 @@ _SCAN_MODES_TO_COME = frozenset(
         ScanMode.FROM_FILE_CREATION_TIME,
     }
 )
-_PRODUCERS_TO_COME = frozenset({ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION})
 
 LIMITS = (
-    Limit(
-        key="merge-engine",
-        effect=WRITE,
-        holds=lambda o: o.merge_engine is MergeEngine.FIRST_ROW and not o.write_only,
-        way_out="set write-only=true; Table.compact then shows the rows",
-    ),
     Limit(
         key="type",
         effect=READ,
@@ -970,12 +963,6 @@ LIMITS = (
         key="bucket",
         effect=WRITE,
         holds=lambda o: o.bucket == POSTPONE_BUCKET,
-    ),
-    Limit(
-        key="changelog-producer",
-        effect=WRITE,
-        holds=lambda o: o.changelog_producer in _PRODUCERS_TO_COME and not o.write_only,
-        way_out="set write-only=true and leave the changelog to a compaction by another engine",
     ),
     Limit(
         key="record-level.expire-time",

@@ -220,9 +220,6 @@ def test_option_that_readers_do_not_do_is_unsupported(options: dict[str, str], k
     ("options", "key"),
     [
         ({"bucket": "-2"}, "bucket"),
-        ({"merge-engine": "first-row"}, "merge-engine"),
-        ({"changelog-producer": "lookup"}, "changelog-producer"),
-        ({"changelog-producer": "full-compaction"}, "changelog-producer"),
         ({"row-tracking.enabled": "true"}, "row-tracking.enabled"),
         ({"file-index.bitmap.columns": "a"}, "file-index.bitmap.columns"),
         ({"data-file.external-paths": "s3://b/x"}, "data-file.external-paths"),
@@ -247,8 +244,10 @@ def test_option_that_writers_do_not_do_leaves_the_table_readable(
     [
         {},
         {"changelog-producer": "input"},
-        {"changelog-producer": "lookup", "write-only": "true"},
-        {"changelog-producer": "full-compaction", "write-only": "true"},
+        {"changelog-producer": "lookup"},
+        {"changelog-producer": "full-compaction"},
+        {"merge-engine": "first-row"},
+        {"delete.force-produce-changelog": "true"},
         {"deletion-vectors.enabled": "true", "write-only": "true"},
         {"data-file.thin-mode": "true"},
         {"row-tracking.enabled": "false"},

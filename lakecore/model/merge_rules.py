@@ -142,6 +142,8 @@ def check_changelog(schema: TableSchema, options: TableOptions) -> None:
             changelog_producer=producer,
             table=options.table,
         )
+    for name in options.changelog_producer_row_deduplicate_ignore_fields:
+        _need_column(name, "changelog-producer.row-deduplicate-ignore-fields", schema, options)
     unaware = not schema.primary_keys and options.bucket == -1
     if unaware and options.full_compaction_delta_commits is not None:
         raise needs_primary_key("full-compaction.delta-commits", options)

@@ -59,17 +59,10 @@ RowsDone: TypeAlias = "Callable[[int], None]"
 
 
 def compact_bucket(
-    context: TableContext,
-    compaction: BucketCompaction,
-    rows_done: RowsDone,
-    *,
-    keeps_changelog: bool = True,
+    context: TableContext, compaction: BucketCompaction, rows_done: RowsDone
 ) -> CommitMessage:
-    """The compacted files of a bucket, written, as a message. A failure leaves none behind.
-
-    Without `keeps_changelog` there is none, as after an overwrite.
-    """
-    rewriter = _Rewriter(context, compaction, rows_done, keeps_changelog=keeps_changelog)
+    """The compacted files of a bucket, written, as a message. A failure leaves none behind."""
+    rewriter = _Rewriter(context, compaction, rows_done)
     before: list[DataFile] = []
     after: list[DataFile] = []
     try:
@@ -104,12 +97,7 @@ class _Rewriter:
     """Writes runs of one bucket anew, and the changelog of it."""
 
     def __init__(
-        self,
-        context: TableContext,
-        compaction: BucketCompaction,
-        rows_done: RowsDone,
-        *,
-        keeps_changelog: bool,
+        self, context: TableContext, compaction: BucketCompaction, rows_done: RowsDone
     ) -> None:
         self._context = context
         self._compaction = compaction
@@ -132,7 +120,7 @@ class _Rewriter:
         self._writers: list[RollingWriter] = []
         self._changelog: RollingWriter | None = None
         producers = {ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION}
-        if keeps_changelog and options.changelog_producer in producers:
+        if compaction.keeps_changelog and options.changelog_producer in producers:
             self._changelog = RollingWriter(self._place, changelog_shape(schema, options, level))
             self._writers.append(self._changelog)
         self._upper: UpperLevels | None = None

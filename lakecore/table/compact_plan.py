@@ -60,6 +60,7 @@ class BucketCompaction:
     """What is to be done in a bucket of a snapshot, and the level of what comes out.
 
     `order` numbers the files of the bucket by commit; `others` are those that stay as they are.
+    Without `keeps_changelog` nobody is told what changes, as after an overwrite.
     """
 
     partition: bytes
@@ -72,6 +73,7 @@ class BucketCompaction:
     steps: tuple[Step, ...]
     others: tuple[DataFile, ...]
     order: Mapping[str, int]
+    keeps_changelog: bool = True
 
     @property
     def files(self) -> tuple[DataFile, ...]:

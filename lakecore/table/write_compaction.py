@@ -136,9 +136,10 @@ class WriteCompaction:
         plan = plan_bucket(state.context, bucket, full=full, idle_picks=idle)
         if plan is None:
             self._idle_picks[key] = idle + 1
-        elif plan.reason is Reason.LEVEL_0:
+            return None
+        if plan.reason is Reason.LEVEL_0:
             self._idle_picks[key] = 0
-        return plan
+        return replace(plan, keeps_changelog=not self._overwrite)
 
     def _state(self, messages: Sequence[CommitMessage]) -> _State | None:
         """The table as compaction finds it; None if it cannot be compacted as it is now."""
@@ -227,10 +228,8 @@ def _all_there(plan: Work, message: CommitMessage, state: _State) -> bool:
 def _compacts(context: TableContext) -> bool:
     """Whether writes of the table compact."""
     options = context.options
-    # Such a table takes look-ups: until then it waits for a full compaction.
-    waits = options.needs_lookup
     in_buckets = bool(context.schema.primary_keys) or options.bucket > 0
-    return in_buckets and not (options.write_only or waits)
+    return in_buckets and not (options.write_only or options.deletion_vectors_enabled)
 
 
 def _is_writable(context: TableContext) -> bool:

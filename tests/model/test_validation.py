@@ -170,6 +170,12 @@ def test_right_tables_are_right(keys: str, partitions: str, options: str) -> Non
             "full-compaction.delta-commits does not go with",
         ),
         ("", "", "full-compaction.delta-commits=3", "the option needs a primary key"),
+        (
+            "k",
+            "",
+            "changelog-producer.row-deduplicate-ignore-fields=v,x",
+            "names a column that is not there",
+        ),
         ("", "", "primary-key.nullable=true", "the option needs a primary key"),
         ("k", "", "fields.x.aggregate-function=sum", "names a column that is not there"),
         ("k", "", "fields.v,x.sequence-group=s", "names a column that is not there"),

@@ -183,8 +183,8 @@ def test_number_is_overwritten_once(table: Table) -> None:
 
 
 def test_option_that_lakecore_does_not_write_is_refused() -> None:
-    table = new_table(changelog_producer="lookup")
-    with pytest.raises(Unsupported, match="changelog-producer"):
+    table = new_table(clustering__incremental="true")
+    with pytest.raises(Unsupported, match="clustering.incremental"):
         table.truncate()
 
 
