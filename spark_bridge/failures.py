@@ -32,15 +32,15 @@ class TaskFailed(RuntimeError):
 
 
 @contextmanager
-def raised_in_task(**facts: object) -> Iterator[None]:
-    """Let errors of lakecore cross to the driver, with some more facts."""
+def raised_in_task() -> Iterator[None]:
+    """Let errors of lakecore cross to the driver."""
     try:
         yield
     except LakecoreError as error:
         content = {
             "kind": type(error).__name__,
             "message": error.message,
-            "facts": {name: str(value) for name, value in {**error.facts, **facts}.items()},
+            "facts": {name: str(value) for name, value in error.facts.items()},
         }
         carried = base64.b64encode(json.dumps(content).encode()).decode()
         text = f"{error} lakecore-error:{carried};"

@@ -28,12 +28,15 @@ if TYPE_CHECKING:
     from lakecore.table.handle import Table
     from lakecore.table.system_table import SystemTable
 
-__all__ = ["SourceOptions", "parse_options"]
+__all__ = ["MARK", "SourceOptions", "parse_options"]
 
 _OWN = frozenset(
     {"path", "paths", "snapshot-id", "tag", "timestamp", "versionasof", "timestampasof", "where"}
 )
-_OF_CREATE_TABLE = "provider"
+MARK = "lakecore"
+"""The option by which `attach` shows that a catalog table is its own."""
+PROVIDER = "provider"
+"""The option that Spark gives to a source for which it makes a catalog table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,15 @@ class SourceOptions:
     travel: Travel
     where: str | None
     table: Mapping[str, str]
+    created_by: str | None
+
+    def check_creation(self, key: str) -> None:
+        """Raise InvalidRequest if a catalog table is being made that `attach` did not ask for.
+
+        `key` is that of the source of one table; empty for the one that is named `lakecore`.
+        """
+        if self.created_by is not None and (not key or self.created_by != key):
+            raise InvalidRequest(_CATALOG_TABLE, path=self.path)
 
     def open(self) -> Table:
         """The table, with its options of this read."""
@@ -67,8 +79,10 @@ def parse_options(
 ) -> SourceOptions:
     """What the options say, of the table at `location` if that is given."""
     given = {key.lower(): value for key, value in options.items()}
-    if location is None and _OF_CREATE_TABLE in given:
-        raise InvalidRequest(_CATALOG_TABLE, path=given.get("path"))
+    created_by = given.get(MARK, "") if PROVIDER in given else None
+    if created_by is not None:
+        # Spark adds properties of its own, and each option a second time.
+        given = {"path": given["path"]} if "path" in given else {}
     if location is None and not given.get("path"):
         if "paths" in given:
             raise InvalidRequest("load one table at a time", paths=given["paths"])
@@ -91,6 +105,7 @@ def parse_options(
         travel=travel,
         where=given.get("where"),
         table={**storage, **others},
+        created_by=created_by,
     )
 
 

@@ -13,24 +13,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.types import StructField, StructType
 
 from lakecore.errors import InvalidRequest
-from spark_bridge.options import SourceOptions, parse_options
+from lakecore.table.travel import Travel
+from spark_bridge.options import MARK, SourceOptions, parse_options
 from spark_bridge.plan_read import Pinned, pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
+from spark_bridge.sink import WRITE_OPTIONS, writer
 from spark_bridge.types import same_type, spark_arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
     from lakecore.table.handle import Table
     from lakecore.table.system_table import SystemTable
 
-__all__ = ["LakecoreSource"]
+__all__ = ["LakecoreSource", "marked"]
 
 
 class LakecoreSource(DataSource):
@@ -55,11 +62,13 @@ class LakecoreSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the table, or of the system table; fixes the snapshot to read."""
         given = self._given()
+        given.check_creation(self.KEY)
         table = given.open()
         if given.system is not None:
             return spark_schema(given.system_table(table).schema.fields, nullable=True)
         self._pinned = pin(table.context, given.travel)
-        return read_schema(table.context.history.schema(self._pinned.schema_id))
+        columns = read_schema(table.context.history.schema(self._pinned.schema_id))
+        return marked(columns, self.KEY) if self.KEY else columns
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What reads the columns of `schema`, each of which must be one of the table's."""
@@ -68,8 +77,21 @@ class LakecoreSource(DataSource):
         if given.system is not None:
             return _SystemReader(given.system_table(table), schema, given.where)
         pinned = self._pinned or pin(table.context, given.travel)
-        _check_columns(schema, read_schema(table.context.history.schema(pinned.schema_id)))
+        there = read_schema(table.context.history.schema(pinned.schema_id))
+        _check_columns(schema, there, attached=bool(self.KEY))
         return _Reader(table, pinned, schema, given.where)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's
+        """What adds the rows of a frame of `schema`, or puts them in the place of others."""
+        own = {key: text for key, text in self.options.items() if key.lower() in WRITE_OPTIONS}
+        others = {key: text for key, text in self.options.items() if key not in own}
+        given = parse_options(others, location=self.LOCATION, storage=self.STORAGE)
+        if given.system is not None or given.where is not None or given.travel != Travel():
+            raise InvalidRequest(
+                "rows go into the newest state of a table: leave out what chooses another",
+                path=given.path,
+            )
+        return writer(given.open(), own, schema, overwrite=overwrite)
 
     def _given(self) -> SourceOptions:
         return parse_options(self.options, location=self.LOCATION, storage=self.STORAGE)
@@ -119,15 +141,28 @@ class _SystemReader(DataSourceReader):
         yield from self._rows
 
 
-def _check_columns(asked: StructType, there: StructType) -> None:
+def marked(schema: StructType, key: str) -> StructType:
+    """The schema, whose columns name the data source that made it."""
+    return StructType(
+        [
+            StructField(
+                field.name, field.dataType, field.nullable, {**(field.metadata or {}), MARK: key}
+            )
+            for field in schema.fields
+        ]
+    )
+
+
+def _check_columns(asked: StructType, there: StructType, *, attached: bool = False) -> None:
     """Raise InvalidRequest for a column that the table has not, or not in that type."""
     types = {field.name: field.dataType for field in there.fields}
+    hint = "; attach again if the schema of the table has changed" if attached else ""
     for field in asked.fields:
         if field.name not in types:
-            raise InvalidRequest("unknown column", column=field.name, columns=list(types))
+            raise InvalidRequest(f"unknown column{hint}", column=field.name, columns=list(types))
         if not same_type(field.dataType, types[field.name]):
             raise InvalidRequest(
-                "the schema asks for a column in another type than it has; cast it in the query",
+                f"the column has another type; cast it in the query{hint}",
                 column=field.name,
                 asked=field.dataType.simpleString(),
                 type=types[field.name].simpleString(),

@@ -20,28 +20,36 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 from pyspark import TaskContext
 
+from lakecore.errors import LakecoreError
 from lakecore.io.ambient import SYSTEM, of_job
-from lakecore.table.write import TableWrite
+from lakecore.table.write import TableWrite, read_base
+from spark_bridge.descriptor import describe
 from spark_bridge.failures import raised_in_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakecore.model.files import CommitMessage
+    from lakecore.table.context import TableContext
     from lakecore.table.write import WriteBase
     from spark_bridge.descriptor import TableDescriptor
 
 __all__ = [
+    "MEMORY_PER_TASK",
     "OUTCOME_SCHEMA",
     "TaskOutcome",
     "WriteTask",
     "grouped_function",
+    "new_task",
     "partition_function",
     "unpickled",
     "write_rows",
 ]
 
 OUTCOME_SCHEMA = "outcome binary"
+MEMORY_PER_TASK = 256 << 20
+WRITE_ONLY = {"write-only": "true"}
+"""Compaction is work of its own, and would make a task as long as its bucket is large."""
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 
@@ -74,11 +82,25 @@ class TaskOutcome:
         return (self.ended_ms - self.began_ms) / 1000
 
 
+def new_task(
+    context: TableContext, *, overwrite: bool, memory_bytes: int = MEMORY_PER_TASK
+) -> WriteTask:
+    """The task of a new job on a table as it is now."""
+    return WriteTask(
+        table=describe(context, WRITE_ONLY),
+        base=read_base(context),
+        job=SYSTEM.new_uuid(),
+        overwrite=overwrite,
+        memory_bytes=memory_bytes,
+    )
+
+
 def partition_function(task: WriteTask) -> Callable[[Batches], Batches]:
     """The function for `mapInArrow`: one call a partition of Spark."""
 
     def write_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield _pickled(write_rows(task, batches))
+        with raised_in_task():
+            yield _pickled(write_rows(task, batches))
 
     return write_partition
 
@@ -87,22 +109,25 @@ def grouped_function(task: WriteTask) -> Callable[[Batches], Batches]:
     """The function for `applyInArrow`: one call a partition and bucket."""
 
     def write_group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield _pickled(write_rows(task, batches))
+        with raised_in_task():
+            yield _pickled(write_rows(task, batches))
 
     return write_group
 
 
 def write_rows(task: WriteTask, batches: Batches) -> TaskOutcome:
-    """Write the rows of one attempt of one task."""
+    """Write the rows of one attempt of one task; an error names the task."""
     spark = TaskContext.get()
     partition = spark.partitionId() if spark else 0
     began_ms = SYSTEM.now_ms()
-    with raised_in_task(task=partition):
+    try:
         context = task.table.context(task.memory_bytes, of_job(task.job))
         with TableWrite(context, overwrite=task.overwrite, base=task.base) as writer:
             writer.write(batches)
             messages = tuple(writer.prepare_commit())
             rows = writer.row_count
+    except LakecoreError as error:
+        raise type(error)(error.message, **{**error.facts, "task": partition}) from error
     return TaskOutcome(
         partition=partition,
         attempt=spark.attemptNumber() if spark else 0,

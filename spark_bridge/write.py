@@ -19,30 +19,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-
 from lakecore.errors import CommitConflict, InvalidRequest
-from lakecore.io.ambient import SYSTEM
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.table import overwrite as overwrites
 from lakecore.table.batch_write import Author, author
 from lakecore.table.commit import CommitRequest
 from lakecore.table.committed import committed
-from lakecore.table.write import TableWrite, read_base
-from spark_bridge.descriptor import describe
+from spark_bridge.check import check_schema
 from spark_bridge.failures import raised_as_own
 from spark_bridge.finish import Publication, publish, remove_files_of_job, remove_leftovers
 from spark_bridge.placement import Owner, Routing, owner_of
 from spark_bridge.settings import GROUPS, TRANSFER, described, settings
 from spark_bridge.task import (
+    MEMORY_PER_TASK,
     OUTCOME_SCHEMA,
     TaskOutcome,
     WriteTask,
     grouped_function,
+    new_task,
     partition_function,
     unpickled,
 )
-from spark_bridge.types import spark_arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,11 +50,7 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
     from lakecore.table.handle import Table
 
-__all__ = ["MEMORY_PER_TASK", "WriteResult", "WrittenTask", "check_frame", "prepare", "write"]
-
-MEMORY_PER_TASK = 256 << 20
-WRITE_ONLY = {"write-only": "true"}
-"""Compaction is work of its own, and would make a task as long as the bucket is large."""
+__all__ = ["WriteResult", "WrittenTask", "prepare", "write"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,18 +122,12 @@ def write(  # noqa: PLR0913  the public verb
     done = _done_before(context, how.by)
     if done is not None:
         return done
-    check_frame(df, context, overwrite=how.overwrite)
+    check_schema(context, df.schema, overwrite=how.overwrite)
     if memory_per_task < 1 or (tasks is not None and tasks < 1):
         raise InvalidRequest(
             "tasks and memory_per_task are positive", tasks=tasks, memory_per_task=memory_per_task
         )
-    task = WriteTask(
-        table=describe(context, WRITE_ONLY),
-        base=read_base(context),
-        job=SYSTEM.new_uuid(),
-        overwrite=how.overwrite,
-        memory_bytes=memory_per_task,
-    )
+    task = new_task(context, overwrite=how.overwrite, memory_bytes=memory_per_task)
     owner = owner_of(df, context, tasks)
     try:
         outcomes = _run(
@@ -170,20 +157,9 @@ def prepare(df: DataFrame, table: Table, *, tasks: int | None = None) -> DataFra
     `spark_bridge.write` does this itself. Raises InvalidRequest if the columns do not fit.
     """
     context = table.context
-    check_frame(df, context, overwrite=False)
+    check_schema(context, df.schema)
     owner = owner_of(df, context, tasks)
     return df if owner.number is None else df.repartitionById(owner.tasks, owner.number)
-
-
-def check_frame(df: DataFrame, context: TableContext, *, overwrite: bool) -> None:
-    """Raise InvalidRequest or Unsupported if the table does not take such a frame."""
-    twice = sorted({name for name in df.columns if df.columns.count(name) > 1})
-    if twice:
-        raise InvalidRequest("the frame has two columns of a name", columns=twice)
-    schema = spark_arrow_schema(df.schema)
-    empty = pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
-    with TableWrite(context, overwrite=overwrite) as writer:
-        writer.write(empty)
 
 
 def _publication(

@@ -1,10 +1,13 @@
 """Installs the peers: `python -m tests.interop.setup_peers` prints the folder that holds them.
 
+With `--spark` it installs Paimon's own connector for Spark in their place, and a Spark for it.
+
 The folder is `$LAKECORE_PEERS`, or `~/.cache/lakecore-peers`. In it:
 
 - `venv/`: pypaimon, paimon-rust (as pypaimon's native path) and JPype; they pin old versions of
   libraries that lakecore uses, so they never share its environment;
-- `jars/`: Java Paimon and the Hadoop client it needs, fetched by Maven.
+- `jars/`: Java Paimon and the Hadoop client it needs, fetched by Maven;
+- `spark-venv/`: the newest PySpark that the connector runs on, which is older than lakecore's.
 
 Each part is built once, under a lock, and again when what it should hold has changed. A missing
 Java, Maven or package is an error: a suite that skips its peers proves nothing.
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 JAVA_VERSIONS = ("1.4.2", "0.9.0")
 PACKAGES = ("pypaimon==2.1.0", "pypaimon-rust==0.4.0", "datafusion>=54,<55", "JPype1==1.7.1")
+SPARK_PACKAGES = ("pyspark==3.5.7", "numpy<2", "pandas<3", "pyarrow", "setuptools")
+SPARK_JAR = "org.apache.paimon:paimon-spark-3.5:0.9.0"
 SHARED_JARS = (
     "org.apache.hadoop:hadoop-client-api:3.3.6",
     "org.apache.hadoop:hadoop-client-runtime:3.3.6",
@@ -49,6 +54,16 @@ def python() -> Path:
     return peers_home() / "venv" / "bin" / "python"
 
 
+def spark_python() -> Path:
+    """The interpreter of the connector's environment."""
+    return peers_home() / "spark-venv" / "bin" / "python"
+
+
+def spark_jar() -> Path:
+    """Paimon's connector for Spark."""
+    return _jar(SPARK_JAR)
+
+
 def jars(version: str) -> list[Path]:
     """The class path of Java Paimon in one version."""
     assert version in JAVA_VERSIONS, version
@@ -62,7 +77,7 @@ def set_up() -> Path:
     home.mkdir(parents=True, exist_ok=True)
     with _locked(home / "lock"):
         _require("java", "Java 17 or newer")
-        _install_packages(home)
+        _install_packages(home / "venv", PACKAGES)
         missing = [
             coordinate
             for version in JAVA_VERSIONS
@@ -74,15 +89,28 @@ def set_up() -> Path:
     return home
 
 
-def _install_packages(home: Path) -> None:
-    wanted = "\n".join((sys.version, *PACKAGES))
-    ready = home / "venv" / "ready"
+def set_up_spark() -> Path:
+    """Install the connector for Spark and what it runs on, if missing; return the folder."""
+    home = peers_home()
+    home.mkdir(parents=True, exist_ok=True)
+    with _locked(home / "spark-lock"):
+        _require("java", "Java 17 or newer")
+        _install_packages(home / "spark-venv", SPARK_PACKAGES)
+        if not spark_jar().exists():
+            _fetch_jar(SPARK_JAR)
+    return home
+
+
+def _install_packages(home: Path, packages: Sequence[str]) -> None:
+    wanted = "\n".join((sys.version, *packages))
+    ready = home / "ready"
     if ready.exists() and ready.read_text(encoding="utf-8") == wanted:
         return
-    _say(f"installing {', '.join(PACKAGES)} into {home / 'venv'}")
-    shutil.rmtree(home / "venv", ignore_errors=True)
-    venv.create(home / "venv", with_pip=True)
-    _run([str(python()), "-m", "pip", "install", "--quiet", "--no-input", *PACKAGES])
+    _say(f"installing {', '.join(packages)} into {home}")
+    shutil.rmtree(home, ignore_errors=True)
+    venv.create(home, with_pip=True)
+    pip = [str(home / "bin" / "python"), "-m", "pip"]
+    _run([*pip, "install", "--quiet", "--no-input", *packages])
     ready.write_text(wanted, encoding="utf-8")
 
 
@@ -135,4 +163,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{set_up()}\n")
+    sys.stdout.write(f"{set_up_spark() if '--spark' in sys.argv[1:] else set_up()}\n")

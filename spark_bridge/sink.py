@@ -1,0 +1,135 @@
+"""What `df.write.format("lakecore")` and INSERT INTO do: Spark runs tasks, and asks for a commit.
+
+Spark does not bring the rows of a bucket together for a data source: `spark_bridge.prepare` does,
+and a frame that was not prepared is refused if two of its tasks wrote one bucket.
+
+| option | is |
+|---|---|
+| `write.commit-user`, `write.identifier` | as for `spark_bridge.write` |
+| `write.memory-per-task` | bytes; as for `spark_bridge.write` |
+| `dynamic-partition-overwrite` | `true`: an overwrite replaces the partitions it has rows in |
+
+An overwrite replaces the whole table unless that option, of the table or of the write, says
+otherwise: so Spark defines it.
+
+INVARIANT: `abort` never removes what may be in a snapshot. Spark calls it when a task failed, and
+also when `commit` raised, its snapshot published or not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
+from lakecore.table.batch_write import author
+from spark_bridge.check import check_schema
+from spark_bridge.finish import Publication, publish, remove_files_of_job, remove_leftovers
+from spark_bridge.task import MEMORY_PER_TASK, TaskOutcome, WriteTask, new_task, write_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from lakecore.table.context import TableContext
+    from lakecore.table.handle import Table
+
+__all__ = ["WRITE_OPTIONS", "LakecoreWriter", "writer"]
+
+_USER, _IDENTIFIER, _MEMORY = "write.commit-user", "write.identifier", "write.memory-per-task"
+WRITE_OPTIONS = frozenset({_USER, _IDENTIFIER, _MEMORY})
+"""The options that are neither the table's nor the storage's."""
+_DYNAMIC = "dynamic-partition-overwrite"
+
+
+def writer(
+    table: Table, options: Mapping[str, str], schema: StructType, *, overwrite: bool
+) -> LakecoreWriter:
+    """What Spark writes rows of `schema` with; `options` are those of `WRITE_OPTIONS`.
+
+    Raises InvalidRequest if the columns do not fit.
+    """
+    context = table.context
+    check_schema(context, schema, overwrite=overwrite)
+    identifier = _whole(options, _IDENTIFIER, BATCH_COMMIT_IDENTIFIER)
+    how = Publication(
+        by=author(context, options.get(_USER), identifier),
+        overwrite=overwrite,
+        dynamic=_DYNAMIC in context.options.texts and context.options.dynamic_partition_overwrite,
+    )
+    memory_bytes = _whole(options, _MEMORY, MEMORY_PER_TASK)
+    return LakecoreWriter(new_task(context, overwrite=overwrite, memory_bytes=memory_bytes), how)
+
+
+@dataclass
+class _Message(WriterCommitMessage):
+    """The outcome of a task, in the wrapping that Spark asks for."""
+
+    outcome: TaskOutcome
+
+
+class LakecoreWriter(DataSourceArrowWriter):
+    """One write by Spark: `write` runs on executors, `commit` or `abort` beside the driver."""
+
+    def __init__(self, task: WriteTask, how: Publication) -> None:
+        self._task = task
+        self._how = how
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the files of one task."""
+        return _Message(write_rows(self._task, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Make one snapshot of what the tasks wrote."""
+        task, context = self._task, self._context()
+        outcomes = [message.outcome for message in messages if isinstance(message, _Message)]
+        try:
+            result = publish(context, outcomes, self._how)
+        except (CommitConflict, InvalidRequest):
+            # Only these prove that nothing became visible.
+            remove_files_of_job(context, task.job)
+            raise
+        if result.facts.get("already_committed"):
+            remove_files_of_job(context, task.job)
+        else:
+            written = [message for outcome in outcomes for message in outcome.messages]
+            remove_leftovers(context, task.job, written)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove what the tasks wrote, if it is certain that no snapshot has it.
+
+        A task that failed is None among the messages. If none is, `commit` was called: it has
+        removed the files itself where that was certain.
+        """
+        context = self._context()
+        if None in messages and not self._may_be_committed(context):
+            remove_files_of_job(context, self._task.job)
+
+    def _context(self) -> TableContext:
+        return self._task.table.context(self._task.memory_bytes)
+
+    def _may_be_committed(self, context: TableContext) -> bool:
+        """Whether a snapshot since then is by this user; also if that cannot be told."""
+        base = self._task.base.snapshot_id or 0
+        try:
+            latest = context.history.latest_snapshot()
+            since = range(base + 1, 1 + (0 if latest is None else latest.id))
+            return any(
+                context.history.snapshot(each).commit_user == self._how.by.user for each in since
+            )
+        except (LakecoreError, OSError):
+            return True
+
+
+def _whole(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name)
+    if text is None:
+        return default
+    if not text.isdigit():
+        raise InvalidRequest("the option is a whole number", option=name, value=text)
+    return int(text)
