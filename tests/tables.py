@@ -101,6 +101,19 @@ def rolled_back(table: Table, snapshot_id: int) -> Table:
     return reopened(table)
 
 
+def with_options(table: Table, **options: str | None) -> None:
+    """Give the table other options, whatever forbids it; None takes one away."""
+    context = reopened(table).context
+    stated = {key.replace("__", ".").replace("_", "-"): text for key, text in options.items()}
+    texts = {**context.schema.options, **stated}
+    changed = replace(
+        context.schema,
+        id=context.schema.id + 1,
+        options={key: text for key, text in texts.items() if text is not None},
+    )
+    assert write_schema(context.store, Layout(root=table.path), changed)
+
+
 def in_directory(table: Table, directory: str) -> set[str]:
     """The names of what lies in a directory of the table."""
     found = table.context.store.list(f"{table.path}/{directory}")

@@ -5,18 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import lakecore as lc
 from lakecore.errors import CommitConflict, CorruptTable, NotFound, Unsupported
-from lakecore.format.layout import Layout
 from lakecore.table.compaction import PLANS_MAX
-from lakecore.table.handle import write_schema
 from tests.stores import MeddledStore
-from tests.tables import held, in_directory, new_table, put, reopened
+from tests.tables import held, in_directory, new_table, put, reopened, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,19 +69,6 @@ def data_files(table: Table) -> set[str]:
 
 def kinds(table: Table) -> list[str]:
     return [str(kind) for kind in reopened(table).inspect.snapshots()["commit_kind"]]
-
-
-def with_options(table: Table, **options: str | None) -> None:
-    """Give the table other options, whatever forbids it; None takes one away."""
-    context = reopened(table).context
-    stated = {key.replace("__", ".").replace("_", "-"): text for key, text in options.items()}
-    texts = {**context.schema.options, **stated}
-    changed = replace(
-        context.schema,
-        id=context.schema.id + 1,
-        options={key: text for key, text in texts.items() if text is not None},
-    )
-    assert write_schema(context.store, Layout(root=table.path), changed)
 
 
 # --- data files and disks -------------------------------------------------------------------------
