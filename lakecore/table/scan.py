@@ -1,7 +1,8 @@
 """A snapshot and a predicate -> splits.
 
-1. Fold the manifests of the snapshot to its live files (`io/history.py` keeps what it has read).
-2. Leave out partitions whose values do not match, then buckets that the predicate rules out.
+1. Fold the manifests of the snapshot to its live files, leaving out partitions whose values do not
+   match, and manifests of such partitions alone (`live_files.py`).
+2. Leave out buckets that the predicate rules out.
 3. Leave out files by the statistics of their keys: every file that can hold a key goes or stays
    together with the others, because the predicate on keys is the same for all.
 4. Deal the files of each bucket to splits (`plan/splits.py`).
@@ -30,8 +31,9 @@ from lakecore.model.files import DELETION_VECTORS, Split
 from lakecore.options import MergeEngine
 from lakecore.plan.partitions import bucket_key_fields
 from lakecore.plan.predicate import columns_of, condition_on
-from lakecore.plan.pruning import matches_exactly, may_match, prune_buckets
+from lakecore.plan.pruning import may_match, prune_buckets
 from lakecore.plan.splits import pack, plan_bucket
+from lakecore.table.live_files import in_partitions, live_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -104,9 +106,9 @@ def plan_scan(
     """
     if snapshot is None:
         return ScanPlan(snapshot=None)
-    entries = context.history.live_entries(snapshot)
-    total = len(entries)
-    entries, by_partition = _keep_partitions(entries, context, predicate)
+    on_partitions = condition_on(predicate, context.schema.partition_keys)
+    entries, total = live_files(context.history, context.partitions, snapshot, on_partitions)
+    by_partition = total - len(entries)
     entries, by_bucket = _keep_buckets(entries, context, predicate)
     settled = shown is None and hides_level_0(context.schema, context.options)
     visible = [
@@ -172,7 +174,8 @@ def keep_entries(
 
     Of each key all files stay, or none.
     """
-    entries, _ = _keep_partitions(entries, context, predicate)
+    on_partitions = condition_on(predicate, context.schema.partition_keys)
+    entries = in_partitions(entries, context.partitions, on_partitions)
     entries, _ = _keep_buckets(entries, context, predicate)
     entries, _ = _keep_keys(entries, context, predicate)
     return entries
@@ -184,20 +187,6 @@ def hides_level_0(schema: TableSchema, options: TableOptions) -> bool:
         return False
     vectors = options.deletion_vectors_enabled and not options.deletion_vectors_merge_on_read
     return vectors or options.merge_engine is MergeEngine.FIRST_ROW
-
-
-def _keep_partitions(
-    entries: Sequence[ManifestEntry], context: ScanContext, predicate: Predicate | None
-) -> tuple[Sequence[ManifestEntry], int]:
-    keys = context.schema.partition_keys
-    part = condition_on(predicate, keys)
-    if part is None:
-        return entries, 0
-    distinct = list({entry.partition: None for entry in entries})
-    matches = matches_exactly(part, context.partitions.values(distinct)) if distinct else ()
-    wanted = {value for value, match in zip(distinct, matches, strict=True) if match}
-    kept = [entry for entry in entries if entry.partition in wanted]
-    return kept, len(entries) - len(kept)
 
 
 def _keep_buckets(
