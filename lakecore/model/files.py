@@ -125,7 +125,9 @@ class CommitMessage:
     `total_buckets` is the bucket count the rows were hashed with, -1 for unaware and dynamic
     buckets. `new_index_files` replace the bucket's index files of their type. `base_snapshot_id`
     is the snapshot the writer looked at (None: an empty table), `base_snapshot_uuid` tells it from
-    another that takes its id after a rollback (None: unknown).
+    another that takes its id after a rollback (None: unknown). `compact_beside` names the files
+    above level 0 that a compaction which looks up rows left where they are (None: it looks up
+    none); they may not have changed when it is committed.
     """
 
     partition: bytes
@@ -139,6 +141,7 @@ class CommitMessage:
     compact_after: tuple[DataFile, ...] = ()
     compact_changelog_files: tuple[DataFile, ...] = ()
     compact_index_files: tuple[IndexFile, ...] = ()
+    compact_beside: tuple[str, ...] | None = None
     base_snapshot_id: int | None = None
     base_snapshot_uuid: str | None = None
 

@@ -7,7 +7,10 @@ The changes of a commit were computed from some snapshot; the table may have mov
 2. A file that is added must not be there yet.
 3. On a primary-key table, files of one bucket and level above 0 must not overlap by key.
 4. A partition keeps its number of buckets, unless it is overwritten.
-5. Keys of dynamic buckets are dealt to buckets by an index of the whole partition: if the index
+5. Where compaction looks up rows, the levels above 0 hold what it saw there. Another compaction may
+   have put a row of the same key into a level that it did not look at, and of the two rows the one
+   of the lower level would count, whichever is newer.
+6. Keys of dynamic buckets are dealt to buckets by an index of the whole partition: if the index
    has changed, the same key may stand in two buckets.
 """
 
@@ -82,6 +85,27 @@ def _check_overlap(entries: Sequence[ManifestEntry], key_fields: Sequence[Field]
             )
 
 
+def check_levels(live: Iterable[ManifestEntry], messages: Sequence[CommitMessage]) -> None:
+    """Rule 5, against the live files of the partitions that the messages touch."""
+    looked = {(m.partition, m.bucket): m for m in messages if m.compact_beside is not None}
+    if not looked:
+        return
+    there: dict[tuple[bytes, int], set[str]] = defaultdict(set)
+    for entry in live:
+        if entry.file.level > 0:
+            there[entry.partition, entry.bucket].add(entry.file.name)
+    for bucket, message in looked.items():
+        left = there[bucket] - {file.name for file in message.compact_before}
+        changed = left ^ set(message.compact_beside or ())
+        if changed:
+            raise CommitConflict(
+                "another commit compacted a bucket whose rows were looked up; read the table again "
+                "and redo",
+                bucket=message.bucket,
+                files=sorted(changed),
+            )
+
+
 def check_bucket_counts(known: Mapping[bytes, int], messages: Sequence[CommitMessage]) -> None:
     """Rule 4, against the bucket count of each partition that is known."""
     for message in messages:
@@ -97,7 +121,7 @@ def check_bucket_counts(known: Mapping[bytes, int], messages: Sequence[CommitMes
 def check_hash_indexes(
     before: Iterable[IndexEntry], now: Iterable[IndexEntry], messages: Sequence[CommitMessage]
 ) -> None:
-    """Rule 5, between the snapshot that the writer saw and the latest one."""
+    """Rule 6, between the snapshot that the writer saw and the latest one."""
     touched = {message.partition for message in messages}
     seen, latest = (
         {

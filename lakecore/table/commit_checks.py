@@ -17,7 +17,12 @@ from lakecore.errors import AlreadyExists, CommitConflict, NotFound
 from lakecore.model.files import HASH_INDEX
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind
-from lakecore.plan.conflicts import check_bucket_counts, check_files, check_hash_indexes
+from lakecore.plan.conflicts import (
+    check_bucket_counts,
+    check_files,
+    check_hash_indexes,
+    check_levels,
+)
 from lakecore.table.base_snapshot import was_rolled_back
 from lakecore.table.row_conflicts import check_rows_untouched
 
@@ -49,6 +54,8 @@ def check_change(
         touched = {entry.partition for entry in delta}
         live = [e for e in context.history.live_entries(latest) if e.partition in touched]
         check_files(live, delta, keys)
+        if change.kind is CommitKind.COMPACT:
+            check_levels(live, change.messages)
 
 
 def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:

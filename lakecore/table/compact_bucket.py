@@ -89,6 +89,7 @@ def compact_bucket(
         compact_before=tuple(before),
         compact_after=tuple(after),
         compact_changelog_files=changelog,
+        compact_beside=rewriter.beside,
         base_snapshot_id=compaction.base_snapshot_id,
     )
 
@@ -126,6 +127,13 @@ class _Rewriter:
         self._upper: UpperLevels | None = None
         if self._above and options.needs_lookup:
             self._upper = self._upper_levels()
+
+    @property
+    def beside(self) -> tuple[str, ...] | None:
+        """The files above level 0 that stay as they are, if rows are looked up."""
+        if not self._context.options.needs_lookup:
+            return None
+        return tuple(file.name for file in self._compaction.others if file.level > 0)
 
     def rewrite(self, sections: Sequence[Section]) -> tuple[DataFile, ...]:
         """The merged rows of sections as one run of new files."""

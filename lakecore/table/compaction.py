@@ -38,7 +38,7 @@ from lakecore.errors import (
     Unsupported,
 )
 from lakecore.model.compaction import CompactionResult
-from lakecore.plan.conflicts import check_files
+from lakecore.plan.conflicts import check_files, check_levels
 from lakecore.table.base_snapshot import is_there, was_rolled_back
 from lakecore.table.batch_write import author
 from lakecore.table.commit import CommitRequest, commit
@@ -305,6 +305,7 @@ def _still_fits(
     _, change = changes(CommitRequest(messages=[message], user=""))
     try:
         check_files(own, change.delta, context.schema.key_fields)
+        check_levels(own, [message])
     except CommitConflict:
         return False
     return True

@@ -33,7 +33,7 @@ from lakecore.merge.spec import Slice
 from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.types import Atomic, Root
 from lakecore.plan.evolution import map_fields
-from lakecore.table.read import read_stored_rows
+from lakecore.table.read import missing_is_corrupt, read_stored_rows
 from lakecore.table.row_groups import bounded_row_groups
 
 if TYPE_CHECKING:
@@ -316,7 +316,8 @@ def _groups(plan: LookupPlan, file: DataFile) -> list[_Group] | None:
         return None
     mappings = map_fields(fields, plan.read.schemas[file.schema_id].fields)
     path = plan.read.layout.data_file(plan.split.partition_path, plan.split.bucket, file)
-    found = bounded_row_groups(plan.store, path, {each.read.name: each for each in mappings})
+    with missing_is_corrupt(path):
+        found = bounded_row_groups(plan.store, path, {each.read.name: each for each in mappings})
     if found is None or not found.groups:
         return None
     if any(column.null_count for column in (*found.low.columns, *found.high.columns)):

@@ -314,7 +314,7 @@ def read_data_file(
     Rows that the file's deletion vector names are left out. Raises CorruptTable if a file that the
     snapshot names is not there, or is damaged.
     """
-    with _missing_is_corrupt(plan.layout.data_file(split.partition_path, split.bucket, file)):
+    with missing_is_corrupt(plan.layout.data_file(split.partition_path, split.bucket, file)):
         deleted = _deleted_rows(file, split, plan, store)
     for position, batch in read_stored_rows(file, fields, split, plan, store, batch_rows):
         rows = batch.num_rows
@@ -345,7 +345,7 @@ def read_stored_rows(  # noqa: PLR0913  what to read, where it is, and how
     mappings = map_fields(fields, (*file_schema.fields, SEQUENCE_FIELD, KIND_FIELD))
     physical = stored_fields(mappings)
     path = plan.layout.data_file(split.partition_path, split.bucket, file)
-    with _missing_is_corrupt(path):
+    with missing_is_corrupt(path):
         if row_groups is None:
             row_groups = _row_groups(file_schema, split, plan, store, path)
         for position, batch in read_positions(
@@ -355,7 +355,8 @@ def read_stored_rows(  # noqa: PLR0913  what to read, where it is, and how
 
 
 @contextmanager
-def _missing_is_corrupt(path: str) -> Iterator[None]:
+def missing_is_corrupt(path: str) -> Iterator[None]:
+    """Raises CorruptTable, within it, if this file of a snapshot is not there."""
     try:
         yield
     except NotFound as error:

@@ -113,6 +113,7 @@ class WriteCompaction:
                 compact_after=done.compact_after,
                 compact_changelog_files=done.compact_changelog_files,
                 compact_index_files=done.compact_index_files,
+                compact_beside=done.compact_beside,
             )
         log.info("compaction left table=%s bucket=%d", self._context.identifier, message.bucket)
         return message
