@@ -91,7 +91,16 @@ class LakecoreSource(DataSource):
                 "rows go into the newest state of a table: leave out what chooses another",
                 path=given.path,
             )
-        return writer(given.open(), own, schema, overwrite=overwrite)
+        table = given.open()
+        if self.KEY and schema.names != list(table.schema.names):
+            raise InvalidRequest(
+                "rows for this table have other columns; attach again if its schema has changed. "
+                "CREATE TABLE ... AS SELECT makes no table of lakecore: make it by lakecore, and "
+                "attach it",
+                columns=schema.names,
+                expected=table.schema.names,
+            )
+        return writer(table, own, schema, overwrite=overwrite)
 
     def _given(self) -> SourceOptions:
         return parse_options(self.options, location=self.LOCATION, storage=self.STORAGE)

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import lakecore as lc
-from spark_bridge.read import read
+from spark_bridge.read_frame import read
 from spark_bridge.source import LakecoreSource
 
 if TYPE_CHECKING:

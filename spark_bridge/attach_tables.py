@@ -1,0 +1,146 @@
+"""Tables of a warehouse under their own names in Spark SQL.
+
+A catalog table of Spark keeps the name of its data source and a copy of its schema, and nothing
+else: its options do not reach a Python source. So each table gets a data source of its own, a class
+that knows the path, and a catalog table that uses it. Each query plans anew, so that it sees what
+was committed before it; a view over a loaded frame would not.
+
+- Classes are registered with one session; a new session must attach again.
+- The copy of the schema is fixed: after a change of the schema, attach again.
+- Dropping the catalog table leaves lakecore's alone, and so does ALTER TABLE.
+
+INVARIANT: a catalog table that is not lakecore's is never replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.catalog.options import is_storage_option
+from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError, Unsupported
+from lakecore.session import connect
+from spark_bridge.options import MARK
+from spark_bridge.plan_read import read_schema
+from spark_bridge.source import LakecoreSource, marked
+
+if TYPE_CHECKING:
+    import os
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from lakecore.session import Session
+
+__all__ = ["Attached", "attach", "register"]
+
+_NAME = re.compile(r"\w+", re.ASCII)
+_CATALOG = "spark.sql.catalogImplementation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """The tables that Spark SQL now knows, and why it does not know the others, by name."""
+
+    tables: tuple[str, ...]
+    left_out: Mapping[str, str]
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("lakecore")` known to a session; more than once does no harm."""
+    spark.dataSource.register(LakecoreSource)
+
+
+def attach(
+    spark: SparkSession,
+    warehouse: str | os.PathLike[str] | Mapping[str, str],
+    database: str | None = None,
+) -> Attached:
+    """Give the tables of a warehouse, or of one of its databases, their names in Spark SQL.
+
+    SELECT, INSERT INTO and INSERT OVERWRITE by these names reach the tables; every query sees the
+    newest snapshot. Attach again in a new session, or after a schema has changed.
+
+    A table that has a type or a name that Spark has not is left out, and named in the result.
+    Raises AlreadyExists if another table of Spark has the name of one.
+    """
+    if spark.conf.get(_CATALOG, "in-memory") == "hive":
+        raise Unsupported(
+            "a Hive metastore would show the tables to sessions that cannot read them; start Spark "
+            "without Hive support, or use spark_bridge.read and temporary views",
+            catalog="hive",
+        )
+    register(spark)
+    session = connect(warehouse)
+    if database is not None and not session.database_exists(database):
+        raise InvalidRequest(
+            "no such database", database=database, databases=session.list_databases()
+        )
+    given = warehouse if isinstance(warehouse, Mapping) else {}
+    storage = {key: value for key, value in given.items() if is_storage_option(key)}
+    done: list[str] = []
+    left_out: dict[str, str] = {}
+    for name in session.list_databases() if database is None else (database,):
+        for table in session.list_tables(name):
+            identifier = f"{name}.{table}"
+            try:
+                _attach_table(spark, session, name, table, storage)
+            except AlreadyExists:
+                raise
+            except LakecoreError as error:
+                left_out[identifier] = str(error)
+            else:
+                done.append(identifier)
+    return Attached(tables=tuple(done), left_out=left_out)
+
+
+def _attach_table(
+    spark: SparkSession, session: Session, database: str, table: str, storage: dict[str, str]
+) -> None:
+    for name in (database, table):
+        if not _NAME.fullmatch(name):
+            raise Unsupported("Spark takes letters, digits and _ in the name of a table", name=name)
+    opened = session.get_table(f"{database}.{table}")
+    opened.options.require_readable()
+    source = provider(database, table, opened.path, storage)
+    schema = marked(read_schema(opened.schema), source.KEY)
+    quoted = f"`{database}`.`{table}`"
+    spark.dataSource.register(source)
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS `{database}`")
+    if spark.catalog.tableExists(quoted):
+        there = spark.table(quoted).schema
+        if _key_of(there) != source.KEY:
+            raise AlreadyExists(
+                "Spark has another table of that name; drop it, or attach to a session without it",
+                table=f"{database}.{table}",
+                path=opened.path,
+            )
+        if there == schema:
+            return
+        spark.sql(f"DROP TABLE {quoted}")
+    spark.sql(f"CREATE TABLE {quoted} USING `{source.name()}` OPTIONS ({MARK} '{source.KEY}')")
+
+
+def provider(
+    database: str, table: str, path: str, storage: Mapping[str, str]
+) -> type[LakecoreSource]:
+    """A data source for one table; another path makes another name and key."""
+    key = hashlib.sha256(path.encode()).hexdigest()[:16]
+    title = f"lakecore__{database}__{table}__{key}".lower()
+    members = {
+        "LOCATION": path,
+        "STORAGE": dict(storage),
+        "KEY": key,
+        "name": classmethod(lambda _: title),
+        "__module__": __name__,
+        "__doc__": f"The table {database}.{table} at {path}.",
+    }
+    return type(title, (LakecoreSource,), members)
+
+
+def _key_of(schema: StructType) -> str | None:
+    """The key of the data source that made a schema; None if it is not one of lakecore's."""
+    return next((field.metadata.get(MARK) for field in schema.fields), None)

@@ -1,0 +1,173 @@
+"""Tables of a warehouse by their names in Spark SQL, and the traps on the way there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+import lakecore as lc
+from lakecore.errors import AlreadyExists, InvalidRequest
+from spark_bridge.attach_tables import attach
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakecore.session import Session
+
+COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING"}
+KEYED = {"primary_keys": ["id"], "options": {"bucket": "2"}}
+DATABASE = "attached"
+
+
+@pytest.fixture
+def warehouse(spark: SparkSession, tmp_path: Path) -> Iterator[Session]:
+    session = lc.connect(tmp_path / "warehouse", create=True)
+    session.create_database(DATABASE)
+    yield session
+    spark.sql(f"DROP DATABASE IF EXISTS {DATABASE} CASCADE")
+
+
+def fill(warehouse: Session, name: str = "t") -> lc.Table:
+    table = warehouse.create_table(
+        f"{DATABASE}.{name}", COLUMNS, primary_keys=["id"], options={"bucket": "2"}
+    )
+    table.write(pl.DataFrame({"id": [1, 2, 3], "name": ["a", "b", "c"]}))
+    return table
+
+
+def ids(spark: SparkSession, query: str) -> list[int]:
+    return sorted(row[0] for row in spark.sql(query).collect())
+
+
+def test_every_query_sees_what_was_committed_before_it(
+    spark: SparkSession, warehouse: Session
+) -> None:
+    table = fill(warehouse)
+    attach(spark, warehouse.warehouse)
+    before = ids(spark, f"SELECT id FROM {DATABASE}.t")
+    table.write(pl.DataFrame({"id": [9], "name": ["z"]}))
+
+    assert before == [1, 2, 3]
+    assert ids(spark, f"SELECT id FROM {DATABASE}.t") == [1, 2, 3, 9]
+    assert ids(spark, f"SELECT id FROM {DATABASE}.t WITH (`snapshot-id` = '1')") == [1, 2, 3]
+
+
+def test_one_name_twice_in_a_query_is_two_scans(spark: SparkSession, warehouse: Session) -> None:
+    fill(warehouse)
+    attach(spark, warehouse.warehouse, DATABASE)
+    t = f"{DATABASE}.t"
+
+    union = f"SELECT id FROM {t} WHERE id = 1 UNION ALL SELECT id FROM {t} WHERE id = 3"
+    join = f"SELECT a.id FROM {t} a JOIN {t} b ON a.id = b.id WHERE b.name > 'a'"
+    cross = f"SELECT a.id FROM {t} a CROSS JOIN {t} b WHERE a.id > 2"
+
+    assert ids(spark, union) == [1, 3]
+    assert ids(spark, join) == [2, 3]
+    assert ids(spark, cross) == [3, 3, 3]
+
+
+def test_attaching_again_takes_up_a_new_schema_and_new_tables(
+    spark: SparkSession, warehouse: Session
+) -> None:
+    fill(warehouse)
+    first = attach(spark, warehouse.warehouse)
+    warehouse.alter_table(f"{DATABASE}.t", [lc.SchemaChange.add_column("note", "STRING")])
+    fill(warehouse, "u")
+    second = attach(spark, warehouse.warehouse)
+
+    assert first.tables == (f"{DATABASE}.t",)
+    assert second.tables == (f"{DATABASE}.t", f"{DATABASE}.u")
+    assert spark.table(f"{DATABASE}.t").columns == ["id", "name", "note"]
+
+
+def test_a_table_with_a_type_or_name_that_spark_has_not_is_left_out_by_name(
+    spark: SparkSession, warehouse: Session
+) -> None:
+    fill(warehouse)
+    warehouse.create_table(f"{DATABASE}.clock", {"at": "TIME(3)"}, options={"bucket": "-1"})
+    warehouse.create_table(f"{DATABASE}.a-b", COLUMNS, options={"bucket": "-1"})
+    attached = attach(spark, warehouse.warehouse)
+
+    assert attached.tables == (f"{DATABASE}.t",)
+    assert "TIME(3) column=at" in attached.left_out[f"{DATABASE}.clock"]
+    assert "a-b" in attached.left_out[f"{DATABASE}.a-b"]
+
+
+def test_a_table_of_spark_is_never_replaced(spark: SparkSession, warehouse: Session) -> None:
+    fill(warehouse)
+    spark.sql(f"CREATE DATABASE {DATABASE}")
+    spark.sql(f"CREATE TABLE {DATABASE}.t (id LONG) USING parquet")
+
+    with pytest.raises(AlreadyExists, match=rf"{DATABASE}\.t"):
+        attach(spark, warehouse.warehouse)
+    assert spark.table(f"{DATABASE}.t").columns == ["id"]
+
+
+def test_an_unknown_database_is_refused_with_those_that_there_are(
+    spark: SparkSession, warehouse: Session
+) -> None:
+    with pytest.raises(InvalidRequest, match=DATABASE):
+        attach(spark, warehouse.warehouse, "nothing")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE {db}.g USING lakecore OPTIONS (path '{path}')",
+        "CREATE TABLE {db}.g USING lakecore LOCATION '{path}'",
+        "CREATE TABLE {db}.g USING lakecore OPTIONS (path '{path}') AS SELECT 1L id, 'a' name",
+        "CREATE TABLE {db}.g USING `{own}`",
+        "CREATE TABLE {db}.g USING `{own}` AS SELECT 1L id, 'a' other",
+    ],
+)
+def test_a_catalog_table_that_would_lose_its_path_is_refused(
+    spark: SparkSession, warehouse: Session, statement: str
+) -> None:
+    from spark_bridge.attach_tables import provider
+
+    table = fill(warehouse)
+    attach(spark, warehouse.warehouse)
+    own = provider(DATABASE, "t", table.path, {}).name()
+
+    with pytest.raises(Exception, match="attach"):
+        spark.sql(statement.format(db=DATABASE, path=table.path, own=own))
+    assert not spark.catalog.tableExists(f"{DATABASE}.g")
+    assert len(warehouse.get_table(f"{DATABASE}.t").to_arrow()) == 3
+
+
+def test_a_catalog_table_with_columns_of_its_own_says_what_to_do_when_it_is_read(
+    spark: SparkSession, warehouse: Session
+) -> None:
+    table = fill(warehouse)
+    attach(spark, warehouse.warehouse)
+    spark.sql(f"CREATE TABLE {DATABASE}.g (id LONG) USING lakecore OPTIONS (path '{table.path}')")
+
+    with pytest.raises(Exception, match="attach"):
+        spark.sql(f"SELECT * FROM {DATABASE}.g").collect()
+
+
+def test_dropping_the_name_leaves_the_table(spark: SparkSession, warehouse: Session) -> None:
+    fill(warehouse)
+    attach(spark, warehouse.warehouse)
+    spark.sql(f"DROP TABLE {DATABASE}.t")
+
+    assert len(warehouse.get_table(f"{DATABASE}.t").to_arrow()) == 3
+
+
+def test_a_view_stays_at_the_snapshot_it_was_made_for(
+    spark: SparkSession, warehouse: Session
+) -> None:
+    table = fill(warehouse)
+    table.write(pl.DataFrame({"id": [9], "name": ["z"]}))
+    attach(spark, warehouse.warehouse)
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW old USING lakecore "
+        f"OPTIONS (path '{table.path}', `snapshot-id` '1')"
+    )
+
+    assert ids(spark, "SELECT id FROM old") == [1, 2, 3]
