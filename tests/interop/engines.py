@@ -71,6 +71,24 @@ class PeerEngine:
     def compact(self, path: Path, *, full: bool) -> None:
         self.peer.ask("compact", path=str(path), full=full)
 
+    def stream(
+        self,
+        path: Path,
+        from_snapshot: int | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> dict[int, list[tuple[str, Row]]]:
+        """What each snapshot changed, up to the latest."""
+        found = self.peer.ask(
+            "stream", path=str(path), from_snapshot=from_snapshot, options=dict(options or {})
+        )
+        pairs = cast("list[tuple[int, list[tuple[str, Row]]]]", found)
+        return {number: [(kind, row) for kind, row in changes] for number, changes in pairs}
+
+    def changes(self, path: Path, options: Mapping[str, str]) -> list[tuple[str, Row]]:
+        """What changed between two points that the options name."""
+        found = self.peer.ask("changes", path=str(path), options=dict(options))
+        return [(kind, row) for kind, row in cast("list[tuple[str, Row]]", found)]
+
 
 def start(name: str, logs: Path) -> PeerEngine:
     """A running peer, by its name."""

@@ -1,7 +1,7 @@
 """Java Paimon as a peer: `python -m tests.interop.java_peer VERSION [ZONE]`, in the peers' venv.
 
 One process holds one JVM with one version of Paimon, driven through JPype; no Java source is
-needed. Verbs: create, write, read, compact, snapshots, system_table.
+needed. Verbs: create, write, read, compact, stream, changes, snapshots, system_table.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ def main(version: str, zone: str) -> None:
                 "write": peer.write,
                 "read": peer.read,
                 "compact": peer.compact,
+                "stream": peer.stream,
+                "changes": peer.changes,
                 "snapshots": peer.snapshots,
                 "system_table": peer.system_table,
             }
@@ -153,6 +155,52 @@ class JavaPeer:
             iterator.close()
             manager.close()
         return rows
+
+    def stream(
+        self, path: str, from_snapshot: int | None = None, options: dict[str, str] | None = None
+    ) -> list[tuple[int, list[tuple[str, Row]]]]:
+        """Read what a stream gives out up to the latest snapshot; of each, its id and changes.
+
+        It begins with the changes of `from_snapshot`, or else with the latest state.
+        """
+        table = self._table(path, options)
+        latest = table.snapshotManager().latestSnapshotId()
+        scan = table.newStreamScan()
+        if from_snapshot is not None:
+            scan.restore(jpype.JClass("java.lang.Long")(from_snapshot))
+        found: list[tuple[int, list[tuple[str, Row]]]] = []
+        while latest is not None:
+            splits = scan.plan().splits()
+            reached = int(scan.checkpoint()) - 1
+            if not splits.isEmpty():
+                found.append((reached, self._changes_in(table, splits, _types(table))))
+            elif reached >= int(latest):
+                break
+        return found
+
+    def changes(self, path: str, options: dict[str, str]) -> list[tuple[str, Row]]:
+        """Read the table `$audit_log` between two snapshots, as the options say."""
+        table = self._table(path, options)
+        log = _class("table.system.SystemTableLoader").load("audit_log", table)
+        splits = log.newReadBuilder().newScan().plan().splits()
+        rows = self._changes_in(log, splits, _types(log))
+        # The first column is the kind.
+        return [(str(row[0]), row[1:]) for _, row in rows]
+
+    def _changes_in(self, table: Java, splits: Java, types: list[Type]) -> list[tuple[str, Row]]:
+        manager = _class("disk.IOManager").create(self._scratch)
+        reader = table.newReadBuilder().newRead().withIOManager(manager).createReader(splits)
+        iterator = reader.toCloseableIterator()
+        to_row = self._codec.row_reader(types)
+        changes: list[tuple[str, Row]] = []
+        try:
+            while iterator.hasNext():
+                record = iterator.next()
+                changes.append((str(record.getRowKind().shortString()), to_row(record)))
+        finally:
+            iterator.close()
+            manager.close()
+        return changes
 
     def compact(self, path: str, *, full: bool) -> int:
         """Compact every bucket; return the latest snapshot id, 0 if there is none."""

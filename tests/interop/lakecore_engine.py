@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import polars as pl
+
     from tests.interop.columns import Column
     from tests.interop.model import Case, Commit
     from tests.interop.values import Row
@@ -68,9 +70,35 @@ class LakecoreEngine:
             wanted = [known[name] for name in columns or known]
             return from_arrow(table.to_arrow(columns, where), wanted)
 
+    def stream(
+        self,
+        path: Path,
+        from_snapshot: int | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> dict[int, list[tuple[str, Row]]]:
+        """What each snapshot changed, up to the latest."""
+        with _refusing("stream"):
+            table = lc.open_table(path).copy(options or {})
+            found = table.stream(from_snapshot, "latest")
+            return {number: _changes(frame, _columns(path)) for number, frame in found}
+
+    def changes(self, path: Path, options: Mapping[str, str]) -> list[tuple[str, Row]]:
+        """What changed between two points that the options name."""
+        with _refusing("changes"):
+            given = dict(options)
+            start, end = given.pop("incremental-between").split(",")
+            table = lc.open_table(path).copy(given)
+            return _changes(table.changes(start, end), _columns(path))
+
     def compact(self, path: Path, *, full: bool) -> None:
         with _refusing("compact"):
             lc.open_table(path).compact(full=full)
+
+
+def _changes(frame: pl.LazyFrame, columns: Sequence[Column]) -> list[tuple[str, Row]]:
+    rows = frame.collect()
+    values = from_arrow(rows.drop("_row_kind").to_arrow(), columns)
+    return list(zip(rows["_row_kind"].to_list(), values, strict=True))
 
 
 def _columns(path: Path) -> list[Column]:
