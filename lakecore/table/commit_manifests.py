@@ -62,8 +62,11 @@ class ManifestWriter:
         """The list of the manifests of the table so far, small ones merged when it is time."""
         if latest is None:
             return self._write_list([])
-        manifests = self._context.history.manifests(latest)
-        return self._write_list(merge_manifests(self._context, manifests, self._write_columns))
+        return self._write_list(self.merged(self._context.history.manifests(latest)))
+
+    def merged(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+        """The manifests of the same table, merged when it is time."""
+        return merge_manifests(self._context, manifests, self._write_columns)
 
     def write_delta(self, entries: Sequence[ManifestEntry]) -> tuple[str, int]:
         """A list of new manifests with these entries: its name and size."""
