@@ -617,7 +617,7 @@ class TableOptions:
     )
     full_compaction_delta_commits: int | None = option(
         "full-compaction.delta-commits", COUNT, None, MAINTAIN,
-        "Streaming commits after which a full compaction runs.", scope=KEYED,
+        "Commits after which a write compacts its buckets in full.", scope=KEYED,
     )
 
     # --- scans ----------------------------------------------------------------------------------

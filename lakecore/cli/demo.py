@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 _WIDTH_MAX = 100
-_TIMETABLE, _BLIZZARD_WEEK = 1, 6
+_BLIZZARD_WEEK = 6
 _BLIZZARD = "scheduled >= '2013-02-08' AND scheduled < '2013-02-09'"
 _BLIZZARD_DAY = datetime(2013, 2, 8)
 _ONE_FLIGHT = """
@@ -111,13 +111,17 @@ def demo(
 
 @dataclass(slots=True)
 class _Story:
-    """What the chapters share. `flights` is the CSV, `left` its flights that left."""
+    """What the chapters share. `flights` is the CSV, `left` its flights that left.
+
+    `snapshots` are those of the timetable and of each week.
+    """
 
     console: Console
     table: Table
     flights: pl.DataFrame
     left: pl.DataFrame
     started_ms: int
+    snapshots: list[int] = field(default_factory=list)
     checked: int = 0
     chapters: int = field(default=0)
 
@@ -181,6 +185,7 @@ def _load(story: _Story) -> None:
     began = SYSTEM.now_ms()
     with story.console.status("writing …"):
         result = story.table.write(timetable(story.flights))
+    story.snapshots.append(result.snapshot_ids[0])
     story.check("keys are unique", story.flights.n_unique(KEY), story.flights.height)
     story.check("rows of the timetable", _count(story.table), story.flights.height)
     story.show(
@@ -212,7 +217,7 @@ def _stream(story: _Story) -> None:
         task = bar.add_task("", total=WEEKS)
         for week in range(1, WEEKS + 1):
             rows = news(story.flights, week)
-            story.table.write(rows)
+            story.snapshots.append(story.table.write(rows).snapshot_ids[0])
             gone = rows.filter(_row_kind="-D").height
             upserts, deletions = upserts + rows.height - gone, deletions + gone
             bar.update(task, advance=1, description=f"{upserts:,} flown, {deletions:,} cancelled")
@@ -225,7 +230,7 @@ def _stream(story: _Story) -> None:
 
 def _changes(story: _Story) -> None:
     story.chapter("What changed", "Two snapshots are two frames: join them.")
-    before, now = story.table.scan(snapshot_id=_TIMETABLE), story.table.scan()
+    before, now = story.table.scan(snapshot_id=story.snapshots[0]), story.table.scan()
     gone = before.join(now, on=KEY, how="anti").collect()
     story.check("cancelled", gone.height, story.flights.height - story.left.height)
     latest = story.left.sort("dep_delay", *KEY, descending=True, nulls_last=True).head(1)
@@ -292,13 +297,14 @@ def _travel(story: _Story) -> None:
     story.chapter("Travel back", asked)
     day = pl.col("scheduled").dt.date() == _BLIZZARD_DAY.date()
     moments = {
-        _TIMETABLE: ("the timetable", story.flights),
-        _BLIZZARD_WEEK: ("four days before", story.flights),
-        _BLIZZARD_WEEK + 1: ("after the blizzard", story.left),
-        WEEKS + 1: ("the end of the year", story.left),
+        0: ("the timetable", story.flights),
+        _BLIZZARD_WEEK - 1: ("four days before", story.flights),
+        _BLIZZARD_WEEK: ("after the blizzard", story.left),
+        WEEKS: ("the end of the year", story.left),
     }
     lines = []
-    for snapshot_id, (name, state) in moments.items():
+    for week, (name, state) in moments.items():
+        snapshot_id = story.snapshots[week]
         found = story.table.scan(where=_BLIZZARD, snapshot_id=snapshot_id)
         count = found.select(pl.len()).collect().item()
         story.check(f"8 February at snapshot {snapshot_id}", count, state.filter(day).height)

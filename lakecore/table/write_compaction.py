@@ -10,7 +10,7 @@ When its new files are written and its buffers given back, and unless the table 
    bucket that the last N commits, this one included, have not compacted in full is.
    In a table without a key, neighbours in a bucket are picked once (`lsm/packing.py`); where there
    are no buckets, writers leave compaction to others.
-3. What it picks is compacted, a few buckets at once, under leases of the one memory budget.
+3. What it picks is compacted, several buckets at once if the one memory budget has room for it.
 4. The messages carry both. Their commit makes two snapshots: APPEND adds the new files, COMPACT
    replaces files, the new ones too.
 
@@ -34,6 +34,7 @@ from lakecore.lsm.universal import Reason
 from lakecore.model.files import DELETION_VECTORS
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind
+from lakecore.table.compact_parallel import worker_count
 from lakecore.table.compact_plan import BucketFiles, files_by_bucket, plan_bucket
 from lakecore.table.compact_work import do_work
 from lakecore.table.context import reload_context
@@ -42,7 +43,6 @@ from lakecore.table.pack_files import plan_after_write
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from concurrent.futures import Future
 
     from lakecore.model.files import CommitMessage
     from lakecore.model.snapshot import Snapshot
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 PLANS_MAX = 3
-_COMPACTORS = 2
 
 log = logging.getLogger("lakecore.compaction")
 
@@ -79,18 +78,36 @@ class WriteCompaction:
         state = self._state(messages)
         if state is None:
             return list(messages)
-        if len(messages) == 1:
-            return [self._bucket(messages[0], state)]
-        with ThreadPoolExecutor(_COMPACTORS) as pool:
+        done: list[CommitMessage] = []
+        try:
+            self._compact_all(messages, state, done)
+        except BaseException:
+            delete_compaction_files(self._context, done)
+            raise
+        return done
+
+    def _compact_all(
+        self, messages: Sequence[CommitMessage], state: _State, done: list[CommitMessage]
+    ) -> None:
+        """Add each message, its bucket compacted; those done before a failure too."""
+        count = worker_count(self._context.budget, len(messages))
+        if count == 1:
+            # One after the other: when one fails, those before it are in the list.
+            done.extend(self._bucket(message, state) for message in messages)
+            return
+        with ThreadPoolExecutor(count) as pool:
             tasks = [pool.submit(self._bucket, message, state) for message in messages]
-            for task in wait(tasks, return_when=FIRST_EXCEPTION).not_done:
-                task.cancel()
-        failure = next((found for task in tasks if (found := _failure(task)) is not None), None)
-        if failure is None:
-            return [task.result() for task in tasks]
-        done = [task.result() for task in tasks if not task.cancelled() and _failure(task) is None]
-        delete_compaction_files(self._context, done)
-        raise failure
+            try:
+                wait(tasks, return_when=FIRST_EXCEPTION)
+            finally:
+                for task in tasks:
+                    task.cancel()
+        failures = [None if task.cancelled() else task.exception() for task in tasks]
+        ended = zip(tasks, failures, strict=True)
+        done += [task.result() for task, failure in ended if not (task.cancelled() or failure)]
+        for failure in failures:
+            if failure is not None:
+                raise failure
 
     def _bucket(self, message: CommitMessage, state: _State | None) -> CommitMessage:
         """One message, its bucket compacted; as it is if others keep taking the files."""
@@ -152,9 +169,9 @@ class WriteCompaction:
             for entry in (() if snapshot is None else context.history.live_entries(snapshot))
             if (entry.partition, entry.bucket) in touched and not self._overwrite
         ]
-        if any(entry.file.schema_id > context.schema.id for entry in entries):
+        if max(context.history.schema_ids(), default=0) > context.schema.id:
             # With the writer's own schema, columns that others have added would be lost.
-            context = reload_context(context)
+            context = replace(reload_context(context), history=context.history)
             if not _compacts(context) or not _is_writable(context):
                 return None
         live = {(each.partition, each.bucket): each for each in files_by_bucket(entries, None)}
@@ -242,10 +259,6 @@ def _is_writable(context: TableContext) -> bool:
     except Unsupported:
         return False
     return True
-
-
-def _failure(task: Future[CommitMessage]) -> BaseException | None:
-    return None if task.cancelled() else task.exception()
 
 
 def _untold(rows: int) -> None:
