@@ -18,7 +18,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lakecore import __version__
-from lakecore.cli.arguments import Options, Path, stated
+from lakecore.cli.arguments import Options, Path, point, stated
 from lakecore.cli.compact import compact
 from lakecore.cli.demo import demo
 from lakecore.errors import LakecoreError
@@ -29,7 +29,6 @@ from lakecore.table.explain import show_bytes
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    import pyarrow as pa
     from rich.console import JustifyMethod
 
     from lakecore.session import Session
@@ -145,10 +144,38 @@ def read(  # noqa: PLR0913  one option a part of the question
     table = open_table(path, options=stated(option))
     wanted = None if columns is None else [name.strip() for name in columns.split(",")]
     if json:
-        _write_json(table.to_batches(wanted, where, limit, snapshot_id=snapshot_id, tag=tag))
+        batches = table.to_batches(wanted, where, limit, snapshot_id=snapshot_id, tag=tag)
+        _write_json(map(to_frame, batches))
     else:
         most = ROWS_SHOWN if limit is None else limit
         _show_frame(table.to_polars(wanted, where, most, snapshot_id=snapshot_id, tag=tag), None)
+
+
+@app.command()
+def changes(  # noqa: PLR0913  one option a part of the question
+    path: Path,
+    option: Options = None,
+    *,
+    start: Annotated[
+        str | None, typer.Option(help="Changes after this snapshot, tag or time (ISO 8601).")
+    ] = None,
+    end: Annotated[str | None, typer.Option(help="Up to this snapshot, tag or time.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns, commas between them.")] = None,
+    where: Annotated[str | None, typer.Option(help="Condition on each row, as SQL text.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help=f"Most rows; {ROWS_SHOWN} unless --json.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Print what changed between two points, each row with its kind."""
+    table = open_table(path, options=stated(option))
+    wanted = None if columns is None else [name.strip() for name in columns.split(",")]
+    frame = table.changes(point(start), point(end), wanted, where)
+    if json:
+        rows = frame if limit is None else frame.head(limit)
+        _write_json(rows.collect_batches(maintain_order=True))
+    else:
+        _show_frame(frame.head(ROWS_SHOWN if limit is None else limit).collect(), None)
 
 
 @app.command()
@@ -244,11 +271,11 @@ def _grid(
     Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(grid)
 
 
-def _write_json(batches: Iterable[pa.RecordBatch]) -> None:
+def _write_json(batches: Iterable[pl.DataFrame]) -> None:
     """One JSON object a row, batch by batch; bytes as hex text, since JSON has none."""
     try:
         for batch in batches:
-            rows = to_frame(batch).with_columns(pl.col(pl.Binary).bin.encode("hex"))
+            rows = batch.with_columns(pl.col(pl.Binary).bin.encode("hex"))
             sys.stdout.write(rows.write_ndjson())
             sys.stdout.flush()
     except BrokenPipeError:

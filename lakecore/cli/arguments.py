@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +20,18 @@ Options = Annotated[
         "--option", "-o", metavar="KEY=VALUE", help="Option of table or storage; repeatable."
     ),
 ]
+
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}")
+
+
+def point(text: str | None) -> str | datetime | None:
+    """What a text names: a time, if it is one of ISO 8601 with a date and a time, else as it is."""
+    if text is None or not _TIME.match(text):
+        return text
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return text
 
 
 def stated(pairs: Iterable[str] | None) -> Mapping[str, str]:

@@ -122,6 +122,38 @@ def test_read_travels_and_stops_at_its_limit(
     assert len(few.splitlines()) == 2
 
 
+def test_changes_prints_rows_with_their_kinds(
+    warehouse: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lc.open_table(orders(warehouse)).delete("id = 3")
+    code, out, _ = run(capfd, "changes", orders(warehouse), "--start", "1", "--columns", "id,name")
+    shown, cells = out.splitlines(), [line.strip("│").split("│") for line in out.splitlines()]
+
+    assert code == 0
+    assert [[cell.strip() for cell in line] for line in cells if len(line) == 2][-2:] == [
+        ["2", "B"],
+        ["3", ""],
+    ]
+    assert len(shown) == 6
+
+
+def test_changes_between_points_are_json_lines(
+    warehouse: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = orders(warehouse)
+    _, out, _ = run(capfd, "changes", table, "--end", "1", "--where", "id > 1", "--json")
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"_row_kind": "+I", "id": 2, "name": "b", "photo": "01"},
+        {"_row_kind": "+I", "id": 3, "name": "c", "photo": "01"},
+    ]
+
+    for start, count in (("2000-01-01T00:00:00", 4), ("2999-01-01 00:00", 0)):
+        _, out, _ = run(capfd, "changes", table, "--start", start, "--json")
+        assert len(out.splitlines()) == count
+    code, _, err = run(capfd, "changes", table, "--start", "nosuch")
+    assert (code, err.startswith("error: no such tag. tag=nosuch")) == (1, True)
+
+
 def test_explain_prints_the_plan(warehouse: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capfd, "explain", orders(warehouse), "--where", "id > 100")
 
