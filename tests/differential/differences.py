@@ -79,6 +79,14 @@ NOT_DRAWN: Mapping[str, str] = {
     "fractions of seconds before 1970, years that ORC has not, a null ROW inside a ROW in ORC": (
         "see tests.interop.limits"
     ),
+    "lookup: rows that take back, sequence groups, functions that change a lone value": (
+        "1.4.2 runs the merge function on the only row of a key, and tells (and, below the last "
+        "level, stores) what it makes of it, which is not what a read showed before"
+    ),
+    "lookup with binary keys": "as of first-row",
+    "row-deduplicate with floats, maps and multisets": (
+        "1.4.2 compares some of them by `==`, some by their bytes; 2.1 and lakecore by their values"
+    ),
     "blanks at the end of CHAR": "ORC pads with blanks, and Java takes all of them off again",
 }
 

@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tests.differential.changelog_draws import draw_producer
 from tests.differential.engine_draws import ENGINES, WEIGHTS
 from tests.differential.history import Compact, History, Write
 from tests.differential.plans import ADDS, RETRACTS, ColumnPlan, EnginePlan
@@ -47,6 +48,7 @@ def draw(seed: int, engine: str | None = None) -> History:
         **plan.options,
     }
     columns = _placed(chance, keys, plan.columns)
+    options |= draw_producer(seed, plan, keys, columns)
     table = case(
         f"seed {seed}: {engine}, {file_format}",
         [column.column for column in columns],

@@ -57,6 +57,10 @@ class History:
     def engine(self) -> str:
         return self.table.options.get("merge-engine", "deduplicate")
 
+    @property
+    def producer(self) -> str:
+        return self.table.options.get("changelog-producer", "none")
+
     def with_steps(self, steps: Iterable[Step]) -> History:
         return replace(self, steps=tuple(steps))
 

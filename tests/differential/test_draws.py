@@ -48,6 +48,7 @@ def test_every_engine_function_format_and_kind_of_type_is_drawn(histories: list[
         *("ignore-update-before", "partial-update.remove-record-on-delete"),
         "partial-update.remove-record-on-sequence-group",
         *("aggregation.remove-record-on-delete", "fields.default-aggregate-function"),
+        *("changelog-producer", "row-deduplicate", "row-deduplicate-ignore-fields"),
         *("sequence-group", "ignore-retract", "distinct", "list-agg-delimiter", "nested-key"),
     ],
 )
