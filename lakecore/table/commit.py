@@ -35,6 +35,7 @@ from lakecore.errors import (
     AlreadyExists,
     CommitConflict,
     CommitUnknown,
+    CorruptTable,
     LakecoreError,
     NotFound,
 )
@@ -233,8 +234,11 @@ class _Committer:
         self._manifests.begin()
         try:
             snapshot, delta = self._prepare(change, latest)
-        except BaseException:
+        except BaseException as error:
             self._manifests.remove()
+            # What another commit made needless may be gone: this attempt had lost before.
+            if isinstance(error, CorruptTable) and context.history.latest_snapshot() != latest:
+                return False
             raise
         # From here on an exception proves nothing: whatever was written stays.
         if not self._put(context.layout.snapshot(snapshot.id), snapshot):

@@ -66,7 +66,8 @@ def draw_manifests(chance: random.Random, *, partitioned: bool) -> list[list[str
                 entries.append("-" + live.pop(chance.randrange(len(live))))
                 continue
             partition = str(first + chance.randrange(wide)) if partitioned else ""
-            name = f"{partition}.{number}-{len(entries)}-{chance.getrandbits(chance.choice((16, 64))):x}"
+            noise = chance.getrandbits(chance.choice((16, 64)))
+            name = f"{partition}.{number}-{len(entries)}-{noise:x}"
             entries.append("+" + name)
             live.append(name)
         manifests.append(entries)
