@@ -600,8 +600,8 @@ class TableOptions:
         "Small files that one compaction takes (a key of older releases).", scope=APPEND,
     )
     compaction_file_num_limit: int = option(
-        "compaction.file-num-limit", COUNT, 100_000, MAINTAIN,
-        "Files that one look for compaction holds in memory.", scope=APPEND,
+        "compaction.file-num-limit", COUNT, 100_000, OTHER,
+        "Files that one look for compaction holds in memory; lakecore looks at all.", scope=APPEND,
     )
     compaction_small_file_ratio: float = option(
         "compaction.small-file-ratio", fraction(0.0, 1.0), 0.7, MAINTAIN,

@@ -240,7 +240,8 @@ class Table:
         """Merge files of each bucket to fewer sorted runs, in one COMPACT snapshot.
 
         As many as the options `num-sorted-run.compaction-trigger` and `compaction.*` ask for; with
-        `full`, all of them, to one run without deletions.
+        `full`, all of them, to one run without deletions. Of a table without a key, small files are
+        written anew as fewer ones: those that are worth it or, with `full`, all of them.
 
         With `max_bytes`, in steps of whole buckets, each with a snapshot of its own: as many as
         hold so many bytes to read, but one at least, and on until nothing is left to do. What is
@@ -251,8 +252,8 @@ class Table:
 
         Writers may go on meanwhile, and their rows stay. If another compaction takes the same
         files, it begins again from the new snapshot; CommitConflict if that happens too often.
-        Raises Unsupported for append tables and what else is not done yet; CorruptTable, with the
-        table unchanged, if a data file is missing or damaged.
+        Raises Unsupported for what is not done yet; CorruptTable, with the table unchanged, if a
+        data file is missing or damaged.
         """
         request = CompactionRequest(
             full=full,
