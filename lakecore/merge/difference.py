@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
+from lakecore.merge.equality import equal_rows
 from lakecore.merge.keys import shared_codes
 from lakecore.model.rows import VALUE_KIND, RowKind
 
@@ -43,8 +43,10 @@ class _Difference:
         at = np.minimum(np.searchsorted(old, new), len(old) - 1)
         both = old[at] == new
         changed = both.copy()
-        changed[both] = differ(
-            before.rows.take(pa.array(at[both])), after.rows.filter(pa.array(both))
+        changed[both] = ~equal_rows(
+            before.rows.take(pa.array(at[both])),
+            after.rows.filter(pa.array(both)),
+            before.rows.column_names,
         )
         gone = ~np.isin(old, new)
         kept = changed | ~both
@@ -62,17 +64,6 @@ class _Difference:
 
 
 DIFFERENCE: MergeFunction = _Difference()
-
-
-def differ(left: pa.Table, right: pa.Table) -> np.ndarray:
-    """Whether rows at the same place differ in any column. Null equals null, NaN equals NaN."""
-    wrong = np.zeros(left.num_rows, bool)
-    for name in left.column_names:
-        one, other = pl.from_arrow(left.column(name)), pl.from_arrow(right.column(name))
-        assert isinstance(one, pl.Series)
-        assert isinstance(other, pl.Series)
-        wrong |= one.ne_missing(other).to_numpy()
-    return wrong
 
 
 def _with_kinds(rows: pa.Table, kinds: np.ndarray) -> pa.Table:

@@ -39,14 +39,14 @@ Point: TypeAlias = int | str | datetime | None
 """A snapshot id, a tag (or an id as text), a time. None: before the first, or the latest."""
 
 
-def changes_between(
-    context: TableContext, start: Point, end: Point, *, kinds: bool = True
-) -> ChangesSource:
+def changes_between(context: TableContext, start: Point, end: Point) -> ChangesSource:
     """The changes after the start up to the end; see the top of this file.
 
-    Raises NotFound if a point, or a snapshot between them, is not there.
+    Where neither is named, the options may name them. Raises NotFound if a point, or a snapshot
+    between them, is not there.
     """
-    return ChangesSource(context=context, changes=_changes(context, start, end), kinds=kinds)
+    points = _points_of_options(context) if start is None and end is None else None
+    return ChangesSource(context=context, changes=_changes(context, *(points or (start, end))))
 
 
 def changes_of_options(context: TableContext) -> ChangesSource | None:
@@ -54,15 +54,20 @@ def changes_of_options(context: TableContext) -> ChangesSource | None:
 
     As in Paimon only the rows that add are read, without their kinds.
     """
+    points = _points_of_options(context)
+    if points is None:
+        return None
+    return ChangesSource(context=context, changes=_changes(context, *points), kinds=False)
+
+
+def _points_of_options(context: TableContext) -> tuple[str, str] | tuple[_Time, _Time] | None:
     options = context.options
     if options.incremental_between is not None:
-        start, end = _pair("incremental-between", options.incremental_between, context)
-        return changes_between(context, start, end, kinds=False)
+        return _pair("incremental-between", options.incremental_between, context)
     if options.incremental_between_timestamp is not None:
         key, text = "incremental-between-timestamp", options.incremental_between_timestamp
-        first, last = (_time(part) for part in _pair(key, text, context))
-        changes = _changes(context, _Time(first), _Time(last))
-        return ChangesSource(context=context, changes=changes, kinds=False)
+        first, last = _pair(key, text, context)
+        return _Time(_milliseconds(first)), _Time(_milliseconds(last))
     if options.scan_mode is ScanMode.INCREMENTAL:
         validate_scan(options)
     return None
@@ -186,7 +191,7 @@ def _pair(key: str, text: str, context: TableContext) -> tuple[str, str]:
     return first, last
 
 
-def _time(text: str) -> int:
+def _milliseconds(text: str) -> int:
     return int(text) if text.isdecimal() else to_milliseconds(text)
 
 

@@ -331,8 +331,10 @@ def test_options_make_a_read_of_the_rows_that_were_added() -> None:
     assert recent.to_arrow_dataset().to_table(columns=["id"]).column("id").to_pylist() == [1, 3]
     with duckdb.connect() as connection:
         assert recent.to_duckdb(connection).aggregate("sum(id)").fetchall() == [(4,)]
-    # A state that is named goes before the options.
+    # A state, and points, that are named go before the options.
     assert held(recent, snapshot_id=1) == "1 a | 2 b"
+    assert changed(recent.changes(2, 3)) == "+I 3 d"
+    assert changed(recent.changes()) == changed(table.changes(1, 3))
 
 
 def test_options_may_name_times_and_tags() -> None:
