@@ -11,12 +11,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spark_bridge.write import WriteResult, WrittenTask, prepare, write
+    from spark_bridge.attach_tables import Attached, attach, register
+    from spark_bridge.read_frame import read
+    from spark_bridge.write_frame import WriteResult, WrittenTask, prepare, write
 
-__all__ = ["WriteResult", "WrittenTask", "prepare", "write"]
+__all__ = [
+    "Attached",
+    "WriteResult",
+    "WrittenTask",
+    "attach",
+    "prepare",
+    "read",
+    "register",
+    "write",
+]
 
 _HOMES = {
-    "spark_bridge.write": ("WriteResult", "WrittenTask", "prepare", "write"),
+    "spark_bridge.attach_tables": ("Attached", "attach", "register"),
+    "spark_bridge.read_frame": ("read",),
+    "spark_bridge.write_frame": ("WriteResult", "WrittenTask", "prepare", "write"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -36,8 +36,8 @@ AMBIENT = re.compile(
     r"|uuid\.(uuid1|uuid4)|os\.urandom|(random|secrets|numpy\.random)\..*"
 )
 
-# Storage is touched by io; the command line reads what a person names, and the demo's data.
-STORAGE_FOLDERS = ("lakecore/io", "lakecore/cli")
+# Storage is touched by io; the command line reads what a person names, and demos their data.
+STORAGE_FOLDERS = ("lakecore/io", "lakecore/cli", "spark_bridge/demo")
 STORAGE = re.compile(
     r"(os|pathlib|shutil|tempfile|glob|mmap)(\..*)?|open|io\.open|pyarrow\.fs(\..*)?"
 )

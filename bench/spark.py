@@ -1,0 +1,229 @@
+"""`python -m bench.spark [NAME …]`: Spark jobs by the bridge, beside Paimon's connector for Spark.
+
+Names: write, memory. Without one, all. Both Sparks read the same Parquet files, in turn, in one
+run; exits with 1 if a promise was not kept. `BENCH_SPARK_SCALE` = 0.1 makes a tenth of the rows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Self
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.report import Figures, console, promise
+from tests.interop.setup_peers import spark_jar, spark_python
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+ROOT = Path(__file__).parents[1]
+SCALE = float(os.environ.get("BENCH_SPARK_SCALE", "1"))
+MILLION = 1_000_000
+BUCKETS = "8"
+OPTIONS = {"bucket": BUCKETS, "write-only": "true", "file.compression": "zstd"}
+WRITE_RATIO_MIN = 2.0
+WORKER_MIB_MAX, JVM_MIB_MAX = 700, 1536
+
+
+@dataclass
+class Contender:
+    """A process with one Spark, that answers requests."""
+
+    process: subprocess.Popen[str]
+
+    @staticmethod
+    def start(engine: str, warehouse: Path, heap: str = "6g") -> Contender:
+        """A Spark that is up."""
+        python = sys.executable if engine == "bridge" else str(spark_python())
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        process = subprocess.Popen(
+            [python, "-W", "ignore", "-m", "bench.spark_contender", engine, str(warehouse)],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "PYTHONPATH": path,
+                "PYSPARK_PYTHON": python,
+                "PYSPARK_DRIVER_PYTHON": python,
+                "PAIMON_SPARK_JAR": str(spark_jar()),
+                "BENCH_SPARK_HEAP": heap,
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        return Contender(process)
+
+    def ask(self, verb: str, table: str = "", **facts: object) -> dict[str, object]:
+        """What it answers."""
+        stdin, stdout = _pipes(self.process)
+        stdin.write(json.dumps({"verb": verb, "table": table, **facts}) + "\n")
+        stdin.flush()
+        line = stdout.readline()
+        assert line, f"the contender ended at {verb}"
+        answer: dict[str, object] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End it."""
+        _pipes(self.process)[0].close()
+        self.process.wait(60)
+
+
+def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    return process.stdin, process.stdout
+
+
+def rows_of(ids: np.ndarray, seed: int) -> pa.Table:
+    """Six columns: a BIGINT key, INT, BIGINT, DOUBLE, STRING, INT."""
+    random, count = np.random.default_rng(seed), len(ids)
+    names = pa.array(random.integers(0, 10**9, count)).cast(pa.string())
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "a": pa.array(random.integers(0, 1000, count), pa.int32()),
+            "b": pa.array(random.integers(0, 10**12, count)),
+            "c": pa.array(random.random(count)),
+            "d": names,
+            "e": pa.array(random.integers(0, 50, count), pa.int32()),
+        }
+    )
+
+
+def write_input(home: Path) -> list[list[str]]:
+    """10 M rows as Parquet: 6 M in random order of their keys, then four updates of 1 M."""
+    random = np.random.default_rng(7)
+    base, update = int(6 * MILLION * SCALE), int(MILLION * SCALE)
+    commits = []
+    for number, count in enumerate([base, *[update] * 4]):
+        keys = random.permutation(base) if number == 0 else random.choice(base, count, False)
+        files = []
+        for part, ids in enumerate(np.array_split(keys, 4)):
+            path = home / f"input-{number}-{part}.parquet"
+            pq.write_table(rows_of(ids, 10 * number + part), path, row_group_size=131_072)
+            files.append(str(path))
+        commits.append(files)
+    return commits
+
+
+def write(home: Path) -> bool:
+    """The same five commits by both, in turn; whether the bridge is as fast as promised."""
+    commits = write_input(home)
+    rows = int(10 * MILLION * SCALE)
+    figures = Figures(f"write {rows:,} rows x 6 columns, {BUCKETS} buckets, local[2]", rows)
+    engines = {name: Contender.start(name, home / name) for name in ("bridge", "connector")}
+    try:
+        for name, engine in engines.items():
+            # Starting up, the first Python worker, and what the JVM compiles are not measured.
+            engine.ask("create", "warm", options=OPTIONS)
+            engine.ask("write", "warm", files=commits[-1])
+            engine.ask("create", "t", options=OPTIONS)
+            console.print(f"  {name} is up")
+        total = dict.fromkeys(engines, 0.0)
+        for number, files in enumerate(commits):
+            for name, engine in engines.items():
+                seconds = _seconds(engine.ask("write", "t", files=files))
+                total[name] += seconds
+                console.print(f"  commit {number + 1}: {name} {seconds:.1f} s")
+        for name, seconds in total.items():
+            figures.add(name, seconds, 0.0)
+    finally:
+        for engine in engines.values():
+            engine.close()
+    figures.show("connector")
+    ratio = figures.ratio("connector", "bridge")
+    return promise("rows/s of the connector's", ratio, WRITE_RATIO_MIN, at_least=True)
+
+
+def memory(home: Path) -> bool:
+    """One bucket of 20 M rows: the largest Python worker, and the JVM."""
+    rows = int(20 * MILLION * SCALE)
+    files = []
+    for part in range(20):
+        ids = np.random.default_rng(part).permutation(rows // 20) * 20 + part
+        path = home / f"big-{part}.parquet"
+        pq.write_table(rows_of(ids, part), path, row_group_size=131_072)
+        files.append(str(path))
+    engine = Contender.start("bridge", home / "memory", heap="1g")
+    try:
+        engine.ask("create", "t", options={**OPTIONS, "bucket": "1"})
+        with _Peaks(engine.process.pid) as peaks:
+            answer = engine.ask("write", "t", files=files)
+    finally:
+        engine.close()
+    console.print(f"  {rows:,} rows into one bucket: {_seconds(answer):.0f} s, {answer['found']}")
+    kept = [
+        promise("MiB, largest Python worker", peaks.worker_mib, WORKER_MIB_MAX, at_least=False),
+        promise("MiB, JVM", peaks.jvm_mib, JVM_MIB_MAX, at_least=False),
+    ]
+    return all(kept)
+
+
+class _Peaks:
+    """The most memory that the JVM and any Python worker below a process held, while it looks."""
+
+    def __init__(self, pid: int) -> None:
+        self.worker_mib = 0.0
+        self.jvm_mib = 0.0
+        self._pid = pid
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.1):
+            try:
+                for process in psutil.Process(self._pid).children(recursive=True):
+                    mib = process.memory_info().rss / 2**20
+                    if process.name() == "java":
+                        self.jvm_mib = max(self.jvm_mib, mib)
+                    elif "pyspark.daemon" in " ".join(process.cmdline()):
+                        self.worker_mib = max(self.worker_mib, mib)
+            except psutil.NoSuchProcess:
+                continue
+
+
+def _seconds(answer: Mapping[str, object]) -> float:
+    seconds = answer["seconds"]
+    assert isinstance(seconds, float)
+    return seconds
+
+
+BENCHMARKS: dict[str, Callable[[Path], bool]] = {"write": write, "memory": memory}
+
+
+def main(names: list[str]) -> int:
+    """Run the named benchmarks, or all; 0 if every promise was kept."""
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        console.print(f"unknown: {unknown}; known: {list(BENCHMARKS)}")
+        return 2
+    kept = []
+    for name in names or list(BENCHMARKS):
+        with tempfile.TemporaryDirectory(prefix="lakecore-bench-") as home:
+            kept.append(BENCHMARKS[name](Path(home)))
+    return 0 if all(kept) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,125 @@
+"""One Spark: `python -m bench.spark_contender ENGINE`, a JSON request a line, an answer a line.
+
+Engines: `bridge` (the newest PySpark and spark_bridge) and `connector` (Paimon's own connector for
+Spark, in the environment that `tests/interop/setup_peers.py --spark` makes). Both run on `local[2]`
+with the same heap; only the verb itself is timed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CORES = 2
+HEAP = os.environ.get("BENCH_SPARK_HEAP", "6g")
+EXTENSIONS = "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions"
+CATALOG = "org.apache.paimon.spark.SparkCatalog"
+DDL = "id BIGINT NOT NULL, a INT, b BIGINT, c DOUBLE, d STRING, e INT"
+
+
+def session(home: Path, conf: dict[str, str]) -> SparkSession:
+    """A classic session on two cores."""
+    builder = SparkSession.builder.master(f"local[{CORES}]").appName("bench")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": HEAP,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": str(CORES),
+        "spark.sql.warehouse.dir": str(home / "spark-warehouse"),
+        **conf,
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+class Bridge:
+    """spark_bridge, by its public API."""
+
+    def __init__(self, warehouse: Path) -> None:
+        import lakecore
+
+        self.spark = session(warehouse, {})
+        self._catalog = lakecore.connect(warehouse, create=True)
+        self._catalog.create_database("bench", ignore_if_exists=True)
+
+    def create(self, name: str, options: dict[str, str]) -> None:
+        """A new table with a primary key."""
+        columns = dict(part.split(" ", 1) for part in DDL.split(", "))
+        self._catalog.create_table(f"bench.{name}", columns, primary_keys=["id"], options=options)
+
+    def write(self, name: str, rows: DataFrame, arguments: dict[str, object]) -> object:
+        """One commit."""
+        import spark_bridge
+
+        result = spark_bridge.write(rows, self._catalog.get_table(f"bench.{name}"), **arguments)  # type: ignore[arg-type]
+        return {"rows": result.rows, "files": result.files, "bytes": result.bytes}
+
+
+class Connector:
+    """Paimon's connector, in SQL."""
+
+    def __init__(self, warehouse: Path) -> None:
+        self.spark = session(
+            warehouse,
+            {
+                "spark.jars": os.environ["PAIMON_SPARK_JAR"],
+                "spark.sql.extensions": EXTENSIONS,
+                "spark.sql.catalog.p": CATALOG,
+                "spark.sql.catalog.p.warehouse": str(warehouse),
+            },
+        )
+        self.spark.sql("CREATE DATABASE IF NOT EXISTS p.bench")
+
+    def create(self, name: str, options: dict[str, str]) -> None:
+        """A new table with a primary key."""
+        stated = {"primary-key": "id", **options}
+        properties = ", ".join(f"'{key}'='{value}'" for key, value in stated.items())
+        self.spark.sql(f"CREATE TABLE p.bench.{name} ({DDL}) TBLPROPERTIES ({properties})")
+
+    def write(self, name: str, rows: DataFrame, arguments: dict[str, object]) -> object:
+        """One commit."""
+        assert not arguments
+        rows.createOrReplaceTempView("incoming")
+        self.spark.sql(f"INSERT INTO p.bench.{name} SELECT * FROM incoming")
+        return {}
+
+
+def main(name: str, warehouse: str) -> None:
+    """Answer requests until the input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    # What Spark prints is not an answer.
+    os.dup2(2, 1)
+    home = Path(warehouse)
+    engine: Bridge | Connector = Bridge(home) if name == "bridge" else Connector(home)
+    for line in sys.stdin:
+        request = json.loads(line)
+        table = request["table"]
+        began, found = time.perf_counter(), None
+        if request["verb"] == "create":
+            engine.create(table, request["options"])
+        elif request["verb"] == "write":
+            rows = engine.spark.read.parquet(*request["files"])
+            found = engine.write(table, rows, request.get("arguments", {}))
+        elif request["verb"] == "scan":
+            rows = engine.spark.read.parquet(*request["files"])
+            rows.write.format("noop").mode("overwrite").save()
+        answers.write(json.dumps({"seconds": time.perf_counter() - began, "found": found}) + "\n")
+        answers.flush()
+    engine.spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

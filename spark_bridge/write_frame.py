@@ -1,0 +1,246 @@
+"""A Spark frame -> one commit: tasks write the files of their buckets, the driver commits once.
+
+1. The driver looks whether the commit was made before, whether the frame fits the table, and what
+   the table holds; no task has run so far.
+2. Rows go to the task that owns their bucket (`placement.py`), which writes files (`task.py`).
+3. The outcomes come to the driver in one action, which commits them (`finish.py`).
+
+Two ways lead to the same executor function. By default the shuffle goes by the number of the owner
+and a task takes its rows as they come (`repartitionById`, `mapInArrow`): least memory in the JVM.
+With `by="group"` the JVM sorts rows by partition and bucket and a call takes one of them
+(`groupBy`, `applyInArrow`): fewest open files where a task owns thousands of partitions.
+
+NOTE: Spark keeps no order through a shuffle. Where a frame has several rows of one key, the table
+needs a `sequence.field` to say which of them is newest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from lakecore.errors import CommitConflict, InvalidRequest
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
+from lakecore.table import overwrite as overwrites
+from lakecore.table.batch_write import Author, author
+from lakecore.table.commit import CommitRequest
+from lakecore.table.committed import committed
+from spark_bridge.check import check_schema
+from spark_bridge.failures import raised_as_own
+from spark_bridge.finish import Publication, publish, remove_files_of_job, remove_leftovers
+from spark_bridge.placement import Owner, Routing, owner_of
+from spark_bridge.settings import GROUPS, TRANSFER, described, settings
+from spark_bridge.task import (
+    MEMORY_PER_TASK,
+    OUTCOME_SCHEMA,
+    TaskOutcome,
+    WriteTask,
+    grouped_function,
+    new_task,
+    partition_function,
+    unpickled,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.table.context import TableContext
+    from lakecore.table.handle import Table
+
+__all__ = ["WriteResult", "WrittenTask", "prepare", "write"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenTask:
+    """One task of a write that counted, or one group of it."""
+
+    partition: int
+    attempt: int
+    rows: int
+    files: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteResult:
+    """What a write from Spark did. `snapshot_ids` is empty when there was nothing to commit.
+
+    `rows` were handed in, `rows_stored` are in the files. `leftovers` counts the files of lost
+    attempts that were removed. `already_committed`: an earlier run had done it, no task ran or
+    nothing of theirs was kept. `distribution` says how rows came to their tasks.
+    """
+
+    snapshot_ids: tuple[int, ...] = ()
+    rows: int = 0
+    rows_stored: int = 0
+    files: int = 0
+    bytes: int = 0
+    leftovers: int = 0
+    already_committed: bool = False
+    commit_user: str = ""
+    identifier: int = BATCH_COMMIT_IDENTIFIER
+    distribution: str = ""
+    tasks: tuple[WrittenTask, ...] = ()
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The last snapshot it made."""
+        return self.snapshot_ids[-1] if self.snapshot_ids else None
+
+
+def write(  # noqa: PLR0913  the public verb
+    df: DataFrame,
+    table: Table,
+    mode: Literal["append", "overwrite"] = "append",
+    partition: Mapping[str, object] | None = None,
+    *,
+    dynamic: bool | None = None,
+    commit_user: str | None = None,
+    identifier: int = BATCH_COMMIT_IDENTIFIER,
+    by: Literal["auto", "task", "group"] = "auto",
+    tasks: int | None = None,
+    memory_per_task: int = MEMORY_PER_TASK,
+) -> WriteResult:
+    """Write a Spark frame to a table in one commit; what was written.
+
+    `mode`, `partition` and `dynamic` are those of `Table.write` and `Table.overwrite`. A column
+    `_row_kind` holds +I, -U, +U or -D. The same user's same or lower `identifier` is committed
+    once: again, no task runs. `tasks` is into how many tasks the buckets go; each holds at most
+    `memory_per_task` bytes of rows and files at once, beside what Python itself takes.
+
+    Raises InvalidRequest before any task runs if the columns do not fit, and naming column, value
+    and task if a row does not: then nothing is written.
+    """
+    how = _publication(
+        table, mode, partition, dynamic, author(table.context, commit_user, identifier)
+    )
+    context = table.context
+    done = _done_before(context, how.by)
+    if done is not None:
+        return done
+    check_schema(context, df.schema, overwrite=how.overwrite)
+    if memory_per_task < 1 or (tasks is not None and tasks < 1):
+        raise InvalidRequest(
+            "tasks and memory_per_task are positive", tasks=tasks, memory_per_task=memory_per_task
+        )
+    task = new_task(context, overwrite=how.overwrite, memory_bytes=memory_per_task)
+    owner = owner_of(df, context, tasks)
+    try:
+        outcomes = _run(
+            df, task, owner, by_group=by == "group" and owner.routing is not Routing.NONE
+        )
+    except BaseException:
+        # No message of it has reached the driver, so nothing of it can be in a snapshot.
+        remove_files_of_job(context, task.job)
+        raise
+    try:
+        result = publish(context, outcomes, how)
+    except (CommitConflict, InvalidRequest):
+        # Only these prove that nothing became visible.
+        remove_files_of_job(context, task.job)
+        raise
+    if result.facts.get("already_committed"):
+        leftovers = remove_files_of_job(context, task.job)
+    else:
+        messages = [message for outcome in outcomes for message in outcome.messages]
+        leftovers = remove_leftovers(context, task.job, messages)
+    return _result(result, outcomes, leftovers, owner)
+
+
+def prepare(df: DataFrame, table: Table, *, tasks: int | None = None) -> DataFrame:
+    """The frame with the rows of each bucket in one task, for `df.write` and INSERT INTO.
+
+    `spark_bridge.write` does this itself. Raises InvalidRequest if the columns do not fit.
+    """
+    context = table.context
+    check_schema(context, df.schema)
+    owner = owner_of(df, context, tasks)
+    return df if owner.number is None else df.repartitionById(owner.tasks, owner.number)
+
+
+def _publication(
+    table: Table,
+    mode: str,
+    partition: Mapping[str, object] | None,
+    dynamic: bool | None,  # noqa: FBT001  passed through
+    by: Author,
+) -> Publication:
+    if mode not in {"append", "overwrite"}:
+        raise InvalidRequest("unknown mode", mode=mode, known=["append", "overwrite"])
+    if mode == "append" and (partition or dynamic is not None):
+        raise InvalidRequest("partition and dynamic are for mode='overwrite'", mode=mode)
+    if partition:
+        overwrites.spec_values(table.context, partition)
+    if dynamic is None:
+        dynamic = table.options.dynamic_partition_overwrite
+    return Publication(
+        by=by, overwrite=mode == "overwrite", partition=partition or {}, dynamic=dynamic
+    )
+
+
+def _done_before(context: TableContext, by: Author) -> WriteResult | None:
+    """The result of an earlier run under the same user and identifier."""
+    if by.identifier == BATCH_COMMIT_IDENTIFIER:
+        return None
+    request = CommitRequest(messages=(), user=by.user, identifier=by.identifier)
+    found = committed(context, request, context.history.latest_snapshot())
+    return None if found is None else _result(found, (), 0, None)
+
+
+def _run(
+    df: DataFrame, task: WriteTask, owner: Owner, *, by_group: bool
+) -> tuple[TaskOutcome, ...]:
+    """The one action: what each task did."""
+    spark = df.sparkSession
+    wanted = TRANSFER | GROUPS if by_group else TRANSFER
+    name = f"lakecore: write {task.table.identifier}"
+    with raised_as_own(), described(spark, name), settings(spark, wanted):
+        if by_group:
+            outcomes = df.groupBy(*owner.groups).applyInArrow(
+                grouped_function(task), OUTCOME_SCHEMA
+            )
+        else:
+            routed = df if owner.number is None else df.repartitionById(owner.tasks, owner.number)
+            outcomes = routed.mapInArrow(partition_function(task), OUTCOME_SCHEMA)
+        return tuple(unpickled(row.outcome) for row in outcomes.collect())
+
+
+def _result(
+    result: CommitResult,
+    outcomes: tuple[TaskOutcome, ...],
+    leftovers: int,
+    owner: Owner | None,
+) -> WriteResult:
+    tasks = tuple(
+        WrittenTask(
+            partition=outcome.partition,
+            attempt=outcome.attempt,
+            rows=outcome.rows,
+            files=sum(len(m.new_files) + len(m.changelog_files) for m in outcome.messages),
+            bytes=sum(
+                file.size_bytes
+                for message in outcome.messages
+                for file in (*message.new_files, *message.changelog_files)
+            ),
+            seconds=outcome.seconds,
+        )
+        for outcome in outcomes
+        if outcome.rows
+    )
+    return WriteResult(
+        snapshot_ids=result.snapshot_ids,
+        rows=sum(task.rows for task in tasks),
+        rows_stored=result.rows,
+        files=result.files_added,
+        bytes=result.bytes_added,
+        leftovers=leftovers,
+        already_committed=bool(result.facts.get("already_committed")),
+        commit_user=result.commit_user,
+        identifier=result.identifier,
+        distribution="" if owner is None else owner.routing.value,
+        tasks=tasks,
+    )

@@ -1,0 +1,68 @@
+"""The write through Spark Connect: `python -m tests.spark.connect DIRECTORY` prints what it saw.
+
+A session of its own process, since a process has either a classic session or a remote one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import polars as pl
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import spark_bridge
+from lakecore.errors import InvalidRequest
+from tests.spark.conftest import CONF, spark_environment
+from tests.spark.frames import frame, held, table_at
+
+ROWS = pl.DataFrame(
+    [(i, f"v{i % 3}", i % 11) for i in range(500)],
+    schema={"id": pl.Int64, "v": pl.String, "n": pl.Int32},
+    orient="row",
+)
+
+
+def main(home: Path) -> None:
+    os.environ.update(spark_environment())
+    builder = SparkSession.builder.remote("local[2]")
+    for key, value in CONF.items():
+        builder = builder.config(key, value)
+    spark = builder.config("spark.sql.warehouse.dir", str(home / "warehouse")).getOrCreate()
+    keyed, sunk = table_at(home / "keyed", bucket="2"), table_at(home / "sunk", bucket="2")
+    found: dict[str, object] = {}
+    result = spark_bridge.write(frame(spark, ROWS), keyed, commit_user="job", identifier=1)
+    found["write"] = [result.rows, result.distribution, result.files]
+    found["again"] = spark_bridge.write(
+        frame(spark, ROWS), keyed, commit_user="job", identifier=1
+    ).already_committed
+    found["rows"] = held(keyed) == sorted(ROWS.rows(), key=repr)
+    grouped = spark_bridge.write(frame(spark, ROWS), keyed, by="group")
+    found["grouped"] = grouped.rows
+    try:
+        spark_bridge.write(frame(spark, ROWS).selectExpr("id", "v", "id * 9999999999 n"), keyed)
+    except InvalidRequest as error:
+        found["refused"] = sorted(error.facts)
+    try:
+        spark.dataSource.register(_source())
+        prepared = spark_bridge.prepare(frame(spark, ROWS), sunk)
+        prepared.write.format("lakecore").mode("append").option("path", sunk.path).save()
+        found["sunk"] = held(sunk) == sorted(ROWS.rows(), key=repr)
+    except PySparkException as error:
+        found["sunk"] = str(error)[:500]
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
+    spark.stop()
+
+
+def _source() -> type:
+    from spark_bridge.source import LakecoreSource
+
+    return LakecoreSource
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
