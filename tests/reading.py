@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore.io.data_files import read_file
-from lakecore.table.bucket_files import changelog_shape, data_shape
+from lakecore.model.rows import KIND_TEXTS
 from tests.stores import FailingStore
 
 if TYPE_CHECKING:
@@ -60,17 +59,8 @@ class _Counted(io.RawIOBase):
 
 def rows_written(table: Table, *, changelog: bool = False) -> list[tuple[object, ...]]:
     """The rows of the newest snapshot's own files, each its kind and then its columns."""
-    history = table.context.history
-    snapshot = history.latest_snapshot()
-    assert snapshot is not None
-    listed = snapshot.changelog_manifest_list if changelog else snapshot.delta_manifest_list
-    manifests = history.manifest_list(listed)
-    shape = (changelog_shape if changelog else data_shape)(table.schema, table.options)
-    names = ["_VALUE_KIND", *table.schema.names]
-    found: list[tuple[object, ...]] = []
-    for entry in history.entries(manifests):
-        directory = table.context.partitions.path(entry.partition)
-        path = table.context.layout.file_in_bucket(directory, entry.bucket, entry.file.name)
-        for batch in read_file(table.context.store, path, fields=shape.physical_fields):
-            found += [tuple(row.values()) for row in batch.select(names).to_pylist()]
-    return found
+    newest = table.context.history.latest_snapshot_id()
+    assert newest is not None
+    mode = "changelog" if changelog else "delta"
+    changes = table.copy({"incremental-between-scan-mode": mode}).changes(newest - 1, newest)
+    return [(KIND_TEXTS.index(kind), *row) for kind, *row in changes.collect().rows()]

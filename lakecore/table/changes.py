@@ -247,8 +247,10 @@ class ChangesSource:
             return (batch if adding.all() else batch.filter(pa.array(adding))).select(names)
         if ROW_KIND in names:
             batch = batch.append_column(KIND_COLUMN.name, _TEXTS.take(pa.array(kinds)))
-        rows = batch.select(names)
-        return rows.cast(pa.schema([self.schema.field(name) for name in names]))
+        # NOTE: a -D may hold null in a NOT NULL column, which a cast would refuse.
+        columns = [batch.column(name) for name in names]
+        schema = pa.schema([self.schema.field(name) for name in names])
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def of_kind(
