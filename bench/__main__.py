@@ -1,6 +1,6 @@
 """`python -m bench [NAME …]`: run the benchmarks, print figures as ratios of one run.
 
-Names: merge_6m fold_6m scan_6m plan_10k memory_50m. Without one, all of them (about 15
+Names: merge_6m fold_6m scan_6m pack_20m plan_10k memory_50m. Without one, all of them (about 15
 minutes on two cores; most of it is pypaimon's Python path). Exits with 1 if a promise was not kept.
 
 `python -m bench compaction [SETTING=VALUE …]` measures nothing: it simulates compaction under some
@@ -12,7 +12,7 @@ from __future__ import annotations
 import platform
 import sys
 
-from bench import compaction, fold_6m, memory_50m, merge_6m, plan_10k, scan_6m
+from bench import compaction, fold_6m, memory_50m, merge_6m, pack_20m, plan_10k, scan_6m
 from bench.report import console
 
 BENCHMARKS = {
@@ -20,6 +20,7 @@ BENCHMARKS = {
     "scan_6m": scan_6m.run,
     "merge_6m": merge_6m.run,
     "fold_6m": fold_6m.run,
+    "pack_20m": pack_20m.run,
     "memory_50m": memory_50m.run,
 }
 
