@@ -104,7 +104,7 @@ def tables(
 
 
 @app.command()
-def show(
+def show(  # noqa: PLR0913  one option a part of the question
     path: Path,
     option: Options = None,
     *,
@@ -112,10 +112,13 @@ def show(
     files: Annotated[bool, typer.Option("--files", help="The live data files.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Columns and keys.")] = False,
     options: Annotated[bool, typer.Option("--options", help="The options that were set.")] = False,
+    manifests: Annotated[
+        bool, typer.Option("--manifests", help="The manifests, and how many are small.")
+    ] = False,
 ) -> None:
     """Show what a table is: its schema, options and snapshots, or what the flags ask for."""
     table = open_table(path, options=stated(option))
-    everything = not (snapshots or files or schema or options)
+    everything = not (snapshots or files or schema or options or manifests)
     if schema or everything:
         _show_schema(table)
     if options or everything:
@@ -124,6 +127,9 @@ def show(
         _show_frame(_snapshots(table), "snapshots")
     if files:
         _show_frame(_files(table), "files")
+    if manifests:
+        _show_frame(table.inspect.manifests(), "manifests")
+        _print(_health(table))
 
 
 @app.command()
@@ -199,6 +205,19 @@ def _table_line(session: Session, name: str) -> list[str]:
         "" if snapshot is None else str(snapshot.id),
         "" if snapshot is None else f"{snapshot.total_record_count:,}",
     ]
+
+
+def _health(table: Table) -> str:
+    """How many manifests a reader opens, and whether a commit will merge some."""
+    options, frame = table.options, table.inspect.manifests()
+    target = options.manifest_target_file_size_bytes
+    small = frame.filter(pl.col("file_size") < target).height
+    deleting = frame.filter(pl.col("num_deleted_files") > 0).height
+    return (
+        f"{frame.height} manifests of {show_bytes(int(frame['file_size'].sum()))}: {small} smaller "
+        f"than {show_bytes(target)} (from {options.manifest_merge_min_count} on they are merged), "
+        f"{deleting} with deletions"
+    )
 
 
 def _snapshots(table: Table) -> pl.DataFrame:

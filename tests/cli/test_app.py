@@ -83,6 +83,17 @@ def test_show_gives_what_its_flags_ask_for(
     assert "BIGINT" not in out
 
 
+def test_show_counts_manifests_and_those_that_are_small(
+    warehouse: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run(capfd, "show", orders(warehouse), "--manifests")
+
+    assert out.count("manifest-") >= 2
+    assert "smaller than 8.0 MiB (from 30 on they are merged), 0 with deletions" in " ".join(
+        out.split()
+    )
+
+
 def test_read_prints_merged_rows(warehouse: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(
         capfd, "read", orders(warehouse), "--columns", "id, name", "--where", "id >= 2"
