@@ -48,7 +48,7 @@ class Place:
         schema = create_schema(
             {"writer": "INT NOT NULL", "number": "INT NOT NULL"},
             primary_keys=["writer", "number"],
-            options={"bucket": "1"},
+            options={"bucket": "1", "write-only": "true"},
             now_ms=0,
         )
         assert write_schema(open_store(self.path, self.options), Layout(root=self.path), schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -22,10 +22,14 @@ from lakecore.errors import NotFound
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
 from lakecore.io.store import MemoryStore
+from lakecore.lsm.levels import level_runs
 from lakecore.memory import Budget
 from lakecore.model.evolution import evolve
+from lakecore.model.snapshot import CommitKind
 from lakecore.model.validation import create_schema
+from lakecore.table.compact_plan import files_by_bucket
 from lakecore.table.handle import Table, load_table, write_schema
+from lakecore.table.scan import key_ranks
 from property_tests.table_draws import (
     WRITES,
     Shape,
@@ -96,11 +100,23 @@ class TableMachine(RuleBasedStateMachine):
     def committed(
         self, drawn: list[list[tuple[str, Row]]], clears: Any = None, *, always: bool = False
     ) -> None:
-        """Note in the model what a commit did; one without rows makes no snapshot."""
+        """Note in the model what a commit did; one without rows makes no snapshot.
+
+        A write may have compacted what it wrote, which is a snapshot of the same rows.
+        """
         kept = self.model.taken_in(row for batch in drawn for row in batch)
         if kept or always:
             self.model.commit(self.newest, kept, clears)
             self.times[self.model.latest] = self.ambient.now_ms()
+            self.look_for_compaction()
+
+    def look_for_compaction(self) -> None:
+        """Note the COMPACT snapshot of a write, if it has one."""
+        history = self.load().context.history
+        with suppress(NotFound):
+            if history.snapshot(self.model.latest + 1).commit_kind is CommitKind.COMPACT:
+                self.model.commit(self.newest, [], None)
+                self.times[self.model.latest] = self.ambient.now_ms()
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -130,10 +146,11 @@ class TableMachine(RuleBasedStateMachine):
                 messages = writer.prepare_commit()
                 table.commit(messages, identifier=step, commit_user=user)
                 # A commit with a number of its own is on record even if it has no rows.
+                before = self.model.latest
                 self.committed(drawn, always=True)
                 again = table.commit(messages, identifier=step, commit_user=user)
 
-                assert again.snapshot_ids == (self.model.latest,)
+                assert again.snapshot_ids == tuple(range(before + 1, self.model.latest + 1))
 
     @rule(table=handles, data=st.data(), options=WRITES)
     def abandon(self, table: Table, data: st.DataObject, options: dict[str, str]) -> None:
@@ -226,6 +243,22 @@ class TableMachine(RuleBasedStateMachine):
             assert write_schema(self.store, Layout(root=PATH), self.newest)
         return self.load()
 
+    def compacted(self, table: Table, *, full: bool, max_bytes: int | None) -> None:
+        """Compact, in steps if need be; a commit each, after which levels are disjoint."""
+        before = self.model.latest
+        result = table.compact(full=full, max_bytes=max_bytes)
+        for _ in result.snapshot_ids:
+            self.model.commit(self.newest, [], None)
+            self.times[self.model.latest] = self.ambient.now_ms()
+
+        assert result.snapshot_ids == tuple(range(before + 1, self.model.latest + 1))
+        assert result.steps == len(result.snapshot_ids) <= (1 if max_bytes is None else 100)
+        history = table.context.history
+        newest = history.latest_snapshot()
+        for bucket in files_by_bucket(history.live_entries(newest) if newest else (), None):
+            # Or `level_runs` raises.
+            level_runs(bucket.files, *key_ranks(bucket.files, table.schema))
+
     # --- reading ---------------------------------------------------------------------------------
 
     @invariant()
@@ -308,19 +341,26 @@ class KeyedMachine(TableMachine):
 
     # With sequence fields, a deletion that was dropped no longer hides what comes late.
     @precondition(lambda self: not self.model.rules.sequence)
-    @rule(table=TableMachine.handles)
-    def compact(self, table: Table) -> None:
-        result = table.compact(full=True)
-        self.committed([], always=result.snapshot_id is not None)
+    @rule(
+        table=TableMachine.handles, full=st.booleans(), max_bytes=st.sampled_from([None, 1, 4000])
+    )
+    def compact(self, table: Table, full: bool, max_bytes: int | None) -> None:  # noqa: FBT001
+        self.compacted(table, full=full, max_bytes=max_bytes)
 
-        assert result.snapshot_id in (None, self.model.latest)
-        assert table.compact(full=True).snapshot_id is None
+        if full or max_bytes:
+            assert table.compact(full=full).snapshot_id is None
 
 
 class AppendMachine(TableMachine):
     @initialize(target=TableMachine.handles, shape=append_shapes(), budget_bytes=BUDGETS)
     def start(self, shape: Shape, budget_bytes: int) -> Table:
         return self.create(shape, budget_bytes)
+
+    @rule(
+        table=TableMachine.handles, full=st.booleans(), max_bytes=st.sampled_from([None, 1, 4000])
+    )
+    def compact(self, table: Table, full: bool, max_bytes: int | None) -> None:  # noqa: FBT001
+        self.compacted(table, full=full, max_bytes=max_bytes)
 
 
 TestKeyedTable = KeyedMachine.TestCase
