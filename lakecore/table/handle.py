@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.format import metadata
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, polars_source
@@ -23,6 +23,7 @@ from lakecore.plan.predicate import from_polars, from_sql, sql_to_polars
 from lakecore.table import overwrite
 from lakecore.table.batch_write import author, clear_partitions, overwrite_rows, write_rows
 from lakecore.table.between import changes_between, changes_of_options
+from lakecore.table.changes import ChangesSource
 from lakecore.table.commit import CommitRequest, commit, last_committed
 from lakecore.table.compaction import CompactionRequest, compact_table
 from lakecore.table.context import TableContext, load_context, reload_context
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
     from lakecore.plan.predicate import Predicate
-    from lakecore.table.changes import ChangesSource
 
 MEMORY_BUDGET = "lakecore.memory-budget"
 
@@ -419,7 +419,12 @@ class Table:
         timestamp: datetime | int | str | None = None,
     ) -> Explanation:
         """What `scan` with these arguments would read. `print` it, or look at its numbers."""
-        source = self._source(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
+        source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
+        if isinstance(source, ChangesSource):
+            raise Unsupported(
+                "a read between two points is not explained; name a state",
+                table=self.identifier,
+            )
         predicate: Predicate | None = None
         if where is not None:
             schema = source.table_schema
@@ -479,6 +484,8 @@ class Table:
         """
         request = StreamRequest(from_snapshot=from_snapshot, until=until, consumer_id=consumer_id)
         found = stream_changes(self._context, request)
+        # What cannot be asked for is told now, not with the first snapshot.
+        _lazy(ChangesSource(context=self._context, changes=()), columns, where)
         return ((number, _lazy(source, columns, where)) for number, source in found)
 
     # --- sources ---------------------------------------------------------------------------------

@@ -335,6 +335,9 @@ def test_options_make_a_read_of_the_rows_that_were_added() -> None:
     assert held(recent, snapshot_id=1) == "1 a | 2 b"
     assert changed(recent.changes(2, 3)) == "+I 3 d"
     assert changed(recent.changes()) == changed(table.changes(1, 3))
+    assert recent.explain(snapshot_id=1).files_kept == 1
+    with pytest.raises(Unsupported, match="a read between two points is not explained"):
+        recent.explain()
 
 
 def test_options_may_name_times_and_tags() -> None:

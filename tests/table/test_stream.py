@@ -174,6 +174,12 @@ def test_columns_and_conditions_hold_for_each_frame() -> None:
     assert streamed(table, where=pl.col("v") == "b", columns=["_row_kind"]) == {2: "+I"}
 
 
+def test_columns_that_are_not_there_are_told_at_once() -> None:
+    for asked in ({"columns": ["nosuch"]}, {"where": "nosuch = 1"}):
+        with pytest.raises(InvalidRequest, match="unknown column"):
+            history("1 a").stream(1, "latest", **asked)
+
+
 def test_nothing_is_read_before_a_frame_is_collected() -> None:
     table = history("1 a", "1 b")
     stream = table.stream(1, "latest")
