@@ -92,8 +92,12 @@ def _changes(context: TableContext, start: Point | _Time, end: Point | _Time) ->
     past = past_of(context)
     if past is None:
         return ()
+    mode = mode_between(context.options)
     last = _found(context, past, end, at_start=False)
-    first = _found(context, past, start, at_start=True)
+    if start is None and mode is IncrementalScanMode.DIFF:
+        first = _Found(0)  # to compare with nothing takes no history
+    else:
+        first = _found(context, past, start, at_start=True)
     if first.id > last.id:
         raise InvalidRequest(
             "the start comes after the end",
@@ -105,7 +109,6 @@ def _changes(context: TableContext, start: Point | _Time, end: Point | _Time) ->
         )
     if first.id == last.id:
         return ()
-    mode = mode_between(context.options)
     tags = first.tag is not None and last.tag is not None
     if tags and not context.options.incremental_between_tag_to_snapshot:
         mode = IncrementalScanMode.DIFF

@@ -235,6 +235,8 @@ def test_difference_with_nothing_is_the_state() -> None:
     table = history("1 a | 2 b", "-D 2 b").copy({"incremental-between-scan-mode": "diff"})
 
     assert changed(table.changes()) == "+I 1 a"
+    expire(table, 1)
+    assert changed(table.changes()) == "+I 1 a"
 
 
 def test_difference_compares_every_column_whatever_is_asked_for() -> None:
