@@ -1,7 +1,8 @@
 """`python -m bench [NAME …]`: run the benchmarks, print figures as ratios of one run.
 
-Names: merge_6m fold_6m scan_6m pack_20m plan_10k memory_50m. Without one, all of them (about 15
-minutes on two cores; most of it is pypaimon's Python path). Exits with 1 if a promise was not kept.
+Names: merge_6m fold_6m scan_6m pack_20m plan_10k commits_10k memory_50m. Without one, all of them
+(about 20 minutes on two cores; most of it is pypaimon's Python path). Exits with 1 if a promise was
+not kept.
 
 `python -m bench compaction [SETTING=VALUE …]` measures nothing: it simulates compaction under some
 workloads, see `compaction.py`.
@@ -12,11 +13,21 @@ from __future__ import annotations
 import platform
 import sys
 
-from bench import compaction, fold_6m, memory_50m, merge_6m, pack_20m, plan_10k, scan_6m
+from bench import (
+    commits_10k,
+    compaction,
+    fold_6m,
+    memory_50m,
+    merge_6m,
+    pack_20m,
+    plan_10k,
+    scan_6m,
+)
 from bench.report import console
 
 BENCHMARKS = {
     "plan_10k": plan_10k.run,
+    "commits_10k": commits_10k.run,
     "scan_6m": scan_6m.run,
     "merge_6m": merge_6m.run,
     "fold_6m": fold_6m.run,
