@@ -101,6 +101,7 @@ def _begin(console: Console, home: Path) -> _Story:
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("lakecore demo")
+        .config("spark.pyspark.python", sys.executable)
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["TaskFailed", "raised_as_own", "raised_in_task"]
 
 _CARRIED = re.compile(r"lakecore-error:([A-Za-z0-9+/=]+);")
-_ABSENT = re.compile(r"No module named '(lakecore|spark_bridge)")
+_ABSENT = re.compile(
+    r"No module named '(lakecore|spark_bridge|duckdb|fastavro|fsspec|numpy|polars|pyarrow|pyroaring"
+    r"|sqlglot|zstandard)"
+)
 
 
 class TaskFailed(RuntimeError):
@@ -57,8 +60,8 @@ def raised_as_own() -> Iterator[None]:
         error = _carried(text)
         if error is None and _ABSENT.search(text):
             error = InvalidRequest(
-                "the executors do not have lakecore: install it there, or ship it by "
-                "addPyFile or addArtifacts",
+                "the Python of the executors lacks lakecore or what it needs: install it there or "
+                "ship an environment (spark.pyspark.python names the interpreter)",
                 missing=_ABSENT.findall(text)[0],
             )
         if error is None:
