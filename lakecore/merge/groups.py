@@ -16,6 +16,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_BITS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 NONE = -1
 """The position of a row that is not there."""
 
@@ -129,8 +130,8 @@ def spread(values: pa.Array, numbers: np.ndarray, count: int) -> pa.Array:
 
 
 def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The values as one array."""
-    if isinstance(values, pa.ChunkedArray):
+    """The values as one array; nothing is copied if they are."""
+    if isinstance(values, pa.ChunkedArray) and values.num_chunks != 1:
         values = values.combine_chunks()
     if isinstance(values, pa.ChunkedArray):
         values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
@@ -141,6 +142,47 @@ def is_valid(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """A mask of the values that are not null."""
     if values.null_count == 0:
         return np.ones(len(values), bool)
-    valid = values.is_valid()
-    mask: np.ndarray = in_one(valid).to_numpy(zero_copy_only=False)
-    return mask
+    values = in_one(values)
+    bitmap = values.buffers()[0]
+    if bitmap is None:
+        # Of a type that keeps its nulls otherwise.
+        mask: np.ndarray = values.is_valid().to_numpy(zero_copy_only=False)
+        return mask
+    first, last = values.offset // 8, -(-(values.offset + len(values)) // 8)
+    bits = np.unpackbits(np.frombuffer(bitmap, np.uint8)[first:last], bitorder="little")
+    return bits[values.offset % 8 :][: len(values)].view(bool)
+
+
+def has_width(kind: pa.DataType) -> bool:
+    """Whether values of the type are as wide as a number of NumPy."""
+    return pa.types.is_primitive(kind) and kind.bit_width in _BITS
+
+
+def bits_of(values: pa.Array) -> np.ndarray:
+    """The values of a type that has a width, as integers; where they are null, anything."""
+    kind = _BITS[values.type.bit_width]
+    data = values.buffers()[1]
+    if data is None:
+        return np.zeros(len(values), kind)
+    return np.frombuffer(data, kind)[values.offset : values.offset + len(values)]
+
+
+def blended(mask: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The integers of the left where the mask holds, of the right elsewhere.
+
+    By their bits: `numpy.where` guesses which it will be, and a mask of nulls is hard to guess.
+    """
+    bits = -mask.view(np.int8).astype(left.dtype)
+    blend: np.ndarray = right ^ ((left ^ right) & bits)
+    return blend
+
+
+def with_width(values: np.ndarray, valid: np.ndarray | None, kind: pa.DataType) -> pa.Array:
+    """Numbers as values of a type as wide, null where `valid` does not hold; nothing is copied."""
+    nulls = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [nulls, pa.py_buffer(values)])
+
+
+def room(length: int, dtype: np.dtype) -> np.ndarray:
+    """An array to fill, in memory of Arrow's, which is used again sooner than NumPy's."""
+    return np.frombuffer(pa.allocate_buffer(length * dtype.itemsize), dtype)

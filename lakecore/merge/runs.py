@@ -4,8 +4,10 @@ It needs runs of which each is older or newer than the others as a whole, and ro
 common read of a partial-update table without sequence groups, and of an aggregation.
 
 A function of which a step is one operation on whole arrays (`Fold.choice`, `Fold.step`) takes run
-after run; a key with one row comes out as it is, since a single step changes nothing. The rows of
-other functions are put in merge order, those of keys with several.
+after run: its values are put into the slots, over those of the runs before it or joined with them.
+A key with one row comes out as it is, since a single step changes nothing. Of values without a
+fixed width their places are put there. The rows of other functions are put in merge order, those of
+keys with several.
 """
 
 from __future__ import annotations
@@ -17,15 +19,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakecore.merge.aggregators.fold import LAST, Choice, Fold
-from lakecore.merge.groups import NONE, Groups, groups_of, in_one, interleaved, is_valid, pick
+from lakecore.merge.aggregators.fold import LAST, LAST_NON_NULL, Fold
+from lakecore.merge.groups import (
+    NONE,
+    Groups,
+    bits_of,
+    blended,
+    groups_of,
+    has_width,
+    in_one,
+    interleaved,
+    is_valid,
+    pick,
+    room,
+    with_width,
+)
 from lakecore.merge.keys import shared_codes
 from lakecore.model.rows import VALUE_KIND, RowKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.merge.aggregators.fold import Step
+    from lakecore.merge.aggregators.fold import Choice, Step
     from lakecore.merge.spec import Slice
 
 _SPAN_MAX = 8
@@ -43,8 +58,8 @@ class Runs:
     def counts(self) -> np.ndarray:
         """How many rows each slot has."""
         counts = np.zeros(self.span, np.int32)
-        for slots in self.slots:
-            counts[slots] += 1
+        for place in self.places:
+            counts[place] += 1
         return counts
 
     @cached_property
@@ -55,24 +70,80 @@ class Runs:
         return order, groups_of(slots[order])
 
     @cached_property
-    def occupied(self) -> np.ndarray:
-        """The slots that have rows."""
-        return np.flatnonzero(self.counts)
+    def places(self) -> Sequence[np.ndarray | slice]:
+        """The slots of each run; as a slice, which is faster, where they follow each other."""
+        return [
+            slice(int(slots[0]), int(slots[-1]) + 1)
+            if len(slots) and int(slots[-1]) - int(slots[0]) + 1 == len(slots)
+            else slots
+            for slots in self.slots
+        ]
 
-    def positions(self, choice: Choice, columns: Sequence[pa.Array]) -> np.ndarray:
-        """Of each occupied slot the position, over all runs, of the row chosen, or NONE."""
-        at = np.full(self.span, NONE)
+    @cached_property
+    def occupied(self) -> np.ndarray | None:
+        """The slots that have rows; None: all."""
+        flags = np.zeros(self.span, bool)
+        for place in self.places:
+            flags[place] = True
+        return None if flags.all() else np.flatnonzero(flags)
+
+    def kept(self, by_slot: np.ndarray) -> np.ndarray:
+        """Those of occupied slots, of an array with a value for each slot."""
+        if self.occupied is None:
+            return by_slot
+        out = room(len(self.occupied), by_slot.dtype)
+        return by_slot.take(self.occupied, out=out, mode="clip")
+
+    def chosen(self, choice: Choice, columns: Sequence[pa.Array]) -> pa.Array:
+        """Of each occupied slot the value chosen."""
+        kind = columns[0].type
+        if has_width(kind):
+            bits = [bits_of(column) for column in columns]
+            return with_width(*self._laid(bits, columns, choice), kind)
         ends = np.cumsum([len(slots) for slots in self.slots])
-        order = range(len(self.slots)) if choice.last else reversed(range(len(self.slots)))
-        for run in order:
-            slots = self.slots[run]
-            rows = np.arange(ends[run] - len(slots), ends[run])
-            if choice.nulls or columns[run].null_count == 0:
-                at[slots] = rows
-            else:
-                at[slots] = np.where(is_valid(columns[run]), rows, at[slots])
-        chosen: np.ndarray = at[self.occupied]
-        return chosen
+        rows = [np.arange(end - len(own), end) for end, own in zip(ends, self.slots, strict=True)]
+        at, known = self._laid(rows, columns, choice)
+        return pick(pa.concat_arrays(columns), at if known is None else np.where(known, at, NONE))
+
+    def joined(self, step: Step, columns: Sequence[pa.Array]) -> pa.Array | None:
+        """The values of each occupied slot, joined; None if that might leave their type."""
+        bits = [bits_of(column) for column in columns]
+        if not step.fits(bits):
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            laid = self._laid(bits, columns, LAST_NON_NULL, step)
+        return with_width(*laid, columns[0].type)
+
+    def _laid(
+        self,
+        values: Sequence[np.ndarray],
+        columns: Sequence[pa.Array],
+        choice: Choice,
+        step: Step | None = None,
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Of each occupied slot the value chosen or joined; which are not null (None: all).
+
+        `values` stand for those of the columns. The first run, mostly the largest, is only copied:
+        what is computed takes memory that is new each time, which costs more than to compute it.
+        """
+        laid = room(self.span, values[0].dtype)
+        some_null = any(column.null_count for column in columns)
+        known = np.zeros(self.span, bool) if some_null or step is not None else None
+        order = range(len(columns))
+        for number, run in enumerate(order if choice.last else reversed(order)):
+            place, column, own = self.places[run], columns[run], values[run]
+            valid = is_valid(column) if column.null_count else None
+            before = known[place] if number and known is not None else None
+            if before is not None and step is not None:
+                own = step.joined(laid[place], before, own, valid)
+            elif number and valid is not None and not choice.nulls:
+                own = blended(valid, own, laid[place])
+            laid[place] = own
+            if known is not None:
+                if before is not None and valid is not None and not choice.nulls:
+                    valid = before | valid
+                known[place] = True if valid is None else valid
+        return self.kept(laid), self.kept(known) if known is not None and some_null else None
 
 
 def slots_of(codes: Sequence[np.ndarray]) -> Runs:
@@ -98,27 +169,28 @@ def fold_runs(window: Sequence[Slice], functions: Mapping[str, Fold]) -> pa.Tabl
     """
     schema = window[0].rows.schema
     runs = slots_of(shared_codes([part.keys for part in window]))
-    folded: dict[str, pa.Array] = {}
-    newest: np.ndarray | None = None
-    for name in schema.names:
+
+    def folded(name: str) -> pa.Array:
         columns = [in_one(part.rows.column(name)) for part in window]
-        # A column of the system is of the newest row.
+        if name == VALUE_KIND:
+            return _kinds(columns, runs)
+        # The sequence number is that of the newest row.
         fold = functions.get(name, Fold(choice=LAST))
-        if fold.choice is None:
-            stepped = _stepped(fold.step, columns, runs)
-            folded[name] = _grouped(fold, columns, runs) if stepped is None else stepped
-            continue
-        choice = fold.choice
-        if choice.last and (choice.nulls or not any(column.null_count for column in columns)):
-            at = newest = runs.positions(LAST, columns) if newest is None else newest
-        else:
-            at = runs.positions(choice, columns)
-        folded[name] = pick(pa.concat_arrays(columns), at)
-    if VALUE_KIND in folded:
-        several = runs.counts[runs.occupied] > 1
-        kinds = np.where(several, np.int8(RowKind.INSERT), folded[VALUE_KIND].to_numpy())
-        folded[VALUE_KIND] = pa.array(kinds)
-    return pa.Table.from_arrays([folded[name] for name in schema.names], schema=schema)
+        if fold.choice is not None:
+            return runs.chosen(fold.choice, columns)
+        joined = None if fold.step is None else runs.joined(fold.step, columns)
+        return _grouped(fold, columns, runs) if joined is None else joined
+
+    return pa.Table.from_arrays([folded(name) for name in schema.names], schema=schema)
+
+
+def _kinds(columns: Sequence[pa.Array], runs: Runs) -> pa.Array:
+    """The kinds of folded rows: they are inserted; a lone one is of its kind."""
+    if not any(column.to_numpy().any() for column in columns):
+        return pa.array(runs.kept(np.full(runs.span, np.int8(RowKind.INSERT))))
+    lone = runs.kept(runs.counts) == 1
+    kinds = runs.chosen(LAST, columns).to_numpy()
+    return pa.array(np.where(lone, kinds, np.int8(RowKind.INSERT)))
 
 
 def _grouped(fold: Fold, columns: Sequence[pa.Array], runs: Runs) -> pa.Array:
@@ -130,23 +202,3 @@ def _grouped(fold: Fold, columns: Sequence[pa.Array], runs: Runs) -> pa.Array:
     rows, _, several = groups.only(np.repeat(~alone, groups.sizes))
     folded = fold(column.take(pa.array(order[rows])), several, None)
     return pa.concat_arrays([lone, folded]).take(pa.array(interleaved(alone)))
-
-
-def _stepped(step: Step | None, columns: Sequence[pa.Array], runs: Runs) -> pa.Array | None:
-    """The values of the occupied slots; None if there is no step, or it might leave the type."""
-    if step is None:
-        return None
-    kind = columns[0].type
-    numbers = [step.numbers(column, step.neutral) for column in columns]
-    if not step.fits(numbers):
-        return None
-    state = np.full(runs.span, step.neutral, numbers[0].dtype)
-    some_null = any(column.null_count for column in columns)
-    known = np.zeros(runs.span, bool) if some_null else None
-    for slots, column, own in zip(runs.slots, columns, numbers, strict=True):
-        state[slots] = step.join(state[slots], own)
-        if known is not None:
-            known[slots] |= is_valid(column)
-    values = state[runs.occupied]
-    mask = None if known is None else ~known[runs.occupied]
-    return pa.array(values, mask=mask).view(kind)

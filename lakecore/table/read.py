@@ -41,7 +41,7 @@ from lakecore.model.rows import (
     VALUE_KIND,
     VALUE_KIND_ID,
 )
-from lakecore.model.types import Atomic, Field, Root
+from lakecore.model.types import Atomic, Field, Root, arrow_type
 from lakecore.plan.evolution import conform_batch, map_fields, stored_fields
 from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.plan.splits import may_hold_deletions
@@ -69,6 +69,8 @@ READER = "lakecore-read"
 _BATCH_ROWS_MAX = 262_144
 _COMPRESSION_GUESS = 4
 """Bytes in memory for a byte in a compressed file, when nothing better is known."""
+_ROW_BYTES = 16
+"""What a row takes beside its values."""
 _LEASE_SHARE = 4
 _LEASE_LEAST_BYTES = 8 << 20
 
@@ -127,7 +129,7 @@ def merge_runs(
     runs = [SortedRun(files=files) for files in split.runs]
     fields = merge_fields(runs, plan)
     with budget.acquire_up_to(budget.size_bytes // _LEASE_SHARE, _LEASE_LEAST_BYTES) as lease:
-        batch_rows = rows_of(split, lease.size_bytes // (3 * len(runs) + batches_beside))
+        batch_rows = rows_of(split, lease.size_bytes // (3 * len(runs) + batches_beside), fields)
         slices = [_run_slices(run, fields, split, plan, store, batch_rows) for run in runs]
         yield from merge_slices(slices, merge, plan.merge)
 
@@ -263,9 +265,15 @@ def merge_fields(runs: Sequence[SortedRun], plan: ReadPlan) -> tuple[Field, ...]
     return tuple(fields)
 
 
-def rows_of(split: Split, batch_bytes: int) -> int:
-    """How many rows of its files make a batch of about that many bytes in memory."""
-    row_bytes = 16 + _COMPRESSION_GUESS * split.size_bytes / max(1, split.row_count)
+def rows_of(split: Split, batch_bytes: int, fields: Sequence[Field] | None = None) -> int:
+    """How many rows of its files make a batch of about that many bytes in memory.
+
+    `fields` are the columns that are read, None all: numbers alone are known to take less.
+    """
+    row_bytes = _ROW_BYTES + _COMPRESSION_GUESS * split.size_bytes / max(1, split.row_count)
+    kinds = [pa.null()] if fields is None else [arrow_type(field.type) for field in fields]
+    if all(pa.types.is_primitive(kind) for kind in kinds):
+        row_bytes = min(row_bytes, _ROW_BYTES + sum(kind.bit_width for kind in kinds) / 8)
     return max(1, min(int(batch_bytes / row_bytes), _BATCH_ROWS_MAX))
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lakecore.merge.aggregators.fixed_width import INTEGERS_BY_WIDTH, as_integers
 from lakecore.merge.aggregators.fold import Aggregate, Fold, Step
-from lakecore.merge.groups import NONE, Groups, is_valid, pick
+from lakecore.merge.groups import NONE, Groups, bits_of, is_valid, pick, with_width
 from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.types import INTEGERS, Atomic, Root, arrow_type
 
@@ -27,16 +26,11 @@ def min_of(aggregate: Aggregate) -> Fold:
 def _extreme_of(aggregate: Aggregate, better: np.ufunc) -> Fold:
     if not _is_numbered(aggregate):
         return Fold(fold=lambda values, groups, _: _extreme(values, groups, better), commutes=True)
-    bits = INTEGERS_BY_WIDTH[arrow_type(aggregate.type).bit_width]
-    limits = np.iinfo(bits.to_pandas_dtype())
+    limits = np.iinfo(f"i{arrow_type(aggregate.type).bit_width // 8}")
+    neutral = limits.dtype.type(limits.min if better is np.maximum else limits.max)
     return Fold(
         fold=lambda values, groups, _: _extreme_number(values, groups, better),
-        step=Step(
-            neutral=limits.min if better is np.maximum else limits.max,
-            join=better,
-            numbers=as_integers,
-            fits=lambda _: True,
-        ),
+        step=Step(neutral=neutral, join=better, fits=lambda _: True),
         commutes=True,
     )
 
@@ -61,10 +55,9 @@ def _extreme(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
 
 def _extreme_number(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
     """As `_extreme`, for integers, dates and times: nothing has to be looked up."""
-    known = is_valid(values)
-    numbers = as_integers(values, 0)
+    known, numbers = is_valid(values), bits_of(values)
     if known.all():
-        return pa.array(better.reduceat(numbers, groups.starts)).view(values.type)
+        return with_width(better.reduceat(numbers, groups.starts), None, values.type)
     limit = getattr(np.iinfo(numbers.dtype), "min" if better is np.maximum else "max")
     best = better.reduceat(np.where(known, numbers, limit), groups.starts)
-    return pa.array(best, mask=~groups.any(known)).view(values.type)
+    return with_width(best, groups.any(known), values.type)

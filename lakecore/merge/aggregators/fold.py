@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lakecore.merge.groups import NONE, is_valid, pick
+from lakecore.merge.groups import NONE, blended, is_valid, pick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,15 +61,26 @@ FIRST_NON_NULL = Choice(last=False, nulls=False)
 class Step:
     """A function as one operation on arrays: what is held and the next value, key by key.
 
-    `neutral` changes no value that it is joined with. `numbers` makes a column an array to compute
-    on, with a number for its nulls. `fits`: whether joining all of them, in whatever order,
-    stays within the type.
+    `neutral`, of the type that is computed on, changes no value that it is joined with. `fits`:
+    whether joining all of these, in whatever order, stays within the type.
     """
 
-    neutral: float
+    neutral: np.generic
     join: np.ufunc
-    numbers: Callable[[pa.Array, float], np.ndarray]
     fits: Callable[[Sequence[np.ndarray]], bool]
+
+    def joined(
+        self, held: np.ndarray, known: np.ndarray, own: np.ndarray, valid: np.ndarray | None
+    ) -> np.ndarray:
+        """Values held joined with the next ones, all as integers of the same bits.
+
+        Anything may stand where a value held is not `known`, or one to join not `valid`.
+        """
+        number, nothing = self.neutral.dtype, self.neutral.view(own.dtype)
+        left = blended(known, held, nothing)
+        right = own if valid is None else blended(valid, own, nothing)
+        joined: np.ndarray = self.join(left.view(number), right.view(number))
+        return joined.view(own.dtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

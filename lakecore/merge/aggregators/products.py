@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
-from lakecore.merge.aggregators.fixed_width import overflow
 from lakecore.merge.aggregators.fold import Aggregate, Fold
+from lakecore.merge.aggregators.overflow import overflow
 from lakecore.merge.groups import Groups, is_valid, spread
 
 _DIGITS = 100

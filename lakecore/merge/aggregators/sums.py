@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.merge.aggregators.fixed_width import as_integers, overflow
 from lakecore.merge.aggregators.fold import Aggregate, Fold, Step
+from lakecore.merge.aggregators.overflow import overflow
 from lakecore.merge.groups import Groups, is_valid, spread
-from lakecore.model.types import INTEGERS, Atomic, Root
+from lakecore.model.types import INTEGERS, Atomic, Root, arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,18 +39,12 @@ def sum_of(aggregate: Aggregate) -> Fold:
 
 def _sum_step(aggregate: Aggregate) -> Step | None:
     root = aggregate.type.root if isinstance(aggregate.type, Atomic) else None
-    if root in {Root.FLOAT, Root.DOUBLE}:
-        # -0.0 and not 0.0: it leaves -0.0 as it is.
-        return Step(neutral=-0.0, join=np.add, numbers=_as_floats, fits=lambda _: True)
-    if root in INTEGERS:
-        return Step(neutral=0, join=np.add, numbers=as_integers, fits=_sum_fits)
-    return None
-
-
-def _as_floats(values: pa.Array, null: float) -> np.ndarray:
-    """The values, this number for null."""
-    numbers: np.ndarray = values.fill_null(null).to_numpy(zero_copy_only=False)
-    return numbers
+    if root not in {Root.FLOAT, Root.DOUBLE, *INTEGERS}:
+        return None
+    # -0.0 and not 0.0: it leaves -0.0 as it is.
+    neutral = np.dtype(arrow_type(aggregate.type).to_pandas_dtype()).type(-0.0)
+    fits = _sum_fits if root in INTEGERS else lambda _: True
+    return Step(neutral=neutral, join=np.add, fits=fits)
 
 
 def _sum_fits(runs: Sequence[np.ndarray]) -> bool:
