@@ -363,11 +363,13 @@ def test_group_that_nobody_touched_is_kept() -> None:
     )
 
 
-def test_packing_beside_four_writers_ends_and_every_row_is_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("who", ["a job", "each writer"])
+def test_packing_beside_four_writers_ends_and_every_row_is_there(who: str, tmp_path: Path) -> None:
     options = {
         "bucket": "2",
         "bucket-key": "id",
         "compaction.min.file-num": "2",
+        "write-only": "true" if who == "a job" else "false",
         "commit.min-retry-wait": "1 ms",
         "commit.max-retries": "100",
     }
@@ -381,7 +383,7 @@ def test_packing_beside_four_writers_ends_and_every_row_is_there(tmp_path: Path)
 
     with ThreadPoolExecutor(writers) as pool:
         running = [pool.submit(write, number) for number in range(writers)]
-        while not all(each.done() for each in running):
+        while who == "a job" and not all(each.done() for each in running):
             lc.open_table(table.path).compact()
         for each in running:
             each.result()
@@ -389,6 +391,7 @@ def test_packing_beside_four_writers_ends_and_every_row_is_there(tmp_path: Path)
 
     found = ids(table)
     assert sorted(found) == [100 * number + turn for number in range(writers) for turn in range(5)]
+    assert "COMPACT" in kinds(table)
 
 
 # --- what goes wrong -----------------------------------------------------------------------------
