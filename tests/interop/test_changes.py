@@ -63,10 +63,8 @@ KINDS = {
     "no changelog, partitioned": Kind(options={"bucket": "2"}, partitions=("p",)),
     "no changelog, dynamic buckets": Kind(options={"bucket": "-1"}),
     "input": Kind(options={"bucket": "2", "changelog-producer": "input"}),
-    "lookup": Kind(options=LOOKUP, ours=False),
-    "full-compaction": Kind(
-        options={"bucket": "2", "changelog-producer": "full-compaction"}, ours=False
-    ),
+    "lookup": Kind(options=LOOKUP),
+    "full-compaction": Kind(options={"bucket": "2", "changelog-producer": "full-compaction"}),
     "lookup, aggregation": Kind(
         options={
             **LOOKUP,
@@ -74,11 +72,8 @@ KINDS = {
             "fields.n.aggregate-function": "sum",
         },
         deletes=False,
-        ours=False,
     ),
-    "lookup, first-row": Kind(
-        options={**LOOKUP, "merge-engine": "first-row"}, deletes=False, ours=False
-    ),
+    "lookup, first-row": Kind(options={**LOOKUP, "merge-engine": "first-row"}, deletes=False),
     "deletion vectors": Kind(
         options={"bucket": "2", "deletion-vectors.enabled": "true"}, ours=False
     ),
