@@ -1,7 +1,7 @@
 """`python -m bench.spark [NAME …]`: Spark jobs by the bridge, beside Paimon's connector for Spark.
 
-Names: write, memory. Without one, all. Both Sparks read the same Parquet files, in turn, in one
-run; exits with 1 if a promise was not kept. `BENCH_SPARK_SCALE` = 0.1 makes a tenth of the rows.
+Names: write, read, memory. Without one, all. Both Sparks read the same Parquet files, in turn, in
+one run; exits with 1 if a promise was not kept. `BENCH_SPARK_SCALE` = 0.1 makes a tenth of the rows.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
@@ -33,6 +34,8 @@ MILLION = 1_000_000
 BUCKETS = "8"
 OPTIONS = {"bucket": BUCKETS, "write-only": "true", "file.compression": "zstd"}
 WRITE_RATIO_MIN = 2.0
+READ_RATIO_MIN, RAW_RATIO_MIN = 1.0, 0.9
+WARM_READS = 3
 WORKER_MIB_MAX, JVM_MIB_MAX = 700, 1536
 
 
@@ -148,6 +151,65 @@ def write(home: Path) -> bool:
     return promise("rows/s of the connector's", ratio, WRITE_RATIO_MIN, at_least=True)
 
 
+def read(home: Path) -> bool:
+    """Five runs read by both from the same files, then one run beside Spark's bare Parquet."""
+    commits = write_input(home)
+    rows = int(10 * MILLION * SCALE)
+    engines = {name: Contender.start(name, home / "shared") for name in ("bridge", "connector")}
+    kept: list[bool] = []
+    try:
+        bridge = engines["bridge"]
+        bridge.ask("create", "t", options=OPTIONS)
+        for files in commits:
+            bridge.ask("write", "t", files=files)
+        console.print(f"  {rows:,} rows in {len(commits)} runs of {BUCKETS} buckets")
+        for verb in ("read", "aggregate"):
+            cold, warm = Figures(f"{verb}, the first time", rows), Figures(f"{verb}, again", rows)
+            answers = set()
+            for number in range(1 + WARM_READS):
+                for name, engine in engines.items():
+                    answer = _add(cold if number == 0 else warm, name, engine, verb, "t")
+                    answers.add(str(answer))
+            assert len(answers) == 1, answers
+            for figures in (cold, warm):
+                figures.show("connector")
+                what = f"{figures.task}: rows/s of the connector's"
+                ratio = figures.ratio("connector", "bridge")
+                kept.append(promise(what, ratio, READ_RATIO_MIN, at_least=True))
+        compacted = bridge.ask("compact", "t")["found"]
+        raw = Figures("one run", int(6 * MILLION * SCALE))
+        for _ in range(2 + WARM_READS):
+            _add(raw, "Spark's Parquet", bridge, "scan", "t", files=compacted)
+            _add(raw, "bridge", bridge, "read", "t")
+        raw.show("Spark's Parquet")
+        ratio = raw.ratio("Spark's Parquet", "bridge")
+        kept.append(promise("rows/s of Spark's own", ratio, RAW_RATIO_MIN, at_least=True))
+    finally:
+        for engine in engines.values():
+            engine.close()
+    return all(kept)
+
+
+def _add(
+    figures: Figures, name: str, engine: Contender, verb: str, table: str, **facts: object
+) -> object:
+    """One more run of a verb, and what it found."""
+    worked = _cpu_seconds(engine.process.pid)
+    answer = engine.ask(verb, table, **facts)
+    figures.add(name, _seconds(answer), _cpu_seconds(engine.process.pid) - worked)
+    return answer["found"]
+
+
+def _cpu_seconds(pid: int) -> float:
+    """What a process and all below it have worked so far; workers that ended are forgotten."""
+    process = psutil.Process(pid)
+    times = []
+    for each in (process, *process.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            times.append(each.cpu_times())
+    return float(sum(each.user + each.system for each in times))
+
+
 def memory(home: Path) -> bool:
     """One bucket of 20 M rows: the largest Python worker, and the JVM."""
     rows = int(20 * MILLION * SCALE)
@@ -209,7 +271,11 @@ def _seconds(answer: Mapping[str, object]) -> float:
     return seconds
 
 
-BENCHMARKS: dict[str, Callable[[Path], bool]] = {"write": write, "memory": memory}
+BENCHMARKS: dict[str, Callable[[Path], bool]] = {
+    "write": write,
+    "read": read,
+    "memory": memory,
+}
 
 
 def main(names: list[str]) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,6 +68,19 @@ class Bridge:
         result = spark_bridge.write(rows, self._catalog.get_table(f"bench.{name}"), **arguments)  # type: ignore[arg-type]
         return {"rows": result.rows, "files": result.files, "bytes": result.bytes}
 
+    def rows(self, name: str, columns: list[str] | None) -> DataFrame:
+        """The table as it is now."""
+        import spark_bridge
+
+        table = self._catalog.get_table(f"bench.{name}")
+        return spark_bridge.read(self.spark, table, columns=columns)
+
+    def compact(self, name: str) -> object:
+        """One run a bucket; the files of the table then."""
+        table = self._catalog.get_table(f"bench.{name}")
+        table.compact(full=True)
+        return table.inspect.files()["file_path"].to_list()
+
 
 class Connector:
     """Paimon's connector, in SQL."""
@@ -96,6 +110,16 @@ class Connector:
         self.spark.sql(f"INSERT INTO p.bench.{name} SELECT * FROM incoming")
         return {}
 
+    def rows(self, name: str, columns: list[str] | None) -> DataFrame:
+        """The table as it is now; Spark tells the connector what columns it needs."""
+        del columns
+        return self.spark.table(f"p.bench.{name}")
+
+    def compact(self, name: str) -> object:
+        """One run a bucket."""
+        self.spark.sql(f"CALL p.sys.compact(table => 'bench.{name}')")
+        return None
+
 
 def main(name: str, warehouse: str) -> None:
     """Answer requests until the input ends."""
@@ -116,6 +140,14 @@ def main(name: str, warehouse: str) -> None:
         elif request["verb"] == "scan":
             rows = engine.spark.read.parquet(*request["files"])
             rows.write.format("noop").mode("overwrite").save()
+        elif request["verb"] == "read":
+            engine.rows(table, None).write.format("noop").mode("overwrite").save()
+        elif request["verb"] == "aggregate":
+            rows = engine.rows(table, ["a", "c"])
+            sums = rows.agg(f.count("*"), f.sum("a"), f.max("c")).collect()
+            found = [str(cell) for cell in sums[0]]
+        elif request["verb"] == "compact":
+            found = engine.compact(table)
         answers.write(json.dumps({"seconds": time.perf_counter() - began, "found": found}) + "\n")
         answers.flush()
     engine.spark.stop()
