@@ -124,7 +124,7 @@ def test_full_packing_begins_at_the_first_small_file_if_more_are_small(
         ("7 80 5 90 6", "7 5 6"),
         ("60 60 60 60", "60 60 60 60"),
         ("60 60 60 60 60 60", "60 60 60 60"),
-        ("60 50 60 60 60 60 60 1 2", "50 60 60 60 1 2 | 60 60 60"),
+        ("60 50 60 60 60 60 60 1 2", "60 50 60 60 1 2 | 60 60 60"),
     ],
 )
 def test_small_files_are_grouped_smallest_first_and_stand_in_order_of_commit(
