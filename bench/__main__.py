@@ -1,8 +1,10 @@
 """`python -m bench [NAME …]`: run the benchmarks, print figures as ratios of one run.
 
-Names: merge_6m fold_6m scan_6m pack_20m plan_10k commits_10k memory_50m. Without one, all of them
-(about 20 minutes on two cores; most of it is pypaimon's Python path). Exits with 1 if a promise was
-not kept.
+Names: merge_6m fold_6m scan_6m pack_20m plan_10k commits_10k lookup_10m memory_50m. Without one,
+all of them (about 20 minutes on two cores; most of it is pypaimon's Python path). Exits with 1 if a
+promise was not kept.
+
+`python -m bench lookup [SETTING=VALUE …]` is lookup_10m in another size, see `lookup.py`.
 
 `python -m bench compaction [SETTING=VALUE …]` measures nothing: it simulates compaction under some
 workloads, see `compaction.py`.
@@ -17,6 +19,7 @@ from bench import (
     commits_10k,
     compaction,
     fold_6m,
+    lookup,
     memory_50m,
     merge_6m,
     pack_20m,
@@ -32,6 +35,7 @@ BENCHMARKS = {
     "merge_6m": merge_6m.run,
     "fold_6m": fold_6m.run,
     "pack_20m": pack_20m.run,
+    "lookup_10m": lookup.run,
     "memory_50m": memory_50m.run,
 }
 
@@ -40,6 +44,8 @@ def main(names: list[str]) -> int:
     """Run the named benchmarks, or all; 0 if every promise was kept."""
     if names[:1] == ["compaction"]:
         return compaction.main(names[1:])
+    if names[:1] == ["lookup"]:
+        return lookup.main(names[1:])
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         console.print(f"unknown: {unknown}; known: {list(BENCHMARKS)}")
