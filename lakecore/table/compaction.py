@@ -289,6 +289,9 @@ def _require_compactable(context: TableContext) -> None:
     elif options.record_level_expire_time_ms is not None:
         reason = "compaction that drops rows by their age is not supported"
         facts = {"option": "record-level.expire-time"}
+    elif options.compaction_skip_expired_partitions and options.partition_expiration_time_ms:
+        reason = "compaction that leaves out expired partitions is not supported"
+        facts = {"option": "compaction.skip-expired-partitions"}
     if reason:
         raise Unsupported(reason, table=context.identifier, **facts)
     # What else holds a writer back leaves compaction to somebody: here it is done.

@@ -483,6 +483,16 @@ def test_deletion_vectors_are_unsupported() -> None:
         table.compact(full=True)
 
 
+def test_partitions_that_are_to_be_left_out_by_age_are_unsupported() -> None:
+    table = days(
+        compaction__skip_expired_partitions="true",
+        partition__expiration_time="1 d",
+    )
+
+    with pytest.raises(Unsupported, match=r"expired.*compaction\.skip-expired-partitions"):
+        table.compact()
+
+
 # --- within a write ------------------------------------------------------------------------------
 
 BY_ITSELF: dict[str, Any] = {"bucket": "1", "bucket_key": "id", "compaction__min__file_num": "3"}
