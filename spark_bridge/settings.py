@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
+from lakecore.errors import Unsupported
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
-__all__ = ["GROUPS", "TRANSFER", "described", "settings"]
+__all__ = ["GROUPS", "TRANSFER", "described", "require_version", "settings"]
+
+VERSION_MIN = (4, 1)
+"""The first with `repartitionById` and `applyInArrow` on iterators."""
 
 TRANSFER = {"spark.sql.execution.arrow.maxRecordsPerBatch": "100000"}
 """Ten times as many rows a batch as by default: a fifth less time between JVM and Python."""
@@ -24,6 +29,13 @@ GROUPS = {"spark.sql.adaptive.coalescePartitions.enabled": "false"}
 
 _DESCRIPTION = "spark.job.description"
 _GROUP = "spark.jobGroup.id"
+
+
+def require_version(spark: SparkSession) -> None:
+    """Raise Unsupported for a Spark that is too old."""
+    version = spark.version
+    if tuple(int(part) for part in version.split(".")[:2]) < VERSION_MIN:
+        raise Unsupported("spark_bridge needs Spark 4.1 or newer", version=version)
 
 
 @contextmanager

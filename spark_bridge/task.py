@@ -56,13 +56,17 @@ Batches: TypeAlias = Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteTask:
-    """What a task is told: the table, what is in it already, the job, and the memory it has."""
+    """What a task is told: the table, what is in it already, the job, and the memory it has.
+
+    `buckets` is the number of fixed buckets of a partition, else -1.
+    """
 
     table: TableDescriptor
     base: WriteBase
     job: str
     overwrite: bool
     memory_bytes: int
+    buckets: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +96,7 @@ def new_task(
         job=SYSTEM.new_uuid(),
         overwrite=overwrite,
         memory_bytes=memory_bytes,
+        buckets=context.options.bucket,
     )
 
 

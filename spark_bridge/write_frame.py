@@ -7,8 +7,9 @@
 
 Two ways lead to the same executor function. By default the shuffle goes by the number of the owner
 and a task takes its rows as they come (`repartitionById`, `mapInArrow`): least memory in the JVM.
-With `by="group"` the JVM sorts rows by partition and bucket and a call takes one of them
-(`groupBy`, `applyInArrow`): fewest open files where a task owns thousands of partitions.
+If the table is known to have very many buckets, or with `by="group"`, the JVM sorts rows by
+partition and bucket and a call takes one of them (`groupBy`, `applyInArrow`): full buffers and few
+open files where a task owns thousands.
 
 NOTE: Spark keeps no order through a shuffle. Where a frame has several rows of one key, the table
 needs a `sequence.field` to say which of them is newest.
@@ -29,7 +30,7 @@ from spark_bridge.check import check_schema
 from spark_bridge.failures import raised_as_own
 from spark_bridge.finish import Publication, publish, remove_files_of_job, remove_leftovers
 from spark_bridge.placement import Owner, Routing, owner_of
-from spark_bridge.settings import GROUPS, TRANSFER, described, settings
+from spark_bridge.settings import GROUPS, TRANSFER, described, require_version, settings
 from spark_bridge.task import (
     MEMORY_PER_TASK,
     OUTCOME_SCHEMA,
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
     from lakecore.table.handle import Table
 
 __all__ = ["WriteResult", "WrittenTask", "prepare", "write"]
+
+
+GROUPS_PER_TASK_MAX = 512
+"""More buckets than this in one task leave each a buffer that is too small to be worth a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +123,7 @@ def write(  # noqa: PLR0913  the public verb
     how = _publication(
         table, mode, partition, dynamic, author(table.context, commit_user, identifier)
     )
+    require_version(df.sparkSession)
     context = table.context
     done = _done_before(context, how.by)
     if done is not None:
@@ -129,10 +135,9 @@ def write(  # noqa: PLR0913  the public verb
         )
     task = new_task(context, overwrite=how.overwrite, memory_bytes=memory_per_task)
     owner = owner_of(df, context, tasks)
+    by_group = _by_group(task, owner, by)
     try:
-        outcomes = _run(
-            df, task, owner, by_group=by == "group" and owner.routing is not Routing.NONE
-        )
+        outcomes = _run(df, task, owner, by_group=by_group)
     except BaseException:
         # No message of it has reached the driver, so nothing of it can be in a snapshot.
         remove_files_of_job(context, task.job)
@@ -148,7 +153,8 @@ def write(  # noqa: PLR0913  the public verb
     else:
         messages = [message for outcome in outcomes for message in outcome.messages]
         leftovers = remove_leftovers(context, task.job, messages)
-    return _result(result, outcomes, leftovers, owner)
+    distribution = owner.routing.value + (", by group" if by_group else "")
+    return _result(result, outcomes, leftovers, distribution)
 
 
 def prepare(df: DataFrame, table: Table, *, tasks: int | None = None) -> DataFrame:
@@ -156,6 +162,7 @@ def prepare(df: DataFrame, table: Table, *, tasks: int | None = None) -> DataFra
 
     `spark_bridge.write` does this itself. Raises InvalidRequest if the columns do not fit.
     """
+    require_version(df.sparkSession)
     context = table.context
     check_schema(context, df.schema)
     owner = owner_of(df, context, tasks)
@@ -188,7 +195,15 @@ def _done_before(context: TableContext, by: Author) -> WriteResult | None:
         return None
     request = CommitRequest(messages=(), user=by.user, identifier=by.identifier)
     found = committed(context, request, context.history.latest_snapshot())
-    return None if found is None else _result(found, (), 0, None)
+    return None if found is None else _result(found)
+
+
+def _by_group(task: WriteTask, owner: Owner, by: str) -> bool:
+    """Whether the JVM sorts rows by partition and bucket before a task gets them."""
+    if owner.routing is Routing.NONE or by == "task":
+        return False
+    known = len(task.base.bucket_counts) * max(1, task.buckets)
+    return by == "group" or known > GROUPS_PER_TASK_MAX * owner.tasks
 
 
 def _run(
@@ -211,9 +226,9 @@ def _run(
 
 def _result(
     result: CommitResult,
-    outcomes: tuple[TaskOutcome, ...],
-    leftovers: int,
-    owner: Owner | None,
+    outcomes: tuple[TaskOutcome, ...] = (),
+    leftovers: int = 0,
+    distribution: str = "",
 ) -> WriteResult:
     tasks = tuple(
         WrittenTask(
@@ -241,6 +256,6 @@ def _result(
         already_committed=bool(result.facts.get("already_committed")),
         commit_user=result.commit_user,
         identifier=result.identifier,
-        distribution="" if owner is None else owner.routing.value,
+        distribution=distribution,
         tasks=tasks,
     )

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,7 +151,11 @@ def main(home: Path) -> None:
         "always_raised": failing(fail, mark + "always", always=True),
         "always_killed": failing(kill_worker, mark + "always", always=True),
     }
-    found = {name: play(spark, home, name, each) for name, each in scenarios.items()}
+    found = {}
+    for name, each in scenarios.items():
+        began = time.monotonic()
+        found[name] = play(spark, home, name, each)
+        sys.stderr.write(f"{name}: {time.monotonic() - began:.0f} s, {found[name]}\n")
     sys.stdout.write(json.dumps(found) + "\n")
     spark.stop()
 

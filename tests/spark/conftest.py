@@ -55,12 +55,12 @@ def spark_environment() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A classic session on two cores."""
+    """A classic session on two cores, where a task has three attempts."""
     from pyspark.sql import SparkSession
 
     os.environ.update(spark_environment())
     home = tmp_path_factory.mktemp("spark")
-    builder = SparkSession.builder.master("local[2]").appName("lakecore tests")
+    builder = SparkSession.builder.master("local[2,3]").appName("lakecore tests")
     for key, value in CONF.items():
         builder = builder.config(key, value)
     session = (

@@ -228,3 +228,40 @@ def test_arguments_that_contradict_each_other_are_refused(
         spark_bridge.write(df, table, "ignore")  # type: ignore[arg-type]
     with pytest.raises(Unsupported, match="memory of one process"):
         spark_bridge.write(df.selectExpr("cast(id as int) id"), new_table())
+
+
+def test_all_rows_in_one_bucket_and_more_buckets_than_cores(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    one = table_at(tmp_path / "one", bucket="64", bucket_key="id", keys=("id", "v"))
+    same = ROWS.with_columns(id=pl.lit(7, pl.Int64), v=pl.col("id").cast(pl.String))
+    many = table_at(tmp_path / "many", bucket="64")
+    result = spark_bridge.write(frame(spark, same), one)
+    spread = spark_bridge.write(frame(spark, ROWS), many)
+
+    assert (len(result.tasks), result.files, result.rows_stored) == (1, 1, 1000)
+    assert held(many) == sorted(ROWS.rows(), key=repr)
+    assert spread.files == 64
+    assert len(spread.tasks) <= 32
+
+
+def test_small_memory_makes_no_other_files(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pl.DataFrame({"id": range(60_000), "v": [f"text {i}" * 9 for i in range(60_000)]})
+    table = table_at(tmp_path / "t", bucket="2")
+    result = spark_bridge.write(frame(spark, rows), table, memory_per_task=4 << 20)
+
+    assert result.files == 2
+    assert table.scan().select("id", "v").sort("id").collect().equals(rows)
+
+
+@pytest.mark.parametrize("by", ["task", "group"])
+def test_ten_thousand_partitions_are_one_commit(
+    spark: SparkSession, tmp_path: Path, by: str
+) -> None:
+    table = table_at(tmp_path / "t", {"p": "INT", "v": "BIGINT"}, keys=(), partitions=("p",))
+    count = 10_000 if by == "task" else 500
+    df = spark.range(2 * count).selectExpr(f"cast(id % {count} as int) p", "id v")
+    result = spark_bridge.write(df, table, by=by)  # type: ignore[arg-type]
+
+    assert (result.rows, result.files, result.snapshot_ids) == (2 * count, count, (1,))
+    assert table.scan().select(pl.col("v").sum()).collect().item() == sum(range(2 * count))

@@ -1,0 +1,64 @@
+"""What a job changes in the session is put back, and versions are looked at."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+import lakecore
+import spark_bridge
+from lakecore.errors import InvalidRequest, Unsupported
+from spark_bridge.settings import described, require_version, settings
+from tests.spark.frames import table_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+DESCRIPTION = "spark.job.description"
+UNSET = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
+
+
+def test_settings_hold_meanwhile_and_are_put_back(spark: SparkSession) -> None:
+    before = spark.conf.get(UNSET)
+    with settings(spark, {RECORDS: "7", UNSET: "1", "spark.master": "refused"}):
+        assert (spark.conf.get(RECORDS), spark.conf.get(UNSET)) == ("7", "1")
+
+    assert (spark.conf.get(RECORDS), spark.conf.get(UNSET)) == ("10000", before)
+    assert spark.conf.get("spark.master").startswith("local")
+
+
+def test_jobs_are_named_and_the_user_s_own_names_come_back(spark: SparkSession) -> None:
+    context = spark.sparkContext
+    context.setJobGroup("mine", "my job")
+    with described(spark, "lakecore: write d.t"):
+        assert context.getLocalProperty(DESCRIPTION) == "lakecore: write d.t"
+        assert context.getLocalProperty("spark.jobGroup.id") == "mine"
+        assert spark.getTags() == {"lakecore: write d.t"}
+
+    assert context.getLocalProperty(DESCRIPTION) == "my job"
+    assert spark.getTags() == set()
+    context.setLocalProperty("spark.jobGroup.id", None)
+    context.setLocalProperty(DESCRIPTION, None)
+
+
+def test_older_spark_is_refused() -> None:
+    old = cast("SparkSession", SimpleNamespace(version="4.0.1"))
+
+    with pytest.raises(Unsupported, match=r"4\.1 or newer"):
+        require_version(old)
+
+
+def test_other_version_of_lakecore_on_an_executor_is_refused(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_at(tmp_path / "t", {"id": "BIGINT"}, keys=())
+    monkeypatch.setattr(lakecore, "__version__", "0.0.9")
+
+    with pytest.raises(InvalidRequest, match="different versions") as caught:
+        spark_bridge.write(spark.range(3), table)
+    assert caught.value.facts["driver"] == "0.0.9"
