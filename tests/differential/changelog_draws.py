@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from tests.interop.columns import Type
 
 SHARE = 0.5
-LOOKUP, FULL = "lookup", "full-compaction"
+INPUT, LOOKUP, FULL = "input", "lookup", "full-compaction"
 _UNEQUAL = frozenset({"FLOAT", "DOUBLE", "MAP", "MULTISET"})
 
 
 def draw_producer(
     seed: int, plan: EnginePlan, keys: Sequence[ColumnPlan], columns: Sequence[ColumnPlan]
 ) -> dict[str, str]:
-    """The options of a changelog producer; none for half of the tables."""
+    """The options of a changelog producer; none for some of the tables."""
     # Its own dice: what else a seed draws stays as it is.
     chance = random.Random(f"{seed} changelog")
     able = [
@@ -35,7 +35,8 @@ def draw_producer(
         if chance.random() < SHARE and _is_comparable(producer, plan, keys)
     ]
     if not able:
-        return {}
+        first_row = plan.options.get("merge-engine") == "first-row"
+        return {} if first_row or chance.random() < SHARE else {"changelog-producer": INPUT}
     options = {"changelog-producer": chance.choice(able)}
     if chance.random() < SHARE and not any(_is_unequal(each.column.type) for each in columns):
         options["changelog-producer.row-deduplicate"] = "true"
