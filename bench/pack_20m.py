@@ -49,7 +49,7 @@ def run(runs: int = 3, scale: float = 1.0) -> bool:
     kept = promise(
         "packing: times the seconds of Polars, which reads and writes the same rows",
         packing.ratio("lakecore", "polars, bare files"),
-        1.6,
+        2.0,
         at_least=False,
     )
     kept &= promise(
