@@ -1,8 +1,8 @@
 """`python -m bench [NAME …]`: run the benchmarks, print figures as ratios of one run.
 
-Names: merge_6m fold_6m scan_6m pack_20m plan_10k commits_10k lookup_10m memory_50m. Without one,
-all of them (about 20 minutes on two cores; most of it is pypaimon's Python path). Exits with 1 if a
-promise was not kept.
+Names: merge_6m fold_6m compact_6m scan_6m pack_20m plan_10k commits_10k lookup_10m memory_50m.
+Without one, all of them (about 20 minutes on two cores; most of it is pypaimon's Python path).
+Exits with 1 if a promise was not kept.
 
 `python -m bench lookup [SETTING=VALUE …]` is lookup_10m in another size, see `lookup.py`.
 
@@ -17,6 +17,7 @@ import sys
 
 from bench import (
     commits_10k,
+    compact_6m,
     compaction,
     fold_6m,
     lookup,
@@ -34,6 +35,7 @@ BENCHMARKS = {
     "scan_6m": scan_6m.run,
     "merge_6m": merge_6m.run,
     "fold_6m": fold_6m.run,
+    "compact_6m": compact_6m.run,
     "pack_20m": pack_20m.run,
     "lookup_10m": lookup.run,
     "memory_50m": memory_50m.run,

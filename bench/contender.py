@@ -69,6 +69,10 @@ class Lakecore:
         """All rows to memory."""
         return int(self._table.to_arrow(columns).num_rows)
 
+    def compact(self) -> int:
+        """Every bucket to one run; the rows that were read."""
+        return self._table.compact(full=True).rows_before
+
 
 class Pypaimon:
     """pypaimon, by its public API."""
@@ -167,6 +171,9 @@ def main() -> None:
                     rows += part.num_rows
             case "read":
                 rows = engine.read(request.get("columns"))
+            case "compact":
+                assert isinstance(engine, Lakecore)
+                rows = engine.compact()
         seconds = time.perf_counter() - began
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         cpu = time.process_time() - worked

@@ -59,6 +59,11 @@ class Peer:
                 encoding="utf-8",
             )
 
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
     def ask(self, verb: str, **arguments: Json) -> Json:
         """Send one request; return the result, or raise `PeerRefused` or `PeerDied`."""
         stdin, stdout = self._process.stdin, self._process.stdout
