@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 
+import lakecore as lc
 from lakecore.errors import CorruptTable
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
@@ -21,6 +23,7 @@ from tests.tables import held, in_directory, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from lakecore.model.files import CommitMessage, DataFile
     from lakecore.table.handle import Table
@@ -675,3 +678,47 @@ def test_write_larger_than_memory_is_compacted_within_the_budget() -> None:
     assert levels(table) == [5]
     assert held(table).count("b") == 3000
     assert small.context.budget.used_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"changelog-producer": "lookup"}, {"merge-engine": "first-row"}],
+    ids=["deduplicate", "lookup", "first-row"],
+)
+def test_eight_writers_that_compact_lose_nothing(options: dict[str, str], tmp_path: Path) -> None:
+    catalog = lc.connect(tmp_path)
+    catalog.create_database("d")
+    table = catalog.create_table(
+        "d.t",
+        {"id": "INT NOT NULL", "v": "INT"},
+        primary_keys=["id"],
+        options={
+            "bucket": "2",
+            "num-sorted-run.compaction-trigger": "2",
+            "commit.min-retry-wait": "1 ms",
+            "commit.max-retries": "100",
+            **options,
+        },
+    )
+    writers, turns = 8, 4
+
+    def write(number: int) -> None:
+        own = lc.open_table(table.path)
+        for turn in range(turns):
+            own.write([{"id": 10 * number + turn, "v": turn}, {"id": 10 * number + 9, "v": turn}])
+
+    with ThreadPoolExecutor(writers) as pool:
+        for each in [pool.submit(write, number) for number in range(writers)]:
+            each.result()
+    written = kinds(table)
+    table.compact(full=True)
+
+    last = 0 if "merge-engine" in options else turns - 1
+    wanted = [
+        (10 * number + key, last if key == 9 else key)
+        for number in range(writers)
+        for key in (*range(turns), 9)
+    ]
+    assert sorted(table.to_polars().rows()) == wanted
+    assert written.count("A") == writers * turns
+    assert "C" in written
