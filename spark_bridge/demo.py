@@ -10,6 +10,7 @@ it stops with an error.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -98,10 +99,10 @@ def _begin(console: Console, home: Path) -> _Story:
         options={"bucket": "2"},
     )
     console.print("  starting Spark …")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("lakecore demo")
-        .config("spark.pyspark.python", sys.executable)
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

@@ -61,7 +61,7 @@ def raised_as_own() -> Iterator[None]:
         if error is None and _ABSENT.search(text):
             error = InvalidRequest(
                 "the Python of the executors lacks lakecore or what it needs: install it there or "
-                "ship an environment (spark.pyspark.python names the interpreter)",
+                "ship an environment (PYSPARK_PYTHON names the interpreter)",
                 missing=_ABSENT.findall(text)[0],
             )
         if error is None:

@@ -111,20 +111,24 @@ def owner_of(df: DataFrame, context: TableContext, tasks: int | None = None) -> 
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at once, as far as the settings tell; 2 if they do not."""
+    """How many tasks run at once, as far as the settings tell.
+
+    If they do not, half of `spark.sql.shuffle.partitions`: who has a large cluster sets that.
+    """
     conf = spark.conf
     stated = conf.get("spark.default.parallelism", "")
     if stated:
         return max(1, int(stated))
-    instances = conf.get("spark.executor.instances", "") or "0"
-    cores = conf.get("spark.executor.cores", "") or "1"
-    if int(instances):
-        return int(instances) * int(cores)
     master = conf.get("spark.master", "") or ""
     inside = master.partition("[")[2].rstrip("]").split(",")
     if master.startswith("local-cluster"):
         return int(inside[0]) * int(inside[1])
-    return int(inside[0]) if inside[0].isdigit() else 2
+    if inside[0].isdigit():
+        return int(inside[0])
+    instances = conf.get("spark.executor.instances", "") or "0"
+    if int(instances) and conf.get("spark.dynamicAllocation.enabled", "false") != "true":
+        return int(instances) * int(conf.get("spark.executor.cores", "") or "1")
+    return max(2, int(conf.get("spark.sql.shuffle.partitions", "") or "4") // 2)
 
 
 def _tasks(spark: SparkSession, buckets: int, *, partitioned: bool) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pyspark
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
@@ -157,7 +159,10 @@ def main(home: Path) -> None:
         found[name] = play(spark, home, name, each)
         sys.stderr.write(f"{name}: {time.monotonic() - began:.0f} s, {found[name]}\n")
     sys.stdout.write(json.dumps(found) + "\n")
+    work = Path(pyspark.__file__).parent / "work" / spark.sparkContext.applicationId
     spark.stop()
+    # A local cluster has its executors write below Spark's own installation.
+    shutil.rmtree(work, ignore_errors=True)
 
 
 if __name__ == "__main__":
