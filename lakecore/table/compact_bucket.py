@@ -183,6 +183,11 @@ class _Rewriter:
             return True
         if self._to_last:
             return False
+        return self._must_meet(file)
+
+    def _must_meet(self, file: DataFile) -> bool:
+        """Whether rows of a file of level 0 may come out otherwise for what lies above."""
+        options = self._context.options
         plain = options.merge_engine is MergeEngine.DEDUPLICATE and not options.sequence_field
         newest_above = max((above.sequence_max for above in self._above), default=-1)
         return not plain or newest_above >= file.sequence_min
@@ -194,6 +199,8 @@ class _Rewriter:
         upper = self._upper if takes_up else None
         full = options.changelog_producer is ChangelogProducer.FULL_COMPACTION
         told = self._changelog if (self._to_last if full else takes_up) else None
+        if told is None and not any(self._must_meet(file) for file in files if file.level == 0):
+            upper = None
         if upper is None and told is None:
             return None
         compared: tuple[str, ...] | None = None
