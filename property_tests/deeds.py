@@ -59,7 +59,7 @@ def in_two_phases(table: Table) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """A table, what was done to it, and the deed that comes next."""
+    """A table, what was done to it, and the deed that comes next, which `compacts` or does not."""
 
     deed: Deed
     options: dict[str, str] = field(default_factory=dict)
@@ -67,6 +67,7 @@ class Scene:
     partitioned: bool = False
     past: tuple[Deed, ...] = ()
     budget_bytes: int = 1 << 30
+    compacts: bool = False
 
     def build(self) -> MemoryStore:
         """A store in which the table has its past."""
@@ -108,6 +109,32 @@ SCENES = {
         past=PAST,
         deed=in_two_phases,
         budget_bytes=100,
+        compacts=True,
+    ),
+    "upsert that compacts": Scene(
+        options={"bucket": "1", "num-sorted-run.compaction-trigger": "1"},
+        past=PAST,
+        deed=write(FRESH),
+        compacts=True,
+    ),
+    "upsert that compacts buckets and partitions": Scene(
+        options={"bucket": "2", "num-sorted-run.compaction-trigger": "1", "num-levels": "3"},
+        partitioned=True,
+        past=(lambda table: PAST[0](table.copy({"write-only": "true"})),),
+        deed=write(FRESH),
+        compacts=True,
+    ),
+    "upsert that tells what compaction changes": Scene(
+        options={"bucket": "1", "changelog-producer": "lookup"},
+        past=PAST,
+        deed=write(FRESH),
+        compacts=True,
+    ),
+    "overwrite that compacts": Scene(
+        options={"bucket": "1", "force-lookup": "true"},
+        past=PAST,
+        deed=overwrite(FRESH, dynamic=False),
+        compacts=True,
     ),
     "changelog": Scene(
         options={"bucket": "1", "changelog-producer": "input"}, past=PAST, deed=write(FRESH)

@@ -108,6 +108,8 @@ WRITES = st.sampled_from(
         {"file.format": "orc"},
         {"file.compression": "none"},
         {"metadata.stats-mode": "none"},
+        {"write-only": "true"},
+        {"full-compaction.delta-commits": "3"},
     ]
 )
 """Dynamic options of one write, which must change no row either."""
@@ -150,6 +152,11 @@ def keyed_shapes(draw: st.DrawFn) -> Shape:
     options |= draw(
         st.sampled_from([{}, {}, {"ignore-delete": "true"}, {"ignore-update-before": "true"}])
     )
+    # With sequence fields, a deletion that was dropped no longer hides what comes late.
+    compacts: dict[str, str] = {"write-only": "true"}
+    if not sequence:
+        compacts = {"num-sorted-run.compaction-trigger": str(draw(st.integers(1, 5)))}
+    options |= compacts
     if draw(st.integers(0, 4)) == 0:
         columns["kind"] = "STRING"
         options["rowkind.field"] = "kind"

@@ -39,7 +39,16 @@ DEEDS: dict[str, Deed] = {
 RACES = [
     pytest.param(shape, deed, marks=() if number in {0, 4, 6} else pytest.mark.slow)
     for number, (shape, deed) in enumerate(
-        product(["one bucket", "buckets and partitions", "dynamic buckets"], DEEDS)
+        product(
+            [
+                "one bucket",
+                "buckets and partitions",
+                "dynamic buckets",
+                "one bucket, compacted by each write",
+                "looked up by each write",
+            ],
+            DEEDS,
+        )
     )
 ]
 

@@ -129,6 +129,17 @@ SHAPES = {
         options={"dynamic-bucket.target-row-num": "2"}, deed=write(orders("a", "x"))
     ),
     "append": Scene(keyed=False, partitioned=True, deed=write(orders("a", "x"))),
+    "one bucket, compacted by each write": Scene(
+        options={"bucket": "1", "num-sorted-run.compaction-trigger": "1"},
+        past=PAST,
+        deed=write(orders("a", "x")),
+    ),
+    "looked up by each write": Scene(
+        options={"bucket": "2", "changelog-producer": "lookup"},
+        partitioned=True,
+        past=PAST,
+        deed=write(orders("a", "x")),
+    ),
 }
 MINE: dict[str, Deed] = {
     "write known keys": write(orders("bc", "mine")),

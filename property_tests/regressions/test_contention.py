@@ -5,11 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from property_tests.deeds import SCENES, WRITER, orders
+from property_tests.deeds import PAST, WRITER, Scene, orders, write
 from property_tests.test_races import RacedStore
 
 if TYPE_CHECKING:
     from lakecore.io.store import Store
+
+
+UPSERT = Scene(
+    options={"bucket": "1", "write-only": "true"}, past=PAST, deed=write(orders("a", "mine"))
+)
 
 
 class BusyStore(RacedStore):
@@ -23,15 +28,14 @@ class BusyStore(RacedStore):
     def put_if_absent(self, path: str, data: bytes) -> bool:
         self.calls_at_puts.append(self.calls)
         if len(self.calls_at_puts) <= self.losses:
-            table = SCENES["upsert"].open(self.inner, seed=1000 + self.calls)
+            table = UPSERT.open(self.inner, seed=1000 + self.calls)
             table.write(orders("z", "theirs"))
         return super().put_if_absent(path, data)
 
 
 def test_attempt_looks_only_at_what_came_since_the_last() -> None:
-    scene = SCENES["upsert"]
-    store = BusyStore(scene.build(), losses=8)
-    result = scene.open(store).write(orders("a", "mine"), commit_user=WRITER, identifier=1)
+    store = BusyStore(UPSERT.build(), losses=8)
+    result = UPSERT.open(store).write(orders("a", "mine"), commit_user=WRITER, identifier=1)
 
     assert result.attempts == 9
     calls = [after - before for before, after in pairwise(store.calls_at_puts)]
