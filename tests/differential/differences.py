@@ -66,7 +66,7 @@ NOT_DRAWN: Mapping[str, str] = {
     "partial-update.remove-record-on-delete: a -U after a -D": (
         "it brings the record back in Java; lakecore ignores it, as the option says"
     ),
-    "first_non_null_value in a sequence group: null": (
+    "first_non_null_value in a sequence group: null, and rows that take back, which leave null": (
         "of a row with an older sequence Java takes even a null for the first value"
     ),
     "max and min of BOOLEAN": "1.4.2 cannot compare truths, as 2.1 and lakecore can",

@@ -146,6 +146,9 @@ def _partial_update_by_groups(dice: Dice) -> EnginePlan:
                 continue
             found = aggregated_column(dice, name, retracting=retracting, grouped=True)
             if found.function in ("first_non_null_value", "first_not_null_value"):
+                if retracting:
+                    members.append(value_column(dice, name))
+                    continue
                 found = replace(found, plan=replace(found.plan, nulls=0.0))
             aggregated.append(found)
             options |= found.options
