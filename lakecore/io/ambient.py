@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["JOB_ID_LENGTH", "SYSTEM", "Ambient", "of_job", "seeded"]
+__all__ = ["JOB_ID_LENGTH", "SYSTEM", "Ambient", "forked", "of_job", "seeded"]
 
 START_MS_DEFAULT = 1_700_000_000_000
 JOB_ID_LENGTH = 19
@@ -67,6 +67,19 @@ def of_job(job: str, ambient: Ambient = SYSTEM) -> Ambient:
 
     def new_uuid() -> str:
         return begin + ambient.new_uuid()[JOB_ID_LENGTH:]
+
+    return replace(ambient, new_uuid=new_uuid)
+
+
+def forked(ambient: Ambient) -> Ambient:
+    """The same surroundings for one of several threads, with UUIDs of its own.
+
+    These depend on the order in which threads were given theirs, not on who draws first.
+    """
+    chance = random.Random(uuid.UUID(ambient.new_uuid()).int)  # noqa: S311 - as random as its seed
+
+    def new_uuid() -> str:
+        return str(uuid.UUID(int=chance.getrandbits(128), version=4))
 
     return replace(ambient, new_uuid=new_uuid)
 

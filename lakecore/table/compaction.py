@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.errors import (
@@ -37,6 +36,7 @@ from lakecore.errors import (
     LakecoreError,
     Unsupported,
 )
+from lakecore.io.ambient import forked
 from lakecore.model.compaction import CompactionResult
 from lakecore.plan.conflicts import check_files, check_levels
 from lakecore.table.base_snapshot import is_there, was_rolled_back
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import CommitMessage
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
-    from lakecore.table.compact_parallel import Progress
+    from lakecore.table.compact_parallel import Progress, RowsDone
     from lakecore.table.context import TableContext
 
 PLANS_MAX = 5
@@ -178,9 +178,14 @@ class _Call:
             self._tally.begin(plan)
             portion = self._portion(plan)
             done: list[CommitMessage] = []
-            work = partial(do_work, self._context)
+            # Drawn here, so that names of files do not depend on which thread is first.
+            own = {id(work): forked(self._context.ambient) for work in portion}
+
+            def compact(work: Work, rows_done: RowsDone) -> CommitMessage:
+                return do_work(replace(self._context, ambient=own[id(work)]), work, rows_done)
+
             try:
-                compact_buckets(portion, work, self._context.budget, self._tally, done)
+                compact_buckets(portion, compact, self._context.budget, self._tally, done)
             finally:
                 uuid = None if self._snapshot is None else self._snapshot.uuid
                 messages += [replace(message, base_snapshot_uuid=uuid) for message in done]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lakecore.io.ambient import JOB_ID_LENGTH, SYSTEM, of_job, seeded
+from lakecore.io.ambient import JOB_ID_LENGTH, SYSTEM, forked, of_job, seeded
 
 
 def test_one_seed_gives_one_course_of_events() -> None:
@@ -52,6 +52,17 @@ def test_wall_clock_shows_local_time_as_if_utc(monkeypatch: pytest.MonkeyPatch) 
         time.tzset()
 
     assert shift_ms == pytest.approx(3.5 * 3_600_000, abs=5_000)
+
+
+def test_forks_draw_ids_of_their_own_in_the_order_of_forking() -> None:
+    ambient, again = seeded(1), seeded(1)
+    left, right = forked(ambient), forked(ambient)
+    drawn = [right.new_uuid(), left.new_uuid(), right.new_uuid()]
+
+    assert [forked(again).new_uuid(), forked(again).new_uuid()] == [drawn[1], drawn[0]]
+    assert len({*drawn}) == 3
+    assert {uuid.UUID(each).version for each in drawn} == {4}
+    assert left.now_ms() == ambient.now_ms()
 
 
 def test_ids_of_a_job_begin_alike_and_are_each_new() -> None:

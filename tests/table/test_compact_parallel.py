@@ -181,3 +181,14 @@ def test_interrupt_ends_every_thread_and_removes_what_was_done() -> None:
     workers = [each.name for each in threading.enumerate()]
     assert not any(name.startswith(compact_parallel.WORKER) for name in workers)
     assert table.context.budget.used_bytes == 0
+
+
+@pytest.mark.usefixtures("_four_processors")
+def test_one_seed_makes_the_same_files_whichever_thread_is_first() -> None:
+    names = []
+    for _ in range(3):
+        table = bucketed()
+        table.compact(full=True)
+        names.append([in_directory(table, f"bucket-{number}") for number in range(BUCKETS)])
+
+    assert names[0] == names[1] == names[2]
