@@ -3,6 +3,7 @@
 | option | is |
 |---|---|
 | `path` | the table; `PATH$files` is a system table |
+| `branch` | a branch of it, in place of `main` |
 | `snapshot-id`, `tag`, `timestamp` | a state; a timestamp is ISO 8601 text or milliseconds |
 | `versionAsOf` | a tag, or else a snapshot id |
 | `timestampAsOf` | as `timestamp` |
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
+from lakecore.format.layout import MAIN_BRANCH
 from lakecore.session import open_table
 from lakecore.table.travel import Travel
 from spark_bridge.system import split_system
@@ -31,7 +33,17 @@ if TYPE_CHECKING:
 __all__ = ["MARK", "SourceOptions", "parse_options"]
 
 _OWN = frozenset(
-    {"path", "paths", "snapshot-id", "tag", "timestamp", "versionasof", "timestampasof", "where"}
+    {
+        "branch",
+        "path",
+        "paths",
+        "snapshot-id",
+        "tag",
+        "timestamp",
+        "timestampasof",
+        "versionasof",
+        "where",
+    }
 )
 MARK = "lakecore"
 """The option by which `attach` shows that a catalog table is its own."""
@@ -44,6 +56,7 @@ class SourceOptions:
     """What the options say."""
 
     path: str
+    branch: str
     system: str | None
     travel: Travel
     where: str | None
@@ -60,7 +73,7 @@ class SourceOptions:
 
     def open(self) -> Table:
         """The table, with its options of this read."""
-        return open_table(self.path, options=self.table)
+        return open_table(self.path, branch=self.branch, options=self.table)
 
     def system_table(self, table: Table) -> SystemTable:
         """The system table that the path names."""
@@ -101,6 +114,7 @@ def parse_options(
         raise InvalidRequest("name a state in one way only", versionAsOf=version)
     return SourceOptions(
         path=path,
+        branch=given.get("branch", MAIN_BRANCH),
         system=system,
         travel=travel,
         where=given.get("where"),

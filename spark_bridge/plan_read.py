@@ -9,7 +9,7 @@ say types that Spark reads exactly as lakecore does.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -122,7 +122,6 @@ def plan_read(
             store=context.store,
             where=expression,
             exchange=spark_arrow_schema(spark),
-            memory_budget_bytes=options.lakecore_memory_budget_bytes,
         ),
         tasks=tuple(make_tasks(splits, cutting)),
         rows=sum(split.row_count for split in splits),
@@ -164,11 +163,15 @@ def _left_to_spark(
     kept: list[Split] = []
     paths: list[str] = []
     for split in splits:
-        own = _paths(split, source, fields) if split.raw and not split.vectors else None
-        if own is None:
+        rest = split.files
+        if split.raw and not split.vectors:
+            found = {file: _path(file, split, source, fields) for file in split.files}
+            paths += [path for path in found.values() if path is not None]
+            rest = tuple(file for file, path in found.items() if path is None)
+        if len(rest) == len(split.files):
             kept.append(split)
-        else:
-            paths += own
+        elif rest:
+            kept.append(replace(split, runs=(rest,)))
     return tuple(kept), tuple(paths)
 
 
@@ -181,21 +184,17 @@ def _is_alike(field: Field) -> bool:
     return not (timestamp and (kind.precision or 0) > _DIGITS_MAX)
 
 
-def _paths(split: Split, source: TableSource, fields: Iterable[Field]) -> list[str] | None:
-    """The local paths of the files of a raw split; None if Spark may not read one of them."""
+def _path(file: DataFile, split: Split, source: TableSource, fields: Iterable[Field]) -> str | None:
+    """The local path of a file of a raw split; None if Spark may not read it."""
     context = source.context
-    paths: list[str] = []
-    for file in split.files:
-        path = context.layout.data_file(split.partition_path, split.bucket, file)
-        local = context.store.local_path(path)
-        plain = file.format == "parquet" and file.write_columns is None
-        if local is None or not plain or _GLOB.search(local):
-            return None
-        stored = context.history.schema(file.schema_id)
-        if not _same_columns(fields, stored) or not _is_as_said(file, path, local, source, fields):
-            return None
-        paths.append(local)
-    return paths
+    path = context.layout.data_file(split.partition_path, split.bucket, file)
+    local = context.store.local_path(path)
+    plain = file.format == "parquet" and file.write_columns is None
+    if local is None or not plain or _GLOB.search(local):
+        return None
+    stored = context.history.schema(file.schema_id)
+    alike = _same_columns(fields, stored) and _is_as_said(file, path, local, source, fields)
+    return local if alike else None
 
 
 def _same_columns(fields: Iterable[Field], stored: TableSchema) -> bool:

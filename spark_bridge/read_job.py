@@ -16,7 +16,7 @@ import pyarrow as pa
 import lakecore
 from lakecore.errors import InvalidRequest
 from lakecore.frames import arrow_stream
-from lakecore.memory import process_budget
+from lakecore.memory import Budget
 from lakecore.model.arrow_arrays import retype
 from lakecore.plan.predicate import Predicate, all_of, to_polars
 from lakecore.table.read import ReadPlan, read_split
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from lakecore.model.files import Split
 
 __all__ = ["Piece", "ReadJob", "open_sealed", "read_task", "seal", "to_exchange"]
+
+MEMORY_PER_TASK = 512 << 20
+"""The budget of a task, of which a merge takes a quarter: many Python workers share a machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +54,6 @@ class ReadJob:
     store: Store
     where: pl.Expr | None
     exchange: pa.Schema
-    memory_budget_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,7 @@ class _PieceSource:
 
     job: ReadJob
     piece: Piece
+    budget: Budget
 
     @property
     def schema(self) -> pa.Schema:
@@ -79,7 +82,7 @@ class _PieceSource:
             columns=job.plan.schema.names if columns is None else tuple(columns),
             predicate=all_of(conditions) if conditions else None,
         )
-        return read_split(piece.split, plan, job.store, process_budget())
+        return read_split(piece.split, plan, job.store, self.budget)
 
     def native_files(
         self, columns: Sequence[str], predicate: Predicate | None = None
@@ -90,13 +93,13 @@ class _PieceSource:
 
 def read_task(job: ReadJob, task: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
     """The rows of the pieces, in batches of the types in which Spark takes them."""
-    process_budget().set_size(job.memory_budget_bytes)
+    budget = Budget(MEMORY_PER_TASK)
     for piece in task:
         # Rows outside the bounds may come, but of each key all rows do or none.
         bounds = None if piece.keys is None else to_polars(piece.keys)
         parts = [each for each in (job.where, bounds) if each is not None]
         where = parts[0] if len(parts) == 1 else parts[0] & parts[1] if parts else None
-        source = _PieceSource(job=job, piece=piece)
+        source = _PieceSource(job=job, piece=piece, budget=budget)
         for batch in arrow_stream.reader(source, job.plan.columns, where):
             yield to_exchange(batch, job.exchange)
 

@@ -9,6 +9,7 @@ import pytest
 import lakecore as lc
 from lakecore.errors import Unsupported
 from spark_bridge.attach_tables import register
+from spark_bridge.plan_read import read_schema
 from spark_bridge.read_frame import read
 from tests.golden.test_fixtures import (
     FIXTURES,
@@ -81,16 +82,12 @@ def test_read_gives_the_rows_of_java(spark: SparkSession, name: str) -> None:
 @pytest.mark.parametrize("name", READ)
 def test_the_source_gives_the_rows_of_java(spark: SparkSession, name: str) -> None:
     for branch, state in last_states(name):
-        if branch != "main":
-            continue
-        table = lc.open_table(FIXTURES / name)
+        table = lc.open_table(FIXTURES / name, branch=branch)
         names = names_for_spark(columns_of(name, state.schema_id))
-        reader = spark.read.format("lakecore")
+        reader = spark.read.format("lakecore").option("branch", branch)
         if len(names) < len(table.schema.names):
             with pytest.raises(Unsupported, match="Spark has no such type"):
                 read(spark, table)
-            from spark_bridge.plan_read import read_schema
-
             reader = reader.schema(read_schema(table.schema, names))
 
         check(reader.load(table.path), name, state, bag_columns(table))
