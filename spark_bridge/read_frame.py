@@ -12,6 +12,7 @@ import os
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
+from pyspark.sql.types import DatetimeType, NumericType
 
 from lakecore.session import open_table
 from lakecore.table.system_table import SystemTable
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
 
     import polars as pl
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from lakecore.table.handle import Table
     from spark_bridge.plan_read import PlannedRead
 
 __all__ = ["read"]
 
+_WORDS_MAX = 1 << 31
+"""16 GiB are too large to broadcast, and quickly counted."""
 # As the files are: no calendar of long ago, no file passed over, no column out of a path.
 _PARQUET_OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
@@ -108,12 +112,20 @@ def _merged(spark: SparkSession, planned: PlannedRead) -> DataFrame | None:
     count = len(planned.tasks)
     if count == 0:
         return None
-    # One number a task is kept of as many as there are rows: Spark's estimate of the size of a
-    # frame is that of the range below it, whatever is kept.
-    step = max(1, planned.rows // count)
+    # Spark takes the frame to be as large as the range below it, whatever is kept of that: so there
+    # are as many numbers as the rows have words, and one of them a task is kept.
+    words = min(planned.rows * _words(planned.schema), _WORDS_MAX)
+    step = max(1, words // count)
     numbers = spark.range(0, count * step, 1, count).where(f"id % {step} = 0")
     run = _runner(seal(planned.job), [seal(task) for task in planned.tasks], step)
     return numbers.mapInArrow(run, planned.schema)
+
+
+def _words(schema: StructType) -> int:
+    """About how many times eight bytes a row takes."""
+    return sum(
+        1 if isinstance(f.dataType, NumericType | DatetimeType) else 3 for f in schema.fields
+    )
 
 
 def _runner(
