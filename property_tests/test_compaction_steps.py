@@ -156,7 +156,7 @@ def test_outage_leaves_whole_steps_and_the_next_call_does_the_others(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("place", "commits"), [("local", 40), ("s3", 10)], indirect=["place"], ids=["local", "s3"]
+    ("place", "commits"), [("local", 40), ("s3", 6)], indirect=["place"], ids=["local", "s3"]
 )
 def test_compactions_beside_eight_writing_processes_end_and_every_row_is_there(
     place: Place, commits: int
