@@ -38,7 +38,7 @@ from lakecore.model.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from lakecore.io.file_format import WriteFormat
+    from lakecore.io.file_format import BatchSize, WriteFormat
     from lakecore.io.store import Store
 
 Json: TypeAlias = "str | int | Mapping[str, Json] | Sequence[Json] | None"
@@ -143,21 +143,20 @@ def read_avro(
     store: Store,
     path: str,
     fields: Sequence[Field],
-    batch_rows: int,
+    batch: BatchSize,
     row_groups: Iterable[int] | None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of these columns, each with the file position of its first row."""
     if row_groups is not None:
         raise Unsupported("row groups are chosen in Parquet files only", path=path)
     at = 0
-    for records in read_batches(store.read(path), path, batch_rows):
+    for records in read_batches(store.read(path), path, batch.rows):
         columns: dict[str, pa.Array] = {}
         for field in fields:
             if field.name in records[0]:
                 values = [record[field.name] for record in records]
                 columns[field.name] = _decoded(values, field, path)
-        batch = pa.RecordBatch.from_pydict(columns) if columns else rows_only(len(records))
-        yield at, batch
+        yield at, pa.RecordBatch.from_pydict(columns) if columns else rows_only(len(records))
         at += len(records)
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lakecore.errors import CorruptTable, LakecoreError, Unsupported
 from lakecore.io.avro_files import AvroWriter, avro_columns, read_avro
-from lakecore.io.file_format import RowGroup, RunWriter, WriteFormat
+from lakecore.io.file_format import BATCH_BYTES, BatchSize, RowGroup, RunWriter, WriteFormat
 from lakecore.io.orc_files import OrcWriter, orc_columns, read_orc
 from lakecore.io.parquet_read import parquet_columns, parquet_row_groups, read_parquet
 from lakecore.io.parquet_write import ParquetWriter
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMATS",
+    "BatchSize",
     "RowGroup",
     "RunWriter",
     "WriteFormat",
@@ -60,7 +61,7 @@ class _Read(Protocol):
         store: Store,
         path: str,
         fields: Sequence[Field],
-        batch_rows: int,
+        batch: BatchSize,
         row_groups: Iterable[int] | None,
         /,
     ) -> Iterator[tuple[int, pa.RecordBatch]]: ...
@@ -121,12 +122,17 @@ def read_positions(
     *,
     fields: Sequence[Field],
     batch_rows: int = BATCH_ROWS,
+    batch_bytes: int = BATCH_BYTES,
     row_groups: Iterable[int] | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The batches of `read_file`, each with the position of its first row in the file."""
+    """The batches of `read_file`, each with the position of its first row in the file.
+
+    A batch ends at its rows, or at about its bytes in memory, whichever comes first.
+    """
+    size = BatchSize(batch_rows, max(1, batch_bytes))
     schema = arrow_schema(fields)
     file_format = _format(path.rpartition(".")[2], path)
-    for at, batch in file_format.read(store, path, fields, batch_rows, row_groups):
+    for at, batch in file_format.read(store, path, fields, size, row_groups):
         yield at, _typed(batch, schema, path) if fields else rows_only(batch.num_rows)
 
 

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
 CODECS = ("zstd", "none", "snappy", "gzip", "lz4", "brotli")
 ROW_GROUP_ROWS = 131_072
-ROW_GROUP_BYTES = 32 << 20
+ROW_GROUP_BYTES = 16 << 20
+BATCH_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSize:
+    """What ends a batch that is read: its rows, or about its bytes in memory, whichever first."""
+
+    rows: int
+    size_bytes: int = BATCH_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ from lakecore.model.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lakecore.io.file_format import WriteFormat
+    from lakecore.io.file_format import BatchSize, WriteFormat
     from lakecore.io.store import Store
 
 ID_ATTRIBUTE = "paimon.id"
@@ -256,7 +256,7 @@ def read_orc(
     store: Store,
     path: str,
     fields: Sequence[Field],
-    batch_rows: int,
+    batch: BatchSize,
     row_groups: Iterable[int] | None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of these columns as stored, each with the file position of its first row."""
@@ -269,14 +269,14 @@ def read_orc(
         fragment = ds.OrcFileFormat().make_fragment(source)
         scanner = fragment.scanner(
             columns=[field.name for field in fields if field.name in stored] or stored[:1],
-            batch_size=batch_rows,
+            batch_size=batch.rows,
             batch_readahead=1,
         )
         at = 0
-        for batch in scanner.to_batches():
-            if batch.num_rows:
-                yield at, _without_padding(batch, padded)
-            at += batch.num_rows
+        for rows in scanner.to_batches():
+            if rows.num_rows:
+                yield at, _without_padding(rows, padded)
+            at += rows.num_rows
 
 
 def _parts(data_type: DataType) -> tuple[DataType, ...]:

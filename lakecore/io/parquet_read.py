@@ -1,13 +1,16 @@
 """Parquet data files, read as whoever wrote them: any codec, any Arrow layout, by column name.
 
-A row group is decoded whole on Arrow's threads if it is small, else streamed, so that memory
-follows the batch: Java writes one row group per file of 128 MB.
+A row group that fits into a batch is decoded whole on Arrow's threads. Another is streamed, its
+bytes as its rows, so that memory follows the batch and not the row group, which Java makes as large
+as the file. How much a row takes in memory is known from the footer where columns have a width;
+where they have not, a few rows of the file are looked at first, for a dictionary makes any text
+small on disk. A batch that came out too large makes those after it smaller.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,11 +23,16 @@ from lakecore.io.store import plain_errors
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from lakecore.io.file_format import BatchSize
     from lakecore.io.store import Store
     from lakecore.model.types import Field
 
-READ_WHOLE_BYTES_MAX = 64 << 20
-"""Decoded bytes up to which a row group is read in one go."""
+_PROBE_ROWS = 1_024
+_PROBED_ROWS_MIN = 4 * _PROBE_ROWS
+"""Rows of a row group up to which it is small, whatever its footer hides."""
+_BUFFER_BYTES = range(4 << 10, 64 << 10)
+_REMOTE_BUFFER_BYTES = range(64 << 10, 1 << 20)
+"""Bytes of a column fetched at once where row groups are streamed: the least, and the most."""
 
 NARROW_BYTES_MAX = (1 << 31) - 1
 """Bytes that an array of text with 32-bit offsets can hold."""
@@ -40,35 +48,76 @@ def read_parquet(
     store: Store,
     path: str,
     fields: Sequence[Field],
-    batch_rows: int,
+    batch: BatchSize,
     row_groups: Iterable[int] | None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of these columns as stored, each with the file position of its first row."""
-    with _open(store, path) as file:
+    with _open(store, path) as whole:
         # Rows can only be counted along with some column.
-        columns = [field.name for field in fields] or file.schema_arrow.names[:1]
-        metadata = file.metadata
+        columns = [field.name for field in fields] or whole.schema_arrow.names[:1]
+        metadata = whole.metadata
         firsts = _first_rows(metadata)
-        wanted = range(metadata.num_row_groups) if row_groups is None else row_groups
         leaves = _leaf_indexes(metadata, columns)
-        for index in wanted:
-            group = metadata.row_group(index)
-            at = firsts[index]
-            size = sum(group.column(leaf).total_uncompressed_size for leaf in leaves)
-            if size <= READ_WHOLE_BYTES_MAX:
-                table = file.read_row_group(index, columns=columns, use_threads=True)
+        sizes = _RowSizes(metadata, leaves, whole.schema_arrow, columns)
+        streamed: pq.ParquetFile | None = None
+        with ExitStack() as opened:
+            for index in range(metadata.num_row_groups) if row_groups is None else row_groups:
+                rows = metadata.row_group(index).num_rows
+                if sizes.hidden and rows > _PROBED_ROWS_MIN:
+                    streamed = streamed or opened.enter_context(
+                        _open(store, path, metadata, leaves)
+                    )
+                    probe = streamed.iter_batches(_PROBE_ROWS, row_groups=[index], columns=columns)
+                    sizes.see(next(probe))
+                row_bytes = sizes.of(index)
                 # In even parts: a short one at the end costs as many steps as the others.
-                parts = max(1, -(-group.num_rows // batch_rows))
-                even_rows = max(1, -(-group.num_rows // parts))
-                batches: Iterator[pa.RecordBatch] = iter(table.to_batches(max_chunksize=even_rows))
-            else:
-                batches = file.iter_batches(
-                    batch_rows, row_groups=[index], columns=columns, use_threads=True
-                )
-            for batch in (part for whole in batches for part in _parts(whole)):
-                if batch.num_rows:
-                    yield at, batch
-                at += batch.num_rows
+                parts = -(-rows // max(1, min(batch.rows, int(batch.size_bytes / row_bytes))))
+                even_rows = max(1, -(-rows // max(1, parts)))
+                if rows * row_bytes <= batch.size_bytes:
+                    table = whole.read_row_group(index, columns=columns, use_threads=True)
+                    batches: Iterator[pa.RecordBatch] = iter(table.to_batches(even_rows))
+                else:
+                    streamed = streamed or opened.enter_context(
+                        _open(store, path, metadata, leaves)
+                    )
+                    batches = streamed.iter_batches(even_rows, row_groups=[index], columns=columns)
+                at = firsts[index]
+                for part in (part for each in batches for part in _parts(each)):
+                    if part.num_rows:
+                        sizes.see(part)
+                        yield at, part
+                    at += part.num_rows
+
+
+class _RowSizes:
+    """The bytes of a row in memory, as far as they are known."""
+
+    def __init__(
+        self,
+        metadata: pq.FileMetaData,
+        leaves: Sequence[int],
+        schema: pa.Schema,
+        columns: Sequence[str],
+    ) -> None:
+        self._metadata = metadata
+        self._leaves = leaves
+        kinds = [schema.field(name).type for name in columns if name in schema.names]
+        self._width = sum(kind.bit_width if pa.types.is_primitive(kind) else 32 for kind in kinds)
+        self.hidden = not all(pa.types.is_primitive(kind) for kind in kinds)
+        """Whether rows may be larger than the footer says, and none was seen."""
+        self._seen = 0.0
+
+    def of(self, index: int) -> float:
+        """The bytes of a row of a row group."""
+        group = self._metadata.row_group(index)
+        stored = sum(group.column(leaf).total_uncompressed_size for leaf in self._leaves)
+        mean: float = stored / max(1, group.num_rows)
+        return max(1.0, self._width / 8, self._seen, mean)
+
+    def see(self, rows: pa.RecordBatch) -> None:
+        """Learn from rows that were decoded."""
+        self._seen = rows.nbytes / max(1, rows.num_rows)
+        self.hidden = False
 
 
 def parquet_row_groups(store: Store, path: str, columns: Sequence[str]) -> tuple[RowGroup, ...]:
@@ -111,15 +160,35 @@ def parquet_row_groups(store: Store, path: str, columns: Sequence[str]) -> tuple
 
 
 @contextmanager
-def _open(store: Store, path: str) -> Iterator[pq.ParquetFile]:
-    """The opened file; what Arrow says of its bytes becomes CorruptTable."""
+def _open(
+    store: Store,
+    path: str,
+    metadata: pq.FileMetaData | None = None,
+    leaves: Sequence[int] = (),
+) -> Iterator[pq.ParquetFile]:
+    """The opened file; what Arrow says of its bytes becomes CorruptTable.
+
+    With `metadata`, which it has: to stream these leaves, a piece of each column at a time.
+    """
     local = store.local_path(path)
+    buffer_bytes = 0
+    if metadata is not None:
+        bounds = _REMOTE_BUFFER_BYTES if local is None else _BUFFER_BYTES
+        sizes = [
+            metadata.row_group(index).column(leaf).total_compressed_size
+            for index in range(metadata.num_row_groups)
+            for leaf in leaves
+        ]
+        mean = sum(sizes) // max(1, len(sizes))
+        buffer_bytes = min(max(bounds.start, mean), bounds.stop)
     try:
         with plain_errors(path):
             # Arrow decodes text into wide offsets a quarter faster than into narrow ones.
             file = pq.ParquetFile(
                 store.open_input(path) if local is None else local,
-                pre_buffer=local is None,
+                metadata=metadata,
+                buffer_size=buffer_bytes,
+                pre_buffer=local is None and metadata is None,
                 binary_type=pa.large_binary(),
             )
         with file, plain_errors(path):

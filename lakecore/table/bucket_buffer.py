@@ -35,7 +35,7 @@ from lakecore.table.bucket_files import (
     changelog_shape,
     data_shape,
 )
-from lakecore.table.read import merge_slices
+from lakecore.table.windows import merge_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -21,6 +21,7 @@ import numpy as np
 
 from lakecore.errors import LakecoreError
 from lakecore.frames.source import reading
+from lakecore.io.data_files import BatchSize
 from lakecore.lsm.levels import SortedRun
 from lakecore.lsm.steps import Rewrite
 from lakecore.merge import MERGE_FUNCTIONS
@@ -37,7 +38,7 @@ from lakecore.table.bucket_files import (
 )
 from lakecore.table.compact_merge import BATCHES_BESIDE, CompactionMerge
 from lakecore.table.lookup import LookupPlan, UpperLevels
-from lakecore.table.read import KIND_FIELD, merge_fields, merge_runs, read_data_file, rows_of
+from lakecore.table.read import KIND_FIELD, batch_size, merge_fields, merge_runs, read_data_file
 from lakecore.table.source import TableSource
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ class _Rewriter:
         split = self._split(self.alone(file))
         retracts = [int(kind) for kind in RETRACTS]
         kinds = read_data_file(
-            file, [KIND_FIELD], split, self._plan, self._context.store, _KIND_ROWS
+            file, [KIND_FIELD], split, self._plan, self._context.store, BatchSize(_KIND_ROWS)
         )
         with reading(kinds) as batches:
             return any(np.isin(batch.column(0).to_numpy(), retracts).any() for batch in batches)
@@ -269,15 +270,16 @@ class _Rewriter:
     def _upper_levels(self) -> UpperLevels:
         context = self._context
         split = self._split_of(tuple((file,) for file in self._above))
+        fields = merge_fields((), self._plan)
         levels = {file.level for file in self._above}
         wanted = context.budget.size_bytes // _LOOKUP_SHARE
         lease = context.budget.acquire_up_to(wanted, _LOOKUP_LEAST_BYTES)
         plan = LookupPlan(
             split=split,
             read=self._plan,
-            fields=merge_fields((), self._plan),
+            fields=fields,
             store=context.store,
-            batch_rows=rows_of(split, lease.size_bytes // (2 * len(levels))),
+            size=batch_size(fields, lease.size_bytes // (2 * len(levels))),
         )
         return UpperLevels(plan, lease)
 

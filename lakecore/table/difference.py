@@ -23,7 +23,7 @@ from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import Slice
 from lakecore.model.files import Split
 from lakecore.model.rows import VALUE_KIND, RowKind
-from lakecore.table.read import merge_runs, merge_slices
+from lakecore.table.read import merge_runs
 from lakecore.table.scan import (
     commit_order,
     hides_level_0,
@@ -32,6 +32,7 @@ from lakecore.table.scan import (
     plan_stored,
     vectors_of,
 )
+from lakecore.table.windows import merge_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -39,6 +39,7 @@ from lakecore.table.row_groups import bounded_row_groups
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from lakecore.io.data_files import BatchSize
     from lakecore.io.store import Store
     from lakecore.memory import Lease
     from lakecore.model.files import DataFile, Split
@@ -60,7 +61,7 @@ class LookupPlan:
     read: ReadPlan
     fields: tuple[Field, ...]
     store: Store
-    batch_rows: int
+    size: BatchSize
 
     @property
     def keys(self) -> tuple[Field, ...]:
@@ -72,7 +73,7 @@ class LookupPlan:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The stored rows of a file, with their positions."""
         return read_stored_rows(
-            file, fields, self.split, self.read, self.store, self.batch_rows, row_groups=row_groups
+            file, fields, self.split, self.read, self.store, self.size, row_groups=row_groups
         )
 
 

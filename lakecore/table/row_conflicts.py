@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import CommitConflict, NotFound
+from lakecore.io.data_files import BatchSize
 from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.files import Split
 from lakecore.model.manifest import FileKind
@@ -131,5 +132,5 @@ def _keys(context: TableContext, split: Split, file: DataFile) -> Iterator[pa.Ta
     source = TableSource(context=context, snapshot=None, table_schema=context.schema)
     plan = source.read_plan([split], names)
     fields = context.schema.key_fields
-    for batch in read_data_file(file, fields, split, plan, context.store, _BATCH_ROWS):
+    for batch in read_data_file(file, fields, split, plan, context.store, BatchSize(_BATCH_ROWS)):
         yield pa.Table.from_batches([batch])

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from lakecore.errors import CorruptTable, NotFound
 from lakecore.merge.spec import merge_spec
 from lakecore.model.types import Atomic, with_nullable
-from lakecore.table.read import READER, ReadPlan, on_reader, read_split
+from lakecore.table.read import ReadPlan, read_split
 from lakecore.table.scan import ScanContext, ScanPlan, plan_scan
+from lakecore.table.windows import READER, on_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

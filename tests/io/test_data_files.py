@@ -498,14 +498,13 @@ def test_only_parquet_has_row_groups_to_choose(format_name: str) -> None:
         list(read_file(store, f"a.{format_name}", fields=fields, row_groups=[0]))
 
 
-def test_large_row_groups_of_other_writers_are_streamed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_row_groups_of_other_writers_are_streamed(tmp_path: Path) -> None:
     fields, table = numbers(50_000)
     path = str(tmp_path / "a.parquet")
     pq.write_table(table, path)
-    monkeypatch.setattr("lakecore.io.parquet_read.READ_WHOLE_BYTES_MAX", 1_000)
-    batches = list(read_positions(LocalStore(), path, fields=fields, batch_rows=10_000))
+    batches = list(
+        read_positions(LocalStore(), path, fields=fields, batch_rows=10_000, batch_bytes=900_000)
+    )
 
     assert [at for at, _ in batches] == [0, 10_000, 20_000, 30_000, 40_000]
     assert pa.Table.from_batches([batch for _, batch in batches]).equals(table)

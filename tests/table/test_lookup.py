@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakecore.io.file_format import WriteFormat
+from lakecore.io.file_format import BatchSize, WriteFormat
 from lakecore.merge.keys import order_columns
 from lakecore.model.files import Split
 from lakecore.model.rows import SEQUENCE_NUMBER
@@ -80,7 +80,8 @@ def upper(table: Table) -> UpperLevels:
     )
     plan = replace(plan, system_columns=True)
     fields = merge_fields((), plan)
-    found = LookupPlan(split=split, read=plan, fields=fields, store=context.store, batch_rows=30)
+    size = BatchSize(30)
+    found = LookupPlan(split=split, read=plan, fields=fields, store=context.store, size=size)
     return UpperLevels(found, context.budget.acquire(0))
 
 

@@ -21,8 +21,9 @@ from lakecore.merge.spec import MergeSpec, Slice
 from lakecore.model.files import DELETION_VECTORS, CommitMessage, IndexFile
 from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.table import read
-from lakecore.table.read import merge_slices, read_split
+from lakecore.table.read import read_split
 from lakecore.table.source import TableSource
+from lakecore.table.windows import merge_slices
 from tests.tables import held, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
