@@ -34,6 +34,7 @@ from lakecore.io.history import History
 from lakecore.io.services import SERVICES
 from lakecore.model.evolution import evolve
 from lakecore.model.validation import create_schema
+from lakecore.table.change_lookup import check_lookup_change
 from lakecore.table.handle import Table, load_table, write_schema
 
 if TYPE_CHECKING:
@@ -243,6 +244,10 @@ class FilesystemCatalog:
                 has_snapshots=history.latest_snapshot_id() is not None,
                 table=str(name),
             )
+            before, after = (
+                each.parsed_options({}, table=str(name)) for each in (current, changed)
+            )
+            check_lookup_change(history, before, after)
             if write_schema(self.store, layout, changed):
                 return
         raise CommitConflict(

@@ -23,6 +23,7 @@ from lakecore.plan.predicate import from_polars, from_sql, sql_to_polars
 from lakecore.table import overwrite
 from lakecore.table.batch_write import author, clear_partitions, overwrite_rows, write_rows
 from lakecore.table.between import changes_between, changes_of_options
+from lakecore.table.change_lookup import check_lookup_change
 from lakecore.table.changes import ChangesSource
 from lakecore.table.commit import CommitRequest, commit, last_committed
 from lakecore.table.compaction import CompactionRequest, compact_table
@@ -118,6 +119,7 @@ class Table:
             )
         options = parse_options(merged, table=context.identifier)
         validate_scan(options)
+        check_lookup_change(context.history, context.options, options)
         return Table(
             replace(context, options=options, partitions=Partitions(context.schema, options))
         )
