@@ -116,6 +116,9 @@ def comparable(history: History) -> bool:
             begun.clear()
         elif not _begins_well(step, _keys(step, history), begun):
             return False
+        elif history.table.options.get("write-only") != "true":
+            # So does the compaction that comes with the write.
+            begun.clear()
     return True
 
 

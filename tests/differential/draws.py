@@ -26,6 +26,9 @@ STEPS_MAX = 6
 ROWS_MAX = 30
 # The share of tables to which rows are given of kinds that few of them take.
 UNWELCOME = 0.06
+# The share of tables that writes compact, whatever the sizes of files, which are each engine's own.
+INLINE = 0.35
+COMPACTING = {"num-sorted-run.compaction-trigger": "1", "num-levels": "4"}
 
 
 def draw(seed: int, engine: str | None = None) -> History:
@@ -40,8 +43,10 @@ def draw(seed: int, engine: str | None = None) -> History:
     plan = ENGINES[engine](dice)
     if not plan.retracts and chance.random() < UNWELCOME:
         plan = replace(plan, retracts=0.1)
+    # Its own dice: what else a seed draws stays as it is.
+    inline = random.Random(f"{seed} inline").random() < INLINE
     options = {
-        "write-only": "true",
+        **(COMPACTING if inline else {"write-only": "true"}),
         "file.format": file_format,
         "bucket": chance.choice(("1", "1", "2", "4")),
         **_writing(dice),
@@ -60,7 +65,7 @@ def draw(seed: int, engine: str | None = None) -> History:
     return History(
         seed=seed,
         table=table,
-        steps=tuple(_steps(chance, plan, keys, columns)),
+        steps=tuple(_steps(chance, plan, keys, columns, inline=inline)),
         order_free=plan.order_free,
         tags=plan.tags,
         # What a commit of one engine differs in, a relay would carry into the other's table.
@@ -116,7 +121,12 @@ def _placed(
 
 
 def _steps(
-    chance: random.Random, plan: EnginePlan, keys: list[ColumnPlan], columns: list[ColumnPlan]
+    chance: random.Random,
+    plan: EnginePlan,
+    keys: list[ColumnPlan],
+    columns: list[ColumnPlan],
+    *,
+    inline: bool,
 ) -> list[Step]:
     names = [column.name for column in columns]
     held = [[key.draw(chance) for key in keys] for _ in range(chance.randint(1, 8))]
@@ -142,6 +152,8 @@ def _steps(
                 row = _held_on_delete(row, plan, columns)
             changes.append((kind, row))
         steps.append(Write(tuple(changes)))
+        if inline:
+            begun.clear()
         if plan.compacts_always or (compacting and chance.random() < 0.4):
             steps.append(Compact(full=chance.random() < 0.5))
             # A full compaction drops deletions, so the next row of a key may be its first.
