@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import NotFound, Unsupported
+from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.frames.source import reading
 from lakecore.model.manifest import FileKind, fold
 from lakecore.model.rows import KIND_TEXTS, RETRACTS, ROW_KIND, VALUE_KIND, VALUE_KIND_ID, RowKind
@@ -185,6 +186,13 @@ class ChangesSource:
     kinds: bool = True
 
     def __post_init__(self) -> None:
+        if self.context.options.bucket == POSTPONE_BUCKET:
+            raise Unsupported(
+                "changes of a table whose buckets are postponed are not supported",
+                option="bucket",
+                value=POSTPONE_BUCKET,
+                table=self.context.identifier,
+            )
         if self.kinds and ROW_KIND in self.context.schema.by_name:
             raise Unsupported(
                 "changes of a table with a column of this name are not supported",

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.format.binary_row import decode_rows
+from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.format.statistics import stats_frame
 from lakecore.lsm.packing import in_order
 from lakecore.merge.keys import order_columns, shared_codes
@@ -114,7 +115,10 @@ def plan_scan(
     visible = [
         entry
         for entry in entries
-        if not (settled and entry.file.level == 0) and (shown is None or shown(entry.file))
+        if not (settled and entry.file.level == 0)
+        # What is postponed shows once a compaction has dealt it to buckets.
+        and entry.bucket != POSTPONE_BUCKET
+        and (shown is None or shown(entry.file))
     ]
     hidden = len(entries) - len(visible)
     kept, by_key = _keep_keys(visible, context, predicate)
