@@ -57,6 +57,22 @@ def test_every_query_sees_what_was_committed_before_it(
     assert ids(spark, f"SELECT id FROM {DATABASE}.t WITH (`snapshot-id` = '1')") == [1, 2, 3]
 
 
+def test_what_sql_inserts_is_selected_by_the_same_name(
+    spark: SparkSession, warehouse: Session
+) -> None:
+    table = fill(warehouse)
+    attach(spark, warehouse.warehouse)
+    t = f"{DATABASE}.t"
+    spark.sql(f"INSERT INTO {t} VALUES (3, 'new'), (4, 'd')")
+
+    assert ids(spark, f"SELECT id FROM {t} WHERE name >= 'b'") == [2, 3, 4]
+    spark.sql(f"INSERT INTO {t} SELECT id + 100 id, name FROM {t} WHERE id = 1")
+    assert ids(spark, f"SELECT id FROM {t}") == [1, 2, 3, 4, 101]
+    spark.sql(f"INSERT OVERWRITE {t} VALUES (7, 'only')")
+    assert ids(spark, f"SELECT id FROM {t}") == [7]
+    assert table.to_polars().rows() == [(7, "only")]
+
+
 def test_one_name_twice_in_a_query_is_two_scans(spark: SparkSession, warehouse: Session) -> None:
     fill(warehouse)
     attach(spark, warehouse.warehouse, DATABASE)

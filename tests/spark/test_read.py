@@ -1,74 +1,156 @@
+"""Spark reads what lakecore reads: each way, at each state, and nothing by half."""
+
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import lakecore as lc
+from lakecore.errors import CorruptTable, InvalidRequest, NotFound
+from spark_bridge.attach_tables import register
 from spark_bridge.read_frame import read
-from spark_bridge.source import LakecoreSource
+from tests.spark.frames import held, table_at
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
-
-    from lakecore.table.handle import Table
 
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "qty": "INT"}
 
 
 @pytest.fixture(autouse=True)
 def _registered(spark: SparkSession) -> None:
-    spark.dataSource.register(LakecoreSource)
+    register(spark)
 
 
-def make(path: Path, **options: str) -> Table:
+def make(path: Path, **options: str) -> lc.Table:
     """A table of 100 rows, half of which a second commit replaced."""
-    table = lc.open_table(
-        path,
-        create=True,
-        schema=COLUMNS,
-        primary_keys=["id"],
-        options={"bucket": "2", "write-only": "true"} | options,
-    )
+    table = table_at(path, COLUMNS, bucket="2", write_only="true", **options)
     first = pl.DataFrame({"id": range(100), "name": [f"n{i}" for i in range(100)], "qty": 1})
     table.write(first)
     table.write(first.filter(pl.col("id") >= 50).with_columns(qty=pl.lit(2)))
     return table
 
 
-def rows(frame: DataFrame, by: str = "id") -> list[dict[str, object]]:
-    return sorted((row.asDict() for row in frame.collect()), key=lambda row: str(row[by]))
-
-
-def expected(table: Table, by: str = "id", **arguments: object) -> list[dict[str, object]]:
-    found: Sequence[dict[str, object]] = table.to_arrow(**arguments).to_pylist()  # type: ignore[arg-type]
-    return sorted(found, key=lambda row: str(row[by]))
-
-
-def load(spark: SparkSession, table: Table, **options: object) -> DataFrame:
+def load(spark: SparkSession, table: lc.Table, **options: object) -> DataFrame:
     reader = spark.read.format("lakecore")
     for key, value in options.items():
-        reader = reader.option(key.replace("_", "-"), str(value))
+        reader = reader.option(key.replace("__", ".").replace("_", "-"), str(value))
     return reader.load(table.path)
 
 
-def test_the_source_gives_the_merged_rows(spark: SparkSession, tmp_path: Path) -> None:
+def rows(frame: DataFrame) -> list[tuple[object, ...]]:
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def test_source_and_read_give_the_merged_rows(spark: SparkSession, tmp_path: Path) -> None:
     table = make(tmp_path / "t")
 
-    assert rows(load(spark, table)) == expected(table)
-
-
-def test_read_gives_the_merged_rows(spark: SparkSession, tmp_path: Path) -> None:
-    table = make(tmp_path / "t")
-
-    assert rows(read(spark, table)) == expected(table)
-    assert rows(read(spark, table.path, columns=["qty", "id"])) == expected(
-        table, columns=["qty", "id"]
+    assert rows(load(spark, table)) == rows(read(spark, table)) == held(table)
+    assert rows(read(spark, table.path, columns=["qty", "id"])) == sorted(
+        table.to_polars(columns=["qty", "id"]).rows(), key=repr
     )
+
+
+def test_one_frame_in_several_places_of_a_query(spark: SparkSession, tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+
+    for frame in (load(spark, table), read(spark, table)):
+        assert frame.where("id = 5").count() == 1
+        assert frame.count() == 100
+        assert rows(frame.where("id=5").union(frame.where("id=7")).select("id")) == [(5,), (7,)]
+        assert frame.where("id > 90").crossJoin(frame.select("qty")).count() == 900
+        joined = frame.alias("a").join(frame.alias("b"), "id").where("a.qty = 2 and b.id < 60")
+        assert joined.count() == 10
+
+
+def test_a_frame_keeps_its_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    frames = [load(spark, table), read(spark, table)]
+    table.write(pl.DataFrame({"id": [1000], "name": ["late"], "qty": [3]}))
+
+    assert [frame.count() for frame in frames] == [100, 100]
+    assert load(spark, table).count() == 101
+
+
+def test_every_way_of_naming_a_state(spark: SparkSession, tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    first = table.context.history.snapshot(1).time_ms
+    (tmp_path / "t" / "tag").mkdir()
+    (tmp_path / "t" / "tag" / "tag-one").write_bytes(
+        (tmp_path / "t" / "snapshot" / "snapshot-1").read_bytes()
+    )
+    then = held(table, snapshot_id=1)
+
+    for options in (
+        {"snapshot_id": 1},
+        {"tag": "one"},
+        {"timestamp": first},
+        {"versionAsOf": 1},
+        {"versionAsOf": "one"},
+        {"timestampAsOf": first},
+        {"scan__snapshot_id": 1},
+    ):
+        assert rows(load(spark, table, **options)) == then, options
+    assert rows(read(spark, table, snapshot_id=1)) == then
+    assert rows(read(spark, table, tag="one")) == then
+    assert rows(read(spark, table, timestamp=first)) == then
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"snapshot_id": 1, "tag": "one"}, "one way only"),
+        ({"versionAsOf": 1, "snapshot_id": 1}, "one way only"),
+        ({"snapshot_id": "x"}, "a snapshot id is a number"),
+        ({"snapshot_id": 77}, "77"),
+        ({"tag": "nothing"}, "nothing"),
+        ({"no_such_option": 1}, "no-such-option"),
+        ({"where": "price > 1"}, "price"),
+        ({"where": "id >"}, "id >"),
+    ],
+)
+def test_what_is_not_understood_is_refused(
+    spark: SparkSession, tmp_path: Path, options: dict[str, object], message: str
+) -> None:
+    table = make(tmp_path / "t")
+
+    with pytest.raises(Exception, match=message):
+        load(spark, table, **options).collect()
+
+
+def test_a_projection_by_schema(spark: SparkSession, tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    reader = spark.read.format("lakecore")
+
+    frame = reader.schema("qty int, id long").load(table.path)
+    assert frame.columns == ["qty", "id"]
+    assert rows(frame) == sorted(table.to_polars(columns=["qty", "id"]).rows(), key=repr)
+    with pytest.raises(Exception, match=r"unknown column.*price"):
+        reader.schema("price long").load(table.path).collect()
+    with pytest.raises(Exception, match="asked=int type=bigint"):
+        reader.schema("id int").load(table.path).collect()
+    with pytest.raises(InvalidRequest, match="each once"):
+        read(spark, table, columns=["id", "id"])
+
+
+def test_conditions_prune_and_filter(spark: SparkSession, tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    wanted = sorted(table.to_polars(where="id > 45 and qty = 2").rows(), key=repr)
+
+    assert rows(load(spark, table, where="id > 45 and qty = 2")) == wanted
+    assert rows(read(spark, table, where="id > 45 and qty = 2")) == wanted
+    assert rows(read(spark, table, where=(pl.col("id") > 45) & (pl.col("qty") == 2))) == wanted
+    assert rows(read(spark, table, columns=["name"], where="qty = 2 and id = 50")) == [("n50",)]
+    assert read(spark, table, where="id = 12345").count() == 0
+    with pytest.raises(InvalidRequest, match="price"):
+        read(spark, table, where=pl.col("price") > 1)
 
 
 def test_files_that_need_no_merge_go_to_sparks_own_reader(
@@ -76,8 +158,157 @@ def test_files_that_need_no_merge_go_to_sparks_own_reader(
 ) -> None:
     table = make(tmp_path / "t")
     table.compact(full=True)
-    by_spark, by_lakecore = read(spark, table), read(spark, table, raw_by_spark=False)
+    raw = read(spark, table)
+    table.write(pl.DataFrame({"id": [50], "name": ["late"], "qty": [3]}))
+    mixed, by_lakecore = read(spark, table), read(spark, table, raw_by_spark=False)
 
-    assert by_spark.inputFiles()
+    assert len(raw.inputFiles()) == 2
+    assert len(mixed.inputFiles()) == 1
     assert not by_lakecore.inputFiles()
-    assert rows(by_spark) == rows(by_lakecore) == expected(table)
+    assert rows(raw) == held(table, snapshot_id=3)
+    assert rows(mixed) == rows(by_lakecore) == held(table)
+    assert mixed.schema == raw.schema == load(spark, table).schema
+
+
+def test_files_of_an_older_schema_are_read_by_lakecore(spark: SparkSession, tmp_path: Path) -> None:
+    session = lc.connect(tmp_path, create=True)
+    session.create_database("d")
+    table = session.create_table("d.t", COLUMNS, options={"bucket": "-1"})
+    table.write(pl.DataFrame({"id": [1], "name": ["old"], "qty": [1]}))
+    change = lc.SchemaChange
+    session.alter_table(
+        "d.t",
+        [
+            change.rename_column("name", "title"),
+            change.update_column_type("qty", "BIGINT"),
+            change.add_column("note", "STRING"),
+        ],
+    )
+    table = session.get_table("d.t")
+    table.write(pl.DataFrame({"id": [2], "title": ["new"], "qty": [1 << 40], "note": ["x"]}))
+    frame = read(spark, table)
+
+    assert len(frame.inputFiles()) == 1
+    assert rows(frame) == rows(load(spark, table)) == held(table)
+    assert rows(read(spark, table, snapshot_id=1)) == [(1, "old", 1)]
+
+
+def test_a_table_without_rows(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_at(tmp_path / "t", COLUMNS, bucket="2")
+    never = [load(spark, table), read(spark, table)]
+    table.write(pl.DataFrame({"id": [1], "name": ["a"], "qty": [1]}))
+    table.truncate()
+    emptied = [load(spark, table), read(spark, table)]
+
+    for frame in never + emptied:
+        assert frame.columns == ["id", "name", "qty"]
+        assert frame.collect() == []
+        assert frame.selectExpr("sum(qty) s").collect()[0].s is None
+
+
+def test_many_partitions_under_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    columns = {"p": "STRING NOT NULL", "id": "BIGINT NOT NULL", "qty": "INT"}
+    table = table_at(tmp_path / "t", columns, keys=("p", "id"), partitions=("p",), bucket="1")
+    names = [*(f"p{i}" for i in range(150)), "a b", "a:b", "{x}", "x=y", "ü%41", "*?[1]", "\\"]
+    table.write(pl.DataFrame({"p": names}).with_columns(id=pl.int_range(pl.len()), qty=1))
+    table.compact(full=True)
+    frame = read(spark, table)
+
+    assert len(frame.inputFiles()) == 157
+    assert rows(frame) == rows(load(spark, table)) == held(table)
+    assert rows(read(spark, table, columns=["id"], where="p = 'a:b'")) == [(151,)]
+
+
+def test_a_file_that_is_gone_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    merged = [load(spark, table), read(spark, table)]
+    table.compact(full=True)
+    raw = read(spark, table)
+    for path in (tmp_path / "t").rglob("*.parquet"):
+        os.unlink(path)  # noqa: PTH108  a file of the table, gone under our feet
+
+    for frame in merged:
+        with pytest.raises(Exception, match="a file of the snapshot is missing"):
+            frame.collect()
+    with pytest.raises(Exception, match="does not exist"):
+        raw.collect()
+    with pytest.raises(CorruptTable, match="is missing"):
+        read(spark, table)
+
+
+def test_no_table_there(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="nothing"):
+        read(spark, tmp_path / "nothing")
+    with pytest.raises(Exception, match="no table in this directory"):
+        spark.read.format("lakecore").load(str(tmp_path / "nothing"))
+    with pytest.raises(Exception, match="no path was given"):
+        spark.read.format("lakecore").load()
+
+
+@pytest.mark.parametrize("name", ["snapshots", "schemas", "options", "files", "partitions"])
+def test_system_tables(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    table = make(tmp_path / "t")
+    path = f"{table.path}${name}"
+    wanted = sorted(table.inspect.system_table(name).to_polars().rows(), key=repr)
+
+    assert rows(read(spark, path)) == wanted
+    assert rows(spark.read.format("lakecore").load(path)) == wanted
+    if name == "files":
+        some = read(spark, path, columns=["level", "bucket"], where="bucket = 1")
+        assert rows(some) == [(0, 1), (0, 1)]
+
+
+def test_spark_expects_as_many_rows_as_there_are(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_at(tmp_path / "t", COLUMNS, bucket="1", write_only="true")
+    ids = pl.DataFrame({"id": range(200_000)}).with_columns(name=pl.lit("x"), qty=pl.lit(1))
+    table.write(ids)
+    table.write(ids)
+    plan = read(spark, table)._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
+
+    assert plan.stats().sizeInBytes() > 400_000 * 20, "the frame would be broadcast"
+
+
+cells = st.one_of(st.none(), st.integers(-3, 3))
+
+
+@settings(
+    max_examples=5,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    commits=st.lists(
+        st.lists(st.tuples(st.integers(0, 20), cells, cells), min_size=1, max_size=15),
+        min_size=1,
+        max_size=3,
+    ),
+    engine=st.sampled_from(["deduplicate", "partial-update", "aggregation", "first-row"]),
+    where=st.sampled_from([None, "a > 0", "b IS NULL OR id < 5", "NOT (a = b)", "id IN (1, 2, 3)"]),
+    compacted=st.booleans(),
+)
+def test_spark_reads_what_lakecore_reads(
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+    commits: list[list[tuple[int, int | None, int | None]]],
+    engine: str,
+    where: str | None,
+    compacted: bool,  # noqa: FBT001
+) -> None:
+    table = table_at(
+        tmp_path_factory.mktemp("random") / "t",
+        {"id": "BIGINT NOT NULL", "a": "INT", "b": "INT"},
+        bucket="2",
+        merge_engine=engine,
+        source__split__target_size="1 kb",
+        source__split__open_file_cost="1 b",
+        **({} if engine == "first-row" else {"write_only": "true"}),
+    )
+    schema = {"id": pl.Int64, "a": pl.Int32, "b": pl.Int32}
+    for commit in commits:
+        table.write(pl.DataFrame(commit, schema=schema, orient="row"))
+    if compacted:
+        table.compact(full=True)
+    wanted = held(table, where=where)
+
+    assert rows(read(spark, table, where=where)) == wanted
+    assert rows(load(spark, table, **({} if where is None else {"where": where}))) == wanted
