@@ -1,4 +1,4 @@
-"""The write through Spark Connect: `python -m tests.spark.connect DIRECTORY` prints what it saw.
+"""Write and read by Spark Connect: `python -m tests.spark.connect DIRECTORY` prints what it saw.
 
 A session of its own process, since a process has either a classic session or a remote one.
 """
@@ -14,6 +14,7 @@ import polars as pl
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+import lakecore
 import spark_bridge
 from lakecore.errors import InvalidRequest
 from tests.spark.conftest import CONF, spark_environment
@@ -53,9 +54,39 @@ def main(home: Path) -> None:
         found["sunk"] = held(sunk) == sorted(ROWS.rows(), key=repr)
     except PySparkException as error:
         found["sunk"] = str(error)[:500]
+    found |= reads(spark, home)
     sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()
     spark.stop()
+
+
+def reads(spark: SparkSession, home: Path) -> dict[str, object]:
+    """How many rows each way of reading gives."""
+    session = lakecore.connect(home / "house", create=True)
+    session.create_database("remote")
+    columns = {"id": "BIGINT NOT NULL", "v": "STRING", "n": "INT"}
+    table = session.create_table(
+        "remote.t", columns, primary_keys=["id"], options={"bucket": "2", "write-only": "true"}
+    )
+    table.write(ROWS)
+    table.write(ROWS.head(100).with_columns(v=pl.lit("new")))
+    found: dict[str, object] = {}
+    try:
+        attached = spark_bridge.attach(spark, session.warehouse)
+        new = "v = 'new'"
+        found["attached"] = list(attached.tables)
+        found["merged"] = spark_bridge.read(spark, table).where(new).count()
+        found["pruned"] = spark_bridge.read(spark, table, where=f"{new} AND id < 7").count()
+        found["loaded"] = spark.read.format("lakecore").load(table.path).where(new).count()
+        found["selected"] = spark.sql(f"SELECT id FROM remote.t WHERE {new}").count()
+        spark.sql("INSERT INTO remote.t VALUES (10000, 'new', 1)")
+        found["inserted"] = spark.sql(f"SELECT id FROM remote.t WHERE {new}").count()
+        table.compact(full=True)
+        found["raw"] = spark_bridge.read(spark, table).where(new).count()
+        found["files"] = spark_bridge.read(spark, f"{table.path}$files").count()
+    except PySparkException as error:
+        found["error"] = str(error)[:500]
+    return found
 
 
 def _source() -> type:

@@ -25,7 +25,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr[-5000:]
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -43,3 +43,10 @@ def test_error_of_a_task_is_one_of_lakecore(found: dict[str, Any]) -> None:
 
 def test_data_source_writes(found: dict[str, Any]) -> None:
     assert found["sunk"] is True
+
+
+def test_every_way_of_reading(found: dict[str, Any]) -> None:
+    assert "error" not in found, found["error"]
+    assert found["attached"] == ["remote.t"]
+    assert [found[way] for way in ("merged", "loaded", "selected", "pruned")] == [100, 100, 100, 7]
+    assert [found[way] for way in ("inserted", "raw", "files")] == [101, 101, 2]
