@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakecore.errors import CorruptTable, InvalidRequest, NotFound
+from lakecore.errors import CorruptTable, InvalidRequest, NotFound, Unsupported
+from lakecore.io.store import MemoryStore
 from lakecore.model.types import Atomic, Root, arrow_type, with_nullable
 from lakecore.plan.predicate import from_polars, sql_to_polars
 from lakecore.table.source import TableSource
@@ -91,6 +92,11 @@ def plan_read(
     native: bool = False,
 ) -> PlannedRead:
     """The plan of a read at a pinned state; `native` allows Spark's own Parquet reader."""
+    if isinstance(context.store, MemoryStore):
+        raise Unsupported(
+            "a table in the memory of one process is out of reach for Spark",
+            table=context.identifier,
+        )
     source = _source(context, pinned)
     schema = source.table_schema
     spark = read_schema(schema, columns)

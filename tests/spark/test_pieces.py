@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakecore
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.table.travel import Travel
 from spark_bridge.plan_read import PlannedRead, pin, plan_read
 from spark_bridge.read_job import open_sealed, read_task, seal
@@ -146,3 +146,10 @@ def test_nanoseconds_that_spark_cannot_hold_are_refused_by_column(tmp_path: Path
 
     with pytest.raises(InvalidRequest, match="column=at"):
         rows_of(planned(table))
+
+
+def test_a_table_in_memory_is_out_of_reach() -> None:
+    table = lakecore.open_table("memory://pieces/t", create=True, schema={"id": "BIGINT"})
+
+    with pytest.raises(Unsupported, match="memory of one process"):
+        planned(table)
