@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from lakecore.model.files import CommitMessage
     from lakecore.table.context import TableContext
-    from lakecore.table.write import WriteBase
+    from lakecore.table.write import WriteStart
     from spark_bridge.descriptor import TableDescriptor
 
 __all__ = [
@@ -62,7 +62,7 @@ class WriteTask:
     """
 
     table: TableDescriptor
-    base: WriteBase
+    base: WriteStart
     job: str
     overwrite: bool
     memory_bytes: int

@@ -66,7 +66,7 @@ class TableWrite:
     """
 
     def __init__(
-        self, context: TableContext, *, overwrite: bool = False, base: WriteBase | None = None
+        self, context: TableContext, *, overwrite: bool = False, base: WriteStart | None = None
     ) -> None:
         """`base`: what is known of the table already; else the latest snapshot is read."""
         context.options.require_writable(
@@ -237,7 +237,7 @@ class TableWrite:
                 option_bucket=self._options.bucket,
             )
 
-    def _base_state(self) -> WriteBase:
+    def _base_state(self) -> WriteStart:
         if self._base is None:
             self._base = read_base(self._context)
         return self._base
@@ -323,7 +323,7 @@ class TableWrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteBase:
+class WriteStart:
     """What a writer must know of the table it adds to. Picklable.
 
     `bucket_counts` are those the partitions were written with, `sequences` the greatest sequence
@@ -345,7 +345,7 @@ class WriteBase:
         return None if self.snapshot is None else self.snapshot.uuid
 
 
-def read_base(context: TableContext) -> WriteBase:
+def read_base(context: TableContext) -> WriteStart:
     """What the latest snapshot tells a writer."""
     snapshot = context.history.latest_snapshot()
     counts: dict[bytes, int] = {}
@@ -355,4 +355,4 @@ def read_base(context: TableContext) -> WriteBase:
             counts[entry.partition] = entry.total_buckets
             key = (entry.partition, entry.bucket)
             sequences[key] = max(sequences.get(key, -1), entry.file.sequence_max)
-    return WriteBase(snapshot=snapshot, bucket_counts=counts, sequences=sequences)
+    return WriteStart(snapshot=snapshot, bucket_counts=counts, sequences=sequences)
