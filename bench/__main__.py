@@ -1,7 +1,8 @@
 """`python -m bench [NAME …]`: run the benchmarks, print figures as ratios of one run.
 
-Names: merge_6m fold_6m compact_6m scan_6m pack_20m plan_10k commits_10k lookup_10m memory_50m.
-Without one, all of them (about 20 minutes on two cores; most of it is pypaimon's Python path).
+Names: merge_6m fold_6m compact_6m scan_6m pack_20m plan_10k commits_10k lookup_10m upserts_20m
+memory_50m. Without one, all of them (about 25 minutes on two cores; most of it is pypaimon's
+Python path).
 Exits with 1 if a promise was not kept.
 
 `python -m bench lookup [SETTING=VALUE …]` is lookup_10m in another size, see `lookup.py`.
@@ -26,6 +27,7 @@ from bench import (
     pack_20m,
     plan_10k,
     scan_6m,
+    upserts_20m,
 )
 from bench.report import console
 
@@ -38,6 +40,7 @@ BENCHMARKS = {
     "compact_6m": compact_6m.run,
     "pack_20m": pack_20m.run,
     "lookup_10m": lookup.run,
+    "upserts_20m": upserts_20m.run,
     "memory_50m": memory_50m.run,
 }
 

@@ -1,0 +1,108 @@
+"""Tables that are written all day: 200 commits of 100 000 rows, and 1 000 rows into 20 M.
+
+Writes compact by themselves. After the commits the table is read, and read again once it has been
+compacted in full. Upserts of 1 000 rows go in turns into a table of 1 M rows and one of 20 M.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import lakecore
+from bench.data import COLUMNS, MILLION, rows
+from bench.report import Figures, console, promise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from lakecore.table.handle import Table
+
+COMMITS = 200
+UPSERTS = 24
+CHUNK = 500_000
+
+
+def run(runs: int = 3, scale: float = 1.0) -> bool:
+    """Measure; whether every promise was kept."""
+    home = Path(tempfile.mkdtemp(prefix="lakecore-bench-"))
+    kept = _written_all_day(home, runs, int(100_000 * scale))
+    kept &= _upserts(home, int(20 * MILLION * scale))
+    console.print()
+    shutil.rmtree(home)
+    return kept
+
+
+def _written_all_day(home: Path, runs: int, per_commit: int) -> bool:
+    keys = 20 * per_commit
+    table = _table(home / "day")
+    chance = np.random.default_rng(3)
+    writing = Figures(f"{COMMITS} commits, each compacts what it is time for", rows=per_commit)
+    compactions = 0
+    for number in range(COMMITS):
+        ids = np.unique(chance.integers(0, keys, per_commit))
+        data = rows(ids, seed=number)
+        made: list[int] = []
+        writing.time("a commit", lambda data=data, made=made: made.extend(_ids(table, data)))  # type: ignore[misc]
+        compactions += len(made) - 1
+    runs_left = table.inspect.files()["level"].n_unique()
+    console.print(f"{compactions} of {COMMITS} commits compacted; levels in use: {runs_left}")
+    compacted = home / "compacted"
+    shutil.copytree(home / "day", compacted)
+    lakecore.open_table(compacted).compact(full=True)
+    reading = Figures("scan of all columns to memory", rows=keys)
+    for _ in range(runs):
+        for name, path in (("as it was left", home / "day"), ("compacted in full", compacted)):
+            reading.time(name, lakecore.open_table(path).scan().collect)
+    writing.show("a commit")
+    reading.show("compacted in full")
+    return promise(
+        "compacted as it is written: times the seconds of a table compacted in full",
+        reading.ratio("as it was left", "compacted in full"),
+        2.0,
+        at_least=False,
+    )
+
+
+def _upserts(home: Path, large: int) -> bool:
+    sizes = {"into 1 M rows": large // 20, "into 20 M rows": large}
+    tables = {}
+    for name, size in sizes.items():
+        tables[name] = _table(home / str(size))
+        tables[name].write(_chunks(size))
+        tables[name].compact(full=True)
+    chance = np.random.default_rng(4)
+    upserting = Figures("upsert of 1 000 rows, compactions included", rows=1_000)
+    for number in range(UPSERTS):
+        for name, table in tables.items():
+            data = rows(np.unique(chance.integers(0, sizes[name], 1_000)), seed=number)
+            upserting.time(name, partial(table.write, data))
+    upserting.show("into 1 M rows")
+    return promise(
+        "upsert of 1 000 rows into 20 M: times the seconds of one into 1 M",
+        upserting.ratio("into 20 M rows", "into 1 M rows"),
+        1.2,
+        at_least=False,
+    )
+
+
+def _table(path: Path) -> Table:
+    return lakecore.open_table(
+        path, create=True, schema=COLUMNS, primary_keys=["id"], options={"bucket": "1"}
+    )
+
+
+def _ids(table: Table, data: pa.Table) -> tuple[int, ...]:
+    return table.write(data).snapshot_ids
+
+
+def _chunks(count: int) -> Iterator[pa.Table]:
+    for start in range(0, count, CHUNK):
+        yield rows(np.arange(start, min(start + CHUNK, count)), seed=start)
