@@ -46,6 +46,9 @@ _COMPRESSED_SHARE_MAX = 7 / 8
 _NUMBER_BITS = (32, 64)
 _ENCODED_SHARE_GUESS = 0.5
 _LONG_DIGITS = 18
+_ROOM_LEAST_BYTES = 1 << 20
+_ROOM_A_COLUMN_BYTES = 1 << 10
+_RELEASED_BYTES_MIN = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +174,7 @@ class ParquetWriter:
             self._encoding = encoding_of(table, self._fields, self._format)
         if len(self._under_way) >= encoder_count():
             self._append_next()
-        self._under_way.append((table.nbytes, _encoders().submit(self._encode, table)))
+        self._under_way.append((table.nbytes, _encoders().submit(self._encode_apart, table)))
 
     def _append_next(self) -> None:
         raw_bytes, part = self._under_way.popleft()
@@ -180,33 +183,53 @@ class ParquetWriter:
     def _append(self, raw_bytes: int, part: pa.Buffer) -> None:
         self._out.write(self._footer.add(memoryview(part)))
         self._encoded_from_bytes += raw_bytes
+        del part
+        _release(raw_bytes)
+
+    def _encode_apart(self, table: pa.Table) -> pa.Buffer:
+        part, raw_bytes = self._encode(table), table.nbytes
+        del table
+        _release(raw_bytes)
+        return part
 
     def _encode(self, table: pa.Table) -> pa.Buffer:
         encoding = self._encoding or encoding_of(table, self._fields, self._format)
-        zstd = self._codec == "zstd"
-        out = pa.BufferOutputStream()
         try:
             physical = to_physical(table, self._schema)
-            pq.write_table(
-                physical,
-                out,
-                row_group_size=max(1, physical.num_rows),
-                version="2.6",
-                data_page_version="1.0",
-                compression=encoding.codecs or "none",
-                compression_level=(
-                    dict.fromkeys(encoding.codecs, self._format.zstd_level) if zstd else None
-                ),
-                use_dictionary=encoding.dictionaries,
-                store_schema=False,
-                store_decimal_as_integer=True,
-                write_time_adjusted_to_utc=True,
-            )
+            # Room that is asked for once is not moved as it grows, and costs what is filled of it.
+            least = _ROOM_LEAST_BYTES + _ROOM_A_COLUMN_BYTES * physical.num_columns
+            room = pa.allocate_buffer(least + table.nbytes)
+            fixed = pa.FixedSizeBufferWriter(room)
+            try:
+                self._write_group(physical, fixed, encoding)
+                return room.slice(0, fixed.tell())
+            except OSError:
+                del room, fixed
+                grows = pa.BufferOutputStream()
+                self._write_group(physical, grows, encoding)
+                return grows.getvalue()
         except pa.ArrowInvalid as error:
             raise InvalidRequest(
                 "the rows do not fit the columns of the file", path=self._path, cause=error
             ) from error
-        return out.getvalue()
+
+    def _write_group(self, physical: pa.Table, out: pa.NativeFile, encoding: Encoding) -> None:
+        zstd = self._codec == "zstd"
+        pq.write_table(
+            physical,
+            out,
+            row_group_size=max(1, physical.num_rows),
+            version="2.6",
+            data_page_version="1.0",
+            compression=encoding.codecs or "none",
+            compression_level=(
+                dict.fromkeys(encoding.codecs, self._format.zstd_level) if zstd else None
+            ),
+            use_dictionary=encoding.dictionaries,
+            store_schema=False,
+            store_decimal_as_integer=True,
+            write_time_adjusted_to_utc=True,
+        )
 
 
 def encoding_of(table: pa.Table, fields: Sequence[Field], write_format: WriteFormat) -> Encoding:
@@ -270,6 +293,12 @@ def encoder_count() -> int:
 @cache
 def _encoders() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(encoder_count(), thread_name_prefix="lakecore-encode")
+
+
+def _release(done_bytes: int) -> None:
+    """Give back what encoding so many bytes took; each thread's allocator would keep it."""
+    if done_bytes >= _RELEASED_BYTES_MIN:
+        pa.default_memory_pool().release_unused()
 
 
 def _is_wide_decimal(field: Field) -> bool:

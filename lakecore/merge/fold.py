@@ -32,7 +32,7 @@ from lakecore.merge.groups import (
     pick,
     spread,
 )
-from lakecore.merge.order import PIECE_ROWS, merge_order, of_kinds, oldest_first, runs_decide
+from lakecore.merge.order import merge_order, of_kinds, oldest_first, piece_rows, runs_decide
 from lakecore.merge.runs import fold_runs
 from lakecore.model.rows import RETRACTS, SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
@@ -190,7 +190,7 @@ class FoldEngine:
         if spec.in_key_order:
             at = interleaved(alone)
             place = at[keep[at]]
-        step = PIECE_ROWS if spec.in_key_order else max(1, len(place))
+        step = piece_rows(table) if spec.in_key_order else max(1, len(place))
         for start in range(0, len(place), step):
             piece = place[start : start + step]
             yield pa.Table.from_arrays(

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 PIECE_ROWS = 131_072
+PIECE_BYTES = 8 << 20
+"""What a piece of a window's rows has at most: a file is written of many."""
 
 
 def runs_decide(window: Sequence[Slice], spec: MergeSpec) -> bool:
@@ -106,10 +108,11 @@ def split_mask(window: Sequence[Slice], mask: np.ndarray) -> list[np.ndarray]:
 def take_in_pieces(window: Sequence[Slice], positions: np.ndarray) -> Iterator[pa.Table]:
     """The rows at these positions over all runs, a piece at a time: never all of them twice."""
     rows = pa.concat_tables([part.rows for part in window])
-    starts = range(0, max(1, len(positions)), PIECE_ROWS)
+    step = piece_rows(rows)
+    starts = range(0, max(1, len(positions)), step)
 
     def piece(start: int) -> pa.Table:
-        return rows.take(pa.array(positions[start : start + PIECE_ROWS]))
+        return rows.take(pa.array(positions[start : start + step]))
 
     # The next piece is taken while this one is written: Arrow lets go of the interpreter's lock.
     with ThreadPoolExecutor(1) as ahead:
@@ -118,6 +121,12 @@ def take_in_pieces(window: Sequence[Slice], positions: np.ndarray) -> Iterator[p
             done, coming = coming, ahead.submit(piece, start)
             yield done.result()
         yield coming.result()
+
+
+def piece_rows(rows: pa.Table) -> int:
+    """How many of such rows are taken at once."""
+    fitting: int = PIECE_BYTES * rows.num_rows // max(1, rows.nbytes)
+    return max(1, min(PIECE_ROWS, fitting))
 
 
 def _age(part: Slice) -> tuple[int, int]:

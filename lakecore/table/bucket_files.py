@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 MEBIBYTE = 1 << 20
 TARGET_KEYED_BYTES = 128 * MEBIBYTE
 TARGET_APPEND_BYTES = 256 * MEBIBYTE
+ENCODING_BYTES = 80 * MEBIBYTE
+"""What a file holds while it is written: the row group that fills, and two that are encoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

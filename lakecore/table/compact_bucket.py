@@ -30,6 +30,7 @@ from lakecore.model.rows import RETRACTS
 from lakecore.options import ChangelogProducer, MergeEngine
 from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.bucket_files import (
+    ENCODING_BYTES,
     BucketPlace,
     FileNames,
     RollingWriter,
@@ -38,7 +39,14 @@ from lakecore.table.bucket_files import (
 )
 from lakecore.table.compact_merge import BATCHES_BESIDE, CompactionMerge
 from lakecore.table.lookup import LookupPlan, UpperLevels
-from lakecore.table.read import KIND_FIELD, batch_size, merge_fields, merge_runs, read_data_file
+from lakecore.table.read import (
+    KIND_FIELD,
+    MergeRoom,
+    batch_size,
+    merge_fields,
+    merge_runs,
+    read_data_file,
+)
 from lakecore.table.source import TableSource
 
 if TYPE_CHECKING:
@@ -51,6 +59,10 @@ if TYPE_CHECKING:
     from lakecore.table.read import ReadPlan
 
 _KIND_ROWS = 262_144
+_MERGE_SHARE = 6
+"""The part of the budget, as a divisor, that the windows take: less than a read's, for what is
+merged is encoded beside them."""
+_ENCODING_SHARE = 4
 _LOOKUP_SHARE = 8
 """The part of the budget, as a divisor, that reading the levels above takes."""
 _LOOKUP_LEAST_BYTES = 8 << 20
@@ -125,6 +137,9 @@ class _Rewriter:
         if compaction.keeps_changelog and options.changelog_producer in producers:
             self._changelog = RollingWriter(self._place, changelog_shape(schema, options, level))
             self._writers.append(self._changelog)
+        wanted = ENCODING_BYTES * (1 if self._changelog is None else 2)
+        wanted = min(wanted, context.budget.size_bytes // _ENCODING_SHARE)
+        self._encoding = context.budget.acquire_up_to(wanted, 0)
         self._upper: UpperLevels | None = None
         if self._above and options.needs_lookup:
             self._upper = self._upper_levels()
@@ -173,6 +188,7 @@ class _Rewriter:
         """Let go of what was looked at."""
         if self._upper is not None:
             self._upper.close()
+        self._encoding.release()
 
     def _must_merge(self, file: DataFile) -> bool:
         options, level = self._context.options, self._compaction.level
@@ -224,9 +240,8 @@ class _Rewriter:
         context, split = self._context, self._split(section)
         left = split.row_count
         beside = 0 if merge is None else BATCHES_BESIDE
-        merged = merge_runs(
-            split, self._plan, context.store, context.budget, merge, batches_beside=beside
-        )
+        room = MergeRoom(share=_MERGE_SHARE, batches_beside=beside)
+        merged = merge_runs(split, self._plan, context.store, context.budget, merge, room)
         with reading(merged) as windows:
             for rows in windows:
                 if writer is not None:

@@ -88,6 +88,17 @@ class ReadPlan:
         return pa.schema([self.schema.arrow.field(name) for name in self.columns])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeRoom:
+    """What merging a section takes of the budget: one part in `share`.
+
+    The merge function holds `batches_beside` those of the runs.
+    """
+
+    share: int = _LEASE_SHARE
+    batches_beside: int = 0
+
+
 def read_split(
     split: Split, plan: ReadPlan, store: Store, budget: Budget
 ) -> Iterator[pa.RecordBatch]:
@@ -106,19 +117,19 @@ def merge_runs(
     store: Store,
     budget: Budget,
     merge: MergeFunction | None = None,
-    *,
-    batches_beside: int = 0,
+    room: MergeRoom | None = None,
 ) -> Iterator[pa.Table]:
     """The merged rows of a section, window after window in key order.
 
-    The tables hold the plan's columns and those that merging needed. `merge` (None: the plan's
-    engine) may hold `batches_beside` those of the runs.
+    The tables hold the plan's columns and those that merging needed. `merge`: None is the plan's
+    engine.
     """
     merge = MERGE_FUNCTIONS[plan.engine] if merge is None else merge
     runs = [SortedRun(files=files) for files in split.runs]
     fields = merge_fields(runs, plan)
-    with budget.acquire_up_to(budget.size_bytes // _LEASE_SHARE, _LEASE_LEAST_BYTES) as lease:
-        batches = BATCHES_HELD * len(runs) + batches_beside
+    room = MergeRoom() if room is None else room
+    with budget.acquire_up_to(budget.size_bytes // room.share, _LEASE_LEAST_BYTES) as lease:
+        batches = BATCHES_HELD * len(runs) + room.batches_beside
         size = batch_size(fields, lease.size_bytes // batches)
         slices = [_run_slices(run, fields, split, plan, store, size) for run in runs]
         yield from merge_slices(slices, merge, plan.merge)
