@@ -1,7 +1,7 @@
 """`python -m bench.spark [NAME …]`: Spark jobs by the bridge, beside Paimon's connector for Spark.
 
 Names: write, read, memory. Without one, all. Both Sparks read the same Parquet files, in turn, in
-one run; exits with 1 if a promise was not kept. `BENCH_SPARK_SCALE` = 0.1 makes a tenth of the rows.
+one run; exits with 1 if a promise was not kept. `BENCH_SPARK_SCALE`: 0.1 makes a tenth of the rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BUCKETS = "8"
 OPTIONS = {"bucket": BUCKETS, "write-only": "true", "file.compression": "zstd"}
 WRITE_RATIO_MIN = 2.0
 READ_RATIO_MIN, RAW_RATIO_MIN = 1.0, 0.9
-WARM_READS = 3
+WARM_READS = 5
 WORKER_MIB_MAX, JVM_MIB_MAX = 700, 1536
 
 

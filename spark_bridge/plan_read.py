@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import Snapshot
     from lakecore.model.types import Field
     from lakecore.table.context import TableContext
     from lakecore.table.travel import Travel
@@ -49,9 +50,12 @@ _GLOB = re.compile(r"[{}\[\]*?\\]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned:
-    """A state of a table by numbers: a snapshot (None: no rows), and the schema to read it with."""
+    """A state of a table: a snapshot (None: no rows), and the schema to read it with.
 
-    snapshot_id: int | None
+    The snapshot is held whole: a tag keeps its own after the file of that number has expired.
+    """
+
+    snapshot: Snapshot | None
     schema_id: int
 
 
@@ -75,7 +79,7 @@ def pin(context: TableContext, travel: Travel) -> Pinned:
     """The state that the request names, or the latest."""
     context.options.require_readable()
     snapshot, schema = resolve(context, travel)
-    return Pinned(snapshot_id=None if snapshot is None else snapshot.id, schema_id=schema.id)
+    return Pinned(snapshot=snapshot, schema_id=schema.id)
 
 
 def read_schema(schema: TableSchema, columns: Sequence[str] | None = None) -> StructType:
@@ -122,7 +126,7 @@ def plan_read(
     )
     return PlannedRead(
         schema=spark,
-        snapshot_id=pinned.snapshot_id,
+        snapshot_id=None if pinned.snapshot is None else pinned.snapshot.id,
         job=ReadJob(
             plan=plan,
             store=context.store,
@@ -139,8 +143,9 @@ def _source(context: TableContext, pinned: Pinned) -> TableSource:
     history = context.history
     current = pinned.schema_id == context.schema.id
     schema = context.schema if current else history.schema(pinned.schema_id)
-    snapshot = None if pinned.snapshot_id is None else history.snapshot(pinned.snapshot_id)
-    return TableSource(context=as_of(context, schema), snapshot=snapshot, table_schema=schema)
+    return TableSource(
+        context=as_of(context, schema), snapshot=pinned.snapshot, table_schema=schema
+    )
 
 
 def _fields(schema: TableSchema, columns: Sequence[str] | None) -> list[Field]:

@@ -27,13 +27,14 @@ from spark_bridge.options import MARK, SourceOptions, parse_options
 from spark_bridge.plan_read import Pinned, pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
 from spark_bridge.sink import WRITE_OPTIONS, writer
-from spark_bridge.types import same_type, spark_arrow_schema, spark_schema
+from spark_bridge.types import same_type, spark_arrow_schema, spark_schema, to_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
+    from lakecore.model.schema import TableSchema
     from lakecore.table.handle import Table
     from lakecore.table.system_table import SystemTable
 
@@ -77,7 +78,7 @@ class LakecoreSource(DataSource):
         if given.system is not None:
             return _SystemReader(given.system_table(table), schema, given.where)
         pinned = self._pinned or pin(table.context, given.travel)
-        there = read_schema(table.context.history.schema(pinned.schema_id))
+        there = table.context.history.schema(pinned.schema_id)
         _check_columns(schema, there, attached=bool(self.KEY))
         return _Reader(table, pinned, schema, given.where)
 
@@ -137,7 +138,7 @@ class _SystemReader(DataSourceReader):
     """Gives out the rows of a system table, as they were when the read was planned."""
 
     def __init__(self, table: SystemTable, schema: StructType, where: str | None) -> None:
-        _check_columns(schema, spark_schema(table.schema.fields, nullable=True))
+        _check_columns(schema, table.schema)
         exchange = spark_arrow_schema(schema)
         rows = table.to_arrow(schema.fieldNames(), where)
         self._rows = [to_exchange(batch, exchange) for batch in rows.to_batches()]
@@ -162,17 +163,19 @@ def marked(schema: StructType, key: str) -> StructType:
     )
 
 
-def _check_columns(asked: StructType, there: StructType, *, attached: bool = False) -> None:
+def _check_columns(asked: StructType, there: TableSchema, *, attached: bool = False) -> None:
     """Raise InvalidRequest for a column that the table has not, or not in that type."""
-    types = {field.name: field.dataType for field in there.fields}
     hint = "; attach again if the schema of the table has changed" if attached else ""
     for field in asked.fields:
-        if field.name not in types:
-            raise InvalidRequest(f"unknown column{hint}", column=field.name, columns=list(types))
-        if not same_type(field.dataType, types[field.name]):
+        if field.name not in there.names:
+            raise InvalidRequest(
+                f"unknown column{hint}", column=field.name, columns=list(there.names)
+            )
+        kind = to_spark(there.field(field.name).type, column=field.name)
+        if not same_type(field.dataType, kind):
             raise InvalidRequest(
                 f"the column has another type; cast it in the query{hint}",
                 column=field.name,
                 asked=field.dataType.simpleString(),
-                type=types[field.name].simpleString(),
+                type=kind.simpleString(),
             )
