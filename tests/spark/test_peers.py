@@ -103,6 +103,9 @@ def plain(rows: pa.Table) -> list[str]:
         column = rows.column(name)
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.timestamp("us"))
+        if pa.types.is_date(column.type):
+            # The connector stores 0001-01-01 as a day before the first that Python knows.
+            column = column.cast(pa.int32())
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         columns.append([f"{name}={_text(value)}" for value in column.to_pylist()])
