@@ -19,7 +19,7 @@ from lakecore.catalog.options import (
     without_slash,
 )
 from lakecore.errors import InvalidRequest, NotFound
-from lakecore.format.layout import Layout
+from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
 from lakecore.io.open import open_store
@@ -69,12 +69,13 @@ def open_table(  # noqa: PLR0913  the public verb
     partition_keys: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
     comment: str | None = None,
-    branch: str = "main",
+    branch: str | None = None,
     ambient: Ambient = SYSTEM,
 ) -> Table:
     """The table in a directory, without a catalog.
 
-    Options hold for this object only, and may be those of the storage. With `create`, or the
+    Options hold for this object only, and may be those of the storage. `branch` goes before the
+    option `branch`; without either it is "main". With `create`, or the
     option `auto-create`, a table that is not there is made from `schema`, keys and comment, and
     the options are stored with it; one that is there is opened as it is. Raises NotFound without
     either.
@@ -101,7 +102,7 @@ def open_table(  # noqa: PLR0913  the public verb
         raise NotFound(
             "no table in this directory; open_table(..., create=True, schema=...) makes one",
             path=location,
-            branch=branch,
+            branch=branch or own.get("branch", MAIN_BRANCH),
         ) from error
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -120,6 +121,20 @@ def test_table_is_opened_by_its_directory(tmp_path: Path) -> None:
 
     for path in (tmp_path / "shop.db" / "orders", f"{tmp_path}/shop.db/orders/"):
         assert lc.open_table(path).schema == created.schema
+
+
+def test_branch_of_an_opened_table_is_an_argument_or_an_option(tmp_path: Path) -> None:
+    table = lc.open_table(tmp_path / "t", create=True, schema={"id": "INT"})
+    (tmp_path / "t/branch").mkdir()
+    shutil.copytree(tmp_path / "t/schema", tmp_path / "t/branch/branch-b1/schema")
+    by_argument = lc.open_table(tmp_path / "t", branch="b1")
+    by_option = lc.open_table(tmp_path / "t", options={"branch": "b1"})
+    by_option.write(pl.DataFrame({"id": pl.Series([1], dtype=pl.Int32)}))
+
+    assert (by_argument.to_arrow().num_rows, table.to_arrow().num_rows) == (1, 0)
+    assert by_option.copy({"branch": "b1"}).to_arrow().num_rows == 1
+    with pytest.raises(lc.InvalidRequest, match=r"stays on its branch.*branch=main"):
+        table.copy({"branch": "b1"})
 
 
 def test_directory_without_a_table_is_not_found_and_says_what_to_do(tmp_path: Path) -> None:

@@ -112,6 +112,16 @@ class Table:
         Raises InvalidRequest for an unknown option, or one that may not change.
         """
         context = self._context
+        branch = context.layout.branch
+        if dynamic_options.get("branch", branch) != branch:
+            raise InvalidRequest(
+                "a table stays on its branch: open the other by open_table(branch=...), or as "
+                "'db.table$branch_NAME'",
+                option="branch",
+                value=dynamic_options["branch"],
+                branch=branch,
+                table=context.identifier,
+            )
         merged = {**context.options.texts, **dynamic_options}
         for key, value in dynamic_options.items():
             check_option_change(
