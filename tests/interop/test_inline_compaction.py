@@ -7,7 +7,7 @@ the producers that compaction makes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -17,13 +17,15 @@ from tests.interop import limits
 from tests.interop.lakecore_engine import LakecoreEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from tests.interop.engines import PeerEngine
     from tests.interop.values import Row
 
 pytestmark = pytest.mark.interop
+
+T = TypeVar("T")
 
 COLUMNS = {"id": "INT NOT NULL", "a": "INT", "b": "STRING"}
 ENGINES: Mapping[str, Mapping[str, str]] = {
@@ -56,7 +58,7 @@ def changes_of(turn: int, *, deletes: bool) -> tuple[tuple[str, Row], ...]:
     return tuple(rows)
 
 
-def in_order(rows: list[Row]) -> list[Row]:
+def in_order(rows: Iterable[T]) -> list[T]:
     return sorted(rows, key=repr)
 
 

@@ -68,9 +68,7 @@ def shown(rows: pa.Table) -> str:
     )
 
 
-def told(
-    text: str, *, last_level: int | None = None, compared: Sequence[str] | None = None
-) -> str:
+def told(text: str, *, last_level: int | None = None, compared: Sequence[str] | None = None) -> str:
     """The changelog of merging the window."""
     window, spec = window_of(text), SPEC if last_level else LOOKUP
     merged = pa.concat_tables(MERGE_FUNCTIONS["deduplicate"](window, spec))

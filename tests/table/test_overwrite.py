@@ -184,7 +184,7 @@ def test_number_is_overwritten_once(table: Table) -> None:
 
 def test_option_that_lakecore_does_not_write_is_refused() -> None:
     table = new_table(clustering__incremental="true")
-    with pytest.raises(Unsupported, match="clustering.incremental"):
+    with pytest.raises(Unsupported, match=r"clustering\.incremental"):
         table.truncate()
 
 
