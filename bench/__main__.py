@@ -1,11 +1,13 @@
 """`python -m bench [NAME …]`: run the benchmarks, print figures as ratios of one run.
 
 Names: merge_6m fold_6m compact_6m scan_6m pack_20m plan_10k commits_10k lookup_10m upserts_20m
-memory_50m. Without one, all of them (about 25 minutes on two cores; most of it is pypaimon's
-Python path).
+memory_50m big_bucket. Without one, all of them (about an hour on two cores; most of it is
+pypaimon's Python path, and buckets of 10 GB).
 Exits with 1 if a promise was not kept.
 
 `python -m bench lookup [SETTING=VALUE …]` is lookup_10m in another size, see `lookup.py`.
+
+`python -m bench big_bucket [SETTING=VALUE …]` is big_bucket in another size, see `big_bucket.py`.
 
 `python -m bench compaction [SETTING=VALUE …]` measures nothing: it simulates compaction under some
 workloads, see `compaction.py`.
@@ -15,8 +17,10 @@ from __future__ import annotations
 
 import platform
 import sys
+from typing import TYPE_CHECKING
 
 from bench import (
+    big_bucket,
     commits_10k,
     compact_6m,
     compaction,
@@ -31,7 +35,10 @@ from bench import (
 )
 from bench.report import console
 
-BENCHMARKS = {
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BENCHMARKS: dict[str, Callable[[], bool]] = {
     "plan_10k": plan_10k.run,
     "commits_10k": commits_10k.run,
     "scan_6m": scan_6m.run,
@@ -42,6 +49,7 @@ BENCHMARKS = {
     "lookup_10m": lookup.run,
     "upserts_20m": upserts_20m.run,
     "memory_50m": memory_50m.run,
+    "big_bucket": big_bucket.run,
 }
 
 
@@ -51,6 +59,8 @@ def main(names: list[str]) -> int:
         return compaction.main(names[1:])
     if names[:1] == ["lookup"]:
         return lookup.main(names[1:])
+    if names[:1] == ["big_bucket"]:
+        return 0 if big_bucket.run(names[1:]) else 1
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         console.print(f"unknown: {unknown}; known: {list(BENCHMARKS)}")

@@ -19,7 +19,14 @@ import pyarrow as pa
 
 from lakecore.errors import CorruptTable, LakecoreError, Unsupported
 from lakecore.io.avro_files import AvroWriter, avro_columns, read_avro
-from lakecore.io.file_format import BATCH_BYTES, BatchSize, RowGroup, RunWriter, WriteFormat
+from lakecore.io.file_format import (
+    BATCH_BYTES,
+    BatchSize,
+    RowGroup,
+    RunWriter,
+    WriteFormat,
+    row_group_bytes_of,
+)
 from lakecore.io.orc_files import OrcWriter, orc_columns, read_orc
 from lakecore.io.parquet_read import parquet_columns, parquet_row_groups, read_parquet
 from lakecore.io.parquet_write import ParquetWriter
@@ -43,6 +50,7 @@ __all__ = [
     "read_file",
     "read_positions",
     "row_group_bounds",
+    "row_group_bytes_of",
 ]
 
 BATCH_ROWS = 131_072

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 CODECS = ("zstd", "none", "snappy", "gzip", "lz4", "brotli")
 ROW_GROUP_ROWS = 131_072
-ROW_GROUP_BYTES = 16 << 20
+ROW_GROUP_BYTES = 8 << 20
+COLUMN_CHUNK_BYTES = 8 << 10
 BATCH_BYTES = 64 << 20
 
 
@@ -35,8 +36,9 @@ class BatchSize:
 class WriteFormat:
     """How data files are encoded. A row group ends at its rows or its bytes, whichever first.
 
-    Row groups are small on purpose: their bounds are what cuts a section into windows, and several
-    are encoded at once. `row_group_bytes` counts bytes in memory, before encoding.
+    Row groups are small on purpose: their bounds tell look-ups what to skip, and several are
+    encoded at once. `row_group_bytes` counts bytes in memory, before encoding. It grows with the columns
+    (`row_group_bytes_of`): what a footer knows of a column takes room too.
     """
 
     format: str = "parquet"
@@ -54,6 +56,11 @@ class WriteFormat:
         if codec not in CODECS:
             raise Unsupported("unknown file.compression", codec=self.compression, known=CODECS)
         return codec
+
+
+def row_group_bytes_of(columns: int) -> int:
+    """The bytes of a row group of so many columns."""
+    return max(ROW_GROUP_BYTES, columns * COLUMN_CHUNK_BYTES)
 
 
 class Abandoned(Exception):

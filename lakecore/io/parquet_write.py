@@ -4,7 +4,8 @@
 2. Each row group is encoded by itself, as a Parquet file in memory, on one of the threads that all
    writers of the process share; Arrow's encoder lets go of the interpreter's lock.
 3. Row groups are appended in order, and one footer is made of theirs (`format/parquet_footer.py`).
-   A writer has at most as many row groups under way as there are threads.
+   All writers together have at most as many row groups under way as there are threads; but each may
+   have one, for it can wait for its own alone.
 
 Dictionaries are built for the columns where a sample says they pay: to build one for a column of
 distinct values costs more than all the rest of its encoding. Numbers that hardly shrink, by the
@@ -14,6 +15,7 @@ same sample, are not compressed: to read them back would cost four times as much
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -133,6 +135,7 @@ class ParquetWriter:
     def abort(self) -> None:
         while self._under_way:
             self._under_way.popleft()[1].cancel()
+            _UNDER_WAY.add(-1)
         self._waiting.clear()
         self._closing.__exit__(Abandoned, Abandoned(), None)
         self._store.delete(self._path)
@@ -172,13 +175,17 @@ class ParquetWriter:
     def _start(self, table: pa.Table) -> None:
         if self._encoding is None:
             self._encoding = encoding_of(table, self._fields, self._format)
-        if len(self._under_way) >= encoder_count():
+        while self._under_way and not _UNDER_WAY.may_begin():
             self._append_next()
+        _UNDER_WAY.add(1)
         self._under_way.append((table.nbytes, _encoders().submit(self._encode_apart, table)))
 
     def _append_next(self) -> None:
         raw_bytes, part = self._under_way.popleft()
-        self._append(raw_bytes, part.result())
+        try:
+            self._append(raw_bytes, part.result())
+        finally:
+            _UNDER_WAY.add(-1)
 
     def _append(self, raw_bytes: int, part: pa.Buffer) -> None:
         self._out.write(self._footer.add(memoryview(part)))
@@ -288,6 +295,26 @@ def _dictionary_columns(sample: pa.Table, fields: Sequence[Field]) -> list[str]:
 def encoder_count() -> int:
     """How many row groups are encoded at once in this process."""
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+
+
+class _Count:
+    """How many row groups the writers of the process have under way."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def may_begin(self) -> bool:
+        """Whether a thread is free for one more."""
+        return self._count < encoder_count()
+
+    def add(self, more: int) -> None:
+        """So many more are under way."""
+        with self._lock:
+            self._count += more
+
+
+_UNDER_WAY = _Count()
 
 
 @cache

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 PIECE_ROWS = 131_072
-PIECE_BYTES = 8 << 20
+PIECE_BYTES = 4 << 20
 """What a piece of a window's rows has at most: a file is written of many."""
 
 

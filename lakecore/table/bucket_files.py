@@ -25,7 +25,7 @@ from lakecore.format.statistics import (
     parse_stats_mode,
     stats_modes,
 )
-from lakecore.io.data_files import WriteFormat, open_writer
+from lakecore.io.data_files import WriteFormat, open_writer, row_group_bytes_of
 from lakecore.model.files import EMPTY_ROW, NO_STATS, DataFile, FileSource
 from lakecore.model.rows import KEY_ID_OFFSET, KEY_PREFIX, RETRACTS, SEQUENCE_NUMBER, VALUE_KIND
 from lakecore.model.types import Field, with_nullable
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 MEBIBYTE = 1 << 20
 TARGET_KEYED_BYTES = 128 * MEBIBYTE
 TARGET_APPEND_BYTES = 256 * MEBIBYTE
-ENCODING_BYTES = 80 * MEBIBYTE
-"""What a file holds while it is written: the row group that fills, and two that are encoded."""
+ENCODED_GROUPS = 6
+"""Row groups in memory for a file that is written: one fills, two are encoded and become bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +61,11 @@ class FileShape:
     thin: bool
     level: int = 0
     source: FileSource = FileSource.APPEND
+
+    @property
+    def encoding_bytes(self) -> int:
+        """What writing a file takes in memory."""
+        return ENCODED_GROUPS * self.write_format.row_group_bytes
 
     @property
     def keyed(self) -> bool:
@@ -86,6 +91,7 @@ def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> Fi
             format=options.file_format_per_level.get(level, options.file_format),
             compression=options.file_compression_per_level.get(level, options.file_compression),
             zstd_level=options.file_compression_zstd_level,
+            row_group_bytes=row_group_bytes_of(len(schema.fields)),
         ),
         prefix=options.data_file_prefix,
         name_compression=options.file_suffix_include_compression,

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from lakecore.errors import LakecoreError
 from lakecore.frames.source import reading
@@ -30,7 +31,6 @@ from lakecore.model.rows import RETRACTS
 from lakecore.options import ChangelogProducer, MergeEngine
 from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.bucket_files import (
-    ENCODING_BYTES,
     BucketPlace,
     FileNames,
     RollingWriter,
@@ -63,9 +63,12 @@ _MERGE_SHARE = 6
 """The part of the budget, as a divisor, that the windows take: less than a read's, for what is
 merged is encoded beside them."""
 _ENCODING_SHARE = 4
+_RELEASE_BYTES = 16 << 20
 _LOOKUP_SHARE = 8
 """The part of the budget, as a divisor, that reading the levels above takes."""
 _LOOKUP_LEAST_BYTES = 8 << 20
+_LOOKUP_BATCHES = 8
+"""Of a level: a batch of keys, one of rows, what each is decoded from, and the rows taken."""
 
 RowsDone: TypeAlias = "Callable[[int], None]"
 """Is told of rows that were read, how many more."""
@@ -137,7 +140,7 @@ class _Rewriter:
         if compaction.keeps_changelog and options.changelog_producer in producers:
             self._changelog = RollingWriter(self._place, changelog_shape(schema, options, level))
             self._writers.append(self._changelog)
-        wanted = ENCODING_BYTES * (1 if self._changelog is None else 2)
+        wanted = self._shape.encoding_bytes * (1 if self._changelog is None else 2)
         wanted = min(wanted, context.budget.size_bytes // _ENCODING_SHARE)
         self._encoding = context.budget.acquire_up_to(wanted, 0)
         self._upper: UpperLevels | None = None
@@ -238,7 +241,7 @@ class _Rewriter:
         self, section: Section, merge: CompactionMerge | None, writer: RollingWriter | None
     ) -> None:
         context, split = self._context, self._split(section)
-        left = split.row_count
+        left, held_bytes = split.row_count, 0
         beside = 0 if merge is None else BATCHES_BESIDE
         room = MergeRoom(share=_MERGE_SHARE, batches_beside=beside)
         merged = merge_runs(split, self._plan, context.store, context.budget, merge, room)
@@ -246,6 +249,11 @@ class _Rewriter:
             for rows in windows:
                 if writer is not None:
                     writer.write(rows)
+                held_bytes += rows.nbytes
+                if held_bytes >= _RELEASE_BYTES:
+                    # What a window took would stay with the threads that took it.
+                    pa.default_memory_pool().release_unused()
+                    held_bytes = 0
                 left -= rows.num_rows
                 self._rows_done(rows.num_rows)
         # What merging made fewer.
@@ -294,7 +302,7 @@ class _Rewriter:
             read=self._plan,
             fields=fields,
             store=context.store,
-            size=batch_size(fields, lease.size_bytes // (2 * len(levels))),
+            size=batch_size(fields, lease.size_bytes // (_LOOKUP_BATCHES * len(levels))),
         )
         return UpperLevels(plan, lease)
 

@@ -1,0 +1,171 @@
+"""Peak memory of compacting, and of streaming, a bucket far larger than the budget.
+
+`python -m bench big_bucket [GB=10] [BUDGET=512] [ENGINE=…] [PRODUCER=…]`
+
+A bucket of a last level with 60 % of the rows and six overlapping runs of level 0, made of keys
+with some columns and 200 random bytes each. Each verb runs in a process of its own, whose greatest
+resident memory counts: with the libraries, which alone take some 170 MiB.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from bench.data import COLUMNS, rows
+from bench.report import console, promise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakecore.table.handle import Table
+
+PAYLOAD_BYTES = 200
+ROW_STORED_BYTES = 260
+"""About what a row takes in a file."""
+UPDATES = 6
+BASE_SHARE = 0.6
+CHUNK_ROWS = 100_000
+SETTINGS = {"GB": "10", "BUDGET": "512", "ENGINE": "", "PRODUCER": ""}
+CASES = (
+    ("deduplicate", "none"),
+    ("deduplicate", "lookup"),
+    ("partial-update", "none"),
+    ("partial-update", "lookup"),
+)
+PEAK_SHARE_MAX = 1.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a verb of a child took: `rows` it left or saw."""
+
+    rows: int
+    peak_mib: float
+    seconds: float
+    cpu_seconds: float
+
+
+def make(directory: str, size_bytes: int, engine: str, producer: str, budget_mib: int) -> int:
+    """Write the bucket; how many keys it has."""
+    import lakecore
+
+    catalog = lakecore.connect(directory, create=True)
+    catalog.create_database("bench")
+    table = catalog.create_table(
+        "bench.t",
+        {**COLUMNS, "data": "BYTES"},
+        primary_keys=["id"],
+        options={
+            "bucket": "1",
+            "write-only": "true",
+            "lakecore.memory-budget": f"{budget_mib} mb",
+            "merge-engine": engine,
+            "changelog-producer": producer,
+        },
+    )
+    total = size_bytes // ROW_STORED_BYTES
+    base = int(total * BASE_SHARE)
+    update = (total - base) // UPDATES
+    known = np.zeros(int(base * 2.1) + 1, bool)
+    known[np.arange(base) * 2] = True
+    table.write(_chunks(np.arange(base) * 2, 0))
+    table.compact(full=True)
+    for number in range(1, UPDATES + 1):
+        ids = np.random.default_rng(number).choice(len(known), update, replace=False)
+        ids.sort()
+        known[ids] = True
+        table.write(_chunks(ids, number))
+    return int(np.count_nonzero(known))
+
+
+def _chunks(ids: np.ndarray, seed: int) -> Iterator[pa.Table]:
+    for start in range(0, len(ids), CHUNK_ROWS):
+        part = rows(ids[start : start + CHUNK_ROWS], seed=seed * 1_000_000 + start)
+        count = part.num_rows
+        random = np.random.default_rng(start).bytes(count * PAYLOAD_BYTES)
+        ends = np.arange(0, (count + 1) * PAYLOAD_BYTES, PAYLOAD_BYTES, dtype=np.int32)
+        data = pa.Array.from_buffers(
+            pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(random)]
+        )
+        yield part.append_column("data", data)
+
+
+def _compact(table: Table, *, full: bool) -> int:
+    return table.compact(full=full).rows_after or 0
+
+
+def _stream(table: Table) -> int:
+    return sum(batch.num_rows for batch in table.to_batches())
+
+
+def child(arguments: Sequence[str]) -> None:
+    """One verb, in this process; prints what it took."""
+    import lakecore
+
+    verb, directory, *others = arguments
+    began, worked = time.perf_counter(), time.process_time()
+    if verb == "make":
+        size, engine, producer, budget = others
+        seen = make(directory, int(size), engine, producer, int(budget))
+    else:
+        table = lakecore.open_table(directory + "/bench.db/t")
+        seen = _stream(table) if verb == "stream" else _compact(table, full=verb == "full")
+    answer = {
+        "rows": seen,
+        "seconds": time.perf_counter() - began,
+        "cpu_seconds": time.process_time() - worked,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    print(json.dumps(answer))  # the parent reads it
+
+
+def ran(*arguments: object) -> Ran:
+    """A verb, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.big_bucket", *map(str, arguments)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return Ran(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def run(arguments: Sequence[str] = ()) -> bool:
+    """Measure; whether every promise was kept."""
+    settings = SETTINGS | dict(text.split("=", 1) for text in arguments)
+    budget = int(settings["BUDGET"])
+    size = int(float(settings["GB"]) * 1e9)
+    kept = True
+    for engine, producer in CASES:
+        if settings["ENGINE"] not in {"", engine} or settings["PRODUCER"] not in {"", producer}:
+            continue
+        directory = tempfile.mkdtemp(prefix="lakecore-bench-")
+        keys = ran("make", directory, size, engine, producer, budget).rows
+        verbs = ("stream", "step", "full") if producer == "lookup" else ("stream", "full")
+        for verb in verbs:
+            took = ran(verb, directory)
+            assert verb == "step" or took.rows == keys, (took.rows, keys)
+            console.print(
+                f"{verb}, {settings['GB']} GB, {engine}, changelog {producer}: "
+                f"{took.seconds:.0f} s, {took.cpu_seconds:.0f} s of CPU"
+            )
+            text = f"  peak memory over the budget of {budget} MiB"
+            kept &= promise(text, took.peak_mib / budget, PEAK_SHARE_MAX, at_least=False)
+        shutil.rmtree(directory)
+    console.print()
+    return kept
+
+
+if __name__ == "__main__":
+    child(sys.argv[1:])

@@ -1,0 +1,33 @@
+"""Memory follows the budget, not the bucket: by the greatest resident memory of a process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bench.big_bucket import CASES, PEAK_SHARE_MAX, ran
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BUDGET_MIB = 512
+BUCKET_BYTES = 2_000_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "producer"), [case for case in CASES if case != ("partial-update", "none")]
+)
+def test_bucket_of_2_gb_is_compacted_and_streamed_under_a_budget_of_512_mib(
+    tmp_path: Path, engine: str, producer: str
+) -> None:
+    keys = ran("make", tmp_path, BUCKET_BYTES, engine, producer, BUDGET_MIB).rows
+    verbs = ("stream", "step", "full") if producer == "lookup" else ("full",)
+    peaks = {}
+    for verb in verbs:
+        took = ran(verb, tmp_path)
+        assert verb == "step" or took.rows == keys
+        peaks[verb] = took.peak_mib / BUDGET_MIB
+
+    assert max(peaks.values()) <= PEAK_SHARE_MAX, peaks
