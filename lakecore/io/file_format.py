@@ -37,8 +37,8 @@ class WriteFormat:
     """How data files are encoded. A row group ends at its rows or its bytes, whichever first.
 
     Row groups are small on purpose: their bounds tell look-ups what to skip, and several are
-    encoded at once. `row_group_bytes` counts bytes in memory, before encoding. It grows with the columns
-    (`row_group_bytes_of`): what a footer knows of a column takes room too.
+    encoded at once. `row_group_bytes` counts bytes in memory, before encoding. It grows with the
+    columns (`row_group_bytes_of`): what a footer knows of a column takes room too.
     """
 
     format: str = "parquet"
