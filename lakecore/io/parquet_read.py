@@ -101,7 +101,8 @@ class _RowSizes:
     ) -> None:
         self._metadata = metadata
         self._leaves = leaves
-        kinds = [schema.field(name).type for name in columns if name in schema.names]
+        there = set(schema.names)
+        kinds = [schema.field(name).type for name in columns if name in there]
         self._width = sum(kind.bit_width if pa.types.is_primitive(kind) else 32 for kind in kinds)
         self.hidden = not all(pa.types.is_primitive(kind) for kind in kinds)
         """Whether rows may be larger than the footer says, and none was seen."""
