@@ -190,8 +190,6 @@ class ParquetWriter:
     def _append(self, raw_bytes: int, part: pa.Buffer) -> None:
         self._out.write(self._footer.add(memoryview(part)))
         self._encoded_from_bytes += raw_bytes
-        del part
-        _release(raw_bytes)
 
     def _encode_apart(self, table: pa.Table) -> pa.Buffer:
         part, raw_bytes = self._encode(table), table.nbytes
