@@ -31,6 +31,7 @@ from lakecore.errors import InvalidRequest
 from lakecore.format.parquet_footer import FooterJoin
 from lakecore.io.file_format import Abandoned
 from lakecore.io.parquet_types import int96_paths, leaf_paths, physical_schema, to_physical
+from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import retype_chunked
 from lakecore.model.types import Atomic, Field, Root, arrow_schema
 
@@ -50,7 +51,7 @@ _ENCODED_SHARE_GUESS = 0.5
 _LONG_DIGITS = 18
 _ROOM_LEAST_BYTES = 1 << 20
 _ROOM_A_COLUMN_BYTES = 1 << 10
-_RELEASED_BYTES_MIN = 4 << 20
+_RELEASED_SHARE_MIN = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,8 +322,11 @@ def _encoders() -> ThreadPoolExecutor:
 
 
 def _release(done_bytes: int) -> None:
-    """Give back what encoding so many bytes took; each thread's allocator would keep it."""
-    if done_bytes >= _RELEASED_BYTES_MIN:
+    """Give back what encoding so many bytes took; each thread's allocator would keep it.
+
+    To have it again takes time: what is little beside the budget is kept.
+    """
+    if done_bytes >= process_budget().size_bytes // _RELEASED_SHARE_MIN:
         pa.default_memory_pool().release_unused()
 
 

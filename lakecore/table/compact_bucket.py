@@ -63,7 +63,7 @@ _MERGE_SHARE = 6
 """The part of the budget, as a divisor, that the windows take: less than a read's, for what is
 merged is encoded beside them."""
 _ENCODING_SHARE = 4
-_RELEASE_BYTES = 16 << 20
+_RELEASE_SHARE = 32
 _LOOKUP_SHARE = 8
 """The part of the budget, as a divisor, that reading the levels above takes."""
 _LOOKUP_LEAST_BYTES = 8 << 20
@@ -250,7 +250,7 @@ class _Rewriter:
                 if writer is not None:
                     writer.write(rows)
                 held_bytes += rows.nbytes
-                if held_bytes >= _RELEASE_BYTES:
+                if held_bytes >= context.budget.size_bytes // _RELEASE_SHARE:
                     # What a window took would stay with the threads that took it.
                     pa.default_memory_pool().release_unused()
                     held_bytes = 0
