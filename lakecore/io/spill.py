@@ -18,7 +18,7 @@ import pyarrow as pa
 from lakecore.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +65,13 @@ class SpillDirectory:
             sequence_max=sequence_max,
         )
 
-    def read(self, run: SpilledRun) -> Iterator[pa.RecordBatch]:
-        """The batches of a run, in order."""
+    def read(
+        self, run: SpilledRun, numbers: Sequence[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The batches of a run, in order; some of them, by number, if that is said."""
         with pa.OSFile(run.path) as source:
             reader = pa.ipc.open_file(source)
-            for index in range(reader.num_record_batches):
+            for index in range(reader.num_record_batches) if numbers is None else numbers:
                 yield reader.get_batch(index)
 
     def schema(self, run: SpilledRun) -> pa.Schema:

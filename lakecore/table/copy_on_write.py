@@ -21,20 +21,17 @@ import pyarrow.compute as pc
 from lakecore.errors import Unsupported
 from lakecore.frames.source import reading
 from lakecore.model.files import CommitMessage
-from lakecore.model.snapshot import CommitResult
 from lakecore.table import overwrite
-from lakecore.table.batch_write import commit_or_clean
-from lakecore.table.commit import CommitRequest
 from lakecore.table.read import read_split
 from lakecore.table.row_values import holds, values_of
-from lakecore.table.row_writer import new_rows, without_defaults
-from lakecore.table.write import TableWrite
+from lakecore.table.verb_write import VerbWrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
     from lakecore.model.files import DataFile, Split
+    from lakecore.model.snapshot import CommitResult
     from lakecore.plan.row_changes import Verb
     from lakecore.table.batch_write import Author
     from lakecore.table.context import TableContext
@@ -43,10 +40,7 @@ if TYPE_CHECKING:
 
 
 class FileRewriter:
-    """Puts new files in the place of those that hold rows to change; a context manager.
-
-    `rows_inserted`, `rows_updated` and `rows_deleted` count them.
-    """
+    """Puts new files in the place of those that hold rows to change; a context manager."""
 
     def __init__(self, context: TableContext, source: TableSource, verb: Verb) -> None:
         if context.options.deletion_vectors_enabled:
@@ -60,12 +54,8 @@ class FileRewriter:
         self._verb = verb
         # What it takes away must not be compacted within the same commit.
         options = replace(context.options, write_only=True)
-        schema = without_defaults(context.schema)
-        self._writer = TableWrite(replace(context, schema=schema, options=options))
+        self._write = VerbWrite(replace(context, options=options), verb)
         self._replaced: dict[tuple[bytes, int, int], list[DataFile]] = defaultdict(list)
-        self.rows_inserted = 0
-        self.rows_updated = 0
-        self.rows_deleted = 0
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +66,7 @@ class FileRewriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._writer.close()
+        self._write.close()
 
     def rewrite(self, condition: Condition | None, values: Mapping[str, object] | None) -> None:
         """Set these values in the rows that match (no condition: in all); None takes them away."""
@@ -89,16 +79,12 @@ class FileRewriter:
                     continue
                 self.replace(alone)
                 if values is None:
-                    self.rows_deleted += count
-                else:
-                    self.rows_updated += count
+                    self.delete(count)
                 if values is not None or count < file.row_count:
                     self._rewrite(alone, condition, values)
 
     def commit(self, by: Author) -> CommitResult:
         """Make the changes visible in one snapshot; none if there is no change."""
-        if not self._replaced and not self.rows_inserted:
-            return CommitResult(commit_user=by.user, identifier=by.identifier)
         base = self._source.snapshot
         gone = [
             CommitMessage(
@@ -111,21 +97,10 @@ class FileRewriter:
             )
             for (partition, bucket, count), files in self._replaced.items()
         ]
-        request = CommitRequest(
-            messages=[*gone, *self._writer.prepare_commit()],
-            user=by.user,
-            identifier=by.identifier,
+        return self._write.commit(
+            [*gone, *self._write.prepare_commit()],
+            by,
             overwrite=overwrite.nothing if gone else None,
-            operation=self._verb,
-        )
-        result = commit_or_clean(self._context, request)
-        if result.facts.get("already_committed"):
-            return result
-        return replace(
-            result,
-            rows_inserted=self.rows_inserted,
-            rows_updated=self.rows_updated,
-            rows_deleted=self.rows_deleted,
         )
 
     def alone(self, split: Split, file: DataFile) -> Split:
@@ -143,15 +118,23 @@ class FileRewriter:
         bucket = (alone.partition, alone.bucket, alone.total_buckets)
         self._replaced[bucket] += alone.files
 
-    def write(self, rows: pa.Table) -> None:
-        """Write rows that stay, or have new values."""
-        if rows.num_rows:
-            self._writer.write(rows)
+    def keep(self, rows: pa.Table) -> None:
+        """Write rows that stay as they are."""
+        self._write.write(rows)
+
+    def update(self, rows: pa.Table) -> None:
+        """Write rows that have new values."""
+        self._write.write(rows)
+        self._write.updated += rows.num_rows
+
+    def delete(self, count: int) -> None:
+        """Count rows that are not written."""
+        self._write.deleted += count
 
     def insert(self, rows: pa.Table) -> None:
         """Add rows, of any columns; where one is null or missing, its default value stands."""
-        self.write(new_rows(rows, self._context.schema))
-        self.rows_inserted += rows.num_rows
+        self._write.write(self._write.new_rows(rows))
+        self._write.inserted += rows.num_rows
 
     def _count(self, split: Split, condition: Condition | None) -> int:
         """How many rows of a file match."""
@@ -172,10 +155,10 @@ class FileRewriter:
                 chosen = pa.chunked_array([pa.repeat(pa.scalar(True), rows.num_rows)])
             else:
                 chosen = holds(rows, condition.expression)
-            self.write(rows.filter(pc.invert(chosen)))
+            self.keep(rows.filter(pc.invert(chosen)))
             if values is not None:
                 changed = rows.filter(chosen)
-                self.write(with_values(changed, values_of(changed, values, schema.arrow)))
+                self.update(with_values(changed, values_of(changed, values, schema.arrow)))
 
     def rows(self, split: Split, names: Sequence[str]) -> Iterator[pa.Table]:
         """The columns of a file's rows, always in the same order."""

@@ -1,16 +1,24 @@
 """MERGE into a table without a key: files in which a clause applies to a row are written anew.
 
-Each file that may match is read twice: once for the columns that choosing clauses takes, and, if
-one applies, whole. The rows that no clause applies to go to the new files as they are.
+1. Of each file that may match, the columns that choosing clauses takes are read, and what the
+   source does not match is inserted.
+2. The files in which a clause applies to a row are read whole, and written anew. Rows that no
+   clause applies to go to the new files as they are.
+
+A source that memory does not hold is merged part after part: what is read in either step goes to
+local disk first, in the same parts (`table/row_parts.py`), so that no file is read for each of
+them.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.plan.row_changes import Verb
@@ -21,16 +29,18 @@ from lakecore.table.merge_rows import (
     check_once,
     chosen_steps,
     holding,
+    in_chunks,
     join_keys,
     matching_pairs,
 )
 from lakecore.table.merge_sides import SOURCE, TARGET, Picked
 from lakecore.table.merge_source import MergeSource
+from lakecore.table.row_parts import RowParts
 from lakecore.table.row_values import values_of
 from lakecore.table.row_writer import newest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import polars as pl
 
@@ -40,6 +50,8 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
     from lakecore.table.merge_plan import Clause, MergePlan, Step
     from lakecore.table.source import TableSource
+
+_FILE = "_lakecore_file"
 
 
 def merge_files(
@@ -58,16 +70,15 @@ def merge_files(
     target = newest(context, Verb.MERGE)
     with MergeSource(data, on_fields(schema, on), context.budget) as source:
         plan = plan_merge(schema, context.options, source.schema, on, clauses)
-        if source.part_count > 1:
+        if source.part_count > 1 and not plan.on:
             raise Unsupported(
-                "a source larger than its share of memory is merged into tables with a primary key",
-                table=context.identifier,
+                "a source larger than its share of memory is merged on columns, not on a condition",
+                on=str(on),
             )
-        rows = source.part(0)
-        found = np.zeros(rows.num_rows, bool)
-        part = SourcePart(rows=rows, number=0, count=1, found=found)
         with FileRewriter(context, target, Verb.MERGE) as rewriter:
-            _FileMerge(context=context, target=target, plan=plan, rewriter=rewriter).run(part)
+            _FileMerge(
+                context=context, target=target, source=source, plan=plan, rewriter=rewriter
+            ).run()
             return rewriter.commit(by)
 
 
@@ -77,64 +88,104 @@ class _FileMerge:
 
     context: TableContext
     target: TableSource
+    source: MergeSource
     plan: MergePlan
     rewriter: FileRewriter
 
-    def run(self, part: SourcePart) -> None:
+    def run(self) -> None:
         """Merge the source."""
-        plan = self.plan
-        predicate = None
-        if plan.on and not plan.steps[Match.NOT_MATCHED_BY_SOURCE]:
-            predicate = holding(part.rows, plan.on, self.context.schema)
-        for split in self.target.plan(predicate).splits:
-            for file in split.files:
-                self._file(self.rewriter.alone(split, file), part)
+        files = self._files()
+        touched: set[int] = set()
+        with self._parted(self.plan.first, dict(enumerate(files))) as parted:
+            for part in self._parts():
+                for rows in parted(part):
+                    applied = [target.column(_FILE) for _, target, _ in self._changes(rows, part)]
+                    touched.update(*(pc.unique(each).to_pylist() for each in applied))
+                self._insert(part)
+        anew = {number: files[number] for number in sorted(touched)}
+        for alone in anew.values():
+            self.rewriter.replace(alone)
+        with self._parted(self.context.schema.names, anew) as parted:
+            for part in self._parts() if anew else ():
+                for rows in parted(part):
+                    self._write(rows, part)
+
+    def _parts(self) -> Iterator[SourcePart]:
+        count = self.source.part_count
+        for number in range(count):
+            rows = self.source.part(number)
+            found = np.zeros(rows.num_rows, bool)
+            yield SourcePart(rows=rows, number=number, count=count, found=found)
+
+    def _files(self) -> list[Split]:
+        """The files that may match, each by itself."""
+        found: dict[str, Split] = {}
+        choosy = bool(self.plan.on) and not self.plan.steps[Match.NOT_MATCHED_BY_SOURCE]
+        for number in range(self.source.part_count if choosy else 1):
+            predicate = None
+            if choosy:
+                rows = self.source.part(number)
+                predicate = holding(rows, self.plan.on, self.context.schema)
+            for split in self.target.plan(predicate).splits:
+                for file in split.files:
+                    found.setdefault(file.name, self.rewriter.alone(split, file))
+        return list(found.values())
+
+    @contextmanager
+    def _parted(
+        self, names: Sequence[str], files: Mapping[int, Split]
+    ) -> Iterator[Callable[[SourcePart], Iterator[pa.Table]]]:
+        """What gives out the rows of files that may match a part, each with its file's number."""
+
+        def read() -> Iterator[pa.Table]:
+            for number, alone in files.items():
+                for rows in self.rewriter.rows(alone, names):
+                    yield rows.append_column(_FILE, pa.repeat(number, rows.num_rows))
+
+        if self.source.part_count == 1:
+            yield lambda _: read()
+            return
+        with RowParts(self.plan.on) as parts:
+            for rows in in_chunks(_batches(read()), 0):
+                parts.add(rows)
+            yield lambda part: (
+                rows.combine_chunks()
+                for rows in in_chunks(_batches(parts.part(part.number, part.count)), 0)
+            )
+
+    def _insert(self, part: SourcePart) -> None:
+        """Add the rows of the source that no row of the table matched."""
         new = Picked(part.rows, np.flatnonzero(~part.found))
-        for step, chosen in chosen_steps(plan.steps[Match.NOT_MATCHED], new, None):
+        for step, chosen in chosen_steps(self.plan.steps[Match.NOT_MATCHED], new, None):
             rows = step.sides.rows(step.values.values(), new.of(chosen), None)
             values = values_of(rows, step.values, self.context.schema.arrow)
             self.rewriter.insert(pa.table(values))
 
-    def _file(self, alone: Split, part: SourcePart) -> None:
-        """Merge one file, if a clause applies to one of its rows."""
-        applies = False
-        for rows in self.rewriter.rows(alone, self.plan.first):
-            at, of = matching_pairs(
-                join_keys(rows, self.plan, TARGET),
-                join_keys(part.rows, self.plan, SOURCE),
-                self.plan,
-            )
-            part.found[of] = True
-            if self.plan.steps[Match.MATCHED]:
-                check_once(rows, at, self.context)
-            applies = applies or any(True for _ in self._changes(rows, part, at, of))
-        if applies:
-            self.rewriter.replace(alone)
-            for rows in self.rewriter.rows(alone, self.context.schema.names):
-                self._write(rows, part)
-
     def _write(self, rows: pa.Table, part: SourcePart) -> None:
         """Write what the clauses leave of the rows."""
-        at, of = matching_pairs(
-            join_keys(rows, self.plan, TARGET), join_keys(part.rows, self.plan, SOURCE), self.plan
-        )
+        names = self.context.schema.names
         stays = np.ones(rows.num_rows, bool)
-        for step, target, source in self._changes(rows, part, at, of):
+        for step, target, source in self._changes(rows, part):
             stays[target.at] = False
             if step.action is Action.DELETE:
-                self.rewriter.rows_deleted += len(target.at)
+                self.rewriter.delete(len(target.at))
                 continue
             named = step.sides.rows(step.values.values(), source, target)
             values = values_of(named, step.values, self.context.schema.arrow)
-            self.rewriter.write(with_values(target.table(rows.schema.names), values))
-            self.rewriter.rows_updated += len(target.at)
-        self.rewriter.write(rows.filter(pa.array(stays)))
+            self.rewriter.update(with_values(target.table(names), values))
+        self.rewriter.keep(rows.select(names).filter(pa.array(stays)))
 
     def _changes(
-        self, rows: pa.Table, part: SourcePart, at: np.ndarray, of: np.ndarray
+        self, rows: pa.Table, part: SourcePart
     ) -> Iterator[tuple[Step, Picked, Picked | None]]:
-        """Each step that applies to rows of a file, those rows, and their partners."""
+        """Each step that applies to some of the rows, those rows, and their partners."""
         steps = self.plan.steps
+        at, of = matching_pairs(
+            join_keys(rows, self.plan, TARGET), join_keys(part.rows, self.plan, SOURCE), self.plan
+        )
+        part.found[of] = True
+        if steps[Match.MATCHED]:
+            check_once(rows.drop_columns(_FILE), at, self.context)
         target, source = Picked(rows, at), Picked(part.rows, of)
         for step, chosen in chosen_steps(steps[Match.MATCHED], source, target):
             yield step, target.of(chosen), source.of(chosen)
@@ -143,3 +194,8 @@ class _FileMerge:
         others = Picked(rows, np.flatnonzero(alone))
         for step, chosen in chosen_steps(steps[Match.NOT_MATCHED_BY_SOURCE], None, others):
             yield step, others.of(chosen), None
+
+
+def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    for rows in tables:
+        yield from rows.to_batches()

@@ -33,8 +33,9 @@ from lakecore.plan.predicate import UNKNOWN, Column, all_of, between, is_in
 from lakecore.plan.row_changes import Verb, check_deletion, check_engine, deletion_columns
 from lakecore.table.merge_plan import Action, Match, on_fields, plan_merge
 from lakecore.table.merge_sides import SOURCE, TARGET, Picked
-from lakecore.table.merge_source import MergeSource, in_part
+from lakecore.table.merge_source import MergeSource
 from lakecore.table.read import read_split
+from lakecore.table.row_parts import in_part
 from lakecore.table.row_values import holds, said_plainly, values_of
 from lakecore.table.row_writer import RowWriter, key_of, newest
 from lakecore.table.update import updated

@@ -1,8 +1,8 @@
 """The source of a MERGE: rows from anywhere, which are looked at more than once.
 
 They are held in memory under a lease of the budget. What does not fit goes to local disk as it
-comes, and is merged part after part: a part is what the hash of the `on` columns says, on both
-sides alike, so that a row finds all its partners within its part.
+comes, and is merged part after part (`table/row_parts.py`): a part is what the hash of the `on`
+columns says, on both sides alike, so that a row finds all its partners within its part.
 """
 
 from __future__ import annotations
@@ -15,25 +15,27 @@ import pyarrow as pa
 from lakecore.errors import InvalidRequest
 from lakecore.frames.incoming import incoming_batches
 from lakecore.frames.polars_source import to_frame
-from lakecore.io.spill import SpillDirectory
 from lakecore.model.types import with_nullable
 from lakecore.plan.fit import Place, fit
+from lakecore.table.row_parts import FAN, RowParts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-    from lakecore.io.spill import SpilledRun
     from lakecore.memory import Budget
     from lakecore.model.types import Field
 
 SHARE = 8
 """The part of the budget, as a divisor, that one part of a source takes."""
 _UNLEASED_BYTES = 1 << 20
+_HELD_BYTES_MAX = 1 << 30  # Arrow's texts are counted by 32 bits where rows are put in order
 
 
 class MergeSource:
     """The rows of a source, taken in whole; a context manager that gives back what holds them.
+
+    Without columns of `on` there is no saying what is in which part: rows are in any.
 
     Columns of `on` have the types of the table's columns, which is what they are compared in.
     """
@@ -41,10 +43,9 @@ class MergeSource:
     def __init__(self, data: object, on: Sequence[Field], budget: Budget) -> None:
         self._on = on
         self._budget = budget
-        self._limit = budget.size_bytes // SHARE
+        self._limit = min(budget.size_bytes // SHARE, _HELD_BYTES_MAX)
         self._lease = budget.acquire(0)
-        self._spills = SpillDirectory()
-        self._runs: list[SpilledRun] = []
+        self._spilled = RowParts([field.name for field in on], nulls_anywhere=True)
         self._held: list[pa.Table] = []
         self._held_bytes = 0
         self._spilled_bytes = 0
@@ -53,7 +54,7 @@ class MergeSource:
         try:
             for batch in incoming_batches(data):
                 self._take(batch)
-            if self._runs:
+            if self._spilled:
                 self._spill()
         except BaseException:
             self.close()
@@ -73,28 +74,23 @@ class MergeSource:
     @property
     def part_count(self) -> int:
         """How many parts there are; 1 if memory holds all rows."""
-        return -(-self._spilled_bytes // max(1, self._limit)) if self._runs else 1
+        if not self._spilled:
+            return 1
+        return min(FAN, -(-self._spilled_bytes // max(1, self._limit)))
 
     def part(self, number: int) -> pa.Table:
         """The rows of a part, as columns of `schema`."""
-        if not self._runs:
+        if not self._spilled:
             return self._joined(self._held)
-        found = []
-        for run in self._runs:
-            for batch in self._spills.read(run):
-                rows = pa.Table.from_batches([batch])
-                found.append(in_part(rows, self._names, number, self.part_count))
-        return self._joined(found)
+        rows = self._joined(list(self._spilled.part(number, self.part_count)))
+        self._lease.resize(rows.nbytes)
+        return rows
 
     def close(self) -> None:
         """Give back memory and disk."""
         self._held = []
-        self._spills.close()
+        self._spilled.close()
         self._lease.release()
-
-    @property
-    def _names(self) -> list[str]:
-        return [field.name for field in self._on]
 
     def _take(self, batch: pa.RecordBatch) -> None:
         names = batch.schema.names
@@ -129,7 +125,7 @@ class MergeSource:
     def _spill(self) -> None:
         if self._held:
             rows = pa.concat_tables(self._held, promote_options="permissive")
-            self._runs.append(self._spills.write(rows.schema, [rows], 0, 0))
+            self._spilled.add(rows)
             self._spilled_bytes += self._held_bytes
         self._held, self._held_bytes = [], 0
         self._lease.resize(0)
@@ -137,14 +133,6 @@ class MergeSource:
     def _joined(self, tables: list[pa.Table]) -> pa.Table:
         empty = self.schema.empty_table()
         return pa.concat_tables([empty, *tables], promote_options="permissive").combine_chunks()
-
-
-def in_part(rows: pa.Table, on: Sequence[str], number: int, count: int) -> pa.Table:
-    """The rows of one of so many parts."""
-    if count == 1:
-        return rows
-    hashes = to_frame(rows.select(on)).select(pl.struct(pl.all()).hash(seed=0) % count == number)
-    return rows.filter(hashes.to_series().to_arrow())
 
 
 def _without_views(rows: pa.Table) -> pa.Table:

@@ -2,7 +2,7 @@
 
 1. `newest` is the table as the verb reads it: the latest snapshot, level 0 included.
 2. `RowWriter` takes in deletions, updates and insertions, and writes them as rows of kind -D, +U
-   and +I by the path that every write takes (`table/write.py`).
+   and +I by the path that every write takes (`table/verb_write.py`).
 3. `commit` makes one snapshot of them, which names the verb. It is a CommitConflict if somebody
    changed one of these rows since the snapshot that was read (`table/row_conflicts.py`).
 
@@ -21,29 +21,22 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
 from lakecore.model.rows import ROW_KIND, RowKind
-from lakecore.model.snapshot import CommitResult
 from lakecore.options import ChangelogProducer, MergeEngine
-from lakecore.plan.conform import KindRule, conform
 from lakecore.plan.fit import show
 from lakecore.plan.row_changes import removing_groups
-from lakecore.table.batch_write import commit_or_clean
-from lakecore.table.commit import CommitRequest
 from lakecore.table.source import TableSource
-from lakecore.table.write import TableWrite
+from lakecore.table.verb_write import VerbWrite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
     from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import CommitResult
     from lakecore.options import TableOptions
     from lakecore.plan.row_changes import Verb
     from lakecore.table.batch_write import Author
     from lakecore.table.context import TableContext
-
-_AS_GIVEN = KindRule(
-    rowkind_field=None, keyed=True, ignore_delete=False, ignore_update_before=False
-)
 
 
 def newest(context: TableContext, verb: Verb) -> TableSource:
@@ -82,23 +75,15 @@ def tells_before(options: TableOptions) -> bool:
 
 
 class RowWriter:
-    """Writes the rows that a verb changes in what it read of a table; a context manager.
-
-    `rows_inserted`, `rows_updated` and `rows_deleted` count them.
-    """
+    """Writes the rows that a verb changes in what it read of a table; a context manager."""
 
     def __init__(self, context: TableContext, source: TableSource, verb: Verb) -> None:
         self._context = context
-        self._verb = verb
         self._base = source.snapshot
         self._kind_column = context.options.rowkind_field or ROW_KIND
-        # A null that an update leaves, or sets, is one: default values are for rows that are new.
-        self._writer = TableWrite(replace(context, schema=without_defaults(context.schema)))
+        self._write = VerbWrite(context, verb)
         self._tells_before = tells_before(context.options)
         self._removing = tuple(chain.from_iterable(removing_groups(context.options)))
-        self.rows_inserted = 0
-        self.rows_updated = 0
-        self.rows_deleted = 0
 
     def __enter__(self) -> Self:
         return self
@@ -109,31 +94,30 @@ class RowWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._writer.close()
+        self._write.close()
 
     def delete(self, rows: pa.Table) -> None:
         """Take rows away; they hold what `deletion_columns` names."""
         if self._removing:
             require_one(rows, self._removing, self._context.schema)
         self._put(rows, RowKind.DELETE)
-        self.rows_deleted += rows.num_rows
+        self._write.deleted += rows.num_rows
 
     def update(self, before: pa.Table, after: pa.Table) -> None:
         """Put rows in the place of others of the same keys."""
         if self._tells_before:
             self._put(before, RowKind.UPDATE_BEFORE)
         self._put(after, RowKind.UPDATE_AFTER)
-        self.rows_updated += after.num_rows
+        self._write.updated += after.num_rows
 
     def insert(self, rows: pa.Table) -> None:
         """Add rows, of any columns; where one is null or missing, its default value stands."""
-        schema = self._context.schema
         kinds = pa.repeat(RowKind.INSERT.text, rows.num_rows)
         field = self._context.options.rowkind_field
         if field is not None:
             rows = _with_column(rows, field, kinds)
-        self._put(new_rows(rows, schema), RowKind.INSERT)
-        self.rows_inserted += rows.num_rows
+        self._put(self._write.new_rows(rows), RowKind.INSERT)
+        self._write.inserted += rows.num_rows
 
     def commit(self, by: Author) -> CommitResult:
         """Make the changes visible in one snapshot; none if there is no change."""
@@ -144,38 +128,13 @@ class RowWriter:
                 base_snapshot_id=None if self._base is None else self._base.id,
                 base_snapshot_uuid=None if self._base is None else self._base.uuid,
             )
-            for message in self._writer.prepare_commit()
+            for message in self._write.prepare_commit()
         ]
-        if not messages:
-            return CommitResult(commit_user=by.user, identifier=by.identifier)
-        request = CommitRequest(
-            messages=messages,
-            user=by.user,
-            identifier=by.identifier,
-            operation=self._verb,
-            replaces_rows=True,
-        )
-        result = commit_or_clean(self._context, request)
-        if result.facts.get("already_committed"):
-            return result
-        return replace(
-            result,
-            rows_inserted=self.rows_inserted,
-            rows_updated=self.rows_updated,
-            rows_deleted=self.rows_deleted,
-        )
+        return self._write.commit(messages, by, replaces_rows=True)
 
     def _put(self, rows: pa.Table, kind: RowKind) -> None:
-        if rows.num_rows:
-            kinds = pa.repeat(kind.text, rows.num_rows)
-            self._writer.write(_with_column(rows, self._kind_column, kinds))
-
-
-def new_rows(rows: pa.Table, schema: TableSchema) -> pa.Table:
-    """Rows of any columns as rows of the table, with default values where one is null."""
-    batches = rows.combine_chunks().to_batches()
-    fitted = [conform(each, schema, first_row=0, kinds=_AS_GIVEN).rows for each in batches]
-    return pa.Table.from_batches(fitted, schema=schema.arrow)
+        kinds = pa.repeat(kind.text, rows.num_rows)
+        self._write.write(_with_column(rows, self._kind_column, kinds))
 
 
 def require_one(rows: pa.Table, sequence: Sequence[str], schema: TableSchema) -> None:
@@ -204,10 +163,3 @@ def _with_column(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
     if index < 0:
         return rows.append_column(name, values)
     return rows.set_column(index, name, values)
-
-
-def without_defaults(schema: TableSchema) -> TableSchema:
-    """The schema without the default values of its columns."""
-    return replace(
-        schema, fields=tuple(replace(field, default_value=None) for field in schema.fields)
-    )

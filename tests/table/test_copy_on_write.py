@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from lakecore.errors import CommitConflict, CommitUnknown, InvalidRequest, Unsupported
@@ -194,12 +195,64 @@ def test_merge_with_a_condition() -> None:
     assert held(table) == "1 a 1 | 1 a 1 | 2 b 2 | 5 e _"
 
 
-def test_source_larger_than_memory_is_refused() -> None:
-    table = new_table(WIDE, keys=(), budget_bytes=1 << 20)
-    merge = table.merge(pl.DataFrame({"id": range(200_000)}), on="id").when_matched_delete()
+def large(count: int) -> Any:
+    """Rows of the table's columns, as they come."""
+    for start in range(0, count, 1000):
+        keys = list(range(start, start + 1000))
+        yield pa.table({"id": keys, "v": ["new" * 20] * 1000, "n": keys})
 
-    with pytest.raises(Unsupported, match="larger than its share of memory"):
-        merge.execute()
+
+def test_source_larger_than_memory_is_merged_in_parts() -> None:
+    table = new_table(WIDE, keys=(), budget_bytes=1 << 20)
+    count = 20_000
+    for start in range(0, 2 * count, count // 2):
+        ids = pa.array(range(start, start + count // 2), pa.int32())
+        table.write(pa.table({"id": ids, "v": pa.repeat("old" * 20, len(ids)), "n": ids}))
+    whole = list(live(table))
+    result = (
+        table.merge(large(count + 10_000), on="id")
+        .when_matched_delete((pl.col("source.id") % 10 == 0) & (pl.col("source.id") < count))
+        .when_matched_update({"v": pl.col("source.v")}, "target.n < 10000")
+        .when_not_matched_insert_all()
+        .when_not_matched_by_source_delete("id >= 39990")
+        .execute()
+    )
+    after = table.to_polars().sort("id")
+
+    assert (result.rows_inserted, result.rows_updated, result.rows_deleted) == (0, 9000, 2010)
+    assert after["id"].to_list() == [n for n in range(39_990) if n % 10 or n >= count]
+    assert after.filter(pl.col("v").str.starts_with("new"))["id"].max() == 9999
+    assert len(set(whole) & set(live(table))) == 1
+    assert table.context.budget.used_bytes == 0
+
+
+def test_rows_of_a_large_source_that_match_nothing_are_inserted_nulls_too() -> None:
+    table = new_table(WIDE, keys=(), budget_bytes=1 << 20)
+    put(table, "5 a 1 | _ b 2")
+    source = [*large(20_000), pa.table({"id": pa.nulls(9000, pa.int64()), "n": [1] * 9000})]
+    result = table.merge(source, on="id").when_not_matched_insert_all().execute()
+
+    assert result.rows_inserted == 19_999 + 9000
+    assert table.to_polars()["id"].null_count() == 9001
+
+
+def test_several_rows_of_a_large_source_for_one_are_refused() -> None:
+    table = new_table(WIDE, keys=(), budget_bytes=1 << 20)
+    put(table, "19999 a 1")
+    merge = table.merge([*large(20_000), pa.table({"id": [19_999]})], on="id")
+
+    with pytest.raises(InvalidRequest, match="several rows of the source"):
+        merge.when_matched_delete().execute()
+    assert held(table) == "19999 a 1"
+    assert table.context.budget.used_bytes == 0
+
+
+def test_large_source_is_not_merged_on_a_condition() -> None:
+    table = new_table(WIDE, keys=(), budget_bytes=1 << 20)
+    merge = table.merge(pl.DataFrame({"id": range(200_000)}), on="source.id < target.id")
+
+    with pytest.raises(Unsupported, match="merged on columns"):
+        merge.when_matched_delete().execute()
 
 
 # --- others who write meanwhile ------------------------------------------------------------------

@@ -11,7 +11,8 @@ import pytest
 from lakecore.errors import InvalidRequest
 from lakecore.memory import Budget
 from lakecore.model.types import Field, parse_type
-from lakecore.table.merge_source import MergeSource, in_part
+from lakecore.table.merge_source import MergeSource
+from lakecore.table.row_parts import in_part
 
 ON = [Field(id=0, name="id", type=parse_type("INT NOT NULL"))]
 
