@@ -69,17 +69,14 @@ class Step:
     join: np.ufunc
     fits: Callable[[Sequence[np.ndarray]], bool]
 
-    def joined(
-        self, held: np.ndarray, known: np.ndarray, own: np.ndarray, valid: np.ndarray | None
-    ) -> np.ndarray:
+    def joined(self, held: np.ndarray, known: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Values held joined with the next ones, all as integers of the same bits.
 
-        Anything may stand where a value held is not `known`, or one to join not `valid`.
+        Anything may stand where a value held is not `known`.
         """
         number, nothing = self.neutral.dtype, self.neutral.view(own.dtype)
         left = blended(known, held, nothing)
-        right = own if valid is None else blended(valid, own, nothing)
-        joined: np.ndarray = self.join(left.view(number), right.view(number))
+        joined: np.ndarray = self.join(left.view(number), own.view(number))
         return joined.view(own.dtype)
 
 
