@@ -75,7 +75,6 @@ sort-spill-threshold | integer | | Readers of a sort before it spills.
 spill-compression | text | zstd | Compression of spilled rows.
 spill-compression.zstd-level | integer | 1 | Level of that compression.
 write-buffer-for-append | flag | false | Buffer the rows of append tables.
-write-buffer-spill.max-disk-size | size | | Local disk for spilled buffers.
 write-manifest-cache | size | 0 mb | Memory for manifests of a writer.
 write-max-writers-to-spill | integer | 10 | Writers of an append before they spill.
 write.batch-memory | size | 128 mb | Bytes that a file writer takes at once.

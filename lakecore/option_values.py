@@ -447,6 +447,10 @@ class TableOptions:
         "write-buffer-spillable", FLAG, True, WRITE,
         "A full buffer may go to local disk.",
     )
+    write_buffer_spill_max_disk_size_bytes: int | None = option(
+        "write-buffer-spill.max-disk-size", SIZE, None, WRITE,
+        "Spilled bytes of a bucket from which a full buffer makes it write a run.", scope=KEYED,
+    )
     row_tracking_enabled: bool = option(
         "row-tracking.enabled", FLAG, False, WRITE,
         "Each row has an id that never changes.", scope=APPEND, supported=False, immutable=True,

@@ -6,7 +6,11 @@ key order, with a key at most once. Rows of an append table go to files as they 
 
 INVARIANT: when rows spill changes nothing in the files. A run is merged early, by itself and with
 its neighbours in age, if the engine allows it (`MergeFunction.associative`). Otherwise runs keep
-all rows, in the order in which they merge, and the engine sees them once, at the end.
+all rows, in the order in which they merge, and the engine sees them once, at the end. So they do
+where a changelog is kept: it has all rows of the buffer in that order.
+
+What is spilled takes no more disk than `write-buffer-spill.max-disk-size` and a buffer: past that,
+the run is written, and rows that come later make another one.
 
 Fewer than `RUNS_MERGED` of a size stand side by side: however much is written, merging holds a few
 batches of a few runs, and all rows of a key where those were kept.
@@ -93,7 +97,8 @@ class BucketBuffer:
         self._context = context
         self._spec = spec
         self._merge = MERGE_FUNCTIONS[options.merge_engine]
-        self._interim = interim_function(self._merge)
+        keeps_changelog = keeps_changelog and options.changelog_producer is ChangelogProducer.INPUT
+        self._interim = KEEP_ALL if keeps_changelog else interim_function(self._merge)
         self._spills = spills
         self._chunks: list[pa.Table] = []
         self._first_sequence = next_sequence
@@ -109,7 +114,7 @@ class BucketBuffer:
         )
         self._data = RollingWriter(self._place, data_shape(schema, options))
         self._changelog: RollingWriter | None = None
-        if keeps_changelog and options.changelog_producer is ChangelogProducer.INPUT:
+        if keeps_changelog:
             self._changelog = RollingWriter(self._place, changelog_shape(schema, options))
 
     @property
@@ -136,39 +141,25 @@ class BucketBuffer:
             self._write_appended()
             return
         rows = self._take()
-        self._write_changelog(rows)
-        if spill:
+        if spill and self._has_room_on_disk():
             self._spill(rows)
             # The allocator would keep what sorting took, and the next buffer fills beside it.
             del rows
             pa.default_memory_pool().release_unused()
             self._merge_spilled()
         else:
-            for piece in self._merged(rows, self._merge):
-                self._data.write(piece)
+            self._write_run(rows)
             # The next flush is a run of its own: keys may come again in it.
             self._data.close()
+            if self._changelog is not None:
+                self._changelog.close()
 
     def finish(self) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
         """Write out everything: data files and changelog files."""
         if not self._keyed:
             self._write_appended()
         elif self._chunks or self._spilled:
-            rows = self._take()
-            self._write_changelog(rows)
-            if self._spilled:
-                streams = [self._spilled_slices(spilled.run) for spilled in self._spilled]
-                buffered = self._merged(rows, self._interim)
-                streams.append(self._slices(buffered, self._numbers_of(rows)))
-                with closing(merge_slices(streams, self._merge, self._spec)) as merged:
-                    for piece in merged:
-                        self._data.write(piece)
-            else:
-                with self._context.budget.acquire_up_to(rows.nbytes, 0) as lease:
-                    if lease.size_bytes == rows.nbytes:
-                        rows = _in_one_piece(rows)
-                    for piece in self._merged(rows, self._merge):
-                        self._data.write(piece)
+            self._write_run(self._take())
         return self._data.close(), self._changelog.close() if self._changelog else ()
 
     def abort(self) -> None:
@@ -209,11 +200,15 @@ class BucketBuffer:
 
     def _slices(self, pieces: Iterable[pa.Table], numbers: tuple[int, int]) -> Iterator[Slice]:
         """A run that was sorted before, as slices for a merge with others."""
-        unique = self._merge.associative
+        unique = self._interim is not KEEP_ALL
         for piece in pieces if unique else whole_keys(pieces, self._spec.key):
             yield self._slice(piece, numbers, unique=unique)
 
     # --- spilling --------------------------------------------------------------------------------
+
+    def _has_room_on_disk(self) -> bool:
+        limit = self._context.options.write_buffer_spill_max_disk_size_bytes
+        return limit is None or sum(each.run.size_bytes for each in self._spilled) < limit
 
     def _spill(self, rows: pa.Table) -> None:
         piece_bytes = self._context.budget.size_bytes // _SPILL_PIECE_SHARE
@@ -260,11 +255,47 @@ class BucketBuffer:
                 self._data.write(piece, self._first_sequence)
                 self._first_sequence += piece.num_rows
 
-    def _write_changelog(self, rows: pa.Table) -> None:
-        """All rows in the order they merge in: by key, sequence fields, arrival."""
+    def _write_run(self, rows: pa.Table) -> None:
+        """Write these rows, and what was spilled before them, as one run."""
+        if self._spilled:
+            self._write_spilled(rows)
+            return
         if self._changelog is not None:
             for piece in self._merged(rows, KEEP_ALL):
                 self._changelog.write(piece)
+        with self._context.budget.acquire_up_to(rows.nbytes, 0) as lease:
+            if lease.size_bytes == rows.nbytes:
+                rows = _in_one_piece(rows)
+            for piece in self._merged(rows, self._merge):
+                self._data.write(piece)
+
+    def _write_spilled(self, rows: pa.Table) -> None:
+        runs = [spilled.run for spilled in self._spilled]
+        streams = [self._spilled_slices(run) for run in runs]
+        streams.append(self._slices(self._merged(rows, self._interim), self._numbers_of(rows)))
+        merge = self._merge if self._changelog is None else KEEP_ALL
+        with closing(merge_slices(streams, merge, self._spec)) as merged:
+            for piece in self._folded(merged, runs[0].sequence_min):
+                self._data.write(piece)
+        for run in runs:
+            self._spills.remove(run)
+        self._spilled = []
+
+    def _folded(self, pieces: Iterator[pa.Table], sequence_min: int) -> Iterator[pa.Table]:
+        """What goes to the data files; the changelog, if there is one, gets all rows."""
+        changelog = self._changelog
+        if changelog is None:
+            yield from pieces
+            return
+
+        def logged() -> Iterator[pa.Table]:
+            for piece in pieces:
+                changelog.write(piece)
+                yield piece
+
+        numbers = (sequence_min, self.next_sequence - 1)
+        for rows in whole_keys(logged(), self._spec.key):
+            yield from self._merge([self._slice(rows, numbers, unique=False)], self._spec)
 
 
 def _in_one_piece(rows: pa.Table) -> pa.Table:

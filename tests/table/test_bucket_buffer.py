@@ -326,6 +326,38 @@ def test_changelog_of_a_key_follows_the_users_sequence(direction: str, wanted: s
     assert " ".join(line.split()[2] for line in changelog(table, message)) == wanted
 
 
+@pytest.mark.parametrize("runs_merged", [2, 16])
+def test_changelog_has_that_order_across_buffers_that_spilled(
+    runs_merged: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_buffer, "RUNS_MERGED", runs_merged)
+    monkeypatch.setattr(bucket_buffer, "_PIECE_ROWS", 2)
+    columns = {"id": "INT NOT NULL", "v": "STRING", "n": "INT"}
+    table = new_table(columns, **TINY, changelog_producer="input", sequence__field="n")
+    lines = ("2 a 5 | 1 b 3", "-D 2 c 4 | 2 d 1", "1 e 2", "2 f 5 | 1 g 1")
+    (message,) = write_all(table, [rows(table.schema, line) for line in lines])
+    wanted = "+I 1 g 1|+I 1 e 2|+I 1 b 3|+I 2 d 1|-D 2 c 4|+I 2 a 5|+I 2 f 5"
+
+    assert "|".join(changelog(table, message)) == wanted
+    assert (len(message.new_files), len(message.changelog_files)) == (1, 1)
+    assert held(table) == "1 b 3 | 2 f 5"
+
+
+def test_past_the_disk_that_spilling_may_take_a_run_is_written(place: Path) -> None:
+    table = new_table(**TINY, write_buffer_spill__max_disk_size="1 b", changelog_producer="input")
+    with table.new_write() as writer:
+        for line in ("1 a", "1 b | 2 b", "1 c", "2 d", "3 e"):
+            writer.write(rows(table.schema, line))
+            assert len(list(place.rglob("*.arrow"))) <= 1
+        (message,) = writer.prepare_commit()
+    table.commit([message])
+    ranges = [(file.sequence_min, file.sequence_max) for file in message.new_files]
+
+    assert ranges == [(1, 2), (3, 4), (5, 5)]
+    assert [file.row_count for file in message.changelog_files] == [3, 2, 1]
+    assert held(table) == "1 c | 2 d | 3 e"
+
+
 def test_overwriting_keeps_no_changelog() -> None:
     table = new_table(changelog_producer="input")
     write_all(table, [rows(table.schema, "1 a")])
