@@ -58,6 +58,7 @@ class FooterJoin:
     row_count: int = 0
     _footer: Struct | None = None
     _groups: list[Wire] = field(default_factory=list)
+    """Each as it will be written: taken apart it is twenty times as large."""
 
     def add(self, part: memoryview) -> memoryview:
         """The bytes of a part to append to the file; its row groups are now in the footer."""
@@ -66,10 +67,13 @@ class FooterJoin:
         body = part[len(MAGIC) : start]
         distance = self.size_bytes - len(MAGIC)
         for group in _structs(_get(footer, _FILE_GROUPS)):
-            self._groups.append(self._moved_group(group, distance))
+            written = bytearray()
+            _write_struct(written, self._moved_group(group, distance))
+            self._groups.append(bytes(written))
         self.row_count += _int(_get(footer, _FILE_ROWS))
         self.size_bytes += len(body)
         if self._footer is None:
+            _set(footer, _FILE_GROUPS, ListValue(_STRUCT, []))
             self._footer = footer
         return body
 
@@ -276,6 +280,7 @@ def _write_value(out: bytearray, kind: int, value: Wire) -> None:
         case int():
             _write_int(out, value)
         case bytes():
+            # Others are written as they are: numbers of a width, and structs that were written.
             if kind == _BINARY:
                 _write_varint(out, len(value))
             out += value

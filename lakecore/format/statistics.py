@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _SURROGATES = range(0xD800, 0xE000)
 _CODE_POINT_MAX = 0x10FFFF
+_BOUNDS_MAX = 8
 
 
 class StatsKind(StrEnum):
@@ -76,12 +77,20 @@ def stats_modes(
 
 @dataclass(slots=True, eq=False)
 class _Bounds:
-    """Bounds of one column so far: arrays of one value, one for each batch."""
+    """Bounds of one column so far: arrays of one value, of a few batches or of all of them."""
 
     lows: list[pa.Array] = field(default_factory=list)
     highs: list[pa.Array] = field(default_factory=list)
     null_count: int = 0
     unknown: bool = False
+
+    def widen(self, low: pa.Array, high: pa.Array) -> None:
+        """Take in the bounds of a batch."""
+        self.lows.append(low)
+        self.highs.append(high)
+        # Of thousands of columns, what is kept of each batch would add up.
+        if len(self.lows) >= _BOUNDS_MAX and (widest := self.widest()) is not None:
+            self.lows, self.highs = [widest[0]], [widest[1]]
 
     def widest(self) -> tuple[pa.Array, pa.Array] | None:
         """Bounds over all batches; None if there are none."""
@@ -126,8 +135,7 @@ class StatsCollector:
                 if found is None:
                     bounds.unknown = True
                 else:
-                    bounds.lows.append(found[0])
-                    bounds.highs.append(found[1])
+                    bounds.widen(*found)
 
     def finish(self) -> Stats:
         """The statistics of all rows taken in."""

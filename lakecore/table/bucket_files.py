@@ -228,6 +228,8 @@ class _OpenFile:
         self._key_stats = StatsCollector(
             shape.schema.key_fields, shape.key_stats_modes, file_format
         )
+        self._unseen: list[pa.Table] = []
+        self._unseen_rows = self._unseen_bytes = 0
         self._first: pa.Table | None = None
         self._last: pa.Table | None = None
         self._sequence_min: int | None = None
@@ -246,11 +248,18 @@ class _OpenFile:
             low, high = int(numbers.min()), int(numbers.max())
             kinds = rows.column(VALUE_KIND).to_numpy()
             self._deletes += int(np.isin(kinds, [int(kind) for kind in RETRACTS]).sum())
-            self._key_stats.update(rows)
         first = self._sequence_min
         self._sequence_min = low if first is None else min(first, low)
         self._sequence_max = max(self._sequence_max, high)
-        self._stats.update(rows)
+        self._unseen.append(rows)
+        self._unseen_rows += rows.num_rows
+        self._unseen_bytes += rows.nbytes
+        wanted = self._shape.write_format
+        if (
+            self._unseen_rows >= wanted.row_group_rows
+            or self._unseen_bytes >= wanted.row_group_bytes
+        ):
+            self._see()
         self.writer.write(
             pa.Table.from_arrays(
                 [rows.column(field.name.removeprefix(KEY_PREFIX)) for field in self._fields],
@@ -260,7 +269,19 @@ class _OpenFile:
             else rows.select(list(schema.names))
         )
 
+    def _see(self) -> None:
+        """Take the rows since the last time into the statistics: each time has a price a column."""
+        if not self._unseen:
+            return
+        rows = pa.concat_tables(self._unseen)
+        self._unseen = []
+        self._unseen_rows = self._unseen_bytes = 0
+        if self._shape.keyed:
+            self._key_stats.update(rows)
+        self._stats.update(rows)
+
     def close(self) -> DataFile:
+        self._see()
         size_bytes, row_count = self.writer.close()
         shape = self._shape
         names = tuple(field.name for field in self._stats.fields)
