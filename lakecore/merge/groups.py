@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _BITS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 NONE = -1
@@ -130,12 +130,33 @@ def spread(values: pa.Array, numbers: np.ndarray, count: int) -> pa.Array:
 
 
 def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The values as one array; nothing is copied if they are."""
+    """The values as one array; nothing is copied if they are, or were once."""
     if isinstance(values, pa.ChunkedArray) and values.num_chunks != 1:
-        values = values.combine_chunks()
+        values = _put_together(values.chunks) or values.combine_chunks()
     if isinstance(values, pa.ChunkedArray):
         values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
     return values
+
+
+def _put_together(chunks: Sequence[pa.Array]) -> pa.Array | None:
+    """The array that the chunks were cut from, one after the other; None if they were not."""
+    if not chunks or not (has_width(chunks[0].type) or _is_text(chunks[0].type)):
+        return None
+    first, *others = chunks
+    addresses = [buffer and buffer.address for buffer in first.buffers()]
+    end = first.offset + len(first)
+    for chunk in others:
+        if chunk.offset != end or addresses != [b and b.address for b in chunk.buffers()]:
+            return None
+        end += len(chunk)
+    return pa.Array.from_buffers(
+        first.type, end - first.offset, first.buffers(), offset=first.offset
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Whether the values are texts or bytes behind offsets."""
+    return kind in {pa.string(), pa.large_string(), pa.binary(), pa.large_binary()}
 
 
 def is_valid(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
