@@ -7,6 +7,8 @@ Exits with 1 if a promise was not kept.
 
 `python -m bench lookup [SETTING=VALUE …]` is lookup_10m in another size, see `lookup.py`.
 
+`python -m bench upserts rows=NUMBER` is the second half of upserts_20m in another size.
+
 `python -m bench big_bucket [SETTING=VALUE …]` is big_bucket in another size, see `big_bucket.py`.
 
 `python -m bench compaction [SETTING=VALUE …]` measures nothing: it simulates compaction under some
@@ -59,6 +61,8 @@ def main(names: list[str]) -> int:
         return compaction.main(names[1:])
     if names[:1] == ["lookup"]:
         return lookup.main(names[1:])
+    if names[:1] == ["upserts"]:
+        return upserts_20m.main(names[1:])
     if names[:1] == ["big_bucket"]:
         return 0 if big_bucket.run(names[1:]) else 1
     unknown = [name for name in names if name not in BENCHMARKS]

@@ -1,7 +1,8 @@
 """Tables that are written all day: 200 commits of 100 000 rows, and 1 000 rows into 20 M.
 
 Writes compact by themselves. After the commits the table is read, and read again once it has been
-compacted in full. Upserts of 1 000 rows go in turns into a table of 1 M rows and one of 20 M.
+compacted in full. Upserts of 1 000 rows go in turns into a table of 1 M rows and one of 20 M, or,
+by `python -m bench upserts rows=100000000`, one of another size, and then those alone.
 """
 
 from __future__ import annotations
@@ -40,6 +41,16 @@ def run(runs: int = 3, scale: float = 1.0) -> bool:
     return kept
 
 
+def main(words: list[str]) -> int:
+    """Measure the upserts into a table of the size in these words; 0 if the promise was kept."""
+    match [word.split("=", 1) for word in words]:
+        case [["rows", text]]:
+            with tempfile.TemporaryDirectory(prefix="lakecore-bench-") as home:
+                return 0 if _upserts(Path(home), int(text)) else 1
+    console.print(f"unknown: {words}; known: rows=NUMBER")
+    return 2
+
+
 def _written_all_day(home: Path, runs: int, per_commit: int) -> bool:
     keys = 20 * per_commit
     table = _table(home / "day")
@@ -72,7 +83,9 @@ def _written_all_day(home: Path, runs: int, per_commit: int) -> bool:
 
 
 def _upserts(home: Path, large: int) -> bool:
-    sizes = {"into 1 M rows": large // 20, "into 20 M rows": large}
+    small = min(MILLION, large // 20)
+    base, other = (f"into {size / MILLION:g} M rows" for size in (small, large))
+    sizes = {base: small, other: large}
     tables = {}
     for name, size in sizes.items():
         tables[name] = _table(home / str(size))
@@ -84,10 +97,10 @@ def _upserts(home: Path, large: int) -> bool:
         for name, table in tables.items():
             data = rows(np.unique(chance.integers(0, sizes[name], 1_000)), seed=number)
             upserting.time(name, partial(table.write, data))
-    upserting.show("into 1 M rows")
+    upserting.show(base)
     return promise(
-        "upsert of 1 000 rows into 20 M: times the seconds of one into 1 M",
-        upserting.ratio("into 20 M rows", "into 1 M rows"),
+        f"upsert of 1 000 rows {other}: times the seconds of one {base}",
+        upserting.ratio(other, base),
         1.2,
         at_least=False,
     )
