@@ -388,7 +388,7 @@ class TableOptions:
     )
     manifest_delete_file_drop_stats: bool = option(
         "manifest.delete-file-drop-stats", FLAG, False, OTHER,
-        "Statistics of deleted files may be left out of a manifest; lakecore keeps them.",
+        "Leave the statistics of columns of deleted files out of manifests.",
     )
 
     # --- partitions -----------------------------------------------------------------------------

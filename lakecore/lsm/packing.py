@@ -14,7 +14,7 @@ it is large. Two kinds of tables:
   1. `pick_small`: smallest first, until they hold twice the target size, each counted with the cost
      of its opening; then the next group. A last group with less is taken if it has
      `compaction.min.file-num` files.
-  2. `pick_small_full`: all of them, if there are two at least.
+  2. `pick_small_full`: all of them, if there are two at least; `cut` makes steps of them.
 
 INVARIANT: the groups that are picked share no file, and their files stand in order.
 """
@@ -141,6 +141,29 @@ def pick_small_full(files: Sequence[DataFile], policy: PackingPolicy) -> Group |
         return in_order(files) or None
     small = _small(files, policy)
     return in_order(small) if len(small) > 1 else None
+
+
+def cut(group: Group, bytes_max: int, policy: PackingPolicy) -> tuple[Group, ...]:
+    """Parts of a group of small files, of so many bytes or less, to be packed one after another.
+
+    A part makes a whole new file at least, or what it makes would be packed again after it; and
+    what must be rewritten as it is, small or not, is one part.
+    """
+    if policy.rewrite_all:
+        return (group,)
+    enough = max(bytes_max, _TARGETS * policy.target_bytes)
+    parts: list[list[DataFile]] = [[]]
+    held_bytes = 0
+    for file in group:
+        if len(parts[-1]) > 1 and held_bytes + file.size_bytes > enough:
+            parts.append([])
+            held_bytes = 0
+        parts[-1].append(file)
+        held_bytes += file.size_bytes
+    if len(parts) > 1 and len(parts[-1]) == 1:
+        last = parts.pop()
+        parts[-1] += last
+    return tuple(tuple(part) for part in parts)
 
 
 def _small(files: Sequence[DataFile], policy: PackingPolicy) -> list[DataFile]:

@@ -1,4 +1,4 @@
-"""Whether the snapshot that something was made from is still a part of the table's history.
+"""Of the snapshot before: whether it is still a part of the table's history, and what it hands on.
 
 A rollback takes snapshots away, and later commits use their ids again: an id alone proves nothing,
 and the uuid tells them apart. (Paimon before 1.2 writes none.)
@@ -6,6 +6,7 @@ and the uuid tells them apart. (Paimon before 1.2 writes none.)
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.errors import NotFound
@@ -37,3 +38,27 @@ def is_there(history: History, snapshot: Snapshot, latest: Snapshot) -> bool:
     if was_rolled_back(history, (snapshot.id, snapshot.uuid), latest):
         return False
     return snapshot.id == latest.id or snapshot.id in history.snapshot_ids()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inherited:
+    """What a snapshot takes over from the one before it."""
+
+    total_record_count: int | None = None
+    schema_id: int = 0
+    watermark: int | None = None
+    statistics: str | None = None
+    next_row_id: int = 0
+
+    @staticmethod
+    def of(latest: Snapshot | None) -> Inherited:
+        """What the successor of a snapshot takes over; of none, nothing."""
+        if latest is None:
+            return Inherited()
+        return Inherited(
+            total_record_count=latest.total_record_count,
+            schema_id=latest.schema_id,
+            watermark=latest.watermark,
+            statistics=latest.statistics,
+            next_row_id=latest.next_row_id or 0,
+        )

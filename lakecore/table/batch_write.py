@@ -5,21 +5,28 @@ If the commit certainly failed, the files that were written for it are removed a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakecore.errors import CommitConflict, InvalidRequest
+from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.table import overwrite
-from lakecore.table.commit import CommitRequest, PartitionFilter, commit
+from lakecore.table.commit import CommitRequest, PartitionFilter, commit, commit_compaction
 from lakecore.table.message_files import delete_files
 from lakecore.table.write import TableWrite
+from lakecore.table.write_compaction import WriteCompaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakecore.model.files import CommitMessage
     from lakecore.table.context import TableContext
+
+COMPACTIONS_MAX = 3
+"""How often a write compacts before it leaves that to others."""
+
+log = logging.getLogger("lakecore.compaction")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +55,8 @@ def write_rows(context: TableContext, data: object, by: Author) -> CommitResult:
     with TableWrite(context) as writer:
         writer.write(data)
         messages = writer.prepare_commit()
-    return commit_or_clean(
-        context, CommitRequest(messages=messages, user=by.user, identifier=by.identifier)
-    )
+    request = CommitRequest(messages=messages, user=by.user, identifier=by.identifier)
+    return compact_again(context, request, commit_or_clean(context, request))
 
 
 def overwrite_rows(
@@ -124,6 +130,38 @@ def commit_or_clean(context: TableContext, request: CommitRequest) -> CommitResu
         raise
     if result.facts.get("already_committed"):
         delete_files(context, request.messages)
+    return result
+
+
+def compact_again(
+    context: TableContext, request: CommitRequest, result: CommitResult
+) -> CommitResult:
+    """The result of a commit; if its compaction was lost, what is still due is done from anew.
+
+    The rows are in, so nothing fails any more.
+    """
+    lost = [message for message in request.messages if message.compact_before]
+    for _ in range(COMPACTIONS_MAX - 1):
+        if "compaction_lost" not in result.facts:
+            break
+        try:
+            messages = WriteCompaction(context, overwrite=False).compact_again(lost)
+        except (LakecoreError, OSError) as error:
+            log.warning("compaction lost table=%s reason=%s", context.identifier, error)
+            break
+        if not messages:
+            break
+        done = commit_compaction(context, CommitRequest(messages=messages, user=request.user))
+        result = replace(
+            result,
+            snapshot_ids=(*result.snapshot_ids, *done.snapshot_ids),
+            attempts=result.attempts + done.attempts,
+            files_added=result.files_added + done.files_added,
+            files_deleted=result.files_deleted + done.files_deleted,
+            bytes_added=result.bytes_added + done.bytes_added,
+            bytes_deleted=result.bytes_deleted + done.bytes_deleted,
+            facts=done.facts,
+        )
     return result
 
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import (
@@ -47,7 +47,14 @@ from lakecore.model.snapshot import (
     CommitResult,
     Snapshot,
 )
-from lakecore.table.commit_change import Change, CommitRequest, PartitionFilter, changes
+from lakecore.table.base_snapshot import Inherited
+from lakecore.table.commit_change import (
+    Change,
+    CommitRequest,
+    PartitionFilter,
+    changes,
+    without_deleted_stats,
+)
 from lakecore.table.commit_checks import check_absent, check_change
 from lakecore.table.commit_manifests import ManifestWriter
 from lakecore.table.committed import committed, last_committed, may_go_on
@@ -58,7 +65,7 @@ if TYPE_CHECKING:
 
     from lakecore.table.context import TableContext
 
-__all__ = ["CommitRequest", "PartitionFilter", "commit", "last_committed"]
+__all__ = ["CommitRequest", "PartitionFilter", "commit", "commit_compaction", "last_committed"]
 
 log = logging.getLogger("lakecore.commit")
 
@@ -96,6 +103,13 @@ def commit(context: TableContext, request: CommitRequest) -> CommitResult:
     # Rows that somebody else committed for us may be in other files than those of the messages.
     if not compact.is_empty and not committer.facts:
         committer.publish_compaction(compact)
+    return committer.result()
+
+
+def commit_compaction(context: TableContext, request: CommitRequest) -> CommitResult:
+    """Make the COMPACT snapshot of the messages alone; a failure is a fact, as in `commit`."""
+    committer = _Committer(context, request)
+    committer.publish_compaction(changes(request)[1])
     return committer.result()
 
 
@@ -305,6 +319,8 @@ class _Committer:
             removed, cleared = self._removed(change, latest)
             delta = [*removed, *delta]
         check_change(context, change, latest, delta)
+        if context.options.manifest_delete_file_drop_stats:
+            delta = without_deleted_stats(delta)
         base_list, base_size = self._manifests.write_base(latest)
         delta_list, delta_size = self._manifests.write_delta(delta)
         changelog_list, changelog_size = (
@@ -316,7 +332,7 @@ class _Committer:
             for entry in delta
         )
         schema_id = max(history.schema_ids(), default=context.schema.id)
-        before = _Inherited.of(latest)
+        before = Inherited.of(latest)
         records_before = before.total_record_count
         if records_before is None:
             live = () if latest is None else history.live_entries(latest)
@@ -364,29 +380,6 @@ class _Committer:
         cleared = {p for p, choose in zip(partitions, chosen, strict=True) if choose}
         removed = [replace(e, kind=FileKind.DELETE) for e in live if e.partition in cleared]
         return removed, cleared
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Inherited:
-    """What a snapshot takes over from the one before it."""
-
-    total_record_count: int | None = None
-    schema_id: int = 0
-    watermark: int | None = None
-    statistics: str | None = None
-    next_row_id: int = 0
-
-    @staticmethod
-    def of(latest: Snapshot | None) -> _Inherited:
-        if latest is None:
-            return _Inherited()
-        return _Inherited(
-            total_record_count=latest.total_record_count,
-            schema_id=latest.schema_id,
-            watermark=latest.watermark,
-            statistics=latest.statistics,
-            next_row_id=latest.next_row_id or 0,
-        )
 
 
 def _later(before: int | None, given: int | None) -> int | None:

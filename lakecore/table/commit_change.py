@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
+from lakecore.model.files import NO_STATS
 from lakecore.model.manifest import FileKind, IndexEntry, ManifestEntry
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 
@@ -113,6 +114,16 @@ def changes(request: CommitRequest) -> tuple[Change, Change]:
         bases=named,
     )
     return first, second
+
+
+def without_deleted_stats(delta: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+    """The entries; those of files that go without statistics of their columns."""
+    return [
+        replace(entry, file=replace(entry.file, value_stats=NO_STATS, value_stats_columns=()))
+        if entry.kind is FileKind.DELETE
+        else entry
+        for entry in delta
+    ]
 
 
 def _entries(

@@ -3,6 +3,7 @@
 `plan/conflicts.py` has the rules; here is what of the table they are asked about:
 
 - a change that deletes files, or adds files above level 0, is checked against the live files;
+- what was compacted must be what the newest schema and options ask for (`compact_rules.py`);
 - any but an overwrite is checked against what others added since its writers looked at the table:
   against all there is, if the snapshot that they looked at has been rolled back;
 - rows that were made from others must not meet changes of the same keys (`row_conflicts.py`).
@@ -24,6 +25,8 @@ from lakecore.plan.conflicts import (
     check_levels,
 )
 from lakecore.table.base_snapshot import was_rolled_back
+from lakecore.table.compact_rules import same_rules
+from lakecore.table.context import with_schema
 from lakecore.table.row_conflicts import check_rows_untouched
 
 if TYPE_CHECKING:
@@ -56,6 +59,7 @@ def check_change(
         check_files(live, delta, keys)
         if change.kind is CommitKind.COMPACT:
             check_levels(live, change.messages)
+            _check_rules(context, delta)
 
 
 def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
@@ -73,6 +77,24 @@ def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
                 "the messages were committed before: a file they bring is in the table",
                 file=entry.file.name,
                 bucket=entry.bucket,
+            )
+
+
+def _check_rules(context: TableContext, delta: Sequence[ManifestEntry]) -> None:
+    """Raise CommitConflict if the table no longer merges as it did when files were compacted."""
+    moved = {entry.file.name for entry in delta if entry.kind is FileKind.DELETE}
+    written = {entry.file.schema_id for entry in delta if entry.file.name not in moved}
+    history = context.history
+    newest = max(history.schema_ids(), default=0)
+    for schema_id in written - {newest}:
+        before, after = (with_schema(context, history.schema(at)) for at in (schema_id, newest))
+        if not same_rules(before, after):
+            raise CommitConflict(
+                "the table's options or types have changed since the files were compacted: "
+                "compact again",
+                table=context.identifier,
+                schema_id=schema_id,
+                newest_schema_id=newest,
             )
 
 

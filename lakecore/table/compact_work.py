@@ -25,11 +25,17 @@ Work: TypeAlias = BucketCompaction | Packing
 
 
 def plan_work(
-    context: TableContext, snapshot: Snapshot, entries: Sequence[ManifestEntry], *, full: bool
+    context: TableContext,
+    snapshot: Snapshot,
+    entries: Sequence[ManifestEntry],
+    *,
+    full: bool,
+    step_bytes: int | None = None,
 ) -> Sequence[Work]:
-    """What there is to do with these live files."""
-    plan = plan_buckets if context.schema.primary_keys else plan_packing
-    return plan(context, snapshot, entries, full=full)
+    """What there is to do with these live files, to be cut into steps of about so many bytes."""
+    if context.schema.primary_keys:
+        return plan_buckets(context, snapshot, entries, full=full)
+    return plan_packing(context, snapshot, entries, full=full, step_bytes=step_bytes)
 
 
 def do_work(context: TableContext, work: Work, rows_done: RowsDone) -> CommitMessage:

@@ -232,7 +232,9 @@ class _Call:
             self._turns = Counter(dict.fromkeys(found, 1)) if keyed_full else found + found
         waiting = [entry for entry in entries if self._turns[entry.partition, entry.bucket] > 0]
         left = left_to_plan(self._context, messages, waiting)
-        return plan_work(self._context, snapshot, left, full=request.full)
+        return plan_work(
+            self._context, snapshot, left, full=request.full, step_bytes=request.max_bytes
+        )
 
     def _portion(self, plan: Sequence[Work]) -> Sequence[Work]:
         """The part of a plan that one step takes: whole buckets, from the first on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import NotFound
@@ -69,13 +69,22 @@ def load_context(
 
 def reload_context(context: TableContext) -> TableContext:
     """The same table with its newest schema; branch and dynamic options stay."""
-    stated = {RENAMED.get(key, key): text for key, text in context.schema.stated_options.items()}
-    dynamic = {key: text for key, text in context.options.texts.items() if stated.get(key) != text}
     return load_context(
         context.store,
         context.layout,
         identifier=context.identifier,
-        dynamic_options=dynamic,
+        dynamic_options=_dynamic_options(context),
         ambient=context.ambient,
         budget=context.budget,
     )
+
+
+def with_schema(context: TableContext, schema: TableSchema) -> TableContext:
+    """The same table with another of its schemas; dynamic options stay."""
+    options = schema.parsed_options(_dynamic_options(context), table=context.identifier)
+    return replace(context, schema=schema, options=options, partitions=Partitions(schema, options))
+
+
+def _dynamic_options(context: TableContext) -> dict[str, str]:
+    stated = {RENAMED.get(key, key): text for key, text in context.schema.stated_options.items()}
+    return {key: text for key, text in context.options.texts.items() if stated.get(key) != text}

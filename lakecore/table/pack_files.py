@@ -24,6 +24,7 @@ from lakecore.errors import CorruptTable, LakecoreError, Unsupported
 from lakecore.frames.source import reading
 from lakecore.lsm.packing import (
     PackingPolicy,
+    cut,
     pick_adjacent,
     pick_adjacent_full,
     pick_small,
@@ -74,18 +75,24 @@ class Packing:
 
 
 def plan_packing(
-    context: TableContext, snapshot: Snapshot, entries: Iterable[ManifestEntry], *, full: bool
+    context: TableContext,
+    snapshot: Snapshot,
+    entries: Iterable[ManifestEntry],
+    *,
+    full: bool,
+    step_bytes: int | None = None,
 ) -> list[Packing]:
     """What is to be packed of these live files, in order of partition and bucket.
 
-    `full`: every small file, even if it is not yet worth it. Raises Unsupported for a file that
+    `full`: every small file, even if it is not yet worth it; where order means nothing, in parts
+    of about `step_bytes` if that is said. Raises Unsupported for a file that
     copying its rows would not be enough for.
     """
     policy = PackingPolicy.of(context.options)
     found = [
         _packing(bucket, groups)
         for bucket in files_by_bucket(entries, snapshot.id)
-        for groups in _picked(bucket, policy, full=full)
+        for groups in _picked(bucket, policy, full=full, step_bytes=step_bytes)
     ]
     _refuse_uncopied(context, snapshot, found)
     return found
@@ -101,12 +108,18 @@ def _packing(bucket: BucketFiles, groups: tuple[Group, ...]) -> Packing:
     )
 
 
-def _picked(bucket: BucketFiles, policy: PackingPolicy, *, full: bool) -> list[tuple[Group, ...]]:
+def _picked(
+    bucket: BucketFiles, policy: PackingPolicy, *, full: bool, step_bytes: int | None
+) -> list[tuple[Group, ...]]:
     """The groups of a bucket, by the packing they are to be part of."""
     files, in_order = bucket.files, bucket.total_buckets > 0
     if full:
         group = pick_adjacent_full(files, policy) if in_order else pick_small_full(files, policy)
-        return [] if group is None else [(group,)]
+        if group is None:
+            return []
+        if in_order or step_bytes is None:
+            return [(group,)]
+        return [(part,) for part in cut(group, step_bytes, policy)]
     if in_order:
         groups = picks_adjacent(files, policy)
         return [groups] if groups else []

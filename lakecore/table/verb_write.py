@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakecore.model.snapshot import CommitResult
 from lakecore.plan.conform import KindRule, conform
-from lakecore.table.batch_write import commit_or_clean
+from lakecore.table.batch_write import commit_or_clean, compact_again
 from lakecore.table.commit import CommitRequest
 from lakecore.table.write import TableWrite
 
@@ -88,6 +88,8 @@ class VerbWrite:
         result = commit_or_clean(self._context, request)
         if result.facts.get("already_committed"):
             return result
+        if overwrite is None:
+            result = compact_again(self._context, request, result)
         return replace(
             result,
             rows_inserted=self.inserted,

@@ -16,7 +16,8 @@ When its new files are written and its buffers given back, and unless the table 
 
 Another compaction may take the same files. If it does before they are read, the bucket is planned
 again from the newer snapshot, and left to a later compaction if that happens too often; if it does
-before the commit, the commit gives the compaction up (`commit.py`).
+before the commit, the commit gives the compaction up (`commit.py`), and what is due then is
+compacted anew (`batch_write.py`).
 
 INVARIANT: the rows of a write never depend on its compaction. A damaged data file is the exception:
 it raises CorruptTable, before anything is visible.
@@ -31,7 +32,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import CorruptTable, NotFound, Unsupported
 from lakecore.lsm.universal import Reason
-from lakecore.model.files import DELETION_VECTORS
+from lakecore.model.files import DELETION_VECTORS, CommitMessage
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind
 from lakecore.table.compact_parallel import worker_count
@@ -44,7 +45,6 @@ from lakecore.table.pack_files import plan_after_write
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from lakecore.model.files import CommitMessage
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.bucket_buffer import BucketKey
     from lakecore.table.compact_work import Work
@@ -85,6 +85,23 @@ class WriteCompaction:
             delete_compaction_files(self._context, done)
             raise
         return done
+
+    def compact_again(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
+        """What is due now in the buckets of messages whose rows were committed, as messages."""
+        latest = self._context.history.latest_snapshot()
+        if latest is None:
+            return []
+        buckets = [
+            CommitMessage(
+                partition=message.partition,
+                bucket=message.bucket,
+                total_buckets=message.total_buckets,
+                base_snapshot_id=latest.id,
+                base_snapshot_uuid=latest.uuid,
+            )
+            for message in messages
+        ]
+        return [message for message in self.compact(buckets) if message.compact_before]
 
     def _compact_all(
         self, messages: Sequence[CommitMessage], state: _State, done: list[CommitMessage]

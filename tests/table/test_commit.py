@@ -21,6 +21,7 @@ from lakecore.io.ambient import seeded
 from lakecore.io.store import MemoryStore
 from lakecore.model.files import (
     DELETION_VECTORS,
+    EMPTY_ROW,
     HASH_INDEX,
     CommitMessage,
     IndexFile,
@@ -115,6 +116,20 @@ def test_record_counts_are_those_of_the_files_not_of_the_merged_rows() -> None:
 
     assert held(table) == "1 c"
     assert (latest(table).total_record_count, latest(table).delta_record_count) == (4, 1)
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_deleted_files_may_be_listed_without_statistics(*, drops: bool) -> None:
+    table = new_table(manifest__delete_file_drop_stats=str(drops).lower())
+    put(table, "1 a | 2 b")
+    put(table, "2 c")
+    table.compact(full=True)
+    history = table.context.history
+    entries = history.entries(history.delta_manifests(latest(table)))
+    known = {entry.kind.name: entry.file.value_stats.min_values != EMPTY_ROW for entry in entries}
+
+    assert known == {"ADD": True, "DELETE": not drops}
+    assert held(table) == held(table.copy({"scan.snapshot-id": "2"})) == "1 a | 2 c"
 
 
 def test_total_is_counted_where_an_older_snapshot_does_not_say_it() -> None:

@@ -291,6 +291,21 @@ def test_write_only_leaves_packing_to_those_who_ask() -> None:
 # --- others meanwhile ----------------------------------------------------------------------------
 
 
+def test_small_files_of_a_partition_are_packed_in_steps() -> None:
+    table = filled(9, write_only="true")
+    size_bytes = max(file.size_bytes for file in live(table))
+    table = table.copy({"target-file-size": str(2 * size_bytes)})
+    planned = table.compact(full=True, max_bytes=1, dry_run=True)
+    told = [table.compact(full=True, max_bytes=10 * size_bytes, dry_run=True).steps]
+    done = table.compact(full=True, max_bytes=1)
+
+    assert (planned.steps, planned.files_before, told) == (2, 9, [1])
+    # Four files at once are as much as two new ones may hold; what is small still goes on.
+    assert (done.steps, done.files_before, len(done.snapshot_ids)) == (3, 11, 3)
+    assert sorted(ids(table)) == list(range(18))
+    assert len(live(table)) == 1
+
+
 def test_rows_that_others_append_meanwhile_stay() -> None:
     table = filled(5)
 

@@ -561,6 +561,48 @@ def test_compaction_that_meets_another_is_given_up_and_the_rows_are_there(then: 
     assert levels(table) == [5]
 
 
+@pytest.mark.parametrize("losses", [1, 2, 3])
+def test_compaction_that_was_lost_is_done_anew_if_it_is_still_due(losses: int) -> None:
+    table = filled(4)
+
+    def work(other: Table) -> None:
+        other.compact(full=True)
+        for number in range(4):
+            put(other.copy({"write-only": "true"}), f"9 z{number}")
+
+    result = meddled(table, *[nothing, *[work] * losses]).write(rows(table.schema, "4 x"))
+
+    done = losses < 3
+    assert result.facts.get("buckets_compacted") == (1 if done else None)
+    assert result.facts.get("compaction_lost") == (None if done else 1)
+    assert len(result.snapshot_ids) == 1 + done
+    assert kinds(table).endswith("C" if done else "A")
+    assert held(table) == "0 old | 1 old | 2 old | 3 old | 4 x | 9 z3"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "kept"),
+    [("fields.a.aggregate-function", "max", "AA"), ("snapshot.num-retained.max", "99", "AAC")],
+)
+def test_compaction_by_other_rules_than_the_newest_is_given_up(
+    key: str, value: str, kept: str
+) -> None:
+    table = new_table(
+        VALUES, **ALWAYS, merge_engine="aggregation", fields__a__aggregate_function="sum"
+    )
+    put(table, "1 5 old")
+    messages = prepared(table, "1 3 new")
+    context = table.context
+    change = [SchemaChange.set_option(key, value)]
+    newest = evolve(context.schema, change, now_ms=1, has_snapshots=True)
+    write_schema(context.store, Layout(root=table.path), newest)
+    result = table.commit(messages)
+
+    assert kinds(table) == kept
+    assert ("compaction_lost" in result.facts) == (kept == "AA")
+    assert held(table.refresh()) == ("1 5 new" if kept == "AA" else "1 8 new")
+
+
 def test_rows_that_others_write_meanwhile_stay() -> None:
     table = filled(4)
 
