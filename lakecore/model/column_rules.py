@@ -9,7 +9,17 @@ from lakecore.errors import InvalidRequest
 from lakecore.model.casts import check_default
 from lakecore.model.merge_rules import needs_primary_key
 from lakecore.model.rows import KEY_PREFIX, ROW_KIND, SYSTEM_COLUMNS
-from lakecore.model.types import Array, Atomic, DataType, Field, Map, Multiset, Root, Row
+from lakecore.model.types import (
+    TIMESTAMPS,
+    Array,
+    Atomic,
+    DataType,
+    Field,
+    Map,
+    Multiset,
+    Root,
+    Row,
+)
 from lakecore.options import BucketFunction, TableOptions
 
 if TYPE_CHECKING:
@@ -161,14 +171,22 @@ def check_bucket(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_bucket_function(schema: TableSchema, options: TableOptions) -> None:
-    """The function mod has the one number that it divides."""
-    if options.bucket_function_type is not BucketFunction.MOD or options.bucket < 1:
+    """The function mod has the one number that it divides, hive columns of types that it knows."""
+    function = options.bucket_function_type
+    if function is BucketFunction.DEFAULT or options.bucket < 1:
         return
     keys = options.bucket_key or schema.trimmed_primary_keys
     roots = [getattr(schema.by_name[name].type, "root", None) for name in keys]
-    if roots not in ([Root.INT], [Root.BIGINT]):
+    told = [f"{name} {schema.by_name[name].type}" for name in keys]
+    if function is BucketFunction.MOD and roots not in ([Root.INT], [Root.BIGINT]):
         raise InvalidRequest(
             "bucket-function.type=mod needs one bucket key of type INT or BIGINT",
-            bucket_key=[f"{name} {schema.by_name[name].type}" for name in keys],
+            bucket_key=told,
+            table=options.table,
+        )
+    if function is BucketFunction.HIVE and not set(roots).isdisjoint({None, *TIMESTAMPS}):
+        raise InvalidRequest(
+            "bucket-function.type=hive takes no timestamps, and no types with parts",
+            bucket_key=told,
             table=options.table,
         )

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LENGTH_MAX = 2_147_483_647
 
@@ -142,6 +145,21 @@ class Field:
 def with_nullable(data_type: DataType, nullable: bool) -> DataType:  # noqa: FBT001
     """The same type, nullable or not."""
     return replace(data_type, nullable=nullable)
+
+
+def leaves(data_type: DataType) -> Iterator[Atomic]:
+    """The types without parts that a type is made of; itself, if it is one."""
+    match data_type:
+        case Atomic():
+            yield data_type
+        case Array() | Multiset():
+            yield from leaves(data_type.element)
+        case Map():
+            yield from leaves(data_type.key)
+            yield from leaves(data_type.value)
+        case Row():
+            for field in data_type.fields:
+                yield from leaves(field.type)
 
 
 def _quoted(name: str) -> str:

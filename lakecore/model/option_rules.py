@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
 from lakecore.model.merge_rules import needs_primary_key
-from lakecore.model.types import TIMESTAMPS, Atomic, Root
+from lakecore.model.types import TIMESTAMPS, Root, leaves
 from lakecore.options import ScanMode, TableOptions
 
 if TYPE_CHECKING:
@@ -107,14 +107,16 @@ def check_formats(schema: TableSchema, options: TableOptions) -> None:
     if "avro" not in formats | {options.changelog_file_format}:
         return
     for column in schema.fields:
-        fine = isinstance(column.type, Atomic) and column.type.root in TIMESTAMPS
-        if fine and (getattr(column.type, "precision", 0) or 0) > 6:
-            raise InvalidRequest(
-                "avro holds timestamps of up to 6 fraction digits",
-                column=column.name,
-                type=column.type,
-                table=options.table,
-            )
+        for part in leaves(column.type):
+            most, what = (3, "times") if part.root is Root.TIME else (6, "timestamps")
+            timed = part.root is Root.TIME or part.root in TIMESTAMPS
+            if timed and (part.precision or 0) > most:
+                raise InvalidRequest(
+                    f"avro holds {what} of up to {most} fraction digits",
+                    column=column.name,
+                    type=column.type,
+                    table=options.table,
+                )
 
 
 def check_retained(schema: TableSchema, options: TableOptions) -> None:

@@ -19,6 +19,7 @@ from lakecore.model.data_types import (
     Multiset,
     Root,
     Row,
+    leaves,
     with_nullable,
 )
 from lakecore.model.type_arrow import (
@@ -52,6 +53,7 @@ __all__ = [
     "field_to_json",
     "fields_from_arrow",
     "from_arrow",
+    "leaves",
     "parse_field",
     "parse_type",
     "timestamp_unit",

@@ -304,12 +304,27 @@ def test_column_twice_is_refused() -> None:
         create_schema([field, field], now_ms=0)
 
 
-def test_avro_holds_no_nanoseconds() -> None:
-    columns = {"t": "TIMESTAMP(9)"}
+@pytest.mark.parametrize(
+    ("fine", "refused"),
+    [
+        ("TIMESTAMP(6)", "TIMESTAMP(9)"),
+        ("ARRAY<TIMESTAMP(6)>", "ARRAY<TIMESTAMP(9)>"),
+        ("ROW<a INT, b MAP<TIME(3), INT>>", "ROW<a INT, b MAP<TIME(6), INT>>"),
+    ],
+)
+def test_avro_holds_no_finer_times(fine: str, refused: str) -> None:
+    make(columns={"t": fine}, file__format="avro")
+    make(columns={"t": refused})
+    with pytest.raises(InvalidRequest, match=r"avro holds time.* of up to [36]"):
+        make(columns={"t": refused}, file__format="avro")
 
-    make(columns=columns)
-    with pytest.raises(InvalidRequest, match="avro holds timestamps of up to 6"):
-        make(columns=columns, file__format="avro")
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP(3)", "TIMESTAMP(6) WITH LOCAL TIME ZONE"])
+def test_hive_hashes_no_timestamps(kind: str) -> None:
+    options = {"bucket": "2", "bucket-function.type": "hive"}
+    make("d", columns={"d": "TIME NOT NULL"}, **options)
+    with pytest.raises(InvalidRequest, match="hive takes no timestamps"):
+        make("d", columns={"d": f"{kind} NOT NULL"}, **options)
 
 
 def test_unknown_option_of_a_new_table_is_refused() -> None:
