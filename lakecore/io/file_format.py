@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CODECS = ("zstd", "none", "snappy", "gzip", "lz4", "brotli")
 ROW_GROUP_ROWS = 131_072
 ROW_GROUP_BYTES = 8 << 20
-COLUMN_CHUNK_BYTES = 8 << 10
+COLUMN_CHUNK_BYTES = 6 << 10
 BATCH_BYTES = 64 << 20
 
 

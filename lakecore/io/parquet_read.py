@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from lakecore.errors import CorruptTable
 from lakecore.io.file_format import RowGroup
 from lakecore.io.store import plain_errors
+from lakecore.model.arrow_arrays import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,6 +34,9 @@ _PROBED_ROWS_MIN = 4 * _PROBE_ROWS
 _BUFFER_BYTES = range(4 << 10, 64 << 10)
 _REMOTE_BUFFER_BYTES = range(64 << 10, 1 << 20)
 """Bytes of a column fetched at once where row groups are streamed: the least, and the most."""
+_MANY_COLUMNS = 256
+_WHOLE_COLUMN_BYTES = 32 << 10
+"""Of a row group, up to which a column is decoded whole: to stream it would hold as much."""
 
 NARROW_BYTES_MAX = (1 << 31) - 1
 """Bytes that an array of text with 32-bit offsets can hold."""
@@ -59,8 +63,10 @@ def read_parquet(
         firsts = _first_rows(metadata)
         leaves = _leaf_indexes(metadata, columns)
         sizes = _RowSizes(metadata, leaves, whole.schema_arrow, columns)
-        streamed: pq.ParquetFile | None = None
+        decoder, streamed = whole, None
         with ExitStack() as opened:
+            if len(leaves) >= _MANY_COLUMNS:
+                decoder = opened.enter_context(_open(store, path, metadata, wide=False))
             for index in range(metadata.num_row_groups) if row_groups is None else row_groups:
                 rows = metadata.row_group(index).num_rows
                 if sizes.hidden and rows > _PROBED_ROWS_MIN:
@@ -73,8 +79,9 @@ def read_parquet(
                 # In even parts: a short one at the end costs as many steps as the others.
                 parts = -(-rows // max(1, min(batch.rows, int(batch.size_bytes / row_bytes))))
                 even_rows = max(1, -(-rows // max(1, parts)))
-                if rows * row_bytes <= batch.size_bytes:
-                    table = whole.read_row_group(index, columns=columns, use_threads=True)
+                whole_bytes = max(batch.size_bytes, _WHOLE_COLUMN_BYTES * len(leaves))
+                if rows * row_bytes <= whole_bytes:
+                    table = decoder.read_row_group(index, columns=columns, use_threads=True)
                     batches: Iterator[pa.RecordBatch] = iter(table.to_batches(even_rows))
                 else:
                     streamed = streamed or opened.enter_context(
@@ -117,7 +124,7 @@ class _RowSizes:
 
     def see(self, rows: pa.RecordBatch) -> None:
         """Learn from rows that were decoded."""
-        self._seen = rows.nbytes / max(1, rows.num_rows)
+        self._seen = size_of(rows) / max(1, rows.num_rows)
         self.hidden = False
 
 
@@ -166,14 +173,17 @@ def _open(
     path: str,
     metadata: pq.FileMetaData | None = None,
     leaves: Sequence[int] = (),
+    *,
+    wide: bool = True,
 ) -> Iterator[pq.ParquetFile]:
     """The opened file; what Arrow says of its bytes becomes CorruptTable.
 
-    With `metadata`, which it has: to stream these leaves, a piece of each column at a time.
+    With `metadata`, which it has, and leaves: to stream these, a piece of each column at a time.
+    `wide`: text comes with wide offsets.
     """
     local = store.local_path(path)
     buffer_bytes = 0
-    if metadata is not None:
+    if metadata is not None and leaves:
         bounds = _REMOTE_BUFFER_BYTES if local is None else _BUFFER_BYTES
         sizes = [
             metadata.row_group(index).column(leaf).total_compressed_size
@@ -184,13 +194,14 @@ def _open(
         buffer_bytes = min(max(bounds.start, mean), bounds.stop)
     try:
         with plain_errors(path):
-            # Arrow decodes text into wide offsets a quarter faster than into narrow ones.
+            # Arrow decodes text into wide offsets a quarter faster than into narrow ones. Of many
+            # columns with few rows each, to cast them costs more.
             file = pq.ParquetFile(
                 store.open_input(path) if local is None else local,
                 metadata=metadata,
                 buffer_size=buffer_bytes,
-                pre_buffer=local is None and metadata is None,
-                binary_type=pa.large_binary(),
+                pre_buffer=local is None and not leaves,
+                binary_type=pa.large_binary() if wide else None,
             )
         with file, plain_errors(path):
             yield file
@@ -202,7 +213,7 @@ def _open(
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch in parts whose text narrow offsets can count. A repeated value is small on disk."""
-    if batch.nbytes <= NARROW_BYTES_MAX or batch.num_rows <= 1:
+    if size_of(batch) <= NARROW_BYTES_MAX or batch.num_rows <= 1:
         yield batch
         return
     half = batch.num_rows // 2

@@ -18,6 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.merge.keys import sequence_codes, shared_codes
+from lakecore.model.arrow_arrays import size_of
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def take_in_pieces(window: Sequence[Slice], positions: np.ndarray) -> Iterator[p
 
 def piece_rows(rows: pa.Table) -> int:
     """How many of such rows are taken at once."""
-    fitting: int = PIECE_BYTES * rows.num_rows // max(1, rows.nbytes)
+    fitting: int = PIECE_BYTES * rows.num_rows // max(1, size_of(rows))
     return max(1, min(PIECE_ROWS, fitting))
 
 

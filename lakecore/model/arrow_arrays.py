@@ -20,6 +20,7 @@ Leaf: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
 """Turns an array without parts into one of the type."""
 
 _t = pa.types
+_FEW_COLUMNS = 64
 
 
 def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -71,6 +72,19 @@ def retype(array: pa.Array, target: pa.DataType, leaf: Leaf = cast_leaf) -> pa.A
         flat = retype(array, pa.list_(pa.struct([target.key_field, target.item_field])), leaf)
         return list_like(flat, target, flat.values)
     return leaf(array, target)
+
+
+def size_of(rows: pa.Table | pa.RecordBatch) -> int:
+    """The bytes that the values of rows take: `nbytes`, which walks each chunk of each column.
+
+    Of many columns those that have a width are counted by it, for what their nulls take is little.
+    """
+    if rows.num_columns <= _FEW_COLUMNS:
+        return int(rows.nbytes)
+    kinds = rows.schema.types
+    walked = [at for at, kind in enumerate(kinds) if not _t.is_primitive(kind)]
+    bits = sum(kind.bit_width for kind in kinds if _t.is_primitive(kind))
+    return int(bits * rows.num_rows // 8 + (rows.select(walked).nbytes if walked else 0))
 
 
 def retype_chunked(

@@ -26,6 +26,7 @@ from lakecore.format.statistics import (
     stats_modes,
 )
 from lakecore.io.data_files import WriteFormat, open_writer, row_group_bytes_of
+from lakecore.model.arrow_arrays import size_of
 from lakecore.model.files import EMPTY_ROW, NO_STATS, DataFile, FileSource
 from lakecore.model.rows import KEY_ID_OFFSET, KEY_PREFIX, RETRACTS, SEQUENCE_NUMBER, VALUE_KIND
 from lakecore.model.types import Field, with_nullable
@@ -253,7 +254,7 @@ class _OpenFile:
         self._sequence_max = max(self._sequence_max, high)
         self._unseen.append(rows)
         self._unseen_rows += rows.num_rows
-        self._unseen_bytes += rows.nbytes
+        self._unseen_bytes += size_of(rows)
         wanted = self._shape.write_format
         if (
             self._unseen_rows >= wanted.row_group_rows
