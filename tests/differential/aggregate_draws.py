@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import datasketches
 from pyroaring import BitMap, BitMap64
 
 from lakecore.merge.aggregators import roaring64
@@ -26,7 +27,7 @@ FUNCTIONS = (
     *("sum", "product", "max", "min", "last_value", "last_non_null_value", "first_value"),
     *("first_non_null_value", "first_not_null_value", "listagg", "bool_and", "bool_or", "collect"),
     *("merge_map", "merge_map_with_keytime", "nested_update", "nested_partial_update"),
-    *("rbm32", "rbm64"),
+    *("rbm32", "rbm64", "hll_sketch", "theta_sketch"),
 )
 # A number that sums and products take back exactly; no sum of them leaves a TINYINT.
 _SMALL: Mapping[str, Sequence[Json]] = {
@@ -109,6 +110,8 @@ def _plan(dice: Dice, name: str, function: str, options: Mapping[str, str]) -> C
             return _keytimes(dice, name, named=f"fields.{name}.ts-field" in options)
         case "rbm32" | "rbm64":
             return column_of(dice, name, parse_type("BYTES"), _bitmaps(dice, function))
+        case "hll_sketch" | "theta_sketch":
+            return column_of(dice, name, parse_type("BYTES"), _sketches(dice, function))
         case "nested_update" | "nested_partial_update":
             return _nested_rows(dice, name)
         case _:
@@ -162,6 +165,23 @@ def _bitmaps(dice: Dice, function: str) -> tuple[Json, ...]:
     if function == "rbm32":
         return tuple(BitMap(each).serialize().hex() for each in drawn)
     return tuple(roaring64.encode(BitMap64(each)).hex() for each in drawn)
+
+
+def _sketches(dice: Dice, function: str) -> tuple[Json, ...]:
+    """Of a few values, and of many: the library counts those in another way."""
+    drawn: list[Json] = []
+    for _ in range(4):
+        numbers = dice.chance.sample(range(5000), dice.chance.choice((0, 1, 3, 40, 3000)))
+        if function == "hll_sketch":
+            counted = datasketches.hll_sketch(dice.chance.choice((8, 10)))
+        else:
+            counted = datasketches.update_theta_sketch()
+        for number in numbers:
+            counted.update(number)
+        hll = function == "hll_sketch"
+        data = counted.serialize_compact() if hll else counted.compact().serialize()
+        drawn.append(data.hex())
+    return tuple(drawn)
 
 
 def _nested_rows(dice: Dice, name: str) -> ColumnPlan:

@@ -82,7 +82,10 @@ def aggregation(dice: Dice) -> EnginePlan:
     if removing:
         options["aggregation.remove-record-on-delete"] = "true"
     if dice.chance.random() < 0.2:
-        options["fields.default-aggregate-function"] = "last_value"
+        defaults = ["last_value", "last_non_null_value"]
+        if not retracting:
+            defaults += ["first_value", "first_non_null_value"]
+        options["fields.default-aggregate-function"] = dice.chance.choice(defaults)
     sequences, ordering = _sequence(dice)
     plain = [value_column(dice, "v0")] if dice.chance.random() < 0.5 else []
     return EnginePlan(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import datasketches
 from pyroaring import BitMap
 
 from lakecore.merge.aggregators import roaring64
@@ -67,7 +68,8 @@ class History:
     def comparable(self, rows: Iterable[Row], columns: Sequence[Column] | None = None) -> list[Row]:
         """The rows in a form that is equal where they mean the same.
 
-        Lists without a defined order are sorted, and bitmaps are the numbers in them.
+        Lists without a defined order are sorted, bitmaps are the numbers in them, and sketches what
+        they estimate.
         """
         forms = [self._form(column.name) for column in (columns or self.columns)]
         if not any(forms):
@@ -119,7 +121,14 @@ def _sorted_list(value: Json) -> Json:
     return sorted(value, key=repr)
 
 
+def _estimate(library: Any, value: Json) -> Json:
+    """How many values a sketch counts, roughly: Java's library estimates a little otherwise."""
+    return f"{library.deserialize(bytes.fromhex(str(value))).get_estimate():.2g}"
+
+
 _NUMBERS: Mapping[str, Callable[[Json], Json]] = {
     "rbm32": lambda value: list(BitMap.deserialize(bytes.fromhex(str(value)))),
     "rbm64": lambda value: list(roaring64.decode(bytes.fromhex(str(value)))),
+    "hll_sketch": lambda value: _estimate(datasketches.hll_sketch, value),
+    "theta_sketch": lambda value: _estimate(datasketches.compact_theta_sketch, value),
 }
