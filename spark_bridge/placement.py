@@ -28,6 +28,7 @@ from lakecore.plan.conform import KindRule, conform
 from lakecore.plan.partitions import bucket_key_fields
 from spark_bridge.bucket_sql import bucket_sql, is_plain, quoted
 from spark_bridge.failures import raised_in_task
+from spark_bridge.worker import set_aside
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -164,7 +165,9 @@ def _arrow_number(df: DataFrame, keys: _Keys, count: int) -> Column:
 
     def number(rows: pa.Array) -> pa.Array:
         with raised_in_task():
-            return pa.array(owner_numbers(rows, keys, count))
+            numbers = pa.array(owner_numbers(rows, keys, count))
+            set_aside("route")
+            return numbers
 
     own = [f.col(quoted(name)) for name in keys.schema.names if name in df.columns]
     if not own:

@@ -21,6 +21,7 @@ from spark_bridge.plan_read import pin, plan_read
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
 from spark_bridge.system import split_system
 from spark_bridge.types import spark_arrow_schema, spark_schema
+from spark_bridge.worker import acknowledge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -132,6 +133,7 @@ def _runner(
     job: bytes, tasks: Sequence[bytes], step: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        acknowledge()
         opened = cast("ReadJob", open_sealed(job))
         for batch in batches:
             for number in batch.column(0).to_pylist():

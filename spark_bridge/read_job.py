@@ -20,6 +20,7 @@ from lakecore.memory import Budget
 from lakecore.model.arrow_arrays import retype
 from lakecore.plan.predicate import Predicate, all_of, to_polars
 from lakecore.table.read import ReadPlan, read_split
+from spark_bridge.worker import set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -102,6 +103,7 @@ def read_task(job: ReadJob, task: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         source = _PieceSource(job=job, piece=piece, budget=budget)
         for batch in arrow_stream.reader(source, job.plan.columns, where):
             yield to_exchange(batch, job.exchange)
+    set_aside("read")
 
 
 def to_exchange(batch: pa.RecordBatch, exchange: pa.Schema) -> pa.RecordBatch:

@@ -13,9 +13,8 @@ killed leaves files that no snapshot names, and the driver removes them after it
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -25,6 +24,7 @@ from lakecore.io.ambient import SYSTEM, of_job
 from lakecore.table.write import TableWrite, read_base
 from spark_bridge.descriptor import describe
 from spark_bridge.failures import raised_in_task
+from spark_bridge.worker import Batches, acknowledge, joined, set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,8 +50,6 @@ OUTCOME_SCHEMA = "outcome binary"
 MEMORY_PER_TASK = 256 << 20
 WRITE_ONLY = {"write-only": "true"}
 """Compaction is work of its own, and would make a task as long as its bucket is large."""
-
-Batches: TypeAlias = Iterator[pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +101,7 @@ def new_task(
 def partition_function(task: WriteTask) -> Callable[[Batches], Batches]:
     """The function for `mapInArrow`: one call a partition of Spark."""
 
-    def write_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write_partition(batches: Batches) -> Batches:
         with raised_in_task():
             yield _pickled(write_rows(task, batches))
 
@@ -113,7 +111,7 @@ def partition_function(task: WriteTask) -> Callable[[Batches], Batches]:
 def grouped_function(task: WriteTask) -> Callable[[Batches], Batches]:
     """The function for `applyInArrow`: one call a partition and bucket."""
 
-    def write_group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write_group(batches: Batches) -> Batches:
         with raised_in_task():
             yield _pickled(write_rows(task, batches))
 
@@ -125,14 +123,16 @@ def write_rows(task: WriteTask, batches: Batches) -> TaskOutcome:
     spark = TaskContext.get()
     partition = spark.partitionId() if spark else 0
     began_ms = SYSTEM.now_ms()
+    acknowledge()
     try:
         context = task.table.context(task.memory_bytes, of_job(task.job))
         with TableWrite(context, overwrite=task.overwrite, base=task.base) as writer:
-            writer.write(batches)
+            writer.write(joined(batches))
             messages = tuple(writer.prepare_commit())
             rows = writer.row_count
     except LakecoreError as error:
         raise type(error)(error.message, **{**error.facts, "task": partition}) from error
+    set_aside("write")
     return TaskOutcome(
         partition=partition,
         attempt=spark.attemptNumber() if spark else 0,

@@ -30,7 +30,7 @@ from spark_bridge.check import check_schema
 from spark_bridge.failures import raised_as_own
 from spark_bridge.finish import Publication, publish, remove_files_of_job, remove_leftovers
 from spark_bridge.placement import Owner, Routing, owner_of
-from spark_bridge.settings import GROUPS, TRANSFER, described, require_version, settings
+from spark_bridge.settings import GROUPS, described, require_version, settings, transfer
 from spark_bridge.task import (
     MEMORY_PER_TASK,
     OUTCOME_SCHEMA,
@@ -211,7 +211,7 @@ def _run(
 ) -> tuple[TaskOutcome, ...]:
     """The one action: what each task did."""
     spark = df.sparkSession
-    wanted = TRANSFER | GROUPS if by_group else TRANSFER
+    wanted = {**transfer(spark, df.schema), **(GROUPS if by_group else {})}
     name = f"lakecore: write {task.table.identifier}"
     with raised_as_own(), described(spark, name), settings(spark, wanted):
         if by_group:

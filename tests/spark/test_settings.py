@@ -10,16 +10,18 @@ import pytest
 import lakecore
 import spark_bridge
 from lakecore.errors import InvalidRequest, Unsupported
-from spark_bridge.settings import described, require_version, settings
+from spark_bridge.settings import BY_BYTES, BY_ROWS, described, require_version, settings, transfer
 from tests.spark.frames import table_at
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
 RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 DESCRIPTION = "spark.job.description"
+BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNSET = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 
 
@@ -30,6 +32,31 @@ def test_settings_hold_meanwhile_and_are_put_back(spark: SparkSession) -> None:
 
     assert (spark.conf.get(RECORDS), spark.conf.get(UNSET)) == ("10000", before)
     assert spark.conf.get("spark.master").startswith("local")
+
+
+def test_rows_that_may_be_large_keep_spark_s_limit_of_bytes(spark: SparkSession) -> None:
+    def chosen(columns: str) -> Mapping[str, str]:
+        return transfer(spark, spark.createDataFrame([], columns).schema)
+
+    texts = [f"t{number} string" for number in range(17)]
+    assert (
+        chosen("a long, b decimal(38, 2), c date, d timestamp_ntz, e boolean, f string") == BY_ROWS
+    )
+    assert chosen(", ".join(texts[1:])) == BY_ROWS
+    assert chosen(", ".join(texts)) == BY_BYTES
+    assert {repr(chosen(f"a long, b {kind}")) for kind in ("binary", "array<int>")} == {
+        repr(BY_BYTES)
+    }
+
+
+def test_limit_of_bytes_that_the_user_set_is_kept(spark: SparkSession) -> None:
+    schema = spark.range(1).schema
+    with settings(spark, {BYTES: "1048576"}):
+        kept = transfer(spark, schema)
+
+    assert (kept, transfer(spark, schema)) == (BY_BYTES, BY_ROWS)
+    with settings(spark, BY_ROWS):
+        assert spark.conf.get(BYTES) == BY_ROWS[BYTES], "Spark takes it as none"
 
 
 def test_jobs_are_named_and_the_user_s_own_names_come_back(spark: SparkSession) -> None:

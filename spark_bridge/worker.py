@@ -1,0 +1,79 @@
+"""What a Python worker of Spark does beside its tasks, so that small tasks do not mostly wait.
+
+1. Spark's daemon runs Python's garbage collector after every task. It would look at all that the
+   imports of lakecore, Polars and PyArrow have left, for some 50 ms a task, and find nothing. So a
+   worker that has done its first task sets aside what there is: later collections see what is new.
+2. The JVM sends a task in several small writes, and TCP keeps a small one back until the one before
+   is acknowledged. A worker that is used again would do that only after 40 ms: so it does it at
+   once. (`spark.python.unix.domain.socket.enabled` goes round TCP, but is off by default.)
+3. Batches of a few thousand rows are joined: each costs lakecore about the same.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Batches", "acknowledge", "joined", "set_aside"]
+
+BATCH_ROWS = 65_536
+BATCH_BYTES = 16 << 20
+_DESCRIPTORS = range(3, 64)
+"""The worker's connection is among the first things that it opens."""
+
+Batches: TypeAlias = Iterator[pa.RecordBatch]
+
+
+@cache
+def set_aside(kind: str) -> None:
+    """Leave what a worker holds after its first task of a kind out of all later collections.
+
+    Nothing is kept alive by that: objects still go when their last reference does.
+    """
+    del kind
+    if TaskContext.get() is not None:
+        gc.freeze()
+
+
+def acknowledge() -> None:
+    """Have the kernel acknowledge what has come from the JVM, so that the rest of it comes."""
+    option = getattr(socket, "TCP_QUICKACK", None)
+    if option is None or TaskContext.get() is None:
+        return
+    for descriptor in _DESCRIPTORS:
+        # What is no TCP connection, or not there, has nothing to acknowledge.
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                with socket.socket(fileno=os.dup(descriptor)) as connection:
+                    connection.setsockopt(socket.IPPROTO_TCP, option, 1)
+
+
+def joined(batches: Batches) -> Batches:
+    """The same rows in fewer batches."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size_bytes += batch.nbytes
+        if rows >= BATCH_ROWS or size_bytes >= BATCH_BYTES:
+            yield _in_one(waiting)
+            waiting, rows, size_bytes = [], 0, 0
+    if waiting:
+        yield _in_one(waiting)
+
+
+def _in_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

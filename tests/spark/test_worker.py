@@ -1,0 +1,82 @@
+"""Batches that tasks take in, and what a worker's collector looks at."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from spark_bridge.worker import BATCH_BYTES, BATCH_ROWS, joined
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+def numbers(*counts: int) -> Iterator[pa.RecordBatch]:
+    first = 0
+    for count in counts:
+        yield pa.record_batch({"n": pa.array(range(first, first + count), pa.int64())})
+        first += count
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], []),
+        ([0], [0]),
+        ([3, 4, 5], [12]),
+        ([BATCH_ROWS, 1], [BATCH_ROWS, 1]),
+        ([BATCH_ROWS - 1, 0, 7, 1, 1], [BATCH_ROWS + 6, 2]),
+    ],
+)
+def test_small_batches_are_joined_in_order(given: list[int], expected: list[int]) -> None:
+    batches = list(joined(numbers(*given)))
+
+    assert [batch.num_rows for batch in batches] == expected
+    assert [n for batch in batches for n in batch["n"].to_pylist()] == list(range(sum(given)))
+
+
+def test_large_rows_are_not_gathered() -> None:
+    row = pa.record_batch({"t": pa.array(["x" * (BATCH_BYTES // 2)])})
+
+    assert [batch.num_rows for batch in joined(iter([row] * 5))] == [2, 2, 1]
+
+
+def test_worker_has_set_aside_what_its_first_task_loaded(spark: SparkSession) -> None:
+    def twice(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            from spark_bridge.worker import set_aside
+
+            before = gc.get_freeze_count()
+            set_aside("test")
+            set_aside("test")
+            after = gc.get_freeze_count()
+            yield pa.record_batch({"n": pa.array([after - before]).take([0] * batch.num_rows)})
+
+    frozen = [
+        row.n for row in spark.range(1, numPartitions=1).mapInArrow(twice, "n long").collect()
+    ]
+
+    assert frozen[0] > 1000
+    assert gc.get_freeze_count() == 0, "nothing outside of workers"
+
+
+def test_tasks_of_a_used_worker_do_not_wait_for_their_rows(spark: SparkSession) -> None:
+    def waited(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import time
+
+        from spark_bridge.worker import acknowledge
+
+        acknowledge()
+        began = time.perf_counter()
+        for _ in batches:
+            pass
+        yield pa.record_batch({"ms": [(time.perf_counter() - began) * 1000]})
+
+    rows = spark.range(48, numPartitions=48).mapInArrow(waited, "ms double").collect()
+
+    assert sorted(row.ms for row in rows)[12] < 20, rows
