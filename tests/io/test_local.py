@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakecore.errors import CommitUnknown, InvalidRequest, StorageError, Unsupported
+from lakecore.io import local
 from lakecore.io.local import LocalStore
 
 if TYPE_CHECKING:
@@ -179,6 +180,26 @@ def test_file_in_the_place_of_a_directory_is_one_clear_error(tmp_path: Path) -> 
     for write in (STORE.put, STORE.put_if_absent):
         with pytest.raises(StorageError, match="file"):
             write(f"{tmp_path}/file/below", b"")
+
+
+def test_bytes_go_to_the_disk_as_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[tuple[int, int]] = []
+    begin = local.begin_write_back
+
+    def noted(descriptor: int, start: int, size_bytes: int) -> None:
+        begun.append((start, size_bytes))
+        begin(descriptor, start, size_bytes)
+
+    monkeypatch.setattr(local, "begin_write_back", noted)
+    part = os.urandom(3 << 20)
+    with STORE.open_output(f"{tmp_path}/file") as out:
+        for _ in range(5):
+            out.write(part)
+
+    assert begun == [(0, 6 << 20), (6 << 20, 6 << 20)]
+    assert STORE.read(f"{tmp_path}/file") == part * 5
 
 
 def _failing(number: int) -> object:
