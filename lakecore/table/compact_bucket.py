@@ -18,14 +18,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from lakecore.errors import LakecoreError
 from lakecore.frames.source import reading
 from lakecore.io.data_files import BatchSize
+from lakecore.io.freed_memory import release_freed
 from lakecore.lsm.levels import SortedRun
 from lakecore.lsm.steps import Rewrite
 from lakecore.merge import MERGE_FUNCTIONS
+from lakecore.model.arrow_arrays import size_of
 from lakecore.model.files import CommitMessage, FileSource, Split
 from lakecore.model.rows import RETRACTS
 from lakecore.options import ChangelogProducer, MergeEngine
@@ -249,10 +250,10 @@ class _Rewriter:
             for rows in windows:
                 if writer is not None:
                     writer.write(rows)
-                held_bytes += rows.nbytes
+                held_bytes += size_of(rows)
                 if held_bytes >= context.budget.size_bytes // _RELEASE_SHARE:
                     # What a window took would stay with the threads that took it.
-                    pa.default_memory_pool().release_unused()
+                    release_freed(context.budget.size_bytes)
                     held_bytes = 0
                 left -= rows.num_rows
                 self._rows_done(rows.num_rows)

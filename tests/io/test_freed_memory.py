@@ -1,0 +1,55 @@
+"""Tests of `lakecore/io/freed_memory.py`."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from lakecore.io import freed_memory
+from lakecore.io.freed_memory import encoding_pool, release_freed
+
+MEBIBYTE = 1 << 20
+
+
+class _Pool:
+    """Counts how often it is asked to give back what it keeps."""
+
+    released = 0
+
+    def release_unused(self) -> None:
+        self.released += 1
+
+
+@pytest.mark.parametrize(("held", "released"), [(700, 0), (800, 1), (float("inf"), 1)])
+def test_freed_memory_goes_back_where_the_process_holds_most_of_its_budget(
+    monkeypatch: pytest.MonkeyPatch, held: float, released: int
+) -> None:
+    pool = _Pool()
+    monkeypatch.setattr(freed_memory, "encoding_pool", lambda: pool)
+    monkeypatch.setattr(freed_memory, "resident_bytes", lambda: held * MEBIBYTE)
+
+    release_freed(1024 * MEBIBYTE)
+
+    assert pool.released == released
+
+
+def test_what_the_process_holds_grows_with_what_it_fills() -> None:
+    before = freed_memory.resident_bytes()
+    filled = b"x" * (64 * MEBIBYTE)
+
+    assert freed_memory.resident_bytes() - before > len(filled) // 2
+
+
+def test_what_is_encoded_counts_as_memory_of_its_pool() -> None:
+    before = encoding_pool().bytes_allocated()
+    room = pa.allocate_buffer(MEBIBYTE, memory_pool=encoding_pool())
+
+    assert encoding_pool().bytes_allocated() - before >= room.size
+
+
+def test_process_whose_memory_is_unknown_gives_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(freed_memory, "_RESIDENT", "/nowhere")
+
+    assert freed_memory.resident_bytes() == float("inf")
