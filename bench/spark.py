@@ -168,7 +168,7 @@ def read(home: Path) -> bool:
             answers = set()
             for number in range(1 + WARM_READS):
                 for name, engine in engines.items():
-                    answer = _add(cold if number == 0 else warm, name, engine, verb, "t")
+                    answer = add(cold if number == 0 else warm, name, engine, verb, "t")
                     answers.add(str(answer))
             assert len(answers) == 1, answers
             for figures in (cold, warm):
@@ -179,8 +179,8 @@ def read(home: Path) -> bool:
         compacted = bridge.ask("compact", "t")["found"]
         raw = Figures("one run", int(6 * MILLION * SCALE))
         for _ in range(2 + WARM_READS):
-            _add(raw, "Spark's Parquet", bridge, "scan", "t", files=compacted)
-            _add(raw, "bridge", bridge, "read", "t")
+            add(raw, "Spark's Parquet", bridge, "scan", "t", files=compacted)
+            add(raw, "bridge", bridge, "read", "t")
         raw.show("Spark's Parquet")
         ratio = raw.ratio("Spark's Parquet", "bridge")
         kept.append(promise("rows/s of Spark's own", ratio, RAW_RATIO_MIN, at_least=True))
@@ -190,17 +190,17 @@ def read(home: Path) -> bool:
     return all(kept)
 
 
-def _add(
+def add(
     figures: Figures, name: str, engine: Contender, verb: str, table: str, **facts: object
 ) -> object:
     """One more run of a verb, and what it found."""
-    worked = _cpu_seconds(engine.process.pid)
+    worked = cpu_seconds(engine.process.pid)
     answer = engine.ask(verb, table, **facts)
-    figures.add(name, _seconds(answer), _cpu_seconds(engine.process.pid) - worked)
+    figures.add(name, _seconds(answer), cpu_seconds(engine.process.pid) - worked)
     return answer["found"]
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """What a process and all below it have worked so far; workers that ended are forgotten."""
     process = psutil.Process(pid)
     times = []
