@@ -142,6 +142,8 @@ def read_positions(
     file_format = _format(path.rpartition(".")[2], path)
     for at, batch in file_format.read(store, path, fields, size, row_groups):
         yield at, _typed(batch, schema, path) if fields else rows_only(batch.num_rows)
+        # A row may be large: what comes next is read without this beside it.
+        del batch
 
 
 def file_columns(store: Store, path: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -89,11 +90,15 @@ def read_parquet(
                     )
                     batches = streamed.iter_batches(even_rows, row_groups=[index], columns=columns)
                 at = firsts[index]
-                for part in (part for each in batches for part in _parts(each)):
-                    if part.num_rows:
+                table = None
+                for part in chain.from_iterable(map(_parts, batches)):
+                    rows = part.num_rows
+                    if rows:
                         sizes.see(part)
                         yield at, part
-                    at += part.num_rows
+                    at += rows
+                    # A row may be large: what comes next is read without this beside it.
+                    del part
 
 
 class _RowSizes:

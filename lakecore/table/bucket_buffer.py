@@ -228,7 +228,9 @@ class BucketBuffer:
             runs = [spilled.run for spilled in newest]
             piece_rows = min(spilled.piece_rows for spilled in newest)
             streams = [self._spilled_slices(run) for run in runs]
-            with closing(merge_slices(streams, self._interim, self._spec)) as merged:
+            with closing(
+                merge_slices(streams, self._interim, self._spec, self._context.budget)
+            ) as merged:
                 run = self._spills.write(
                     self._spills.schema(runs[0]),
                     _cut(merged, piece_rows),
@@ -274,7 +276,7 @@ class BucketBuffer:
         streams = [self._spilled_slices(run) for run in runs]
         streams.append(self._slices(self._merged(rows, self._interim), self._numbers_of(rows)))
         merge = self._merge if self._changelog is None else KEEP_ALL
-        with closing(merge_slices(streams, merge, self._spec)) as merged:
+        with closing(merge_slices(streams, merge, self._spec, self._context.budget)) as merged:
             for piece in self._folded(merged, runs[0].sequence_min):
                 self._data.write(piece)
         for run in runs:

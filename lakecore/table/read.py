@@ -109,6 +109,7 @@ def read_split(
     columns = list(plan.columns)
     for table in merge_runs(split, plan, store, budget):
         yield from table.select(columns).to_batches()
+        del table
 
 
 def merge_runs(
@@ -132,7 +133,7 @@ def merge_runs(
         batches = BATCHES_HELD * len(runs) + room.batches_beside
         size = batch_size(fields, lease.size_bytes // batches)
         slices = [_run_slices(run, fields, split, plan, store, size) for run in runs]
-        yield from merge_slices(slices, merge, plan.merge)
+        yield from merge_slices(slices, merge, plan.merge, budget)
 
 
 def merge_fields(runs: Sequence[SortedRun], plan: ReadPlan) -> tuple[Field, ...]:
@@ -177,6 +178,8 @@ def _run_slices(
                 commit_order=split.commit_order.get(file.name, 0),
                 level=file.level,
             )
+            # What comes next is read without this beside it: a row may be large.
+            del batch, rows, keys
 
 
 def _read_raw(
@@ -213,6 +216,7 @@ def read_data_file(
                 mask[deleted[low:high] - position] = False
                 batch = batch.filter(pa.array(mask))  # noqa: PLW2901  the batch, less its deleted rows
         yield batch
+        del batch
 
 
 def read_stored_rows(  # noqa: PLR0913  what to read, where it is, and how
@@ -245,6 +249,7 @@ def read_stored_rows(  # noqa: PLR0913  what to read, where it is, and how
             row_groups=row_groups,
         ):
             yield position, conform_batch(batch, mappings)
+            del batch
 
 
 @contextmanager

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lakecore.errors import CorruptTable, NotFound
 from lakecore.merge.spec import merge_spec
+from lakecore.model.arrow_arrays import size_of
 from lakecore.model.types import Atomic, with_nullable
 from lakecore.table.read import ReadPlan, read_split
 from lakecore.table.scan import ScanContext, ScanPlan, plan_scan
@@ -20,8 +23,6 @@ from lakecore.table.windows import READER, on_reader
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Future
-
-    import pyarrow as pa
 
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
 _READERS = 2
 _BATCHES_AHEAD = 4
+_AHEAD_SHARE = 8
+"""The part of the budget, as a divisor, that waiting batches have before no more are read."""
+_AHEAD_BYTES = 64 << 20
+_LATER = pa.RecordBatch.from_arrays([], names=[])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,19 +158,26 @@ class TableSource:
                 yield from read_split(split, plan, context.store, context.budget)
             return
         yield from side_by_side(
-            [read_split(split, plan, context.store, context.budget) for split in splits]
+            [read_split(split, plan, context.store, context.budget) for split in splits],
+            context.budget.size_bytes // _AHEAD_SHARE,
         )
 
 
 def side_by_side(
     streams: Iterable[Iterator[pa.RecordBatch]],
+    ahead_bytes: int = _AHEAD_BYTES,
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The batches of the streams one stream after the other, a few streams being read at once."""
+    """The batches of the streams one stream after the other, a few streams being read at once.
+
+    A few batches of each are read ahead, or one if it has `ahead_bytes`.
+    """
     waiting = iter(streams)
     running: deque[_Ahead] = deque()
     try:
         while True:
-            running.extend(_Ahead(each) for each in islice(waiting, _READERS - len(running)))
+            running.extend(
+                _Ahead(each, ahead_bytes) for each in islice(waiting, _READERS - len(running))
+            )
             if not running:
                 return
             yield from running[0]
@@ -182,15 +194,20 @@ class _Ahead:
     given up without being closed, and the interpreter waits for every thread before it exits.
     """
 
-    def __init__(self, stream: Iterator[pa.RecordBatch]) -> None:
+    def __init__(self, stream: Iterator[pa.RecordBatch], ahead_bytes: int) -> None:
         self._stream = stream
+        self._ahead_bytes = ahead_bytes
+        self._read_bytes = self._given_bytes = 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=READER)
         self._batches = deque(self._next() for _ in range(_BATCHES_AHEAD))
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while (batch := self._batches.popleft().result()) is not None:
             self._batches.append(self._next())
-            yield batch
+            if batch is not _LATER:
+                self._given_bytes += size_of(batch)
+                yield batch
+            del batch
 
     def close(self) -> None:
         """Stop reading, and let go of what the stream holds."""
@@ -205,7 +222,16 @@ class _Ahead:
             under_way[-1].add_done_callback(lambda _: stream.close())
 
     def _next(self) -> Future[pa.RecordBatch | None]:
-        return self._pool.submit(next, self._stream, None)
+        return self._pool.submit(self._read)
+
+    def _read(self) -> pa.RecordBatch | None:
+        """The next batch; `_LATER` while those that wait are large."""
+        if self._read_bytes - self._given_bytes >= self._ahead_bytes:
+            return _LATER
+        batch = next(self._stream, None)
+        if batch is not None:
+            self._read_bytes += size_of(batch)
+        return batch
 
 
 def _as_it_is(split: Split, file: DataFile) -> bool:

@@ -9,6 +9,10 @@
 Of `k` runs `BATCHES_HELD * k` batches are in memory: of each one is held, the next is known, and
 the one after it is read while the window merges. Which rows a window has depends on the runs alone,
 not on how fast they are read.
+
+Where a batch is larger than its part of the budget, because a row is, nothing is read ahead of it:
+one is held of each run, and more windows are merged. Where even that is more than the whole budget,
+it is an error, for the process would run out of memory next.
 """
 
 from __future__ import annotations
@@ -18,32 +22,49 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from threading import current_thread
 from typing import TYPE_CHECKING
 
+from lakecore.errors import InvalidRequest
+from lakecore.memory import process_budget
 from lakecore.merge.spec import Slice
+from lakecore.model.arrow_arrays import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from concurrent.futures import Future
 
     import pyarrow as pa
 
+    from lakecore.memory import Budget
     from lakecore.merge.spec import MergeFunction, MergeSpec
 
 READER = "lakecore-read"
 """How the names of the threads that read ahead begin."""
 BATCHES_HELD = 3
 """Of each run."""
+_LARGE_SHARE = 6
+"""The part of the budget, as a divisor, of which a run's share is what a batch may have to be read
+ahead of: twice what is planned for it."""
+_HELD_LEAST_BYTES = 64 << 20
+"""What may be held under any budget."""
 
 
 def merge_slices(
-    runs: Sequence[Iterator[Slice]], merge: MergeFunction, spec: MergeSpec
+    runs: Sequence[Iterator[Slice]],
+    merge: MergeFunction,
+    spec: MergeSpec,
+    budget: Budget | None = None,
 ) -> Generator[pa.Table, None, None]:
     """Sorted streams of slices, merged window by window; closes the streams at the end.
 
-    A key must not go on from one slice of a stream to the next; see `whole_keys`.
+    A key must not go on from one slice of a stream to the next; see `whole_keys`. Raises
+    InvalidRequest if a batch of each run is more than the budget (None: that of the process).
     """
+    budget_bytes = (process_budget() if budget is None else budget).size_bytes
+    held_max_bytes = max(budget_bytes, _HELD_LEAST_BYTES)
+    large_bytes = held_max_bytes // (_LARGE_SHARE * max(1, len(runs)))
     ahead = ThreadPoolExecutor(1, thread_name_prefix=READER)
-    cursors = [_Cursor(slices, ahead) for slices in runs]
+    cursors = [_Cursor(slices, ahead, large_bytes) for slices in runs]
     try:
-        yield from _merge_windows(cursors, merge, spec)
+        yield from _merge_windows(cursors, merge, spec, held_max_bytes)
     finally:
         for cursor in cursors:
             cursor.close()
@@ -63,11 +84,21 @@ def on_reader() -> bool:
 
 
 def _merge_windows(
-    cursors: list[_Cursor], merge: MergeFunction, spec: MergeSpec
+    cursors: list[_Cursor], merge: MergeFunction, spec: MergeSpec, held_max_bytes: int
 ) -> Iterator[pa.Table]:
     while True:
+        held_bytes = 0
         for cursor in cursors:
             cursor.fill()
+            held_bytes += cursor.size_bytes
+            if held_bytes > held_max_bytes:
+                raise InvalidRequest(
+                    "rows are too large to be merged within the memory budget: set "
+                    "lakecore.memory-budget higher, or compact fewer runs at a time",
+                    budget_bytes=held_max_bytes,
+                    runs=len(cursors),
+                    batch_bytes=cursor.size_bytes,
+                )
         held = [cursor for cursor in cursors if cursor.pending is not None]
         if not held:
             return
@@ -75,31 +106,49 @@ def _merge_windows(
         bound = min(lasts) if lasts else None
         window = [part for cursor in held if (part := cursor.take_up_to(bound)) is not None]
         yield from (table for table in merge(window, spec) if table.num_rows)
+        # What comes next is read without what was merged beside it.
+        del window
 
 
 class _Cursor:
-    """One sorted run, read batch by batch; two batches ahead."""
+    """One sorted run, read batch by batch; two batches ahead, unless they are large.
 
-    def __init__(self, slices: Iterator[Slice], ahead: ThreadPoolExecutor) -> None:
+    `size_bytes` is what the batches have that are held or known.
+    """
+
+    def __init__(
+        self, slices: Iterator[Slice], ahead: ThreadPoolExecutor, large_bytes: int
+    ) -> None:
         self._slices = slices
         self._ahead = ahead
-        self._reading = ahead.submit(_next_filled, slices)
+        self._large_bytes = large_bytes
+        self._reading: Future[Slice | None] | None = ahead.submit(_next_filled, slices)
         self._next: Slice | None = None
-        self._started = False
+        self._next_bytes = 0
+        self._next_known = False
+        self._held_bytes = 0
         self.pending: Slice | None = None
 
     @property
     def at_last_batch(self) -> bool:
-        """Whether nothing comes after the rows held."""
-        return self._next is None
+        """Whether it is known that nothing comes after the rows held."""
+        return self._next_known and self._next is None
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the batch that is held, in full, and of the next."""
+        return (0 if self.pending is None else self._held_bytes) + self._next_bytes
 
     def fill(self) -> None:
         """Hold the next rows, if none are held and there are more."""
-        if not self._started:
-            self._started = True
-            self._read_on()
-        if self.pending is None and self._next is not None:
-            self.pending = self._next
+        if self.pending is None and not self.at_last_batch:
+            if not self._next_known:
+                self._read_on()
+            self.pending, self._held_bytes = self._next, self._next_bytes
+            # Of a run that has ended, it stays known.
+            self._next, self._next_bytes, self._next_known = None, 0, self.pending is None
+        small = self.pending is not None and self._held_bytes <= self._large_bytes
+        if small and not self._next_known:
             self._read_on()
 
     def last_key(self) -> tuple[object, ...]:
@@ -120,20 +169,28 @@ class _Cursor:
 
     def close(self) -> None:
         """Stop reading, and close the files."""
-        if not self._reading.cancel() and not on_reader():
-            wait([self._reading])
+        reading = self._reading
+        if reading is not None and not reading.cancel() and not on_reader():
+            wait([reading])
         slices = self._slices
         if not isinstance(slices, Generator):
             return
-        if self._reading.done():
+        if reading is None or reading.done():
             slices.close()
         else:
-            self._reading.add_done_callback(lambda _: slices.close())
+            reading.add_done_callback(lambda _: slices.close())
 
     def _read_on(self) -> None:
-        self._next = self._reading.result()
+        """Know the next batch, and have the one after it read, unless this one is large."""
+        reading, self._reading = self._reading, None
+        if reading is None:
+            reading = self._ahead.submit(_next_filled, self._slices)
+        self._next = reading.result()
+        self._next_known = True
         if self._next is not None:
-            self._reading = self._ahead.submit(_next_filled, self._slices)
+            self._next_bytes = size_of(self._next.rows)
+            if self._next_bytes <= self._large_bytes:
+                self._reading = self._ahead.submit(_next_filled, self._slices)
 
 
 def _next_filled(slices: Iterator[Slice]) -> Slice | None:

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakecore.errors import CorruptTable
+from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.format.deletion_vector import encode_vectors
+from lakecore.memory import Budget
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import MergeSpec, Slice
@@ -132,6 +133,45 @@ def test_windows_do_not_depend_on_how_fast_runs_are_read() -> None:
         found.append([t["k"].to_pylist() for t in merge_slices(streams, DEDUPLICATE, SPEC)])
 
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_large_batches_are_merged_to_the_same_rows_and_none_is_read_ahead(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr("lakecore.table.windows._HELD_LEAST_BYTES", 0)
+    chance = random.Random(seed)
+    runs = ["/".join(sorted(chance.sample("abcdefghij", chance.randint(1, 9)))) for _ in range(3)]
+    read = [0] * len(runs)
+
+    def counted(number: int) -> Iterator[Slice]:
+        for part in slices(runs[number], number):
+            read[number] += 1
+            yield part
+
+    one_row = next(slices(runs[0])).rows.nbytes
+    streams = [counted(number) for number in range(len(runs))]
+    found: list[str] = []
+    for table in merge_slices(streams, DEDUPLICATE, SPEC, Budget(4 * one_row * len(runs))):
+        found += table["k"].to_pylist()
+        below = [sum(key <= found[-1] for key in run if key != "/") for run in runs]
+        assert all(count <= beneath + 1 for count, beneath in zip(read, below, strict=True))
+
+    assert found == sorted(set("".join(runs)) - {"/"})
+
+
+def test_runs_of_which_a_batch_each_is_more_than_the_budget_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lakecore.table.windows._HELD_LEAST_BYTES", 0)
+    closed: list[str] = []
+    streams = [noted(slices("a/b", n), closed, str(n)) for n in range(4)]
+    size_bytes = next(slices("a/b")).rows.nbytes
+    merged = merge_slices(streams, DEDUPLICATE, SPEC, Budget(3 * size_bytes))
+    with pytest.raises(InvalidRequest, match="memory budget"):
+        list(merged)
+
+    assert len(closed) == 4
 
 
 def noted(stream: Iterator[Slice], closed: list[str], name: str) -> Iterator[Slice]:

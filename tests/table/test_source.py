@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,7 +132,7 @@ def test_only_a_few_batches_are_read_ahead(monkeypatch: pytest.MonkeyPatch) -> N
     def numbers(stream: int) -> object:
         for number in range(100):
             made.append(stream)
-            yield number
+            yield pa.record_batch({"n": [number]})
 
     monkeypatch.setattr(source, "_BATCHES_AHEAD", 3)
     stream = source.side_by_side([numbers(0), numbers(1), numbers(2)])  # type: ignore[list-item]
@@ -142,6 +143,23 @@ def test_only_a_few_batches_are_read_ahead(monkeypatch: pytest.MonkeyPatch) -> N
     assert made.count(0) <= 5 + 3
     assert made.count(1) <= 3
     assert made.count(2) == 0
+
+
+def test_one_batch_is_read_ahead_if_it_is_large() -> None:
+    made: list[int] = []
+
+    def numbers(stream: int) -> Iterator[pa.RecordBatch]:
+        for number in range(10):
+            made.append(stream)
+            yield pa.record_batch({"n": [number] * 1000})
+
+    stream = source.side_by_side([numbers(0), numbers(1)], ahead_bytes=1000)
+    found = [batch.column(0)[0].as_py() for batch in islice(stream, 5)]
+    stream.close()
+
+    assert found == list(range(5))
+    assert made.count(0) <= 5 + 1
+    assert made.count(1) <= 1
 
 
 def test_snapshot_is_read_as_it_was() -> None:
