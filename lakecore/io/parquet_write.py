@@ -29,10 +29,11 @@ import pyarrow.parquet as pq
 
 from lakecore.errors import InvalidRequest
 from lakecore.format.parquet_footer import FooterJoin
-from lakecore.io.file_format import Abandoned
+from lakecore.io.file_format import ROW_GROUP_BYTES, Abandoned
+from lakecore.io.freed_memory import encoding_pool, release_freed
 from lakecore.io.parquet_types import int96_paths, leaf_paths, physical_schema, to_physical
 from lakecore.memory import process_budget
-from lakecore.model.arrow_arrays import retype_chunked
+from lakecore.model.arrow_arrays import retype_chunked, size_of
 from lakecore.model.types import Atomic, Field, Root, arrow_schema
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ _ENCODED_SHARE_GUESS = 0.5
 _LONG_DIGITS = 18
 _ROOM_LEAST_BYTES = 1 << 20
 _ROOM_A_COLUMN_BYTES = 1 << 10
-_RELEASED_SHARE_MIN = 128
+_UNDER_WAY_BYTES = ROW_GROUP_BYTES * 3 // 2
+"""For each thread that encodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,7 @@ class ParquetWriter:
             )
         self._waiting.append(table)
         self._waiting_rows += table.num_rows
-        self._waiting_bytes += table.nbytes
+        self._waiting_bytes += size_of(table)
         group_rows = self._group_rows()
         if self._waiting_rows >= group_rows:
             self._start_groups(group_rows)
@@ -122,7 +124,7 @@ class ParquetWriter:
                     self._start(self._take_waiting())
             else:
                 table = self._take_waiting()
-                self._append(table.nbytes, self._encode(table))
+                self._append(size_of(table), self._encode(table))
             while self._under_way:
                 self._append_next()
             tail = self._footer.finish()
@@ -135,8 +137,9 @@ class ParquetWriter:
 
     def abort(self) -> None:
         while self._under_way:
-            self._under_way.popleft()[1].cancel()
-            _UNDER_WAY.add(-1)
+            raw_bytes, part = self._under_way.popleft()
+            part.cancel()
+            _UNDER_WAY.add(-1, -raw_bytes)
         self._waiting.clear()
         self._closing.__exit__(Abandoned, Abandoned(), None)
         self._store.delete(self._path)
@@ -154,7 +157,7 @@ class ParquetWriter:
         if start < table.num_rows:
             rest = table.slice(start)
             self._waiting = [rest]
-            self._waiting_rows, self._waiting_bytes = rest.num_rows, rest.nbytes
+            self._waiting_rows, self._waiting_bytes = rest.num_rows, size_of(rest)
 
     def _take_waiting(self) -> pa.Table:
         tables, self._waiting = self._waiting, []
@@ -176,26 +179,28 @@ class ParquetWriter:
     def _start(self, table: pa.Table) -> None:
         if self._encoding is None:
             self._encoding = encoding_of(table, self._fields, self._format)
-        while self._under_way and not _UNDER_WAY.may_begin():
+        raw_bytes = size_of(table)
+        while self._under_way and not _UNDER_WAY.may_begin(raw_bytes):
             self._append_next()
-        _UNDER_WAY.add(1)
-        self._under_way.append((table.nbytes, _encoders().submit(self._encode_apart, table)))
+        _UNDER_WAY.add(1, raw_bytes)
+        self._under_way.append((raw_bytes, _encoders().submit(self._encode_apart, table)))
 
     def _append_next(self) -> None:
         raw_bytes, part = self._under_way.popleft()
         try:
             self._append(raw_bytes, part.result())
         finally:
-            _UNDER_WAY.add(-1)
+            _UNDER_WAY.add(-1, -raw_bytes)
 
     def _append(self, raw_bytes: int, part: pa.Buffer) -> None:
         self._out.write(self._footer.add(memoryview(part)))
         self._encoded_from_bytes += raw_bytes
 
     def _encode_apart(self, table: pa.Table) -> pa.Buffer:
-        part, raw_bytes = self._encode(table), table.nbytes
+        part = self._encode(table)
         del table
-        _release(raw_bytes)
+        # What encoding took would stay with this thread.
+        release_freed(process_budget().size_bytes)
         return part
 
     def _encode(self, table: pa.Table) -> pa.Buffer:
@@ -204,14 +209,14 @@ class ParquetWriter:
             physical = to_physical(table, self._schema)
             # Room that is asked for once is not moved as it grows, and costs what is filled of it.
             least = _ROOM_LEAST_BYTES + _ROOM_A_COLUMN_BYTES * physical.num_columns
-            room = pa.allocate_buffer(least + table.nbytes)
+            room = pa.allocate_buffer(least + size_of(table), memory_pool=encoding_pool())
             fixed = pa.FixedSizeBufferWriter(room)
             try:
                 self._write_group(physical, fixed, encoding)
                 return room.slice(0, fixed.tell())
             except OSError:
                 del room, fixed
-                grows = pa.BufferOutputStream()
+                grows = pa.BufferOutputStream(encoding_pool())
                 self._write_group(physical, grows, encoding)
                 return grows.getvalue()
         except pa.ArrowInvalid as error:
@@ -235,6 +240,7 @@ class ParquetWriter:
             store_schema=False,
             store_decimal_as_integer=True,
             write_time_adjusted_to_utc=True,
+            memory_pool=encoding_pool(),
         )
 
 
@@ -302,15 +308,18 @@ class _Count:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._count = 0
+        self._size_bytes = 0
 
-    def may_begin(self) -> bool:
-        """Whether a thread is free for one more."""
-        return self._count < encoder_count()
+    def may_begin(self, size_bytes: int) -> bool:
+        """Whether a thread is free for one more, and there is room: large ones go one by one."""
+        room_bytes = encoder_count() * _UNDER_WAY_BYTES - self._size_bytes
+        return self._count < encoder_count() and size_bytes <= room_bytes
 
-    def add(self, more: int) -> None:
+    def add(self, count: int, size_bytes: int) -> None:
         """So many more are under way."""
         with self._lock:
-            self._count += more
+            self._count += count
+            self._size_bytes += size_bytes
 
 
 _UNDER_WAY = _Count()
@@ -319,15 +328,6 @@ _UNDER_WAY = _Count()
 @cache
 def _encoders() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(encoder_count(), thread_name_prefix="lakecore-encode")
-
-
-def _release(done_bytes: int) -> None:
-    """Give back what encoding so many bytes took; each thread's allocator would keep it.
-
-    To have it again takes time: what is little beside the budget is kept.
-    """
-    if done_bytes >= process_budget().size_bytes // _RELEASED_SHARE_MIN:
-        pa.default_memory_pool().release_unused()
 
 
 def _is_wide_decimal(field: Field) -> bool:
