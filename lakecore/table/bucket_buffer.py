@@ -52,6 +52,10 @@ if TYPE_CHECKING:
 RUNS_MERGED = 16
 _SPILL_PIECE_SHARE = 256
 """A piece of a spilled run is this part of the budget: of each run a merge holds three or four."""
+_KEY_SHARE = 4
+"""What the rows of one key may take, as a divisor of the budget; to merge them takes as much again
+and more."""
+_KEY_LEAST_BYTES = 32 << 20
 _PIECE_ROWS = 131_072
 _SMALL_BUCKET_BYTES = 8 << 20
 _SMALL_CHUNK_BYTES = 1 << 20
@@ -201,8 +205,13 @@ class BucketBuffer:
     def _slices(self, pieces: Iterable[pa.Table], numbers: tuple[int, int]) -> Iterator[Slice]:
         """A run that was sorted before, as slices for a merge with others."""
         unique = self._interim is not KEEP_ALL
-        for piece in pieces if unique else whole_keys(pieces, self._spec.key):
+        for piece in pieces if unique else self._whole_keys(pieces):
             yield self._slice(piece, numbers, unique=unique)
+
+    def _whole_keys(self, pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        budget_bytes = self._context.budget.size_bytes
+        bytes_max = max(budget_bytes // _KEY_SHARE, _KEY_LEAST_BYTES)
+        return whole_keys(pieces, self._spec.key, bytes_max)
 
     # --- spilling --------------------------------------------------------------------------------
 
@@ -296,7 +305,7 @@ class BucketBuffer:
                 yield piece
 
         numbers = (sequence_min, self.next_sequence - 1)
-        for rows in whole_keys(logged(), self._spec.key):
+        for rows in self._whole_keys(logged()):
             yield from self._merge([self._slice(rows, numbers, unique=False)], self._spec)
 
 

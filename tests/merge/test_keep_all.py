@@ -7,6 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
+from lakecore.errors import InvalidRequest
 from lakecore.merge import MERGE_FUNCTIONS, interim_function
 from lakecore.merge.keep_all import KEEP_ALL, whole_keys
 from lakecore.merge.spec import MergeSpec
@@ -99,3 +100,13 @@ def test_cutting_loses_no_row_and_splits_no_key(seed: int) -> None:
 
 def _pairs(parts: list[str]) -> list[tuple[str, str]]:
     return [(part, "".join(parts[at + 1 :])) for at, part in enumerate(parts)]
+
+
+def test_key_with_more_rows_than_may_be_held_is_refused() -> None:
+    batches = [pa.table({"k": ["a"] * 10}) for _ in range(5)]
+    few = list(whole_keys(batches[:2], ["k"], bytes_max=200))
+    with pytest.raises(InvalidRequest, match="several commits") as refused:
+        list(whole_keys(batches, ["k"], bytes_max=100))
+
+    assert [table.num_rows for table in few] == [20]
+    assert refused.value.facts["key"] == ("a",)
