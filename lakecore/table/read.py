@@ -13,7 +13,7 @@ would bring an older one back.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ import pyarrow as pa
 from lakecore.errors import CorruptTable, NotFound
 from lakecore.format.deletion_vector import decode_vectors
 from lakecore.io.data_files import BatchSize, read_positions
+from lakecore.io.spill import SpillDirectory
 from lakecore.lsm.levels import SortedRun, runs_are_ordered
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.keys import order_columns
@@ -37,6 +38,7 @@ from lakecore.model.types import Atomic, Field, Root, arrow_type
 from lakecore.plan.evolution import conform_batch, map_fields, stored_fields
 from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.plan.splits import may_hold_deletions
+from lakecore.table.rounds import Rounds, runs_at_once
 from lakecore.table.row_groups import matching_row_groups
 from lakecore.table.windows import BATCHES_HELD, merge_slices
 
@@ -125,15 +127,31 @@ def merge_runs(
     The tables hold the plan's columns and those that merging needed. `merge`: None is the plan's
     engine.
     """
+    in_rounds = merge is None
     merge = MERGE_FUNCTIONS[plan.engine] if merge is None else merge
     runs = [SortedRun(files=files) for files in split.runs]
     fields = merge_fields(runs, plan)
     room = MergeRoom() if room is None else room
+    at_once = runs_at_once(runs, len(fields), budget) if in_rounds else len(runs)
     with budget.acquire_up_to(budget.size_bytes // room.share, _LEASE_LEAST_BYTES) as lease:
-        batches = BATCHES_HELD * len(runs) + room.batches_beside
+        batches = BATCHES_HELD * min(len(runs), at_once) + room.batches_beside
         size = batch_size(fields, lease.size_bytes // batches)
-        slices = [_run_slices(run, fields, split, plan, store, size) for run in runs]
-        yield from merge_slices(slices, merge, plan.merge, budget)
+        with closing(SpillDirectory()) as spills:
+            if len(runs) <= at_once:
+                slices = [_run_slices(run, fields, split, plan, store, size) for run in runs]
+            else:
+                # Rows of a key are told apart by their numbers once runs have become one.
+                fields = tuple(dict.fromkeys((*fields, SEQUENCE_FIELD)))
+                rounds = Rounds(
+                    merge=merge,
+                    spec=plan.merge,
+                    budget=budget,
+                    spills=spills,
+                    open_run=lambda run: _run_slices(run, fields, split, plan, store, size),
+                    commit_order=lambda run: split.commit_order.get(run.files[0].name, 0),
+                )
+                slices = rounds.streams(runs, at_once)
+            yield from merge_slices(slices, merge, plan.merge, budget)
 
 
 def merge_fields(runs: Sequence[SortedRun], plan: ReadPlan) -> tuple[Field, ...]:
@@ -239,7 +257,7 @@ def read_stored_rows(  # noqa: PLR0913  what to read, where it is, and how
     path = plan.layout.data_file(split.partition_path, split.bucket, file)
     with missing_is_corrupt(path):
         if row_groups is None:
-            row_groups = _row_groups(file_schema, split, plan, store, path)
+            row_groups = wanted_row_groups(file, split, plan, store)
         for position, batch in read_positions(
             store,
             path,
@@ -263,17 +281,18 @@ def missing_is_corrupt(path: str) -> Iterator[None]:
         ) from error
 
 
-def _row_groups(
-    file_schema: TableSchema, split: Split, plan: ReadPlan, store: Store, path: str
+def wanted_row_groups(
+    file: DataFile, split: Split, plan: ReadPlan, store: Store
 ) -> list[int] | None:
-    """The row groups to read; None: all."""
+    """The row groups that the plan's predicate leaves; None: all."""
     names = plan.schema.names if split.raw else plan.merge.key
     condition = condition_on(plan.predicate, names)
     if condition is None:
         return None
     fields = [plan.schema.field(name) for name in sorted(columns_of(condition))]
-    mappings = map_fields(fields, file_schema.fields)
+    mappings = map_fields(fields, plan.schemas[file.schema_id].fields)
     columns = {mapping.read.name: mapping for mapping in mappings}
+    path = plan.layout.data_file(split.partition_path, split.bucket, file)
     return matching_row_groups(store, path, condition, columns)
 
 
