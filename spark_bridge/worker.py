@@ -12,9 +12,7 @@
 from __future__ import annotations
 
 import gc
-import os
 import socket
-import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -54,10 +52,11 @@ def acknowledge() -> None:
         return
     for descriptor in _DESCRIPTORS:
         # What is no TCP connection, or not there, has nothing to acknowledge.
-        with suppress(OSError):
-            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-                with socket.socket(fileno=os.dup(descriptor)) as connection:
-                    connection.setsockopt(socket.IPPROTO_TCP, option, 1)
+        with (
+            suppress(OSError),
+            socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as connection,
+        ):
+            connection.setsockopt(socket.IPPROTO_TCP, option, 1)
 
 
 def joined(batches: Batches) -> Batches:
