@@ -4,15 +4,18 @@
    key is a place to cut; good ones are the first keys of its files and, in large files, the least
    keys of their row groups. A cut is made where the bytes before it pass a multiple of the target.
 2. Each piece keeps the files whose key range reaches into it.
-3. Pieces are packed to tasks in order; a file weighs its opening at least. The target is
+3. A large file that is read as it is, and has no key to cut it by, is cut between row groups.
+4. Pieces are packed to tasks in order; a file weighs its opening at least. The target is
    `source.split.target-size`, or less, so that a small table still makes enough tasks.
 
-INVARIANT: the pieces of a split cover every key once, and all rows of a key are in one piece.
+INVARIANT: the pieces of a split hold each row once. Where rows are merged, the pieces cover every
+key once, and all rows of a key are in one piece.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -84,6 +87,9 @@ def make_tasks(splits: Sequence[Split], cutting: Cutting) -> list[tuple[Piece, .
             footers -= read
             if cuts := _cuts(parts, target):
                 pieces = _cut(split, cuts, cutting.schema)
+            elif split.raw and not split.vectors:
+                pieces, read = _cut_files(split, cutting, target, footers)
+                footers -= read
         weighed += [(piece, weight // len(pieces)) for piece in pieces]
     return _pack(weighed, target)
 
@@ -215,6 +221,43 @@ def _cut(split: Split, cuts: Sequence[Key], schema: TableSchema) -> list[Piece]:
             conditions.append(_below(names, end))
         pieces.append(Piece(split=_slim(replace(split, runs=runs)), keys=all_of(conditions)))
     return pieces
+
+
+def _cut_files(
+    split: Split, cutting: Cutting, target: int, footers: int
+) -> tuple[list[Piece], int]:
+    """The row groups of each large file in pieces, the other files in one; the footers read."""
+    pieces: list[Piece] = []
+    whole: list[DataFile] = []
+    read = 0
+    for file in split.files:
+        bounds: list[int] = []
+        if file.size_bytes > target and read < footers:
+            bounds = _row_group_bounds(split, file, cutting, target)
+            read += 1
+        if len(bounds) < 3:
+            whole.append(file)
+            continue
+        own = _slim(replace(split, runs=((file,),)))
+        pieces += [Piece(split=own, row_groups=(a, b)) for a, b in pairwise(bounds)]
+    if whole:
+        pieces.append(Piece(split=_slim(replace(split, runs=(tuple(whole),)))))
+    return pieces, read
+
+
+def _row_group_bounds(split: Split, file: DataFile, cutting: Cutting, target: int) -> list[int]:
+    """Between which row groups to cut, from 0 to how many there are; empty if that is unknown."""
+    path = cutting.layout.data_file(split.partition_path, split.bucket, file)
+    try:
+        groups = row_group_bounds(cutting.store, path, [])
+    except LakecoreError:
+        return []  # whoever reads the file will say what is wrong with it
+    if not groups:
+        return []
+    ends = np.cumsum([group.size_bytes for group in groups])
+    pieces = -(-int(ends[-1]) // target)
+    at = np.searchsorted(ends, ends[-1] / pieces * np.arange(1, pieces)) + 1
+    return [0, *(int(each) for each in np.unique(at) if each < len(groups)), len(groups)]
 
 
 def _from(names: Sequence[str], key: Key) -> Predicate:

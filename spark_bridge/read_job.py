@@ -1,8 +1,8 @@
 """What travels to those who read: one job for all, and tasks of pieces. Frozen values, no table.
 
-A *piece* is a split, or the part of one between two keys; a *task* is the pieces that one reader
-reads one after another. Both sides pickle them by the names of lakecore's classes, so both must
-run the same lakecore: what one version sealed, another refuses to open.
+A *piece* is a split, the part of one between two keys, or some row groups of one; a *task* is the
+pieces that one reader reads one after another. Both sides pickle them by the names of lakecore's
+classes, so both must run the same lakecore: what one version sealed, another refuses to open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ from lakecore.frames import arrow_stream
 from lakecore.memory import Budget
 from lakecore.model.arrow_arrays import retype
 from lakecore.plan.predicate import Predicate, all_of, to_polars
-from lakecore.table.read import ReadPlan, read_split
+from lakecore.table.read import (
+    ReadPlan,
+    batch_size,
+    missing_is_corrupt,
+    read_split,
+    read_stored_rows,
+    wanted_row_groups,
+)
 from spark_bridge.worker import set_aside
 
 if TYPE_CHECKING:
@@ -36,12 +43,22 @@ MEMORY_PER_TASK = 512 << 20
 """The budget of a task, of which a merge takes a quarter: many Python workers share a machine."""
 
 
+_LEASE_SHARE = 4
+_BATCHES = 3
+"""A batch is in memory as it is read, as it is given out, and as Spark's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A split, and the condition on its key that bounds the part to read; None: all of it."""
+    """A split, or a part of it: the rows that match a condition on their key, or some row groups.
+
+    `row_groups` are the first one, and the one after the last, of the one file of a raw split that
+    has no deletion vector.
+    """
 
     split: Split
     keys: Predicate | None = None
+    row_groups: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +100,23 @@ class _PieceSource:
             columns=job.plan.schema.names if columns is None else tuple(columns),
             predicate=all_of(conditions) if conditions else None,
         )
+        if piece.row_groups is not None:
+            return self._of_row_groups(plan, range(*piece.row_groups))
         return read_split(piece.split, plan, job.store, self.budget)
+
+    def _of_row_groups(self, plan: ReadPlan, own: range) -> Iterator[pa.RecordBatch]:
+        split, store = self.piece.split, self.job.store
+        (file,) = split.files
+        fields = [plan.schema.field(name) for name in plan.columns]
+        with missing_is_corrupt(plan.layout.data_file(split.partition_path, split.bucket, file)):
+            wanted = wanted_row_groups(file, split, plan, store)
+        groups = own if wanted is None else [group for group in wanted if group in own]
+        with self.budget.acquire_up_to(self.budget.size_bytes // _LEASE_SHARE, 0) as lease:
+            size = batch_size(fields, lease.size_bytes // _BATCHES)
+            for _, batch in read_stored_rows(
+                file, fields, split, plan, store, size, row_groups=groups
+            ):
+                yield batch
 
     def native_files(
         self, columns: Sequence[str], predicate: Predicate | None = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -51,6 +53,21 @@ def spark_environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
+
+
+def answer_of(module: str, home: Path) -> Any:
+    """What `python -m tests.spark.MODULE HOME` said in its last line, as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", f"tests.spark.{module}", str(home)],
+        cwd=ROOT,
+        env=spark_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="session")

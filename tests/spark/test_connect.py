@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.spark.conftest import ROOT, spark_environment
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.spark.conftest import answer_of
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    home: Path = tmp_path_factory.mktemp("connect")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.spark.connect", str(home)],
-        cwd=ROOT,
-        env=spark_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    seen: dict[str, Any] = answer_of("connect", tmp_path_factory.mktemp("connect"))
     return seen
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -12,7 +9,7 @@ import pytest
 
 import spark_bridge
 from spark_bridge import write_frame
-from tests.spark.conftest import ROOT, spark_environment
+from tests.spark.conftest import answer_of
 from tests.spark.frames import files_of, frame, held, live_files_of, table_at
 
 if TYPE_CHECKING:
@@ -30,17 +27,7 @@ ROWS = pl.DataFrame(
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What each scenario left, on a cluster with executors that die."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.cluster", str(tmp_path_factory.mktemp("cluster"))],
-        cwd=ROOT,
-        env=spark_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = answer_of("cluster", tmp_path_factory.mktemp("cluster"))
     return found
 
 

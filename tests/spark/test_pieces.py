@@ -81,6 +81,29 @@ def test_pieces_of_a_bucket_hold_every_row_once(tmp_path: Path, name: str) -> No
     ).sort("k", "j"))  # fmt: skip
 
 
+@pytest.mark.parametrize("where", [None, "v < 140000", "v IN (3, 700000) OR w IS NULL"])
+def test_large_file_of_an_append_table_is_cut_between_row_groups(
+    tmp_path: Path, where: str | None
+) -> None:
+    table = table_at(
+        tmp_path / "t",
+        {"v": "BIGINT", "w": "STRING"},
+        keys=(),
+        source__split__target_size="512 kb",
+        source__split__open_file_cost="1 kb",
+    )
+    rows = pl.DataFrame({"v": pl.int_range(6 * 131_072, eager=True)})
+    rows = rows.with_columns(w=pl.col("v").hash(seed=1).cast(pl.String))
+    table.write(rows)
+    table.write(rows[:5])
+    plan = planned(table, where=where)
+    expected = table.scan(where=where).collect()
+
+    assert {piece.row_groups for task in plan.tasks for piece in task} >= {(0, 1), (2, 3), (5, 6)}
+    assert len(plan.tasks) >= 6
+    assert rows_of(plan).sort("v", "w").equals(expected.sort("v", "w"))
+
+
 def test_a_key_of_few_first_values_is_cut_by_the_columns_after_it(tmp_path: Path) -> None:
     table = table_at(
         tmp_path / "t",
