@@ -9,7 +9,8 @@ once are compared.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -116,12 +117,22 @@ def take_in_pieces(window: Sequence[Slice], positions: np.ndarray) -> Iterator[p
         return rows.take(pa.array(positions[start : start + step]))
 
     # The next piece is taken while this one is written: Arrow lets go of the interpreter's lock.
-    with ThreadPoolExecutor(1) as ahead:
-        coming = ahead.submit(piece, 0)
+    coming = _takers().submit(piece, 0)
+    try:
         for start in starts[1:]:
-            done, coming = coming, ahead.submit(piece, start)
-            yield done.result()
+            done = coming.result()
+            coming = _takers().submit(piece, start)
+            yield done
         yield coming.result()
+    finally:
+        if not coming.cancel():
+            wait([coming])
+
+
+@cache
+def _takers() -> ThreadPoolExecutor:
+    """Threads that stay: what one has freed is at hand for its next piece."""
+    return ThreadPoolExecutor(pa.cpu_count(), thread_name_prefix="lakecore-take")
 
 
 def piece_rows(rows: pa.Table) -> int:
