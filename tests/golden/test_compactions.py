@@ -55,7 +55,7 @@ BY_SIZE = (
     "pk_partial_update_sequence_group",
     "head_aggregation_remove_on_delete",
 )
-"""Where the sizes of two runs decide whether looking up compacts both, or moves one of them down."""
+"""Where sizes of two runs decide whether looking up compacts both, or moves one of them down."""
 COUNTED_BY_STREAMS = "full-compaction.delta-commits"
 """Java's batch writer does not count commits, as its streaming sinks do; lakecore's does."""
 
