@@ -97,6 +97,9 @@ class AvroWriter:
         for start in range(0, table.num_rows, _CHUNK_ROWS):
             self._write(table.slice(start, _CHUNK_ROWS))
 
+    def flush(self) -> None:
+        """Nothing: rows are written as they come."""
+
     def close(self) -> tuple[int, int]:
         try:
             self._closing.close()

@@ -175,6 +175,10 @@ class _Told:
         with _refusals(self._path):
             self._writer.write(rows)
 
+    def flush(self) -> None:
+        with _refusals(self._path):
+            self._writer.flush()
+
     def close(self) -> tuple[int, int]:
         with _refusals(self._path):
             return self._writer.close()

@@ -79,6 +79,10 @@ class RunWriter(Protocol):
         """Append rows: the file's columns, in order."""
         ...
 
+    def flush(self) -> None:
+        """Hold no more rows in memory than the format needs for what it has begun."""
+        ...
+
     def close(self) -> tuple[int, int]:
         """End the file: its size in bytes and its count of rows. Now it can be read."""
         ...

@@ -98,6 +98,9 @@ class OrcWriter:
             )
         self._write(table)
 
+    def flush(self) -> None:
+        """Nothing: a stripe ends when it is full."""
+
     def close(self) -> tuple[int, int]:
         try:
             if not self._row_count:

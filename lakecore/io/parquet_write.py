@@ -117,6 +117,12 @@ class ParquetWriter:
         if self._waiting_rows >= group_rows:
             self._start_groups(group_rows)
 
+    def flush(self) -> None:
+        if self._waiting_rows:
+            self._start(self._take_waiting())
+        while self._under_way:
+            self._append_next()
+
     def close(self) -> tuple[int, int]:
         try:
             if self._under_way or self._footer.row_count:

@@ -143,6 +143,8 @@ class BucketBuffer:
         """Give back the memory of the buffer: to a sorted run on disk, or to data files."""
         if not self._keyed:
             self._write_appended()
+            # Of many partitions, what each file has begun would add up, under no lease.
+            self._data.flush()
             return
         rows = self._take()
         if spill and self._has_room_on_disk():

@@ -191,6 +191,11 @@ class RollingWriter:
         if self._open.writer.bytes_written >= self._shape.target_bytes:
             self._end_file()
 
+    def flush(self) -> None:
+        """Hold no rows in memory; the file goes on."""
+        if self._open is not None:
+            self._open.flush()
+
     def close(self) -> tuple[DataFile, ...]:
         """End the last file; all files, in order."""
         self._end_file()
@@ -269,6 +274,10 @@ class _OpenFile:
             if self._shape.keyed
             else rows.select(list(schema.names))
         )
+
+    def flush(self) -> None:
+        self._see()
+        self.writer.flush()
 
     def _see(self) -> None:
         """Take the rows since the last time into the statistics: each time has a price a column."""
