@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from lakecore.errors import InvalidRequest
 from lakecore.format.arrow_buffers import conform
 from lakecore.format.binary_row import encode_rows, hash_rows
+from lakecore.model.arrow_arrays import size_of
 from lakecore.model.files import EMPTY_ROW
 from lakecore.model.types import Atomic, Root
 from lakecore.options import BucketFunction
@@ -52,6 +53,8 @@ __all__ = [
 ]
 
 _OWN_ROWS_MIN = 4_096
+_OWN_VALUE_BYTES = 2 << 10
+"""Of each column of a group, on average, past which to take the group by itself costs little."""
 
 
 def bucket_ids(
@@ -106,7 +109,9 @@ class Groups:
         sizes = np.diff(self.offsets)
         groups = [int(group) for group in np.flatnonzero(sizes)]
         sorted_already = bool((self.rows[:-1] < self.rows[1:]).all())
-        if not sorted_already and len(self.rows) >= len(groups) * _OWN_ROWS_MIN:
+        own_bytes = len(groups) * table.num_columns * _OWN_VALUE_BYTES
+        large = len(self.rows) >= len(groups) * _OWN_ROWS_MIN or size_of(table) >= own_bytes
+        if not sorted_already and large:
             parts = np.split(self.rows, self.offsets[1:-1])
             return [(group, table.take(pa.array(parts[group]))) for group in groups]
         ordered = table if sorted_already else table.take(pa.array(self.rows))
