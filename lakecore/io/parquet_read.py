@@ -19,7 +19,9 @@ import pyarrow.parquet as pq
 
 from lakecore.errors import CorruptTable
 from lakecore.io.file_format import RowGroup
+from lakecore.io.freed_memory import release_freed
 from lakecore.io.store import plain_errors
+from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import size_of
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ _PROBED_ROWS_MIN = 4 * _PROBE_ROWS
 _BUFFER_BYTES = range(4 << 10, 64 << 10)
 _REMOTE_BUFFER_BYTES = range(64 << 10, 1 << 20)
 """Bytes of a column fetched at once where row groups are streamed: the least, and the most."""
+_LARGE_BYTES = 32 << 20
+"""Of a batch, past which what decoding it took is given back before the next."""
 _MANY_COLUMNS = 256
 _WHOLE_COLUMN_BYTES = 32 << 10
 """Of a row group, up to which a column is decoded whole: to stream it would hold as much."""
@@ -99,6 +103,8 @@ def read_parquet(
                     at += rows
                     # A row may be large: what comes next is read without this beside it.
                     del part
+                    if rows * sizes.of(index) >= _LARGE_BYTES:
+                        release_freed(process_budget().size_bytes)
 
 
 class _RowSizes:

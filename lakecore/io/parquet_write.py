@@ -9,7 +9,8 @@
 
 Dictionaries are built for the columns where a sample says they pay: to build one for a column of
 distinct values costs more than all the rest of its encoding. Numbers that hardly shrink, by the
-same sample, are not compressed: to read them back would cost four times as much.
+same sample, are not compressed: to read them back would cost four times as much. Nor are values of
+megabytes that hardly shrink, and no dictionary copies such values.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ _COMPRESSED_SHARE_MAX = 7 / 8
 _NUMBER_BITS = (32, 64)
 _ENCODED_SHARE_GUESS = 0.5
 _LONG_DIGITS = 18
+_LARGE_VALUE_BYTES = 1 << 20
+_LARGE_SAMPLE_BYTES = 256 << 10
 _ROOM_LEAST_BYTES = 1 << 20
 _ROOM_A_COLUMN_BYTES = 1 << 10
 _UNDER_WAY_BYTES = ROW_GROUP_BYTES * 3 // 2
@@ -267,6 +270,12 @@ def encoding_of(table: pa.Table, fields: Sequence[Field], write_format: WriteFor
         and sample.num_rows >= _SAMPLE_ROWS_MIN
         and _hardly_shrinks(sample.column(field.name), trial)
     }
+    plain |= {
+        field.name
+        for field in fields
+        if _is_large(sample.column(field.name))
+        and _large_hardly_shrinks(sample.column(field.name), trial)
+    }
     codecs = {path: codec for path, _ in leaf_paths(fields) if path not in plain}
     return Encoding(dictionaries=dictionaries, codecs=codecs)
 
@@ -284,6 +293,27 @@ def _hardly_shrinks(column: pa.ChunkedArray, codec: pa.Codec) -> bool:
     return size_bytes > _COMPRESSED_SHARE_MAX * len(data)
 
 
+def _is_large(column: pa.ChunkedArray) -> bool:
+    """Whether these are texts or binaries of which each counts in memory."""
+    kind = column.type
+    large: bool = (
+        pa.types.is_binary(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_large_string(kind)
+    ) and column.nbytes >= _LARGE_VALUE_BYTES * max(1, len(column))
+    return large
+
+
+def _large_hardly_shrinks(column: pa.ChunkedArray, codec: pa.Codec) -> bool:
+    """Whether the codec makes little of the first value: a copy less to encode, and to read."""
+    chunk = next(chunk for chunk in column.chunks if len(chunk) > chunk.null_count)
+    value = chunk.drop_null()[0].as_buffer()
+    data = value.slice(0, min(value.size, _LARGE_SAMPLE_BYTES))
+    shrunk: bool = codec.compress(data).size <= _COMPRESSED_SHARE_MAX * data.size
+    return not shrunk
+
+
 def _dictionary_columns(sample: pa.Table, fields: Sequence[Field]) -> list[str]:
     """The column paths to build dictionaries for: those that repeat their values.
 
@@ -292,7 +322,7 @@ def _dictionary_columns(sample: pa.Table, fields: Sequence[Field]) -> list[str]:
     """
     chosen: list[str] = []
     for field in fields:
-        if _is_wide_decimal(field):
+        if _is_wide_decimal(field) or _is_large(sample.column(field.name)):
             continue
         if isinstance(field.type, Atomic) and sample.num_rows >= _SAMPLE_ROWS_MIN:
             distinct = pl.Series(sample.column(field.name)).n_unique()

@@ -56,6 +56,7 @@ _KEY_SHARE = 4
 """What the rows of one key may take, as a divisor of the budget; to merge them takes as much again
 and more."""
 _KEY_LEAST_BYTES = 32 << 20
+_LARGE_ROW_BYTES = 1 << 20
 _PIECE_ROWS = 131_072
 _SMALL_BUCKET_BYTES = 8 << 20
 _SMALL_CHUNK_BYTES = 1 << 20
@@ -277,7 +278,9 @@ class BucketBuffer:
             for piece in self._merged(rows, KEEP_ALL):
                 self._changelog.write(piece)
         with self._context.budget.acquire_up_to(rows.nbytes, 0) as lease:
-            if lease.size_bytes == rows.nbytes:
+            # Large rows would be copied for nothing.
+            large = rows.nbytes > _LARGE_ROW_BYTES * rows.num_rows
+            if lease.size_bytes == rows.nbytes and not large:
                 rows = _in_one_piece(rows)
             for piece in self._merged(rows, self._merge):
                 self._data.write(piece)
