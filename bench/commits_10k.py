@@ -23,6 +23,7 @@ import lakecore
 from bench.data import COLUMNS, rows
 from bench.plan_10k import COLD
 from bench.report import Figures, console, promise
+from lakecore.table import commit as table_commit
 
 if TYPE_CHECKING:
     from lakecore.model.files import CommitMessage
@@ -92,11 +93,9 @@ def commit(table: Table, message: CommitMessage, number: int, user: str = USER) 
         file, name=f"data-{table.context.ambient.new_uuid()}-0.parquet", sequence_min=number * 100
     )
     latest = table.context.history.latest_snapshot_id()
-    table.commit(
-        [replace(message, base_snapshot_id=latest, new_files=(added,))],
-        identifier=number,
-        commit_user=user,
-    )
+    messages = [replace(message, base_snapshot_id=latest, new_files=(added,))]
+    request = table_commit.CommitRequest(messages=messages, user=user, identifier=number)
+    table_commit.commit(table.context, request)
 
 
 def stored(table: Table) -> int:

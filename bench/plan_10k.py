@@ -15,6 +15,7 @@ import numpy as np
 import lakecore
 from bench.data import COLUMNS, rows
 from bench.report import Figures, console, promise
+from lakecore.table.commit import CommitRequest, commit
 
 COLD = """
 import json, sys, time
@@ -53,24 +54,23 @@ def run(runs: int = 5) -> bool:
     writer.write(rows(np.arange(20_000), seed=7))
     messages = writer.prepare_commit()
     for number in range(100):
-        table.commit(
-            [
-                replace(
-                    message,
-                    base_snapshot_id=number or None,
-                    new_files=tuple(
-                        replace(
-                            file,
-                            name=f"{number}-{file.name}",
-                            sequence_min=file.sequence_min + number * 1_000_000,
-                            sequence_max=file.sequence_max + number * 1_000_000,
-                        )
-                        for file in message.new_files
-                    ),
-                )
-                for message in messages
-            ]
-        )
+        added = [
+            replace(
+                message,
+                base_snapshot_id=number or None,
+                new_files=tuple(
+                    replace(
+                        file,
+                        name=f"{number}-{file.name}",
+                        sequence_min=file.sequence_min + number * 1_000_000,
+                        sequence_max=file.sequence_max + number * 1_000_000,
+                    )
+                    for file in message.new_files
+                ),
+            )
+            for message in messages
+        ]
+        commit(table.context, CommitRequest(messages=added, user="bench"))
     figures = Figures("open and plan 10 000 files")
     for _ in range(runs):
         ran = subprocess.run(

@@ -9,6 +9,7 @@ option `lakecore.ignore-options`, a list of keys; a `*` at the end of one stands
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -40,7 +41,7 @@ from lakecore.option_values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = [
     "BucketFunction",
@@ -78,6 +79,7 @@ def parse_options(
     with the nearest known one when `creating` (or altering) a table, and else Unsupported: a newer
     release may know it, and mean something by it that changes the rows.
     """
+    check_texts(options, table=table)
     patterns = parse_ignored(options, table=table)
     kept = {key: text for key, text in options.items() if not _is_ignored(key, patterns, table)}
     for key in kept:
@@ -99,6 +101,19 @@ def parse_options(
             by_column = cast("dict[str, object]", values[name])
             by_column[column] = _value(DECLARED[name], key, text, table)
     return replace(TableOptions(texts=kept, table=table), **values)  # type: ignore[arg-type]
+
+
+def check_texts(options: object, *, table: str = "") -> None:
+    """Raise InvalidRequest unless keys and values are texts: Paimon's options all are."""
+    if not isinstance(options, Mapping):
+        raise InvalidRequest(
+            "options are a mapping of texts to texts", options=type(options).__name__, table=table
+        )
+    for key, value in options.items():
+        if not (isinstance(key, str) and isinstance(value, str)):
+            raise InvalidRequest(
+                "an option's value is a text", option=key, value=value, table=table
+            )
 
 
 def parse_ignored(options: Mapping[str, str], *, table: str = "") -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.filesystem import FilesystemCatalog, create_table_at, new_schema
@@ -22,8 +23,9 @@ from lakecore.errors import InvalidRequest, NotFound
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
-from lakecore.io.open import open_store
+from lakecore.io.open import expand_home, open_store
 from lakecore.io.services import flag
+from lakecore.options import check_texts
 from lakecore.table.handle import Table, load_table
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ def connect(
     """
     given = warehouse if isinstance(warehouse, Mapping) else {WAREHOUSE: os.fspath(warehouse)}
     options = parse_catalog_options(given)
+    options = replace(options, warehouse=expand_home(options.warehouse))
     store = open_store(options.warehouse, options.texts)
     if not store.exists(options.warehouse):
         if not create:
@@ -81,7 +84,8 @@ def open_table(  # noqa: PLR0913  the public verb
     either.
     """
     given = dict(options or {})
-    location = without_slash(os.fspath(path))
+    check_texts(given, table=os.fspath(path))
+    location = without_slash(expand_home(os.fspath(path)))
     store = open_store(location, given)
     own = {key: text for key, text in given.items() if not is_storage_option(key)}
     creates = flag(AUTO_CREATE, own.pop(AUTO_CREATE, "false")) or create

@@ -25,8 +25,10 @@ from lakecore.memory import Budget
 from lakecore.model.files import CommitMessage, DataFile
 from lakecore.model.manifest import FileKind, ManifestEntry
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.model.types import Atomic, Field, Root, parse_type
 from lakecore.model.validation import create_schema
+from lakecore.table.commit import CommitRequest, commit
 from lakecore.table.handle import Table, load_table, write_schema
 
 if TYPE_CHECKING:
@@ -152,6 +154,18 @@ def shown(table: pa.Table) -> str:
 def put(table: Table, text: str, **arguments: Any) -> int | None:
     """Write the rows of a line in one commit; the snapshot it made."""
     return table.write(rows(table.schema, text), **arguments).snapshot_id
+
+
+def commit_unstored(
+    table: Table,
+    messages: Sequence[CommitMessage],
+    *,
+    user: str = "job",
+    identifier: int = BATCH_COMMIT_IDENTIFIER,
+) -> CommitResult:
+    """Commit messages whose files nobody stored, which `Table.commit` would look for."""
+    request = CommitRequest(messages=messages, user=user, identifier=identifier)
+    return commit(table.context, request)
 
 
 def held(table: Table, **arguments: Any) -> str:

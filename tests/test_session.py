@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
@@ -179,3 +179,69 @@ def test_options_of_an_opened_table_hold_for_this_object_only(tmp_path: Path) ->
     assert lc.open_table(tmp_path).schema.options == {}
     with pytest.raises(lc.LakecoreError, match="snapshot"):
         lc.open_table(tmp_path, options={"snapshot.num-retained.mx": "77"})
+
+
+@pytest.mark.parametrize("changes", [["x"], [None], lc.SchemaChange.drop_column("v"), "x"])
+def test_what_is_no_schema_change_is_refused(tmp_path: Path, changes: Any) -> None:
+    session = lc.connect(str(tmp_path))
+    session.create_database("d")
+    session.create_table("d.t", {"id": "INT", "v": "INT"})
+
+    with pytest.raises(lc.InvalidRequest, match="alter_table takes a list"):
+        session.alter_table("d.t", changes)
+
+
+def test_comment_that_is_no_text_makes_no_table(tmp_path: Path) -> None:
+    session = lc.connect(str(tmp_path))
+    session.create_database("d")
+
+    with pytest.raises(lc.InvalidRequest, match="the comment of a table is a text"):
+        session.create_table("d.t", {"id": "INT"}, comment=5)  # type: ignore[arg-type]
+
+    assert not session.table_exists("d.t")
+    table = session.create_table("d.t", {"id": "INT"})
+    with pytest.raises(lc.InvalidRequest, match="a value of the wrong type"):
+        session.alter_table("d.t", [lc.SchemaChange.update_comment(5)])  # type: ignore[arg-type]
+    assert table.refresh().schema.comment is None
+
+
+def test_handle_of_a_dropped_table_neither_reads_nor_writes(tmp_path: Path) -> None:
+    session = lc.connect(str(tmp_path))
+    session.create_database("d")
+    table = session.create_table("d.t", {"id": "INT"})
+    table.write([{"id": 1}])
+    session.drop_table("d.t")
+
+    for verb in (table.to_arrow, table.truncate, lambda: table.write([{"id": 2}])):
+        with pytest.raises(lc.NotFound, match="not there any more"):
+            verb()
+    assert not (tmp_path / "d.db" / "t").exists()
+
+
+def test_home_directory_is_found_behind_a_tilde(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    session = lc.connect("~/warehouse", create=True)
+    session.create_database("d")
+    table = session.create_table("d.t", {"id": "INT"})
+    table.write([{"id": 1}])
+
+    assert (tmp_path / "warehouse" / "d.db" / "t" / "schema").is_dir()
+    for there in (table, lc.open_table("~/warehouse/d.db/t")):
+        assert there.scan().collect().rows() == there.to_duckdb().fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "options", [{"merge-engine": "first-row"}, {"sequence.field": "nope"}, {"write-only": True}]
+)
+def test_options_of_one_object_follow_the_rules_of_a_copy(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    columns = {"id": "INT", "v": "INT"}
+    made = {"bucket": "1"}
+    path = tmp_path / "t"
+    lc.open_table(path, create=True, schema=columns, primary_keys=["id"], options=made)
+
+    with pytest.raises(lc.InvalidRequest):
+        lc.open_table(path, options=options)

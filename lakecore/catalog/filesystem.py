@@ -33,6 +33,7 @@ from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
 from lakecore.io.services import SERVICES
 from lakecore.model.evolution import evolve
+from lakecore.model.schema_change import check_changes
 from lakecore.model.validation import create_schema
 from lakecore.table.change_lookup import check_lookup_change
 from lakecore.table.handle import Table, load_table, write_schema
@@ -227,6 +228,7 @@ class FilesystemCatalog:
         name = self._data_table(identifier, "alter", branch_allowed=True)
         layout = Layout(root=self.table_path(name), branch=name.branch)
         history = History(self.store, layout)
+        check_changes(changes)
         for attempt in range(ALTER_ATTEMPTS_MAX):
             if attempt:
                 self.ambient.sleep(ALTER_WAIT_SECONDS * 2**attempt * self.ambient.random())

@@ -59,6 +59,10 @@ def decode_rows(
     if unknown:
         raise InvalidRequest("unknown column of a row", column=unknown, columns=tuple(index))
     joined = _join(rows, len(fields))
+    if not names:
+        # A batch made of no arrays would forget how many rows there are.
+        empty = pa.Array.from_buffers(pa.struct([]), len(rows), [None])
+        return pa.RecordBatch.from_struct_array(empty)
     arrays = [joined.column(index[name], fields[index[name]].type) for name in names]
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
 

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.frames.polars_source import to_frame
-from lakecore.frames.source import needed, reading
+from lakecore.frames.source import checked_limit, needed, reading
 from lakecore.plan.predicate import from_polars
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def reader(
     limit: int | None = None,
 ) -> pa.RecordBatchReader:
     """The matching rows as a stream. Reading stops at the limit, and when the stream is dropped."""
+    limit = checked_limit(limit)
     names = source.schema.names if columns is None else list(columns)
     schema = pa.schema([source.schema.field(name) for name in names])
     return pa.RecordBatchReader.from_batches(schema, _batches(source, names, where, limit))

@@ -30,6 +30,8 @@ ROWS_MAX = 1 << 20
 BYTES_MAX = 256 << 20
 _STREAM_ROWS = 131_072
 _DICTS_MAX = 65_536
+_REFUSED_BY_ARROW = (TypeError, ValueError, OverflowError, pa.ArrowNotImplementedError)
+"""What PyArrow raises for values it has no form for; its own errors are some of these."""
 _TAKEN = (
     "pyarrow Table, RecordBatch, RecordBatchReader, Dataset or Scanner",
     "polars DataFrame or LazyFrame",
@@ -147,7 +149,7 @@ def _of_pandas(frame: _PandasFrame) -> Iterator[pa.RecordBatch]:
         piece = whole.iloc[slice(start, start + ROWS_MAX)]
         try:
             table = pa.Table.from_pandas(piece, preserve_index=False)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        except _REFUSED_BY_ARROW as error:
             raise InvalidRequest("the pandas frame has no Arrow form", cause=error) from error
         yield from _of_table(table)
 
@@ -187,9 +189,11 @@ def _of_dicts(rows: list[dict[str, object]]) -> pa.RecordBatch:
     names = list(dict.fromkeys(chain.from_iterable(rows)))
     columns = []
     for name in names:
+        if not isinstance(name, str):
+            raise InvalidRequest("the name of a column is a text", column=name)
         try:
             columns.append(pa.array([row.get(name) for row in rows]))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        except _REFUSED_BY_ARROW as error:
             raise InvalidRequest(
                 "the values of a column have no common type", column=name, cause=error
             ) from error
@@ -202,7 +206,7 @@ def _imported(take: object, data: object) -> pa.RecordBatch | pa.RecordBatchRead
     assert callable(take)
     try:
         return take(data)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except _REFUSED_BY_ARROW as error:
         raise _not_taken(data) from error
 
 

@@ -14,12 +14,21 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from lakecore.errors import InvalidRequest
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
     from lakecore.plan.predicate import Predicate
+
+
+def checked_limit(limit: object) -> int | None:
+    """The most rows that a read gives; InvalidRequest unless it is a whole number or None."""
+    if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0):
+        return limit
+    raise InvalidRequest("a limit is a whole number, at least 0, or None", limit=limit)
 
 
 class BatchSource(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,15 @@ if TYPE_CHECKING:
 
     from lakecore.io.store import Store
 
-__all__ = ["open_store"]
+__all__ = ["expand_home", "open_store"]
 
 _memory_stores: dict[str, MemoryStore] = {}
 _memory_stores_lock = threading.Lock()
+
+
+def expand_home(path: str) -> str:
+    """The path with a home directory for a leading `~`, as Polars takes it for one, too."""
+    return os.path.expanduser(path)
 
 
 def open_store(uri: str, options: Mapping[str, str]) -> Store:

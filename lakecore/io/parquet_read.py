@@ -216,7 +216,7 @@ def _open(
             )
         with file, plain_errors(path):
             yield file
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
         raise CorruptTable(
             "the data file is no readable Parquet", path=path, cause=error
         ) from error

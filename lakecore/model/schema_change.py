@@ -7,19 +7,17 @@ out is `evolution.evolve`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
 from lakecore.model.types import Array, Atomic, DataType, Map, Multiset, Row, from_arrow, parse_type
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["Change", "ColumnPath", "Move", "SchemaChange"]
+__all__ = ["Change", "ColumnPath", "Move", "SchemaChange", "check_changes"]
 
 ColumnPath: TypeAlias = "str | Sequence[str]"
 
@@ -234,6 +232,22 @@ class SchemaChange:
     def update_comment(comment: str | None) -> Change:
         """Give the table another comment."""
         return UpdateComment(comment=comment)
+
+
+def check_changes(changes: object) -> None:
+    """Raise InvalidRequest unless these are schema changes, in a list."""
+    strange = (
+        [each for each in changes if not isinstance(each, Change)] if _is_list(changes) else []
+    )
+    if strange or not _is_list(changes):
+        raise InvalidRequest(
+            "alter_table takes a list of what lakecore.SchemaChange makes",
+            given=type(strange[0] if strange else changes).__name__,
+        )
+
+
+def _is_list(changes: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(changes, Sequence) and not isinstance(changes, str | bytes)
 
 
 def _path(name: ColumnPath) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import polars as pl
 import pyarrow as pa
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.column_rules import (
     check_bucket,
     check_bucket_function,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Columns",
+    "check_dynamic_rules",
     "create_schema",
     "key_columns",
     "lift_keys",
@@ -79,6 +80,8 @@ def create_schema(  # noqa: PLR0913  the parts of a table, all by name
     for key, value in given.items():
         if not isinstance(value, str):
             raise InvalidRequest("an option's value is a text", option=key, value=value)
+    if comment is not None and not isinstance(comment, str):
+        raise InvalidRequest("the comment of a table is a text", comment=comment, table=table)
     primary, partitions, kept = lift_keys(given, primary_keys, partition_keys, table=table)
     fields = _fields(columns)
     nullable_keys = parse_options(kept, table=table, creating=True).primary_key_nullable
@@ -144,6 +147,21 @@ def validate_schema(
         options = parse_options(schema.options, table=table, creating=True)
     for rule in _RULES:
         rule(schema, options)
+
+
+def check_dynamic_rules(schema: TableSchema, options: TableOptions, *, table: str = "") -> None:
+    """Raise InvalidRequest if options that hold for one object break a rule.
+
+    What the table breaks by itself is let pass: another engine made it, and reads it.
+    """
+    try:
+        validate_schema(replace(schema, options=dict(options.texts)), options, table=table)
+    except InvalidRequest:
+        try:
+            validate_schema(schema, schema.parsed_options(table=table), table=table)
+        except (InvalidRequest, Unsupported):
+            return
+        raise
 
 
 def _fields(columns: Columns) -> tuple[Field, ...]:

@@ -124,11 +124,22 @@ def _plain(array: pa.Array) -> pa.Array:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         elif isinstance(array, pa.DictionaryArray):
-            array = array.dictionary_decode()
+            array = _decoded(array)
         elif _t.is_run_end_encoded(array.type):
             array = pc.run_end_decode(array)
         else:
             return array
+
+
+def _decoded(array: pa.DictionaryArray) -> pa.Array:
+    """Each row's value of the dictionary; that of a Polars category is a view."""
+    values = array.dictionary
+    # PyArrow takes no rows of views.
+    if _t.is_string_view(values.type):
+        values = values.cast(pa.large_string())
+    elif _t.is_binary_view(values.type):
+        values = values.cast(pa.large_binary())
+    return values.take(array.indices)
 
 
 def _check_not_null(array: pa.Array, alive: pa.Array | None) -> None:

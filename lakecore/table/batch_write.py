@@ -42,12 +42,23 @@ def author(
     commit_user: str | None = None,
     identifier: int = BATCH_COMMIT_IDENTIFIER,
 ) -> Author:
-    """The user that was given, or a new one."""
+    """The user that was given, or a new one. Raises InvalidRequest for a bad name or number."""
+    check_author(commit_user, identifier)
     if commit_user is None:
         prefix = context.options.commit_user_prefix
         drawn = context.ambient.new_uuid()
         commit_user = f"{prefix}_{drawn}" if prefix else drawn
     return Author(user=commit_user, identifier=identifier)
+
+
+def check_author(commit_user: object, identifier: object) -> None:
+    """Raise InvalidRequest for a user or identifier that a snapshot file cannot hold."""
+    if not isinstance(identifier, int) or isinstance(identifier, bool):
+        raise InvalidRequest("the identifier of a commit is a whole number", identifier=identifier)
+    if not -BATCH_COMMIT_IDENTIFIER - 1 <= identifier <= BATCH_COMMIT_IDENTIFIER:
+        raise InvalidRequest("the identifier of a commit has 64 bits", identifier=identifier)
+    if commit_user is not None and not (isinstance(commit_user, str) and commit_user):
+        raise InvalidRequest("a commit user is a text, and not empty", commit_user=commit_user)
 
 
 def write_rows(context: TableContext, data: object, by: Author) -> CommitResult:

@@ -58,7 +58,8 @@ from lakecore.table.commit_change import (
 from lakecore.table.commit_checks import check_absent, check_change
 from lakecore.table.commit_manifests import ManifestWriter
 from lakecore.table.committed import committed, last_committed, may_go_on
-from lakecore.table.message_files import delete_compaction_files
+from lakecore.table.context import require_table
+from lakecore.table.message_files import check_files_are_there, delete_compaction_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,6 +95,8 @@ def commit(context: TableContext, request: CommitRequest) -> CommitResult:
             committer.publish_compaction(compact)
             return committer.result(done)
         seen = 0 if latest is None else latest.id
+    if request.from_elsewhere:
+        check_files_are_there(context, request.messages)
     committer = _Committer(context, request, seen)
     if first.is_empty and not (request.force or request.overwrite):
         if not compact.is_empty:
@@ -313,6 +316,8 @@ class _Committer:
         """The next snapshot, its manifests written."""
         context, request = self._context, self._request
         history = context.history
+        require_table(context)
+        schema_id = max(history.schema_ids())
         delta = list(change.delta)
         cleared: set[bytes] = set()
         if change.kind is CommitKind.OVERWRITE:
@@ -331,7 +336,6 @@ class _Committer:
             entry.file.row_count if entry.kind is FileKind.ADD else -entry.file.row_count
             for entry in delta
         )
-        schema_id = max(history.schema_ids(), default=context.schema.id)
         before = Inherited.of(latest)
         records_before = before.total_record_count
         if records_before is None:

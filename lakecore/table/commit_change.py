@@ -7,19 +7,17 @@ compacted within one commit is added by the first and deleted by the second.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
-from lakecore.model.files import NO_STATS
+from lakecore.model.files import NO_STATS, CommitMessage
 from lakecore.model.manifest import FileKind, IndexEntry, ManifestEntry
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from lakecore.model.files import CommitMessage, DataFile, IndexFile
+    from lakecore.model.files import DataFile, IndexFile
     from lakecore.table.base_snapshot import Base
 
 PartitionFilter = Callable[[Sequence[bytes]], Sequence[bool]]
@@ -33,6 +31,7 @@ class CommitRequest:
     `overwrite` clears the partitions it chooses (None: nothing is cleared). `force` commits even
     if there is nothing to change, so that the identifier is on record. `replaces_rows`: the rows
     were made from those of the snapshot the messages name, so nobody may have changed them since.
+    `from_elsewhere`: the messages are a caller's, so that their files are looked for.
     """
 
     messages: Sequence[CommitMessage]
@@ -44,6 +43,7 @@ class CommitRequest:
     watermark: int | None = None
     properties: Mapping[str, str] | None = None
     operation: str | None = None
+    from_elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +66,30 @@ class Change:
     def is_empty(self) -> bool:
         """Whether there is nothing to change."""
         return not (self.delta or self.changelog or self.indexes)
+
+
+def check_commit(messages: object, watermark: object, properties: object) -> None:
+    """Raise InvalidRequest for what is no message, and for what a snapshot cannot hold."""
+    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+        raise InvalidRequest(
+            "commit takes a list of commit messages", messages=type(messages).__name__
+        )
+    for message in messages:
+        if not isinstance(message, CommitMessage):
+            raise InvalidRequest(
+                "commit takes the messages that prepare_commit gives", given=type(message).__name__
+            )
+    if watermark is not None and (not isinstance(watermark, int) or isinstance(watermark, bool)):
+        raise InvalidRequest("a watermark is a whole number", watermark=watermark)
+    if properties is None:
+        return
+    if not isinstance(properties, Mapping):
+        raise InvalidRequest(
+            "properties are a mapping of texts to texts", properties=type(properties).__name__
+        )
+    for name, text in properties.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise InvalidRequest("a property of a commit is a text", property=name, value=text)
 
 
 def changes(request: CommitRequest) -> tuple[Change, Change]:

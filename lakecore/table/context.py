@@ -88,3 +88,13 @@ def with_schema(context: TableContext, schema: TableSchema) -> TableContext:
 def _dynamic_options(context: TableContext) -> dict[str, str]:
     stated = {RENAMED.get(key, key): text for key, text in context.schema.stated_options.items()}
     return {key: text for key, text in context.options.texts.items() if stated.get(key) != text}
+
+
+def require_table(context: TableContext) -> None:
+    """Raise NotFound if the table was dropped since it was opened."""
+    if not context.history.schema_ids():
+        raise NotFound(
+            "the table is not there any more: it was dropped or renamed",
+            table=context.identifier,
+            path=context.layout.root,
+        )

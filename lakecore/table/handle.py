@@ -8,16 +8,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format import metadata
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, polars_source
+from lakecore.frames.source import checked_limit
 from lakecore.io.ambient import SYSTEM
 from lakecore.memory import process_budget
 from lakecore.model.option_changes import check_option_change
 from lakecore.model.option_rules import validate_scan
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
-from lakecore.options import parse_options
+from lakecore.model.validation import check_dynamic_rules
+from lakecore.options import check_texts, parse_options
 from lakecore.plan.partitions import Partitions
 from lakecore.plan.predicate import from_polars, from_sql, sql_to_polars
 from lakecore.table import overwrite
@@ -26,6 +28,7 @@ from lakecore.table.between import changes_between, changes_of_options
 from lakecore.table.change_lookup import check_lookup_change
 from lakecore.table.changes import ChangesSource
 from lakecore.table.commit import CommitRequest, commit, last_committed
+from lakecore.table.commit_change import check_commit
 from lakecore.table.compaction import CompactionRequest, compact_table
 from lakecore.table.context import TableContext, load_context, reload_context
 from lakecore.table.delete import delete_rows
@@ -112,6 +115,7 @@ class Table:
         Raises InvalidRequest for an unknown option, or one that may not change.
         """
         context = self._context
+        check_texts(dynamic_options, table=context.identifier)
         branch = context.layout.branch
         if dynamic_options.get("branch", branch) != branch:
             raise InvalidRequest(
@@ -128,6 +132,7 @@ class Table:
                 context.options.texts, key, value, has_snapshots=True, table=context.identifier
             )
         options = parse_options(merged, table=context.identifier)
+        check_dynamic_rules(context.schema, options, table=context.identifier)
         validate_scan(options)
         check_lookup_change(context.history, context.options, options)
         return Table(
@@ -294,11 +299,17 @@ class Table:
 
         The same user's same or lower identifier is committed once: again, it changes nothing, and
         the result names the snapshots of then. Without a user, a new one is drawn.
+
+        Raises InvalidRequest if a file of the messages is not there: they are another table's, or
+        were aborted.
         """
+        by = author(self._context, commit_user, identifier)
+        check_commit(messages, watermark, properties)
         request = CommitRequest(
             messages=messages,
-            user=author(self._context, commit_user).user,
+            user=by.user,
             identifier=identifier,
+            from_elsewhere=True,
             watermark=watermark,
             properties=properties,
             force=identifier != BATCH_COMMIT_IDENTIFIER
@@ -331,7 +342,8 @@ class Table:
         """
         source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
         frame = _lazy(source, columns, where)
-        return frame if limit is None else frame.head(limit)
+        most = checked_limit(limit)
+        return frame if most is None else frame.head(most)
 
     def to_batches(
         self,
@@ -534,6 +546,8 @@ def _expression(where: pl.Expr | str, schema: TableSchema) -> pl.Expr:
 
 
 def _known(columns: Sequence[str], schema: TableSchema) -> list[str]:
+    if isinstance(columns, str):
+        raise InvalidRequest("columns is a list of names, not one text", columns=columns)
     return [schema.field(name).name for name in columns]
 
 
@@ -551,20 +565,34 @@ def load_table(  # noqa: PLR0913  what it is given is what a table is bound to
 
     `dynamic_options` hold for this object only. `branch` overrides the option `branch`.
     """
+    check_texts(dynamic_options or {}, table=identifier or path)
     given = dict(dynamic_options or {})
     layout = Layout(root=path.rstrip("/"), branch=branch or given.get("branch", MAIN_BRANCH))
-    return Table(
-        load_context(
-            store,
-            layout,
-            identifier=identifier,
-            dynamic_options=given,
-            ambient=ambient,
-            budget=process_budget() if budget is None else budget,
-        )
+    context = load_context(
+        store,
+        layout,
+        identifier=identifier,
+        dynamic_options=given,
+        ambient=ambient,
+        budget=process_budget() if budget is None else budget,
     )
+    if given:
+        stated, name = context.schema.stated_options, context.identifier
+        for key in given.keys() - {"branch"}:
+            check_option_change(stated, key, given[key], has_snapshots=True, table=name)
+        check_dynamic_rules(context.schema, context.options, table=name)
+        check_lookup_change(
+            context.history, context.schema.parsed_options(table=name), context.options
+        )
+    return Table(context)
 
 
 def write_schema(store: Store, layout: Layout, schema: TableSchema) -> bool:
     """Put a schema file where none is yet; False if another writer was first."""
-    return store.put_if_absent(layout.schema(schema.id), metadata.encode_schema(schema))
+    path, data = layout.schema(schema.id), metadata.encode_schema(schema)
+    try:
+        metadata.decode_schema(data, path)
+    except CorruptTable as error:
+        # Of a comment that is a number, for one: the table could never be opened.
+        raise InvalidRequest("the schema holds a value of the wrong type", why=error) from error
+    return store.put_if_absent(path, data)

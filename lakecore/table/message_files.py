@@ -5,10 +5,11 @@ What cannot be removed is an orphan, not a fault: `remove_orphan_files` finds it
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lakecore.errors import LakecoreError
+from lakecore.errors import InvalidRequest, LakecoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,22 +17,58 @@ if TYPE_CHECKING:
     from lakecore.model.files import CommitMessage, DataFile, IndexFile
     from lakecore.table.context import TableContext
 
+_LOOKERS = 16
+_SHOWN_MAX = 3
+
 
 def delete_files(context: TableContext, messages: Sequence[CommitMessage]) -> None:
     """Remove all new files of messages that will never be committed."""
     for message in messages:
-        _delete(
-            context,
-            message,
-            (*message.new_files, *message.changelog_files, *_made_by_compaction(message)),
-            (*message.new_index_files, *message.compact_index_files),
-        )
+        _delete(context, _brought(context, message))
 
 
 def delete_compaction_files(context: TableContext, messages: Sequence[CommitMessage]) -> None:
     """Remove what the compactions of messages made, whose other parts were committed."""
     for message in messages:
-        _delete(context, message, _made_by_compaction(message), message.compact_index_files)
+        made = _made_by_compaction(message)
+        _delete(context, _paths(context, message, made, message.compact_index_files))
+
+
+def check_files_are_there(context: TableContext, messages: Sequence[CommitMessage]) -> None:
+    """Raise InvalidRequest if a data file that messages bring is not stored."""
+    paths = [
+        path for message in messages for path in _paths(context, message, _data_files(message), ())
+    ]
+    with ThreadPoolExecutor(_LOOKERS) as pool:
+        there = pool.map(context.store.exists, paths)
+        missing = [path for path, is_there in zip(paths, there, strict=True) if not is_there]
+    if missing:
+        raise InvalidRequest(
+            "files of the messages are not there: they are another table's, or were aborted",
+            table=context.identifier,
+            files=missing[:_SHOWN_MAX],
+        )
+
+
+def check_not_committed(context: TableContext, messages: Sequence[CommitMessage]) -> None:
+    """Raise InvalidRequest if messages were committed: their files are the table's."""
+    mine = {file.name for message in messages for file in _data_files(message)}
+    snapshot = context.history.latest_snapshot() if mine else None
+    bases = {message.base_snapshot_id for message in messages}
+    oldest = 0 if None in bases else min((base for base in bases if base is not None), default=0)
+    if snapshot is not None and snapshot.id < oldest:
+        oldest = 0
+    while snapshot is not None and snapshot.id > oldest:
+        entries = context.history.entries(context.history.delta_manifests(snapshot))
+        used = next((entry.file.name for entry in entries if entry.file.name in mine), None)
+        if used is not None:
+            raise InvalidRequest(
+                "the messages were committed: their files are the table's, and stay",
+                table=context.identifier,
+                file=used,
+                snapshot_id=snapshot.id,
+            )
+        snapshot = context.history.snapshot_if_there(snapshot.id - 1) if snapshot.id > 1 else None
 
 
 def compaction_is_there(context: TableContext, messages: Sequence[CommitMessage]) -> bool:
@@ -52,15 +89,21 @@ def _made_by_compaction(message: CommitMessage) -> tuple[DataFile, ...]:
     return tuple(file for file in made if file.name not in there)
 
 
-def _delete(
-    context: TableContext,
-    message: CommitMessage,
-    files: Sequence[DataFile],
-    indexes: Sequence[IndexFile],
-) -> None:
-    for path in _paths(context, message, files, indexes):
+def _delete(context: TableContext, paths: Sequence[str]) -> None:
+    for path in paths:
         with suppress(LakecoreError, OSError):
             context.store.delete(path)
+
+
+def _brought(context: TableContext, message: CommitMessage) -> list[str]:
+    """The paths of all files that the message brings."""
+    indexes = (*message.new_index_files, *message.compact_index_files)
+    return _paths(context, message, _data_files(message), indexes)
+
+
+def _data_files(message: CommitMessage) -> tuple[DataFile, ...]:
+    """The data and changelog files that the message brings."""
+    return (*message.new_files, *message.changelog_files, *_made_by_compaction(message))
 
 
 def _paths(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from lakecore.errors import InvalidRequest
 from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, polars_source
+from lakecore.frames.source import checked_limit
 from lakecore.plan.predicate import sql_to_polars
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ class SystemTable:
             frame = frame.filter(self._expression(where))
         if columns is not None:
             frame = frame.select(self._known(columns))
-        return frame if limit is None else frame.head(limit)
+        most = checked_limit(limit)
+        return frame if most is None else frame.head(most)
 
     def to_batches(
         self,

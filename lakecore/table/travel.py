@@ -15,6 +15,7 @@ from lakecore.errors import InvalidRequest, NotFound
 from lakecore.model.option_changes import rename_in_options
 from lakecore.options import parse_options
 from lakecore.plan.partitions import Partitions
+from lakecore.table.context import require_table
 
 if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
@@ -54,7 +55,10 @@ def resolve(context: TableContext, travel: Travel) -> tuple[Snapshot | None, Tab
     elif travel.timestamp is not None:
         snapshot = _at(context, to_milliseconds(travel.timestamp))
     else:
-        return history.latest_snapshot(), context.schema
+        latest = history.latest_snapshot()
+        if latest is None:
+            require_table(context)
+        return latest, context.schema
     return snapshot, history.schema(snapshot.schema_id)
 
 
@@ -86,15 +90,15 @@ def to_milliseconds(timestamp: datetime | int | str) -> int:
 
     A number is that already. A text is ISO 8601. Without a zone, the machine's own is meant.
     """
-    if isinstance(timestamp, bool):
-        raise InvalidRequest("a timestamp is a datetime, a text or milliseconds", given=timestamp)
-    if isinstance(timestamp, int):
+    if isinstance(timestamp, int) and not isinstance(timestamp, bool):
         return timestamp
     if isinstance(timestamp, str):
         try:
             timestamp = datetime.fromisoformat(timestamp)
         except ValueError as error:
             raise InvalidRequest("not an ISO 8601 timestamp", timestamp=timestamp) from error
+    if not isinstance(timestamp, datetime):
+        raise InvalidRequest("a timestamp is a datetime, a text or milliseconds", given=timestamp)
     # NOTE: `timestamp()` is a float, which misses a millisecond now and then.
     return (timestamp.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
 

@@ -41,8 +41,9 @@ from lakecore.plan.bucketing import bucket_ids, split_by_bucket, split_by_partit
 from lakecore.plan.conform import ConformedBatch, KindRule, conform
 from lakecore.plan.partitions import bucket_key_fields
 from lakecore.table.bucket_buffer import BucketBuffer, BucketKey
+from lakecore.table.context import require_table
 from lakecore.table.dynamic_index import DynamicIndex
-from lakecore.table.message_files import delete_files
+from lakecore.table.message_files import check_not_committed, delete_files
 from lakecore.table.write_compaction import WriteCompaction
 
 if TYPE_CHECKING:
@@ -157,8 +158,12 @@ class TableWrite:
             raise
 
     def abort(self, messages: Sequence[CommitMessage] = ()) -> None:
-        """Remove the files of messages that will not be committed, and drop what is buffered."""
+        """Remove the files of messages that will not be committed, and drop what is buffered.
+
+        Raises InvalidRequest, and removes none of them, if they were committed.
+        """
         self.close()
+        check_not_committed(self._context, messages)
         delete_files(self._context, messages)
 
     def close(self) -> None:
@@ -350,7 +355,9 @@ def read_base(context: TableContext) -> WriteStart:
     snapshot = context.history.latest_snapshot()
     counts: dict[bytes, int] = {}
     sequences: dict[BucketKey, int] = {}
-    if snapshot is not None:
+    if snapshot is None:
+        require_table(context)
+    else:
         for entry in context.history.live_entries(snapshot):
             counts[entry.partition] = entry.total_buckets
             key = (entry.partition, entry.bucket)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -216,3 +217,16 @@ def test_error_of_a_source_reaches_the_caller() -> None:
 
     with pytest.raises(ZeroDivisionError):
         next(batches)
+
+
+@pytest.mark.parametrize(
+    "row", [{"id": 1 << 63}, {"v": "\ud800"}, {"at": Decimal("1E+99")}, {1: 1}, {"id": [1, "x"]}]
+)
+def test_dicts_that_arrow_cannot_hold_are_refused(row: dict[object, object]) -> None:
+    with pytest.raises(InvalidRequest):
+        list(incoming_batches([row]))
+
+
+def test_pandas_frame_with_a_column_twice_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="no Arrow form"):
+        list(incoming_batches(pd.DataFrame([[1, 2]], columns=["id", "id"])))

@@ -720,3 +720,78 @@ def test_result_counts_what_an_overwrite_took_away() -> None:
     assert (result.files_added, result.files_deleted, result.rows) == (1, 1, 1)
     assert result.bytes_deleted == before[0].file.size_bytes
     assert latest(table).delta_record_count == -1
+
+
+def test_messages_of_another_table_are_refused() -> None:
+    store = MemoryStore()
+    mine = new_table(store=store)
+    other = new_table(store=store, path="memory://warehouse/shop.db/other")
+    with mine.new_write() as writer:
+        writer.write(rows(mine.schema, "1 a"))
+        messages = writer.prepare_commit()
+
+    with pytest.raises(InvalidRequest, match="another table's, or were aborted"):
+        other.commit(messages)
+
+    assert other.context.history.latest_snapshot() is None
+    mine.commit(messages)
+    assert held(mine) == "1 a"
+
+
+def test_messages_that_were_aborted_are_refused() -> None:
+    table = new_table()
+    put(table, "1 a")
+    writer = table.new_write()
+    writer.write(rows(table.schema, "2 b"))
+    messages = writer.prepare_commit()
+    writer.abort(messages)
+
+    with pytest.raises(InvalidRequest, match="another table's, or were aborted"):
+        table.commit(messages)
+
+    assert held(table) == "1 a"
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_abort_leaves_the_files_of_messages_that_were_committed(compacted: bool) -> None:  # noqa: FBT001
+    table = new_table()
+    put(table, "1 a")
+    writer = table.new_write()
+    writer.write(rows(table.schema, "2 b"))
+    messages = writer.prepare_commit()
+    committed = table.commit(messages).snapshot_id
+    if compacted:
+        table.compact(full=True)
+
+    with pytest.raises(InvalidRequest, match="the messages were committed"):
+        writer.abort(messages)
+
+    assert held(table, snapshot_id=committed) == "1 a | 2 b"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"properties": {"a": 1}},
+        {"properties": ["a"]},
+        {"watermark": "x"},
+        {"identifier": "6"},
+        {"identifier": 1 << 63},
+        {"commit_user": 7},
+        {"commit_user": ""},
+    ],
+)
+def test_what_a_snapshot_cannot_hold_is_refused(bad: dict[str, Any]) -> None:
+    table = new_table()
+    put(table, "1 a")
+
+    with pytest.raises(InvalidRequest):
+        table.commit([], **{"commit_user": "nightly", "identifier": 1, **bad})
+
+    assert held(reopened(table)) == "1 a"
+
+
+@pytest.mark.parametrize("given", [None, "x", ["x"], 5])
+def test_what_is_no_message_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidRequest, match="commit takes"):
+        new_table().commit(given)

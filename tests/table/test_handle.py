@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import duckdb
 import polars as pl
 import pyarrow as pa
@@ -228,3 +230,52 @@ def test_memory_budget_of_a_table_is_that_of_its_process() -> None:
     assert budget.size_bytes == 64 << 20
     table.copy({"lakecore.memory-budget": "32 mb"})
     assert budget.size_bytes == 32 << 20
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, "2", True])
+def test_limit_that_is_no_whole_number_is_refused(limit: object) -> None:
+    table = new_table()
+    put(table, "1 a | 2 b")
+
+    for read in (table.scan, table.to_batches, table.to_arrow, table.to_polars):
+        with pytest.raises(InvalidRequest, match="a limit is a whole number"):
+            read(limit=limit)  # type: ignore[arg-type]
+
+
+def test_columns_are_a_list_and_not_one_text() -> None:
+    table = new_table({"a": "INT", "b": "INT"}, keys=())
+
+    with pytest.raises(InvalidRequest, match="columns is a list of names"):
+        table.to_arrow("ab")
+
+
+@pytest.mark.parametrize("timestamp", [1.5, True, date(2030, 1, 1)])
+def test_timestamp_of_another_type_is_refused(timestamp: object) -> None:
+    table = new_table()
+    put(table, "1 a")
+
+    with pytest.raises(InvalidRequest, match="a timestamp is a datetime, a text or milliseconds"):
+        table.to_arrow(timestamp=timestamp)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [{"write-only": True}, {5: "x"}, ["write-only"]])
+def test_dynamic_options_that_are_no_texts_are_refused(options: object) -> None:
+    with pytest.raises(InvalidRequest, match="text"):
+        new_table().copy(options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "rule"),
+    [
+        ("sequence.field", "nope", "sequence.field is not a column"),
+        ("fields.nope.aggregate-function", "sum", "nope"),
+    ],
+)
+def test_dynamic_options_keep_the_rules_of_a_new_table(key: str, text: str, rule: str) -> None:
+    table = new_table()
+    put(table, "1 a")
+
+    with pytest.raises(InvalidRequest, match=rule):
+        table.copy({key: text})
+
+    assert held(table) == "1 a"

@@ -12,7 +12,7 @@ import pytest
 from lakecore.format.binary_row import serialize_row
 from lakecore.model.files import CommitMessage
 from tests.stores import FailingStore
-from tests.tables import files, held, new_table, put, reopened
+from tests.tables import commit_unstored, files, held, new_table, put, reopened
 
 if TYPE_CHECKING:
     from lakecore.io.store import Store
@@ -91,7 +91,8 @@ def test_full_merge_gives_each_manifest_partitions_of_its_own() -> None:
         for part in range(24)
     ]
     for number in range(7):
-        table.commit(
+        commit_unstored(
+            table,
             [
                 CommitMessage(
                     partition=partition,
@@ -102,7 +103,7 @@ def test_full_merge_gives_each_manifest_partitions_of_its_own() -> None:
                     base_snapshot_id=number or None,
                 )
                 for part, partition in enumerate(partitions)
-            ]
+            ],
         )
     latest = table.context.history.latest_snapshot()
     assert latest is not None
@@ -121,3 +122,12 @@ def generation(number: int, part: int) -> tuple[DataFile, ...]:
     (file,) = files("L0 a-z")
     names = (uuid5(NAMESPACE_OID, f"{number} {part} {at}") for at in range(20))
     return tuple(replace(file, name=f"data-{name}-0.parquet") for name in names)
+
+
+def test_condition_that_is_never_true_keeps_no_row_of_a_table_without_partitions() -> None:
+    table = new_table()
+    put(table, "1 a | 2 b")
+
+    for never in ("false", "v = NULL", "1 = 0", "v NOT IN ('a', NULL)"):
+        assert held(table, where=never) == ""
+        assert table.to_polars(where=never).is_empty()

@@ -9,7 +9,7 @@ import pytest
 
 from lakecore.model.files import CommitMessage
 from tests.stores import FailingStore
-from tests.tables import files, new_table, reopened
+from tests.tables import commit_unstored, files, new_table, reopened
 
 if TYPE_CHECKING:
     from lakecore.io.store import Store
@@ -44,7 +44,7 @@ def commit(table: Table, number: int, user: str = "job") -> None:
         new_files=(replace(FILE, name=f"data-{user}-{number}"),),
         base_snapshot_id=table.context.history.latest_snapshot_id(),
     )
-    table.commit([message], identifier=number, commit_user=user)
+    commit_unstored(table, [message], user=user, identifier=number)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -359,3 +360,13 @@ def test_kinds_other_than_inserts_are_refused_by_append_tables() -> None:
     table = new_table(keys=[])
     with pytest.raises(InvalidRequest, match="-D"):
         put(table, "-D 1 a")
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical(), pl.Enum(["a", "b"])])
+def test_categories_of_polars_are_texts(kind: pl.DataType) -> None:
+    table = new_table({"id": "INT", "v": "STRING"}, keys=())
+    frame = pl.DataFrame({"id": [1, 2, 3], "v": pl.Series(["b", None, "a"], dtype=kind)})
+    table.write(frame)
+    table.write(frame.lazy())
+
+    assert held(table) == "1 b | 1 b | 2 _ | 2 _ | 3 a | 3 a"
