@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SHARE = 0.5
 INPUT, LOOKUP, FULL = "input", "lookup", "full-compaction"
-_UNEQUAL = frozenset({"FLOAT", "DOUBLE", "MAP", "MULTISET"})
+_UNEQUAL = frozenset({"FLOAT", "DOUBLE", "ARRAY", "MAP", "MULTISET"})
 
 
 def draw_producer(
