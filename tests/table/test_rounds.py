@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,10 +15,11 @@ from tests.tables import held, new_table, put, reopened
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lakecore.io.spill import SpilledRun
     from lakecore.table.handle import Table
 
 COMMITS = 23
-ENGINES = {
+ENGINES: dict[str, dict[str, str]] = {
     "deduplicate": {},
     "deduplicate, sequence field": {"sequence__field": "v"},
     "first-row": {},
@@ -31,7 +32,7 @@ ENGINES = {
 def many_runs(engine: str, seed: int) -> Table:
     """A table of many runs of level 0, above a compacted one."""
     name = engine.partition(",")[0]
-    table = new_table(write_only="true", merge_engine=name, **ENGINES[engine])
+    table = new_table(write_only="true", merge_engine=name, **ENGINES[engine])  # type: ignore[arg-type]
     chance = random.Random(seed)
     deletes = engine in {"deduplicate", "partial-update, removing"}
     for number in range(COMMITS):
@@ -56,12 +57,14 @@ def test_runs_merged_in_rounds_give_the_same_rows(
     at_once = many_runs(engine, seed)
     at_once.compact(full=True)
     monkeypatch.setattr(read, "runs_at_once", lambda *_: 4)
-    spilled = []
-    monkeypatch.setattr(
-        SpillDirectory,
-        "write",
-        lambda *given, write=SpillDirectory.write: spilled.append(1) or write(*given),
-    )
+    spilled: list[SpilledRun] = []
+    write = SpillDirectory.write
+
+    def noted(*given: Any, **named: Any) -> SpilledRun:
+        spilled.append(write(*given, **named))
+        return spilled[-1]
+
+    monkeypatch.setattr(SpillDirectory, "write", noted)
     found = held(table)
     rounds_read = len(spilled)
     table.compact(full=True)
