@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakecore.model.schema import TableSchema
+    from lakecore.table.handle import Table
     from property_tests.table_model import Row
 
 LONG = "x" * 40
@@ -112,6 +113,13 @@ WRITES = st.sampled_from(
         {"full-compaction.delta-commits": "3"},
     ]
 )
+_KEYED = frozenset({"full-compaction.delta-commits"})
+
+
+def with_options(table: Table, options: dict[str, str]) -> Table:
+    """The handle with these options; without those that need a key, if the table has none."""
+    keyed = bool(table.schema.primary_keys)
+    return table.copy({key: text for key, text in options.items() if keyed or key not in _KEYED})
 """Dynamic options of one write, which must change no row either."""
 
 

@@ -39,6 +39,7 @@ from property_tests.table_draws import (
     keyed_shapes,
     rows,
     schema_changes,
+    with_options,
 )
 from property_tests.table_model import counted_arrow
 from tests.tables import PATH, held, new_table, put, shown
@@ -116,7 +117,7 @@ def drawn_table(store: Store, path: str, shape: Shape, data: st.DataObject) -> T
         table = load_table(store, path, ambient=ambient, budget=budget)
         drawn = data.draw(rows(schema, kind_id, keyed=keyed, max_size=12))
         batch = batch_of(schema, drawn, with_kinds=keyed and kind is None)
-        writer = table.copy(data.draw(WRITES))
+        writer = with_options(table, data.draw(WRITES))
         verb = data.draw(st.sampled_from(["write", "write", "write", "overwrite", "settle"]))
         if verb == "overwrite":
             writer.overwrite(batch, dynamic=True)

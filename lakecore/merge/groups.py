@@ -143,15 +143,20 @@ def _put_together(chunks: Sequence[pa.Array]) -> pa.Array | None:
     if not chunks or not (has_width(chunks[0].type) or _is_text(chunks[0].type)):
         return None
     first, *others = chunks
-    addresses = [buffer and buffer.address for buffer in first.buffers()]
+    memory = _memory_of(first)
     end = first.offset + len(first)
     for chunk in others:
-        if chunk.offset != end or addresses != [b and b.address for b in chunk.buffers()]:
+        if chunk.offset != end or memory != _memory_of(chunk):
             return None
         end += len(chunk)
     return pa.Array.from_buffers(
         first.type, end - first.offset, first.buffers(), offset=first.offset
     )
+
+
+def _memory_of(values: pa.Array) -> list[tuple[int, int] | None]:
+    """Where the buffers of an array begin, and their bytes."""
+    return [None if buffer is None else (buffer.address, buffer.size) for buffer in values.buffers()]
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -41,6 +41,7 @@ def test_chunks_that_do_not_follow_each_other_are_put_together_in_their_order(
         [array.slice(50), array.slice(0, 50)],
         [array.slice(0, 20), array.slice(21)],
         [array.slice(0, 20), pa.array(array.slice(20).to_pylist(), array.type)],
+        [pa.array([], array.type), pa.array([None], array.type), array],
     ):
         whole = in_one(pa.chunked_array(chunks))
         whole.validate(full=True)
