@@ -120,6 +120,8 @@ def with_options(table: Table, options: dict[str, str]) -> Table:
     """The handle with these options; without those that need a key, if the table has none."""
     keyed = bool(table.schema.primary_keys)
     return table.copy({key: text for key, text in options.items() if keyed or key not in _KEYED})
+
+
 """Dynamic options of one write, which must change no row either."""
 
 

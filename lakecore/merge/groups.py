@@ -156,7 +156,8 @@ def _put_together(chunks: Sequence[pa.Array]) -> pa.Array | None:
 
 def _memory_of(values: pa.Array) -> list[tuple[int, int] | None]:
     """Where the buffers of an array begin, and their bytes."""
-    return [None if buffer is None else (buffer.address, buffer.size) for buffer in values.buffers()]
+    buffers = values.buffers()
+    return [None if buffer is None else (buffer.address, buffer.size) for buffer in buffers]
 
 
 def _is_text(kind: pa.DataType) -> bool:
