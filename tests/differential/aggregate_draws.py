@@ -168,17 +168,22 @@ def _bitmaps(dice: Dice, function: str) -> tuple[Json, ...]:
 
 
 def _sketches(dice: Dice, function: str) -> tuple[Json, ...]:
-    """Of a few values, and of many: the library counts those in another way."""
+    """Of a few values; theta sketches of many, too, which the library counts in another way.
+
+    Of an HLL sketch of many values, Java's library estimates a little otherwise.
+    """
     drawn: list[Json] = []
+    hll = function == "hll_sketch"
     for _ in range(4):
-        numbers = dice.chance.sample(range(5000), dice.chance.choice((0, 1, 3, 40, 3000)))
-        if function == "hll_sketch":
-            counted = datasketches.hll_sketch(dice.chance.choice((8, 10)))
+        numbers = dice.chance.sample(
+            range(5000), dice.chance.choice((0, 1, 3, 20 if hll else 3000))
+        )
+        if hll:
+            counted = datasketches.hll_sketch(dice.chance.choice((10, 12)))
         else:
             counted = datasketches.update_theta_sketch()
         for number in numbers:
             counted.update(number)
-        hll = function == "hll_sketch"
         data = counted.serialize_compact() if hll else counted.compact().serialize()
         drawn.append(data.hex())
     return tuple(drawn)

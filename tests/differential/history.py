@@ -122,7 +122,7 @@ def _sorted_list(value: Json) -> Json:
 
 
 def _estimate(library: Any, value: Json) -> Json:
-    """How many values a sketch counts, roughly: Java's library estimates a little otherwise."""
+    """How many values a sketch counts, to two digits: the libraries differ in those behind."""
     return f"{library.deserialize(bytes.fromhex(str(value))).get_estimate():.2g}"
 
 
