@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ OPTIONS = {"bucket": BUCKETS, "write-only": "true", "file.compression": "zstd"}
 WRITE_RATIO_MIN = 2.0
 READ_RATIO_MIN, RAW_RATIO_MIN = 1.0, 0.9
 WARM_READS = 5
+_SETTLE_SECONDS = 1.0
 WORKER_MIB_MAX, JVM_MIB_MAX = 700, 1536
 
 
@@ -123,32 +125,42 @@ def write_input(home: Path) -> list[list[str]]:
 
 
 def write(home: Path) -> bool:
-    """The same five commits by both, in turn; whether the bridge is as fast as promised."""
+    """The same five commits by both, in turn; whether the bridge is as fast as promised.
+
+    Twice, to a table each: what the JVM compiles is most of what the first time takes.
+    """
     commits = write_input(home)
     rows = int(10 * MILLION * SCALE)
-    figures = Figures(f"write {rows:,} rows x 6 columns, {BUCKETS} buckets, local[2]", rows)
+    task = f"write {rows:,} rows x 6 columns, {BUCKETS} buckets, local[2]"
+    times = Figures(f"{task}, the first time", rows), Figures(f"{task}, again", rows)
     engines = {name: Contender.start(name, home / name) for name in ("bridge", "connector")}
     try:
         for name, engine in engines.items():
-            # Starting up, the first Python worker, and what the JVM compiles are not measured.
+            # Starting up and the first Python worker are not measured.
             engine.ask("create", "warm", options=OPTIONS)
             engine.ask("write", "warm", files=commits[-1])
-            engine.ask("create", "t", options=OPTIONS)
             console.print(f"  {name} is up")
-        total = dict.fromkeys(engines, 0.0)
-        for number, files in enumerate(commits):
-            for name, engine in engines.items():
-                seconds = _seconds(engine.ask("write", "t", files=files))
-                total[name] += seconds
-                console.print(f"  commit {number + 1}: {name} {seconds:.1f} s")
-        for name, seconds in total.items():
-            figures.add(name, seconds, 0.0)
+        for table, figures in zip(("first", "again"), times, strict=True):
+            for engine in engines.values():
+                engine.ask("create", table, options=OPTIONS)
+            total = {name: [0.0, 0.0] for name in engines}
+            for number, files in enumerate(commits):
+                for name, engine in engines.items():
+                    _settle()
+                    worked = cpu_seconds(engine.process.pid)
+                    seconds = _seconds(engine.ask("write", table, files=files))
+                    worked = cpu_seconds(engine.process.pid) - worked
+                    total[name] = [total[name][0] + seconds, total[name][1] + worked]
+                    console.print(f"  commit {number + 1}: {name} {seconds:.1f} s")
+            for name, (seconds, worked) in total.items():
+                figures.add(name, seconds, worked)
     finally:
         for engine in engines.values():
             engine.close()
-    figures.show("connector")
-    ratio = figures.ratio("connector", "bridge")
-    return promise("rows/s of the connector's", ratio, WRITE_RATIO_MIN, at_least=True)
+    for figures in times:
+        figures.show("connector")
+    ratio = times[1].ratio("connector", "bridge")
+    return promise("rows/s of the connector's, again", ratio, WRITE_RATIO_MIN, at_least=True)
 
 
 def read(home: Path) -> bool:
@@ -198,6 +210,12 @@ def add(
     answer = engine.ask(verb, table, **facts)
     figures.add(name, _seconds(answer), cpu_seconds(engine.process.pid) - worked)
     return answer["found"]
+
+
+def _settle() -> None:
+    """Let what one engine has left behind, pages to write and code to compile, be its own time."""
+    os.sync()
+    time.sleep(_SETTLE_SECONDS)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -7,8 +7,8 @@
 | append, no buckets, partitioned | a partition: else each task has a file in each | the same |
 | append, no buckets | nothing | none |
 
-The number of the owner is an expression of Spark SQL where the types allow it
-(`bucket_sql.py`), else an Arrow function. It only routes: the task works out partition and bucket
+The number of the owner is an expression of Spark SQL where the types allow it (`bucket_sql.py`,
+`hash_sql.py`), else an Arrow function. It only routes: the task works out partition and bucket
 again with lakecore's code, and the driver refuses to commit a bucket that two tasks wrote.
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,8 +27,9 @@ from lakecore.format.binary_row import hash_rows
 from lakecore.plan.bucketing import bucket_ids
 from lakecore.plan.conform import KindRule, conform
 from lakecore.plan.partitions import bucket_key_fields
-from spark_bridge.bucket_sql import bucket_sql, is_plain, quoted
+from spark_bridge.bucket_sql import bucket_sql, bucket_steps, is_plain, quoted
 from spark_bridge.failures import raised_in_task
+from spark_bridge.hash_sql import HASH
 from spark_bridge.worker import set_aside
 
 if TYPE_CHECKING:
@@ -59,13 +61,26 @@ class Routing(StrEnum):
 class Owner:
     """The owner of each row: a number below `tasks`; no number where any task may take any row.
 
+    `steps` are what the column `HASH` is, one after the other, that the number is made of.
     `groups` are the columns by whose values rows of one owner and bucket come together.
     """
 
     tasks: int
     routing: Routing
     number: Column | None = None
+    steps: tuple[str, ...] = ()
     groups: tuple[Column, ...] = ()
+
+    def together(self, df: DataFrame) -> DataFrame:
+        """The frame with the rows of each owner in one task."""
+        if self.number is None:
+            return df
+        routed = self.hashed(df).repartitionById(self.tasks, self.number)
+        return routed.drop(HASH) if self.steps else routed
+
+    def hashed(self, df: DataFrame) -> DataFrame:
+        """The frame with what the number is made of."""
+        return reduce(lambda one, step: one.withColumn(HASH, f.expr(step)), self.steps, df)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +107,27 @@ def owner_of(df: DataFrame, context: TableContext, tasks: int | None = None) -> 
     given = {field.name: field.dataType for field in df.schema.fields}
     plain = all(each.name in given and is_plain(each, given[each.name]) for each in partition)
     bucket: str | None = "0"
+    stepped: tuple[tuple[str, ...], str] | None = None
     if fixed and all(field.name in given for field in fields):
         types = [given[field.name] for field in fields]
         never_null = frozenset(schema.primary_keys)
-        bucket = bucket_sql(fields, types, buckets, options.bucket_function_type, never_null)
+        function = options.bucket_function_type
+        bucket = bucket_sql(fields, types, buckets, function, never_null)
+        if HASH.casefold() not in map(str.casefold, given):
+            stepped = bucket_steps(fields, types, buckets, function, never_null)
     elif fixed:
         bucket = None
     if plain and bucket is not None:
         names = [quoted(field.name) for field in partition]
         spread = f"hash({', '.join(names)})" if names else "0"
-        number = f.expr(f"cast(pmod(cast({spread} as bigint) + {bucket}, {count}L) as int)")
-        groups = (*(f.col(name) for name in names), f.expr(bucket).alias("__bucket"))
-        return Owner(tasks=count, routing=Routing.SQL, number=number, groups=groups)
+        steps, hashed = stepped or ((), bucket)
+        return Owner(
+            tasks=count,
+            routing=Routing.SQL,
+            number=f.expr(f"cast(pmod(cast({spread} as bigint) + {hashed}, {count}L) as int)"),
+            steps=steps,
+            groups=(*(f.col(name) for name in names), f.expr(bucket).alias("__bucket")),
+        )
     keys = _keys(schema, partition, fields, buckets if fixed else 0, options.bucket_function_type)
     number = _arrow_number(df, keys, count)
     return Owner(

@@ -165,8 +165,7 @@ def prepare(df: DataFrame, table: Table, *, tasks: int | None = None) -> DataFra
     require_version(df.sparkSession)
     context = table.context
     check_schema(context, df.schema)
-    owner = owner_of(df, context, tasks)
-    return df if owner.number is None else df.repartitionById(owner.tasks, owner.number)
+    return owner_of(df, context, tasks).together(df)
 
 
 def _publication(
@@ -219,8 +218,7 @@ def _run(
                 grouped_function(task), OUTCOME_SCHEMA
             )
         else:
-            routed = df if owner.number is None else df.repartitionById(owner.tasks, owner.number)
-            outcomes = routed.mapInArrow(partition_function(task), OUTCOME_SCHEMA)
+            outcomes = owner.together(df).mapInArrow(partition_function(task), OUTCOME_SCHEMA)
         return tuple(unpickled(row.outcome) for row in outcomes.collect())
 
 

@@ -18,7 +18,8 @@ from lakecore.model.types import Field, arrow_type, parse_type
 from lakecore.options import BucketFunction
 from lakecore.plan.bucketing import bucket_ids
 from spark_bridge.bucket_sql import bucket_sql
-from spark_bridge.placement import owner_of
+from spark_bridge.hash_sql import HASH
+from spark_bridge.placement import Owner, owner_of
 from spark_bridge.types import spark_arrow_schema, spark_schema
 from tests.tables import new_table
 
@@ -54,8 +55,18 @@ def frame_of_vector(spark: SparkSession, vector: dict[str, Any]) -> tuple[DataFr
     return spark.createDataFrame(table, schema), fields
 
 
-def owner_number(df: DataFrame, fields: list[Field], buckets: int, function: str) -> Column:
-    """The bucket of each row as a write would route it, whichever way that takes."""
+def owner_numbers(
+    df: DataFrame, fields: list[Field], counts: Sequence[int], function: str
+) -> tuple[DataFrame, list[Column]]:
+    """The bucket of each row as a write would route it, whichever way that takes; by each count."""
+    owners = [owner(df, fields, count, function) for count in counts]
+    numbers = [each.number for each in owners if each.number is not None]
+    assert len(numbers) == len(counts)
+    # More buckets than one take the same steps.
+    return max(owners, key=lambda each: len(each.steps)).hashed(df), numbers
+
+
+def owner(df: DataFrame, fields: list[Field], buckets: int, function: str) -> Owner:
     table = new_table(
         {f.name: f"{f.type}" for f in fields},
         keys=(),
@@ -63,9 +74,7 @@ def owner_number(df: DataFrame, fields: list[Field], buckets: int, function: str
         bucket_key=",".join(f.name for f in fields),
         bucket_function__type=function,
     )
-    owner = owner_of(df, table.context, tasks=buckets)
-    assert owner.number is not None
-    return owner.number
+    return owner_of(df, table.context, tasks=buckets)
 
 
 def assert_buckets(spark: SparkSession, vectors: list[dict[str, Any]]) -> None:
@@ -74,8 +83,8 @@ def assert_buckets(spark: SparkSession, vectors: list[dict[str, Any]]) -> None:
     for index, vector in enumerate(vectors):
         df, fields = frame_of_vector(spark, vector)
         function = vector.get("function", "default").lower()
-        numbers = [owner_number(df, fields, int(n), function) for n in vector["bucket"]]
-        frames.append(df.select(f.lit(index).alias("i"), f.array(*numbers).alias("buckets")))
+        hashed, numbers = owner_numbers(df, fields, [*map(int, vector["bucket"])], function)
+        frames.append(hashed.select(f.lit(index).alias("i"), f.array(*numbers).alias("buckets")))
     rows = reduce(lambda one, other: one.unionAll(other), frames).coalesce(2).collect()
     got = {row.i: row.buckets for row in rows}
     expected = {i: list(vector["bucket"].values()) for i, vector in enumerate(vectors)}
@@ -116,6 +125,9 @@ VALUES: dict[str, list[object]] = {
 }
 KEYS = [
     *((name,) for name in VALUES),
+    ("BIGINT", "INT"),
+    ("INT", "DECIMAL(18, 0)", "SMALLINT", "BIGINT", "DATE", "TINYINT", "BOOLEAN", "INT"),
+    ("INT",) * 9,
     ("BIGINT", "STRING"),
     ("STRING", "BYTES", "INT"),
     ("VARCHAR(40)", "DATE", "STRING", "DECIMAL(10, 2)", "BOOLEAN"),
@@ -133,9 +145,11 @@ def test_expression_and_lakecore_agree_on_every_type_it_covers(spark: SparkSessi
         df = spark.createDataFrame(pa.table(columns, names=[f.name for f in fields]))
         expression = bucket_sql(fields, [c.dataType for c in df.schema], COUNT)
         assert expression is not None, key
-        got = [row[0] for row in df.selectExpr(expression).collect()]
+        expected = bucket_ids(columns, [f.type for f in fields], COUNT).tolist()
+        hashed, (number,) = owner_numbers(df, fields, [COUNT], "default")
 
-        assert got == bucket_ids(columns, [f.type for f in fields], COUNT).tolist(), key
+        assert [row[0] for row in df.selectExpr(expression).collect()] == expected, key
+        assert [row[0] for row in hashed.select(number).collect()] == expected, key
 
 
 def test_integers_of_other_widths_have_the_bucket_of_their_value(spark: SparkSession) -> None:
@@ -157,3 +171,23 @@ def test_other_types_are_not_covered(spark: SparkSession) -> None:
         assert bucket_sql(fields_of([text]), [df.schema["f0"].dataType], COUNT) is None
     hive = bucket_sql(fields_of(["DOUBLE"]), [df.schema["f0"].dataType], 4, BucketFunction.HIVE)
     assert hive is None
+
+
+def test_whole_numbers_are_hashed_in_steps_and_no_column_is_left_of_them(
+    spark: SparkSession,
+) -> None:
+    fields = fields_of(["BIGINT", "INT"])
+    df = spark.createDataFrame(pa.table({"f0": [1, 2], "f1": pa.array([3, None], pa.int32())}))
+    placed = owner(df, fields, COUNT, "default")
+
+    assert len(placed.steps) == len(["header", *fields])
+    assert placed.together(df).columns == df.columns
+
+
+def test_column_of_the_name_of_the_steps_is_kept(spark: SparkSession) -> None:
+    table = new_table({"id": "BIGINT", HASH: "STRING"}, bucket="2")
+    df = spark.createDataFrame(pa.table({"id": [1, 2], HASH.upper(): ["x", "y"]}))
+    placed = owner_of(df, table.context)
+
+    assert placed.steps == ()
+    assert sorted(row[1] for row in placed.together(df).collect()) == ["x", "y"]
