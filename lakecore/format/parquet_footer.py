@@ -11,16 +11,23 @@ On the way a column can be *relabelled*: Arrow's writer has no INT96 for a singl
 fixed bytes are encoded exactly as INT96 is, so only the names of the type differ, in the footer.
 The statistics of such a column go, for INT96 has no order.
 
+And a column can be *copied*: one that holds what another does is encoded once, and its bytes are
+laid into the file twice, for readers take it that each column has its own.
+
 The footer is Thrift in its compact protocol (https://github.com/apache/parquet-format). Structs
 are lists of (field id, wire type, value), so what this module does not know passes through it.
 """
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.errors import CorruptTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MAGIC = b"PAR1"
 INT96_BYTES = 12
@@ -33,10 +40,12 @@ _PHYSICAL_INT96, _PHYSICAL_FIXED = 3, 7
 
 # Field ids of the structs that are changed here.
 _FILE_SCHEMA, _FILE_ROWS, _FILE_GROUPS = 2, 3, 4
-_ELEMENT_TYPE, _ELEMENT_LENGTH, _ELEMENT_NAME, _ELEMENT_CHILDREN = 1, 2, 4, 5
-_GROUP_COLUMNS, _GROUP_ROWS, _GROUP_OFFSET, _GROUP_ORDINAL = 1, 3, 5, 7
+_FILE_ORDERS = 7
+_ELEMENT_TYPE, _ELEMENT_LENGTH, _ELEMENT_NAME, _ELEMENT_CHILDREN, _ELEMENT_ID = 1, 2, 4, 5, 9
+_GROUP_COLUMNS, _GROUP_DECODED_BYTES, _GROUP_OFFSET, _GROUP_BYTES, _GROUP_ORDINAL = 1, 2, 5, 6, 7
 _CHUNK_OFFSET, _CHUNK_META, _CHUNK_INDEXES = 2, 3, (4, 6)
-_META_TYPE, _META_PATH, _META_STATISTICS, _META_ENCODING_STATS = 1, 3, 12, 13
+_META_TYPE, _META_PATH, _META_DECODED_BYTES, _META_BYTES, _META_STATISTICS = 1, 3, 6, 7, 12
+_META_DATA, _META_DICTIONARY = 9, 11
 _META_OFFSETS = (9, 10, 11, 14)
 
 
@@ -48,34 +57,54 @@ class ListValue:
     items: list[Wire]
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Of which column one is a copy, and the field id of its own."""
+
+    source: str
+    id: int
+
+
 @dataclass(slots=True)
 class FooterJoin:
-    """The footer of a file that grows by parts. `size_bytes` is where the next part goes."""
+    """The footer of a file that grows by parts. `size_bytes` is where the next part goes.
+
+    `copies`, by name, are columns of the file in front of those of the parts.
+    """
 
     name: str
     int96: frozenset[str] = frozenset()
+    copies: Mapping[str, Copy] = field(default_factory=dict)
     size_bytes: int = len(MAGIC)
     row_count: int = 0
     _footer: Struct | None = None
     _groups: list[Wire] = field(default_factory=list)
     """Each as it will be written: taken apart it is twenty times as large."""
 
-    def add(self, part: memoryview) -> memoryview:
+    def add(self, part: memoryview) -> list[memoryview]:
         """The bytes of a part to append to the file; its row groups are now in the footer."""
         part = part.cast("B")
         start, footer = split(part)
+        groups = _structs(_get(footer, _FILE_GROUPS))
+        copied: list[memoryview] = []
+        at = self.size_bytes
+        for group in groups:
+            for place, (name, copy) in enumerate(self.copies.items()):
+                chunk, data = _copied_chunk(group, part, name, copy.source, at)
+                _insert_chunk(group, place, chunk)
+                copied.append(data)
+                at += len(data)
         body = part[len(MAGIC) : start]
-        distance = self.size_bytes - len(MAGIC)
-        for group in _structs(_get(footer, _FILE_GROUPS)):
+        for group in groups:
             written = bytearray()
-            _write_struct(written, self._moved_group(group, distance))
+            _write_struct(written, self._moved_group(group, at - len(MAGIC)))
             self._groups.append(bytes(written))
         self.row_count += _int(_get(footer, _FILE_ROWS))
-        self.size_bytes += len(body)
+        self.size_bytes = at + len(body)
         if self._footer is None:
             _set(footer, _FILE_GROUPS, ListValue(_STRUCT, []))
             self._footer = footer
-        return body
+        return [*copied, body]
 
     def finish(self) -> bytes:
         """The bytes that end the file: footer, its length, magic."""
@@ -83,6 +112,10 @@ class FooterJoin:
         schema = _get(self._footer, _FILE_SCHEMA)
         assert isinstance(schema, ListValue)
         _set(self._footer, _FILE_SCHEMA, ListValue(_STRUCT, self._elements(_structs(schema))))
+        orders = _get(self._footer, _FILE_ORDERS)
+        if isinstance(orders, ListValue):
+            # All columns have the order of their type.
+            orders.items.extend(orders.items[:1] * len(self.copies))
         _set(self._footer, _FILE_ROWS, self.row_count)
         _set(self._footer, _FILE_GROUPS, ListValue(_STRUCT, self._groups))
         out = bytearray()
@@ -90,18 +123,17 @@ class FooterJoin:
         return bytes(out) + len(out).to_bytes(4, "little") + MAGIC
 
     def _moved_group(self, group: Struct, distance: int) -> Struct:
-        for chunk in _structs(_get(group, _GROUP_COLUMNS)):
-            _move(chunk, _CHUNK_OFFSET, distance)
-            for id_ in _CHUNK_INDEXES:
-                _move(chunk, id_, distance)
-            meta = _get(chunk, _CHUNK_META)
-            assert isinstance(meta, list)
-            for id_ in _META_OFFSETS:
-                _move(meta, id_, distance)
+        for place, chunk in enumerate(_structs(_get(group, _GROUP_COLUMNS))):
+            if place >= len(self.copies):
+                _move_chunk(chunk, distance)
+            meta = _meta(chunk)
             if self.int96 and _path(_get(meta, _META_PATH)) in self.int96:
                 _set(meta, _META_TYPE, _PHYSICAL_INT96)
                 _drop(meta, _META_STATISTICS)
-        _move(group, _GROUP_OFFSET, distance)
+        if self.copies:
+            _set(group, _GROUP_OFFSET, _begin(_meta(_structs(_get(group, _GROUP_COLUMNS))[0])))
+        else:
+            _move(group, _GROUP_OFFSET, distance)
         if _get(group, _GROUP_ORDINAL) is not None:
             _set(group, _GROUP_ORDINAL, min(len(self._groups), 0x7FFF))
         return group
@@ -113,6 +145,9 @@ class FooterJoin:
         """
         root = elements[0]
         _set(root, _ELEMENT_NAME, self.name.encode())
+        copied = [_copied_element(elements, name, copy) for name, copy in self.copies.items()]
+        _set(root, _ELEMENT_CHILDREN, _int(_get(root, _ELEMENT_CHILDREN)) + len(copied))
+        elements[1:1] = copied
         open_: list[tuple[str, int]] = []
         for element in elements[1:]:
             name = _get(element, _ELEMENT_NAME)
@@ -140,6 +175,58 @@ def split(file: memoryview) -> tuple[int, Struct]:
     start = len(file) - 8 - length
     footer, _ = _read_struct(file[start:-8], 0)
     return start, footer
+
+
+def _copied_chunk(
+    group: Struct, part: memoryview, name: str, source: str, at: int
+) -> tuple[Struct, memoryview]:
+    """A column chunk for the copy of a column, whose bytes begin `at`; and those bytes."""
+    chunks = _structs(_get(group, _GROUP_COLUMNS))
+    chunk = deepcopy(next(c for c in chunks if _path(_get(_meta(c), _META_PATH)) == source))
+    meta = _meta(chunk)
+    begin = _begin(meta)
+    _set(meta, _META_PATH, ListValue(_BINARY, [name.encode()]))
+    _move_chunk(chunk, at - begin)
+    return chunk, part[begin : begin + _int(_get(meta, _META_BYTES))]
+
+
+def _insert_chunk(group: Struct, place: int, chunk: Struct) -> None:
+    columns = _get(group, _GROUP_COLUMNS)
+    assert isinstance(columns, ListValue)
+    columns.items.insert(place, chunk)
+    sizes = ((_GROUP_DECODED_BYTES, _META_DECODED_BYTES), (_GROUP_BYTES, _META_BYTES))
+    for of_group, of_chunk in sizes:
+        if _get(group, of_group) is not None:
+            more = _int(_get(_meta(chunk), of_chunk))
+            _set(group, of_group, _int(_get(group, of_group)) + more)
+
+
+def _copied_element(elements: list[Struct], name: str, copy: Copy) -> Struct:
+    """The schema's element of a copy. A column that is copied has no others inside."""
+    source = copy.source.encode()
+    element = deepcopy(next(e for e in elements[1:] if _get(e, _ELEMENT_NAME) == source))
+    _set(element, _ELEMENT_NAME, name.encode())
+    _set(element, _ELEMENT_ID, copy.id)
+    return element
+
+
+def _meta(chunk: Struct) -> Struct:
+    meta = _get(chunk, _CHUNK_META)
+    assert isinstance(meta, list)
+    return meta
+
+
+def _begin(meta: Struct) -> int:
+    """Where the pages of a column chunk begin."""
+    return _int(_get(meta, _META_DICTIONARY) or _get(meta, _META_DATA))
+
+
+def _move_chunk(chunk: Struct, distance: int) -> None:
+    _move(chunk, _CHUNK_OFFSET, distance)
+    for id_ in _CHUNK_INDEXES:
+        _move(chunk, id_, distance)
+    for id_ in _META_OFFSETS:
+        _move(_meta(chunk), id_, distance)
 
 
 def _path(value: Wire | None) -> str:

@@ -39,6 +39,9 @@ class WriteFormat:
     Row groups are small on purpose: their bounds tell look-ups what to skip, and several are
     encoded at once. `row_group_bytes` counts bytes in memory, before encoding. It grows with the
     columns (`row_group_bytes_of`): what a footer knows of a column takes room too.
+
+    `copies` are pairs of the name of a column and of another that always holds the same, and is of
+    the same type; they are the first columns of the file.
     """
 
     format: str = "parquet"
@@ -46,6 +49,7 @@ class WriteFormat:
     zstd_level: int = 1
     row_group_rows: int = ROW_GROUP_ROWS
     row_group_bytes: int = ROW_GROUP_BYTES
+    copies: tuple[tuple[str, str], ...] = ()
 
     @property
     def codec(self) -> str:

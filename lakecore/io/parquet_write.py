@@ -4,6 +4,7 @@
 2. Each row group is encoded by itself, as a Parquet file in memory, on one of the threads that all
    writers of the process share; Arrow's encoder lets go of the interpreter's lock.
 3. Row groups are appended in order, and one footer is made of theirs (`format/parquet_footer.py`).
+   A column that is a copy of another is not encoded again.
    All writers together have at most as many row groups under way as there are threads; but each may
    have one, for it can wait for its own alone.
 
@@ -29,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakecore.errors import InvalidRequest
-from lakecore.format.parquet_footer import FooterJoin
+from lakecore.format.parquet_footer import Copy, FooterJoin
 from lakecore.io.file_format import ROW_GROUP_BYTES, Abandoned
 from lakecore.io.freed_memory import encoding_pool, release_freed
 from lakecore.io.parquet_types import int96_paths, leaf_paths, physical_schema, to_physical
@@ -78,8 +79,12 @@ class ParquetWriter:
     ) -> None:
         self._store = store
         self._path = path
-        self._fields = tuple(fields)
-        self._schema = physical_schema(fields)
+        copies = dict(write_format.copies)
+        ids = {field.name: field.id for field in fields}
+        self._columns = [field.name for field in fields]
+        assert self._columns[: len(copies)] == [*copies], "copies come first"
+        self._fields = tuple(fields)[len(copies) :]
+        self._schema = physical_schema(self._fields)
         self._format = write_format
         self._codec = write_format.codec
         self._waiting: list[pa.Table] = []
@@ -88,7 +93,11 @@ class ParquetWriter:
         self._under_way: deque[tuple[int, Future[pa.Buffer]]] = deque()
         self._encoding: Encoding | None = None
         self._encoded_from_bytes = 0
-        self._footer = FooterJoin(MESSAGE_NAME, int96_paths(fields))
+        self._footer = FooterJoin(
+            MESSAGE_NAME,
+            int96_paths(fields),
+            {name: Copy(source, ids[name]) for name, source in copies.items()},
+        )
         self._closing = ExitStack()
         self._out = self._closing.enter_context(store.open_output(path))
         self._out.write(b"PAR1")
@@ -106,13 +115,14 @@ class ParquetWriter:
         if rows.num_rows == 0:
             return
         table = pa.table(rows) if isinstance(rows, pa.RecordBatch) else rows
-        if table.column_names != self._schema.names:
+        if table.column_names != self._columns:
             raise InvalidRequest(
                 "the rows do not have the columns of the file",
                 path=self._path,
-                columns=self._schema.names,
+                columns=self._columns,
                 given=table.column_names,
             )
+        table = table.select(self._schema.names)
         self._waiting.append(table)
         self._waiting_rows += table.num_rows
         self._waiting_bytes += size_of(table)
@@ -202,7 +212,8 @@ class ParquetWriter:
             _UNDER_WAY.add(-1, -raw_bytes)
 
     def _append(self, raw_bytes: int, part: pa.Buffer) -> None:
-        self._out.write(self._footer.add(memoryview(part)))
+        for data in self._footer.add(memoryview(part)):
+            self._out.write(data)
         self._encoded_from_bytes += raw_bytes
 
     def _encode_apart(self, table: pa.Table) -> pa.Buffer:

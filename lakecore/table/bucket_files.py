@@ -93,6 +93,7 @@ def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> Fi
             compression=options.file_compression_per_level.get(level, options.file_compression),
             zstd_level=options.file_compression_zstd_level,
             row_group_bytes=row_group_bytes_of(len(schema.fields)),
+            copies=_copies(schema, options),
         ),
         prefix=options.data_file_prefix,
         name_compression=options.file_suffix_include_compression,
@@ -134,6 +135,13 @@ def key_field(field: Field) -> Field:
         name=KEY_PREFIX + field.name,
         type=with_nullable(field.type, nullable=False),
     )
+
+
+def _copies(schema: TableSchema, options: TableOptions) -> tuple[tuple[str, str], ...]:
+    """The columns that hold what another does: of each key column there are two."""
+    if not schema.primary_keys or options.data_file_thin_mode:
+        return ()
+    return tuple((KEY_PREFIX + field.name, field.name) for field in schema.key_fields)
 
 
 @dataclass(slots=True)

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from lakecore.errors import CorruptTable
-from lakecore.format.parquet_footer import MAGIC, FooterJoin, split
+from lakecore.format.parquet_footer import MAGIC, Copy, FooterJoin, split
 
 
 def part(table: pa.Table) -> memoryview:
@@ -15,7 +16,7 @@ def part(table: pa.Table) -> memoryview:
 
 
 def joined(join: FooterJoin, *tables: pa.Table) -> pa.Buffer:
-    body = b"".join(bytes(join.add(part(table))) for table in tables)
+    body = b"".join(bytes(data) for table in tables for data in join.add(part(table)))
     return pa.py_buffer(MAGIC + body + join.finish())
 
 
@@ -53,6 +54,36 @@ def test_root_is_named_and_twelve_bytes_become_int96_without_statistics() -> Non
     assert [metadata.schema.column(i).physical_type for i in range(2)] == ["INT96", "INT64"]
     assert metadata.row_group(0).column(0).statistics is None
     assert metadata.row_group(0).column(1).statistics.max == 2
+
+
+def test_copy_of_a_column_is_read_as_a_column_of_its_own() -> None:
+    texts = pa.field("b", pa.string(), metadata={"PARQUET:field_id": "2"})
+    numbers = pa.field("a", pa.int64(), metadata={"PARQUET:field_id": "1"})
+    table = pa.table(
+        [[f"text {i % 7}" for i in range(100)], list(range(100))],
+        schema=pa.schema([texts, numbers]),
+    )
+    join = FooterJoin("message", copies={"_b": Copy("b", 12), "_a": Copy("a", 11)})
+    data = joined(join, *(table.slice(at, 40) for at in range(0, 100, 40)))
+    whole = pa.table([table["b"], table["a"], *table.columns], names=["_b", "_a", "b", "a"])
+
+    assert pq.read_table(pa.BufferReader(data)).equals(whole)
+    assert pl.read_parquet(data.to_pybytes()).equals(pl.DataFrame(pl.from_arrow(whole)))
+    with pq.ParquetFile(pa.BufferReader(data)) as file:
+        assert file.read_row_group(2, columns=["_a", "b"])["_a"].to_pylist() == [*range(80, 100)]
+        ids = [int(node.metadata[b"PARQUET:field_id"]) for node in file.schema_arrow]
+        metadata = file.metadata
+    assert ids == [12, 11, 2, 1]
+    assert metadata.row_group(2).column(1).statistics.max == 99
+    ends = len(MAGIC)
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        chunks = [group.column(i) for i in range(group.num_columns)]
+        for chunk in chunks:
+            # Each lies where the one before it ends.
+            begin = chunk.dictionary_page_offset or chunk.data_page_offset
+            assert begin == ends
+            ends += chunk.total_compressed_size
+        assert group.total_byte_size == sum(chunk.total_uncompressed_size for chunk in chunks)
 
 
 @pytest.mark.parametrize("data", [b"", MAGIC, MAGIC + bytes(20), bytes(20) + MAGIC])

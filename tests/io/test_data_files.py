@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from decimal import Decimal
 from itertools import accumulate
 from pathlib import Path
@@ -841,3 +842,29 @@ def test_every_data_file_of_java_is_read(fixture: str) -> None:
 
         result.validate(full=True)
         assert result.num_rows > 0
+
+
+def test_copies_of_columns_are_encoded_once_and_read_like_others() -> None:
+    types = ["BIGINT NOT NULL", "TIMESTAMP(9) NOT NULL", "STRING"]
+    one, two, text = fields_of(types)
+    keys = [replace(one, id=101, name="_KEY_one"), replace(two, id=102, name="_KEY_two")]
+    fields = [*keys, replace(text, name="text"), replace(one, name="one"), replace(two, name="two")]
+    copies = (("_KEY_one", "one"), ("_KEY_two", "two"))
+    wanted = WriteFormat(copies=copies, row_group_rows=3_000)
+    numbers = pa.array(range(10_000))
+    times = numbers.cast(pa.timestamp("ns"))
+    rows = pa.table(
+        [numbers, times, numbers.cast(pa.string()), numbers, times],
+        names=[field.name for field in fields],
+    )
+    store = MemoryStore()
+    writer = open_writer(store, "f/a.parquet", fields, wanted)
+    for start in range(0, 10_000, 700):
+        writer.write(rows.slice(start, 700))
+    size_bytes, row_count = writer.close()
+
+    assert (size_bytes, row_count) == (len(store.read("f/a.parquet")), 10_000)
+    read = pa.Table.from_batches(read_file(store, "f/a.parquet", fields=fields))
+    assert read.cast(rows.schema).equals(rows)
+    metadata = pq.read_metadata(pa.BufferReader(store.read("f/a.parquet")))
+    assert [metadata.schema.column(i).physical_type for i in (1, 4)] == ["INT96", "INT96"]
