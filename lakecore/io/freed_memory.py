@@ -9,13 +9,21 @@ memory stays where it is until the process holds a good part of the budget.
 from __future__ import annotations
 
 import os
+import threading
+from contextlib import contextmanager
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _HELD_SHARE = 0.75
 """The part of the budget, of memory that the process holds, up to which nothing is given back."""
 _RESIDENT = "/proc/self/statm"
+_CHOSEN = "ARROW_DEFAULT_MEMORY_POOL"
+"""By which users choose Arrow's pool themselves."""
 
 
 @cache
@@ -24,6 +32,50 @@ def encoding_pool() -> pa.MemoryPool:
     if "jemalloc" in pa.supported_memory_backends():
         return pa.jemalloc_memory_pool()
     return pa.default_memory_pool()
+
+
+class _Inside:
+    """How many are within `reused_memory`, and the pool to put back after the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._before: pa.MemoryPool | None = None
+
+    def enter(self) -> None:
+        with self._lock:
+            self._count += 1
+            if self._count == 1:
+                self._before = pa.default_memory_pool()
+                pa.set_memory_pool(encoding_pool())
+
+    def leave(self) -> None:
+        with self._lock:
+            self._count -= 1
+            if self._count == 0 and self._before is not None:
+                pa.set_memory_pool(self._before)
+                self._before = None
+
+
+_INSIDE = _Inside()
+
+
+@contextmanager
+def reused_memory() -> Iterator[None]:
+    """Within it Arrow takes all memory from the encoders' pool, unless the user has chosen one.
+
+    For long work that takes and frees much: Arrow's own pool gives freed pages back meanwhile.
+    Decoding cannot be told its pool, so it is that of the process; a buffer goes back to the pool
+    that it came from, whichever is set by then.
+    """
+    if os.environ.get(_CHOSEN):
+        yield
+        return
+    _INSIDE.enter()
+    try:
+        yield
+    finally:
+        _INSIDE.leave()
 
 
 def release_freed(budget_bytes: int) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from lakecore.errors import LakecoreError
 from lakecore.frames.source import reading
 from lakecore.io.data_files import BatchSize
-from lakecore.io.freed_memory import release_freed
+from lakecore.io.freed_memory import release_freed, reused_memory
 from lakecore.lsm.levels import SortedRun
 from lakecore.lsm.steps import Rewrite
 from lakecore.merge import MERGE_FUNCTIONS
@@ -83,7 +83,7 @@ def compact_bucket(
     before: list[DataFile] = []
     after: list[DataFile] = []
     try:
-        with closing(rewriter):
+        with reused_memory(), closing(rewriter):
             for step in compaction.steps:
                 if isinstance(step, Rewrite):
                     before += step.files

@@ -35,6 +35,7 @@ from lakecore.table.delete import delete_rows
 from lakecore.table.explain import Explanation, explain
 from lakecore.table.inspect import Inspect
 from lakecore.table.merge_into import MergeInto
+from lakecore.table.row_values import check_true_or_false
 from lakecore.table.source import TableSource
 from lakecore.table.stream import StreamRequest, stream_changes
 from lakecore.table.travel import Travel, as_of, resolve
@@ -540,9 +541,12 @@ def _lazy(
 
 def _expression(where: pl.Expr | str, schema: TableSchema) -> pl.Expr:
     if isinstance(where, str):
-        return sql_to_polars(where, schema)
-    _known(where.meta.root_names(), schema)
-    return where
+        expression = sql_to_polars(where, schema)
+    else:
+        _known(where.meta.root_names(), schema)
+        expression = where
+    check_true_or_false(expression, schema.arrow)
+    return expression
 
 
 def _known(columns: Sequence[str], schema: TableSchema) -> list[str]:

@@ -45,6 +45,7 @@ def parse_condition(where: pl.Expr | str, schema: TableSchema) -> Condition:
     """The condition on rows of a table, checked."""
     if isinstance(where, str):
         expression, predicate = sql_to_polars(where, schema), from_sql(where, schema)
+        check_true_or_false(expression, schema.arrow)
     else:
         check_expression(where, schema.arrow, "a condition", boolean=True)
         expression, predicate = where, from_polars(where, schema)
@@ -77,6 +78,15 @@ def check_expression(
         )
     if boolean and kind not in (pl.Boolean, pl.Null):
         raise InvalidRequest(f"{what} is true or false", expression=expression, type=kind)
+
+
+def check_true_or_false(where: pl.Expr, schema: pa.Schema) -> None:
+    """Raise InvalidRequest if a condition cannot be computed, or is a number, text or such."""
+    with said_plainly(where):
+        kinds = pl.DataFrame(schema=polars_schema(schema)).select(where).dtypes
+    for kind in kinds:
+        if kind not in (pl.Boolean, pl.Null):
+            raise InvalidRequest("a condition is true or false", expression=where, type=kind)
 
 
 def _probe(expression: pl.Expr, schema: pa.Schema) -> tuple[pl.DataType, bool]:

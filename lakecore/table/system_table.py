@@ -9,6 +9,7 @@ from lakecore.errors import InvalidRequest
 from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, polars_source
 from lakecore.frames.source import checked_limit
 from lakecore.plan.predicate import sql_to_polars
+from lakecore.table.row_values import check_true_or_false
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -151,9 +152,12 @@ class SystemTable:
 
     def _expression(self, where: pl.Expr | str) -> pl.Expr:
         if isinstance(where, str):
-            return sql_to_polars(where, self.schema)
-        self._known(where.meta.root_names())
-        return where
+            expression = sql_to_polars(where, self.schema)
+        else:
+            self._known(where.meta.root_names())
+            expression = where
+        check_true_or_false(expression, self.schema.arrow)
+        return expression
 
     def _known(self, columns: Sequence[str]) -> list[str]:
         return [self.schema.field(name).name for name in columns]

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.io import freed_memory
-from lakecore.io.freed_memory import encoding_pool, release_freed
+from lakecore.io.freed_memory import encoding_pool, release_freed, reused_memory
 
 MEBIBYTE = 1 << 20
 
@@ -53,3 +53,26 @@ def test_process_whose_memory_is_unknown_gives_back(
     monkeypatch.setattr(freed_memory, "_RESIDENT", "/nowhere")
 
     assert freed_memory.resident_bytes() == float("inf")
+
+
+def test_long_work_takes_memory_from_one_pool_and_puts_the_other_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL", raising=False)
+    before = pa.default_memory_pool().backend_name
+    with reused_memory():
+        with reused_memory():
+            inside = pa.default_memory_pool().backend_name
+        still = pa.default_memory_pool().backend_name
+        held = pa.array([1, 2, 3])
+
+    assert inside == still == encoding_pool().backend_name
+    assert pa.default_memory_pool().backend_name == before
+    assert held.to_pylist() == [1, 2, 3]
+
+
+def test_pool_that_the_user_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "system")
+    before = pa.default_memory_pool().backend_name
+    with reused_memory():
+        assert pa.default_memory_pool().backend_name == before

@@ -205,6 +205,7 @@ def test_dates_and_partitions_match() -> None:
         ("x = 1", "unknown column. column=x"),
         (pl.col("x") == 1, "unknown column. column=x"),
         (pl.col("n"), "true or false"),
+        ("n", "true or false"),
         (pl.col("n") == pl.col("n").max(), "one row at a time"),
         (pl.col("n").shift(1) == 1, "one row at a time"),
         (pl.col("n") > "a", "cannot be computed"),

@@ -242,6 +242,26 @@ def test_limit_that_is_no_whole_number_is_refused(limit: object) -> None:
             read(limit=limit)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("id", "true or false"),
+        (pl.col("id") + 1, "true or false"),
+        (pl.col("id") > "a", "cannot be computed"),
+    ],
+    ids=str,
+)
+def test_condition_that_is_none_is_refused_before_anything_is_read(
+    where: str | pl.Expr, message: str
+) -> None:
+    table = new_table()
+
+    with pytest.raises(InvalidRequest, match=message):
+        table.scan(where=where)
+    with pytest.raises(InvalidRequest, match=message):
+        table.to_arrow(where=where)
+
+
 def test_columns_are_a_list_and_not_one_text() -> None:
     table = new_table({"a": "INT", "b": "INT"}, keys=())
 
