@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from lakecore.merge import MERGE_FUNCTIONS, interim_function
 from lakecore.merge.groups import in_one
-from lakecore.merge.keep_all import KEEP_ALL, whole_keys
+from lakecore.merge.keep_all import KEEP_ALL
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import MergeSpec, Slice
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
@@ -39,7 +39,7 @@ from lakecore.table.bucket_files import (
     changelog_shape,
     data_shape,
 )
-from lakecore.table.windows import merge_slices
+from lakecore.table.windows import in_pieces, merge_slices, with_whole_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -52,10 +52,6 @@ if TYPE_CHECKING:
 RUNS_MERGED = 16
 _SPILL_PIECE_SHARE = 256
 """A piece of a spilled run is this part of the budget: of each run a merge holds three or four."""
-_KEY_SHARE = 4
-"""What the rows of one key may take, as a divisor of the budget; to merge them takes as much again
-and more."""
-_KEY_LEAST_BYTES = 32 << 20
 _LARGE_ROW_BYTES = 1 << 20
 _PIECE_ROWS = 131_072
 _SMALL_BUCKET_BYTES = 8 << 20
@@ -208,13 +204,10 @@ class BucketBuffer:
     def _slices(self, pieces: Iterable[pa.Table], numbers: tuple[int, int]) -> Iterator[Slice]:
         """A run that was sorted before, as slices for a merge with others."""
         unique = self._interim is not KEEP_ALL
-        for piece in pieces if unique else self._whole_keys(pieces):
+        if not unique:
+            pieces = with_whole_keys(pieces, self._spec.key, self._context.budget)
+        for piece in pieces:
             yield self._slice(piece, numbers, unique=unique)
-
-    def _whole_keys(self, pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        budget_bytes = self._context.budget.size_bytes
-        bytes_max = max(budget_bytes // _KEY_SHARE, _KEY_LEAST_BYTES)
-        return whole_keys(pieces, self._spec.key, bytes_max)
 
     # --- spilling --------------------------------------------------------------------------------
 
@@ -227,7 +220,7 @@ class BucketBuffer:
         row_bytes = max(1, rows.nbytes // rows.num_rows)
         piece_rows = max(1, min(_PIECE_ROWS, piece_bytes // row_bytes))
         low, high = self._numbers_of(rows)
-        pieces = _cut(self._merged(rows, self._interim), piece_rows)
+        pieces = in_pieces(self._merged(rows, self._interim), piece_rows)
         run = self._spills.write(rows.schema, pieces, low, high)
         self._spilled.append(_Spilled(run=run, merges=0, piece_rows=piece_rows))
 
@@ -245,7 +238,7 @@ class BucketBuffer:
             ) as merged:
                 run = self._spills.write(
                     self._spills.schema(runs[0]),
-                    _cut(merged, piece_rows),
+                    in_pieces(merged, piece_rows),
                     runs[0].sequence_min,
                     runs[-1].sequence_max,
                 )
@@ -265,7 +258,7 @@ class BucketBuffer:
         chunks, self._chunks = self._chunks, []
         self.size_bytes = 0
         for rows in chunks:
-            for piece in _cut([rows], _PIECE_ROWS):
+            for piece in in_pieces([rows], _PIECE_ROWS):
                 self._data.write(piece, self._first_sequence)
                 self._first_sequence += piece.num_rows
 
@@ -310,7 +303,7 @@ class BucketBuffer:
                 yield piece
 
         numbers = (sequence_min, self.next_sequence - 1)
-        for rows in self._whole_keys(logged()):
+        for rows in with_whole_keys(logged(), self._spec.key, self._context.budget):
             yield from self._merge([self._slice(rows, numbers, unique=False)], self._spec)
 
 
@@ -321,10 +314,3 @@ def _in_one_piece(rows: pa.Table) -> pa.Table:
         if column.num_chunks > 1 and column.nbytes < _ARRAY_BYTES_MAX:
             rows = rows.set_column(at, field, in_one(column))
     return rows
-
-
-def _cut(tables: Iterable[pa.Table], rows_max: int) -> Iterator[pa.Table]:
-    """The tables in pieces of at most so many rows; nothing is copied."""
-    for table in tables:
-        for start in range(0, table.num_rows, rows_max):
-            yield table.slice(start, rows_max)

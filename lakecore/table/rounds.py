@@ -16,17 +16,18 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakecore.io.freed_memory import release_freed
 from lakecore.merge import interim_function
-from lakecore.merge.keep_all import KEEP_ALL, whole_keys
+from lakecore.merge.keep_all import KEEP_ALL
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import Slice
 from lakecore.model.arrow_arrays import size_of
-from lakecore.table.windows import merge_slices
+from lakecore.table.windows import in_pieces, merge_slices, with_whole_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,7 +46,6 @@ _ROW_GROUP_BYTES = 24 << 20
 _DECODED_RATIO = 4
 _AT_ONCE_MIN = 4
 _PIECE_SHARE = 256
-_KEY_SHARE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +88,8 @@ class Rounds:
             rows_max = max(1, piece_bytes // row_bytes)
 
             def pieces() -> Iterator[pa.Table]:
-                yield from _cut(first, rows_max)
-                for table in merged:
-                    yield from _cut(table, rows_max)
+                for table in chain([first], merged):
+                    yield from in_pieces([table], rows_max)
                     release_freed(self.budget.size_bytes)
 
             run = self.spills.write(first.schema, pieces(), low, high)
@@ -103,8 +102,7 @@ class Rounds:
             pa.Table.from_batches([batch]) for batch in self.spills.read(run)
         )
         if not unique:
-            bytes_max = self.budget.size_bytes // _KEY_SHARE
-            tables = whole_keys(tables, self.spec.key, bytes_max)
+            tables = with_whole_keys(tables, self.spec.key, self.budget)
         for rows in tables:
             yield Slice(
                 rows=rows,
@@ -126,8 +124,3 @@ def runs_at_once(runs: Sequence[SortedRun], columns: int, budget: Budget) -> int
     ]
     mean = max(1, sum(held) // max(1, len(held)))
     return max(_AT_ONCE_MIN, budget.size_bytes // _OPEN_SHARE // mean)
-
-
-def _cut(table: pa.Table, rows_max: int) -> Iterator[pa.Table]:
-    for start in range(0, table.num_rows, rows_max):
-        yield table.slice(start, rows_max)

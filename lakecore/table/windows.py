@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
 from lakecore.memory import process_budget
+from lakecore.merge.keep_all import whole_keys
 from lakecore.merge.spec import Slice
 from lakecore.model.arrow_arrays import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
     import pyarrow as pa
@@ -45,6 +46,10 @@ _LARGE_SHARE = 6
 ahead of: twice what is planned for it."""
 _HELD_LEAST_BYTES = 64 << 20
 """What may be held under any budget."""
+_KEY_SHARE = 4
+"""What the rows of one key may take, as a divisor of the budget; to merge them takes as much again
+and more."""
+_KEY_LEAST_BYTES = 32 << 20
 
 
 def merge_slices(
@@ -55,7 +60,7 @@ def merge_slices(
 ) -> Generator[pa.Table, None, None]:
     """Sorted streams of slices, merged window by window; closes the streams at the end.
 
-    A key must not go on from one slice of a stream to the next; see `whole_keys`. Raises
+    A key must not go on from one slice of a stream to the next; see `with_whole_keys`. Raises
     InvalidRequest if a batch of each run is more than the budget (None: that of the process).
     """
     budget_bytes = (process_budget() if budget is None else budget).size_bytes
@@ -191,6 +196,23 @@ class _Cursor:
             self._next_bytes = size_of(self._next.rows)
             if self._next_bytes <= self._large_bytes:
                 self._reading = self._ahead.submit(_next_filled, self._slices)
+
+
+def in_pieces(tables: Iterable[pa.Table], rows_max: int) -> Iterator[pa.Table]:
+    """The tables in pieces of at most so many rows; nothing is copied."""
+    for table in tables:
+        for start in range(0, table.num_rows, rows_max):
+            yield table.slice(start, rows_max)
+
+
+def with_whole_keys(
+    pieces: Iterable[pa.Table], key: Sequence[str], budget: Budget
+) -> Iterator[pa.Table]:
+    """The sorted rows, no key of which goes on from one table to the next.
+
+    Raises InvalidRequest if the rows of a key take more than their part of the budget.
+    """
+    return whole_keys(pieces, key, max(budget.size_bytes // _KEY_SHARE, _KEY_LEAST_BYTES))
 
 
 def _next_filled(slices: Iterator[Slice]) -> Slice | None:
