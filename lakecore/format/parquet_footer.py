@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from lakecore.errors import CorruptTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 MAGIC = b"PAR1"
 INT96_BYTES = 12
@@ -182,7 +182,8 @@ def _copied_chunk(
 ) -> tuple[Struct, memoryview]:
     """A column chunk for the copy of a column, whose bytes begin `at`; and those bytes."""
     chunks = _structs(_get(group, _GROUP_COLUMNS))
-    chunk = deepcopy(next(c for c in chunks if _path(_get(_meta(c), _META_PATH)) == source))
+    path = ListValue(_BINARY, [source.encode()])
+    chunk = deepcopy(next(c for c in chunks if _get(_meta(c), _META_PATH) == path))
     meta = _meta(chunk)
     begin = _begin(meta)
     _set(meta, _META_PATH, ListValue(_BINARY, [name.encode()]))
@@ -204,10 +205,22 @@ def _insert_chunk(group: Struct, place: int, chunk: Struct) -> None:
 def _copied_element(elements: list[Struct], name: str, copy: Copy) -> Struct:
     """The schema's element of a copy. A column that is copied has no others inside."""
     source = copy.source.encode()
-    element = deepcopy(next(e for e in elements[1:] if _get(e, _ELEMENT_NAME) == source))
+    element = deepcopy(next(e for e in _columns(elements) if _get(e, _ELEMENT_NAME) == source))
     _set(element, _ELEMENT_NAME, name.encode())
     _set(element, _ELEMENT_ID, copy.id)
     return element
+
+
+def _columns(elements: list[Struct]) -> Iterator[Struct]:
+    """The elements right below the root: not those inside a column, which may have any name."""
+    at = 1
+    while at < len(elements):
+        yield elements[at]
+        inside = _int(_get(elements[at], _ELEMENT_CHILDREN) or 0)
+        at += 1
+        while inside:
+            inside += _int(_get(elements[at], _ELEMENT_CHILDREN) or 0) - 1
+            at += 1
 
 
 def _meta(chunk: Struct) -> Struct:

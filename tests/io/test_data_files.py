@@ -868,3 +868,37 @@ def test_copies_of_columns_are_encoded_once_and_read_like_others() -> None:
     assert read.cast(rows.schema).equals(rows)
     metadata = pq.read_metadata(pa.BufferReader(store.read("f/a.parquet")))
     assert [metadata.schema.column(i).physical_type for i in (1, 4)] == ["INT96", "INT96"]
+
+
+def test_copy_of_a_column_is_not_that_of_a_field_inside_another_of_its_name() -> None:
+    one, row, dotted, outer = fields_of(
+        ["BIGINT NOT NULL", "ROW<id STRING, x INT>", "STRING NOT NULL", "ROW<b INT>"]
+    )
+    fields = [
+        replace(one, id=101, name="_KEY_id"),
+        replace(dotted, id=102, name="_KEY_a.b"),
+        replace(row, name="row"),
+        replace(outer, name="a"),
+        replace(dotted, name="a.b"),
+        replace(one, name="id"),
+    ]
+    numbers, texts = pa.array([1, 2], pa.int64()), pa.array(["p", "q"])
+    rows = pa.table(
+        [
+            numbers,
+            texts,
+            pa.array([{"id": "r", "x": 1}, None], arrow_type(row.type)),
+            pa.array([{"b": 7}, {"b": 8}], arrow_type(outer.type)),
+            texts,
+            numbers,
+        ],
+        names=[field.name for field in fields],
+    )
+    store = MemoryStore()
+    copies = (("_KEY_id", "id"), ("_KEY_a.b", "a.b"))
+    writer = open_writer(store, "f/a.parquet", fields, WriteFormat(copies=copies))
+    writer.write(rows)
+    writer.close()
+
+    data = pa.BufferReader(store.read("f/a.parquet"))
+    assert pq.read_table(data).to_pylist() == rows.to_pylist()
