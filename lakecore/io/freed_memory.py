@@ -53,7 +53,9 @@ class _Inside:
         with self._lock:
             self._count -= 1
             if self._count == 0 and self._before is not None:
-                pa.set_memory_pool(self._before)
+                # Unless somebody has set another meanwhile.
+                if pa.default_memory_pool().backend_name == encoding_pool().backend_name:
+                    pa.set_memory_pool(self._before)
                 self._before = None
 
 

@@ -453,6 +453,7 @@ class Table:
         predicate: Predicate | None = None
         if where is not None:
             schema = source.table_schema
+            _expression(where, schema)
             predicate = (
                 from_sql(where, schema) if isinstance(where, str) else from_polars(where, schema)
             )

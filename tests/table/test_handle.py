@@ -260,6 +260,8 @@ def test_condition_that_is_none_is_refused_before_anything_is_read(
         table.scan(where=where)
     with pytest.raises(InvalidRequest, match=message):
         table.to_arrow(where=where)
+    with pytest.raises(InvalidRequest, match=message):
+        table.explain(where=where)
 
 
 def test_columns_are_a_list_and_not_one_text() -> None:
