@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _HELD_SHARE = 0.75
 """The part of the budget, of memory that the process holds, up to which nothing is given back."""
+_REUSED_LEAST_BYTES = 1 << 30
 _RESIDENT = "/proc/self/statm"
 _CHOSEN = "ARROW_DEFAULT_MEMORY_POOL"
 """By which users choose Arrow's pool themselves."""
@@ -63,14 +64,16 @@ _INSIDE = _Inside()
 
 
 @contextmanager
-def reused_memory() -> Iterator[None]:
+def reused_memory(budget_bytes: int) -> Iterator[None]:
     """Within it Arrow takes all memory from the encoders' pool, unless the user has chosen one.
+
+    A small budget has no room for it: what the other pool has freed before stays there beside.
 
     For long work that takes and frees much: Arrow's own pool gives freed pages back meanwhile.
     Decoding cannot be told its pool, so it is that of the process; a buffer goes back to the pool
     that it came from, whichever is set by then.
     """
-    if os.environ.get(_CHOSEN):
+    if os.environ.get(_CHOSEN) or budget_bytes < _REUSED_LEAST_BYTES:
         yield
         return
     _INSIDE.enter()

@@ -83,7 +83,7 @@ def compact_bucket(
     before: list[DataFile] = []
     after: list[DataFile] = []
     try:
-        with reused_memory(), closing(rewriter):
+        with reused_memory(context.budget.size_bytes), closing(rewriter):
             for step in compaction.steps:
                 if isinstance(step, Rewrite):
                     before += step.files

@@ -9,6 +9,7 @@ from lakecore.io import freed_memory
 from lakecore.io.freed_memory import encoding_pool, release_freed, reused_memory
 
 MEBIBYTE = 1 << 20
+ROOMY = 4096 * MEBIBYTE
 
 
 class _Pool:
@@ -60,8 +61,8 @@ def test_long_work_takes_memory_from_one_pool_and_puts_the_other_back(
 ) -> None:
     monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL", raising=False)
     before = pa.default_memory_pool().backend_name
-    with reused_memory():
-        with reused_memory():
+    with reused_memory(ROOMY):
+        with reused_memory(ROOMY):
             inside = pa.default_memory_pool().backend_name
         still = pa.default_memory_pool().backend_name
         held = pa.array([1, 2, 3])
@@ -74,5 +75,12 @@ def test_long_work_takes_memory_from_one_pool_and_puts_the_other_back(
 def test_pool_that_the_user_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "system")
     before = pa.default_memory_pool().backend_name
-    with reused_memory():
+    with reused_memory(ROOMY):
+        assert pa.default_memory_pool().backend_name == before
+
+
+def test_small_budget_has_no_room_for_two_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL", raising=False)
+    before = pa.default_memory_pool().backend_name
+    with reused_memory(512 * MEBIBYTE):
         assert pa.default_memory_pool().backend_name == before
