@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lakecore.errors import CorruptTable, LakecoreError, NotFound
@@ -84,6 +85,7 @@ class History:
         self.layout = layout
         self.commits = Commits(self.snapshot_if_there)
         self._schemas: _Cache[int, TableSchema] = _Cache(1_000)
+        self._schema_texts: dict[int, bytes] = {}
         self._manifests: _Cache[str, Sequence[ManifestEntry]] = _Cache(_ENTRIES_KEPT)
         self._lists: _Cache[str, Sequence[ManifestFile]] = _Cache(_ENTRIES_KEPT)
         self._live: _Cache[tuple[str, str], _Live] = _Cache(_ENTRIES_KEPT)
@@ -103,11 +105,27 @@ class History:
             return cached
         path = self.layout.schema(schema_id)
         try:
-            schema = metadata.decode_schema(self.store.read(path), path)
+            text = self.store.read(path)
         except NotFound as error:
             raise CorruptTable("a schema file is missing", path=path) from error
+        schema = metadata.decode_schema(text, path)
         self._schemas.put(schema_id, schema, 1)
+        self._schema_texts[schema_id] = text
         return schema
+
+    def still_holds(self, schema: TableSchema) -> bool:
+        """Whether the schema's file is there, and says the same, but for its time, as it did.
+
+        No file of a schema ever changes: if it did, another table has been made in its place.
+        """
+        path = self.layout.schema(schema.id)
+        try:
+            text = self.store.read(path)
+        except NotFound:
+            return False
+        if text == self._schema_texts.get(schema.id):
+            return True
+        return replace(metadata.decode_schema(text, path), time_ms=schema.time_ms) == schema
 
     def latest_schema(self) -> TableSchema | None:
         """The schema with the largest id; None if the table does not exist."""

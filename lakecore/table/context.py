@@ -91,10 +91,18 @@ def _dynamic_options(context: TableContext) -> dict[str, str]:
 
 
 def require_table(context: TableContext) -> None:
-    """Raise NotFound if the table was dropped since it was opened."""
-    if not context.history.schema_ids():
+    """Raise NotFound if the table was dropped since it was opened, or another took its place."""
+    history = context.history
+    if history.still_holds(context.schema):
+        return
+    if not history.schema_ids():
         raise NotFound(
             "the table is not there any more: it was dropped or renamed",
             table=context.identifier,
             path=context.layout.root,
         )
+    raise NotFound(
+        "the table is not there any more: another was made in its place; open that one",
+        table=context.identifier,
+        path=context.layout.root,
+    )

@@ -56,8 +56,7 @@ def resolve(context: TableContext, travel: Travel) -> tuple[Snapshot | None, Tab
         snapshot = _at(context, to_milliseconds(travel.timestamp))
     else:
         latest = history.latest_snapshot()
-        if latest is None:
-            require_table(context)
+        require_table(context)
         return latest, context.schema
     return snapshot, history.schema(snapshot.schema_id)
 

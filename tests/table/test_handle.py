@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 
 import duckdb
@@ -301,3 +302,33 @@ def test_dynamic_options_keep_the_rules_of_a_new_table(key: str, text: str, rule
         table.copy({key: text})
 
     assert held(table) == "1 a"
+
+
+def test_handle_of_a_table_that_another_replaced_is_refused() -> None:
+    table = new_table({"id": "INT", "a": "INT"})
+    put(table, "1 1")
+    store = table.context.store
+    store.delete_directory(table.path)
+    write_schema(
+        store,
+        table.context.layout,
+        new_table({"id": "INT", "b": "STRING", "a": "INT"}).context.schema,
+    )
+    other = load_table(store, table.path)
+    other.write([{"id": 1, "b": "x", "a": 2}])
+
+    for verb in (table.to_arrow, table.truncate, lambda: table.write([{"id": 2, "a": 3}])):
+        with pytest.raises(NotFound, match="another was made in its place"):
+            verb()
+    assert other.to_arrow().to_pylist() == [{"id": 1, "b": "x", "a": 2}]
+
+
+def test_handle_of_a_table_that_was_made_again_as_it_was_goes_on() -> None:
+    table = new_table({"id": "INT", "a": "INT"})
+    put(table, "1 1")
+    schema = table.context.schema
+    table.context.store.delete_directory(table.path)
+    write_schema(table.context.store, table.context.layout, replace(schema, time_ms=77))
+    put(table, "2 2")
+
+    assert held(table) == "2 2"
