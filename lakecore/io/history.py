@@ -85,7 +85,7 @@ class History:
         self.layout = layout
         self.commits = Commits(self.snapshot_if_there)
         self._schemas: _Cache[int, TableSchema] = _Cache(1_000)
-        self._schema_texts: dict[int, bytes] = {}
+        self._schema_texts: _Cache[int, bytes] = _Cache(1_000)
         self._manifests: _Cache[str, Sequence[ManifestEntry]] = _Cache(_ENTRIES_KEPT)
         self._lists: _Cache[str, Sequence[ManifestFile]] = _Cache(_ENTRIES_KEPT)
         self._live: _Cache[tuple[str, str], _Live] = _Cache(_ENTRIES_KEPT)
@@ -110,7 +110,7 @@ class History:
             raise CorruptTable("a schema file is missing", path=path) from error
         schema = metadata.decode_schema(text, path)
         self._schemas.put(schema_id, schema, 1)
-        self._schema_texts[schema_id] = text
+        self._schema_texts.put(schema_id, text, 1)
         return schema
 
     def still_holds(self, schema: TableSchema) -> bool:

@@ -21,7 +21,7 @@ from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.model.validation import check_dynamic_rules
 from lakecore.options import check_texts, parse_options
 from lakecore.plan.partitions import Partitions
-from lakecore.plan.predicate import from_polars, from_sql, sql_to_polars
+from lakecore.plan.predicate import from_polars, from_sql
 from lakecore.table import overwrite
 from lakecore.table.batch_write import author, clear_partitions, overwrite_rows, write_rows
 from lakecore.table.between import changes_between, changes_of_options
@@ -35,7 +35,7 @@ from lakecore.table.delete import delete_rows
 from lakecore.table.explain import Explanation, explain
 from lakecore.table.inspect import Inspect
 from lakecore.table.merge_into import MergeInto
-from lakecore.table.row_values import check_true_or_false
+from lakecore.table.row_values import as_filter
 from lakecore.table.source import TableSource
 from lakecore.table.stream import StreamRequest, stream_changes
 from lakecore.table.travel import Travel, as_of, resolve
@@ -361,7 +361,7 @@ class Table:
         The arguments are those of `scan`.
         """
         source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
-        expression = None if where is None else _expression(where, source.table_schema)
+        expression = None if where is None else as_filter(where, source.table_schema)
         names = None if columns is None else _known(columns, source.table_schema)
         return arrow_stream.reader(source, names, expression, limit)
 
@@ -453,7 +453,7 @@ class Table:
         predicate: Predicate | None = None
         if where is not None:
             schema = source.table_schema
-            _expression(where, schema)
+            as_filter(where, schema)
             predicate = (
                 from_sql(where, schema) if isinstance(where, str) else from_polars(where, schema)
             )
@@ -536,18 +536,8 @@ def _lazy(
 ) -> pl.LazyFrame:
     frame = polars_source.scan(source)
     if where is not None:
-        frame = frame.filter(_expression(where, source.table_schema))
+        frame = frame.filter(as_filter(where, source.table_schema))
     return frame if columns is None else frame.select(_known(columns, source.table_schema))
-
-
-def _expression(where: pl.Expr | str, schema: TableSchema) -> pl.Expr:
-    if isinstance(where, str):
-        expression = sql_to_polars(where, schema)
-    else:
-        _known(where.meta.root_names(), schema)
-        expression = where
-    check_true_or_false(expression, schema.arrow)
-    return expression
 
 
 def _known(columns: Sequence[str], schema: TableSchema) -> list[str]:

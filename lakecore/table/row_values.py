@@ -44,8 +44,7 @@ class Condition:
 def parse_condition(where: pl.Expr | str, schema: TableSchema) -> Condition:
     """The condition on rows of a table, checked."""
     if isinstance(where, str):
-        expression, predicate = sql_to_polars(where, schema), from_sql(where, schema)
-        check_true_or_false(expression, schema.arrow)
+        expression, predicate = as_filter(where, schema), from_sql(where, schema)
     else:
         check_expression(where, schema.arrow, "a condition", boolean=True)
         expression, predicate = where, from_polars(where, schema)
@@ -80,13 +79,23 @@ def check_expression(
         raise InvalidRequest(f"{what} is true or false", expression=expression, type=kind)
 
 
-def check_true_or_false(where: pl.Expr, schema: pa.Schema) -> None:
-    """Raise InvalidRequest if a condition cannot be computed, or is a number, text or such."""
-    with said_plainly(where):
-        kinds = pl.DataFrame(schema=polars_schema(schema)).select(where).dtypes
+def as_filter(where: pl.Expr | str, schema: TableSchema) -> pl.Expr:
+    """The condition of a scan, which may look at many rows.
+
+    Raises InvalidRequest if it cannot be computed, or is a number, text or such.
+    """
+    if isinstance(where, str):
+        expression = sql_to_polars(where, schema)
+    else:
+        expression = where
+        for name in expression.meta.root_names():
+            schema.field(name)
+    with said_plainly(expression):
+        kinds = pl.DataFrame(schema=polars_schema(schema.arrow)).select(expression).dtypes
     for kind in kinds:
         if kind not in (pl.Boolean, pl.Null):
-            raise InvalidRequest("a condition is true or false", expression=where, type=kind)
+            raise InvalidRequest("a condition is true or false", expression=expression, type=kind)
+    return expression
 
 
 def _probe(expression: pl.Expr, schema: pa.Schema) -> tuple[pl.DataType, bool]:

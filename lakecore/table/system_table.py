@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 from lakecore.errors import InvalidRequest
 from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, polars_source
 from lakecore.frames.source import checked_limit
-from lakecore.plan.predicate import sql_to_polars
-from lakecore.table.row_values import check_true_or_false
+from lakecore.table.row_values import as_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -98,7 +97,7 @@ class SystemTable:
         """The rows as a lazy Polars frame. `where` is a Polars expression or an SQL condition."""
         frame = polars_source.scan(self._source)
         if where is not None:
-            frame = frame.filter(self._expression(where))
+            frame = frame.filter(as_filter(where, self.schema))
         if columns is not None:
             frame = frame.select(self._known(columns))
         most = checked_limit(limit)
@@ -111,7 +110,7 @@ class SystemTable:
         limit: int | None = None,
     ) -> pa.RecordBatchReader:
         """The rows as a stream of Arrow batches. Arguments as for `scan`."""
-        expression = None if where is None else self._expression(where)
+        expression = None if where is None else as_filter(where, self.schema)
         names = None if columns is None else self._known(columns)
         return arrow_stream.reader(self._source, names, expression, limit)
 
@@ -149,15 +148,6 @@ class SystemTable:
     def to_duckdb(self, connection: DuckDBConnection | None = None) -> DuckDBRelation:
         """The rows as a DuckDB relation, on the connection given or DuckDB's default one."""
         return duckdb_face.relation(self._source, connection)
-
-    def _expression(self, where: pl.Expr | str) -> pl.Expr:
-        if isinstance(where, str):
-            expression = sql_to_polars(where, self.schema)
-        else:
-            self._known(where.meta.root_names())
-            expression = where
-        check_true_or_false(expression, self.schema.arrow)
-        return expression
 
     def _known(self, columns: Sequence[str]) -> list[str]:
         return [self.schema.field(name).name for name in columns]

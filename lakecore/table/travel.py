@@ -58,6 +58,7 @@ def resolve(context: TableContext, travel: Travel) -> tuple[Snapshot | None, Tab
         latest = history.latest_snapshot()
         require_table(context)
         return latest, context.schema
+    require_table(context)
     return snapshot, history.schema(snapshot.schema_id)
 
 

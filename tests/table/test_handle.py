@@ -317,7 +317,12 @@ def test_handle_of_a_table_that_another_replaced_is_refused() -> None:
     other = load_table(store, table.path)
     other.write([{"id": 1, "b": "x", "a": 2}])
 
-    for verb in (table.to_arrow, table.truncate, lambda: table.write([{"id": 2, "a": 3}])):
+    for verb in (
+        table.to_arrow,
+        lambda: table.to_arrow(snapshot_id=1),
+        table.truncate,
+        lambda: table.write([{"id": 2, "a": 3}]),
+    ):
         with pytest.raises(NotFound, match="another was made in its place"):
             verb()
     assert other.to_arrow().to_pylist() == [{"id": 1, "b": "x", "a": 2}]
