@@ -23,7 +23,12 @@ settings.register_profile("explore", COMMON, max_examples=300)
 settings.load_profile("quick")
 
 
+# The longest by far: begun last, all workers but one would wait for it.
+FIRST = "test_processes_commit_two_hundred_times_each_side_by_side[s3-8]"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(PROPERTY_TESTS):
             item.add_marker(pytest.mark.props)
+    items.sort(key=lambda item: item.name != FIRST)

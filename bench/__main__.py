@@ -1,7 +1,7 @@
 """`python -m bench [NAME …]`: run the benchmarks, print figures as ratios of one run.
 
 Names: merge_6m fold_6m compact_6m scan_6m pack_20m plan_10k commits_10k lookup_10m upserts_20m
-memory_50m big_bucket. Without one, all of them (about an hour on two cores; most of it is
+memory_50m large_rows big_bucket. Without one, all of them (about an hour on two cores; most is
 pypaimon's Python path, and buckets of 10 GB).
 Exits with 1 if a promise was not kept.
 
@@ -27,6 +27,7 @@ from bench import (
     compact_6m,
     compaction,
     fold_6m,
+    large_rows,
     lookup,
     memory_50m,
     merge_6m,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Callable[[], bool]] = {
     "lookup_10m": lookup.run,
     "upserts_20m": upserts_20m.run,
     "memory_50m": memory_50m.run,
+    "large_rows": large_rows.run,
     "big_bucket": big_bucket.run,
 }
 

@@ -9,21 +9,17 @@ resident memory counts: with the libraries, which alone take some 170 MiB.
 
 from __future__ import annotations
 
-import json
-import resource
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from bench.child import Ran, ran, tell, within
 from bench.data import COLUMNS, rows
-from bench.report import console, promise
+from bench.report import console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,17 +39,6 @@ CASES = (
     ("partial-update", "none"),
     ("partial-update", "lookup"),
 )
-PEAK_SHARE_MAX = 1.2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """What a verb of a child took: `rows` it left or saw."""
-
-    rows: int
-    peak_mib: float
-    seconds: float
-    cpu_seconds: float
 
 
 def make(directory: str, size_bytes: int, engine: str, producer: str, budget_mib: int) -> int:
@@ -109,36 +94,20 @@ def _stream(table: Table) -> int:
     return sum(batch.num_rows for batch in table.to_batches())
 
 
-def child(arguments: Sequence[str]) -> None:
-    """One verb, in this process; prints what it took."""
+def child(verb: str, directory: str, *others: str) -> int:
+    """A verb, in this process; how many rows it left or saw."""
     import lakecore
 
-    verb, directory, *others = arguments
-    began, worked = time.perf_counter(), time.process_time()
     if verb == "make":
         size, engine, producer, budget = others
-        seen = make(directory, int(size), engine, producer, int(budget))
-    else:
-        table = lakecore.open_table(directory + "/bench.db/t")
-        seen = _stream(table) if verb == "stream" else _compact(table, full=verb == "full")
-    answer = {
-        "rows": seen,
-        "seconds": time.perf_counter() - began,
-        "cpu_seconds": time.process_time() - worked,
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
-    print(json.dumps(answer))  # the parent reads it
+        return make(directory, int(size), engine, producer, int(budget))
+    table = lakecore.open_table(directory + "/bench.db/t")
+    return _stream(table) if verb == "stream" else _compact(table, full=verb == "full")
 
 
-def ran(*arguments: object) -> Ran:
-    """A verb, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.big_bucket", *map(str, arguments)],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return Ran(**json.loads(done.stdout.splitlines()[-1]))
+def measured(*arguments: object) -> Ran:
+    """What a verb took, in a process of its own."""
+    return ran("bench.big_bucket", *arguments)
 
 
 def run(arguments: Sequence[str] = ()) -> bool:
@@ -151,21 +120,17 @@ def run(arguments: Sequence[str] = ()) -> bool:
         if settings["ENGINE"] not in {"", engine} or settings["PRODUCER"] not in {"", producer}:
             continue
         directory = tempfile.mkdtemp(prefix="lakecore-bench-")
-        keys = ran("make", directory, size, engine, producer, budget).rows
+        keys = measured("make", directory, size, engine, producer, budget).rows
         verbs = ("stream", "step", "full") if producer == "lookup" else ("stream", "full")
         for verb in verbs:
-            took = ran(verb, directory)
+            took = measured(verb, directory)
             assert verb == "step" or took.rows == keys, (took.rows, keys)
-            console.print(
-                f"{verb}, {settings['GB']} GB, {engine}, changelog {producer}: "
-                f"{took.seconds:.0f} s, {took.cpu_seconds:.0f} s of CPU"
-            )
-            text = f"  peak memory over the budget of {budget} MiB"
-            kept &= promise(text, took.peak_mib / budget, PEAK_SHARE_MAX, at_least=False)
+            said = f"{verb}, {settings['GB']} GB, {engine}, changelog {producer}"
+            kept &= within(budget, took, said)
         shutil.rmtree(directory)
     console.print()
     return kept
 
 
 if __name__ == "__main__":
-    child(sys.argv[1:])
+    tell(lambda: child(*sys.argv[1:]))

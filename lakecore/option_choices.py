@@ -6,12 +6,16 @@ from enum import StrEnum
 
 
 class Effect(StrEnum):
-    """What an option is needed for; OTHER is other engines' work and tuning that moves no row."""
+    """What an option is needed for; OTHER is other engines' work and tuning that moves no row.
+
+    NOTHING: Paimon reads it no more. Tables may have it; they do not get it.
+    """
 
     READ = "read"
     WRITE = "write"
     MAINTAIN = "maintain"
     OTHER = "other"
+    NOTHING = "nothing"
 
 
 class Scope(StrEnum):

@@ -213,7 +213,6 @@ blob-view-field | names | | BLOB columns that point into other tables.
 chain-table.chain-partition-keys | names | | Partition keys that make a chain.
 chain-table.enabled | flag | false | The table is a chain of snapshots and deltas.
 data-evolution.enabled | flag | false | Files may hold some of a row's columns.
-fields.#.default-value | text | | Read null as this value (a key of 0.x).
 fields.#.map.storage-layout | text | default | Store a MAP by its keys.
 key-value.sequence_number.enabled | flag | false | Show the sequence numbers of rows.
 pk-clustering-override | flag | false | Sort files by other columns than the key.
@@ -327,6 +326,10 @@ write.data-evolution.update-conflict-retry.max-attempts | integer | 20 | Spark: 
 write.data-evolution.update-conflict-retry.wait-ms | integer | 10 | Spark: wait between them.
 """
 
+_OBSOLETE = """
+fields.#.default-value | text | | Paimon to 1.2 read null as this. Now columns have default values.
+"""
+
 _PREFIXES = """
 avro.# | text | | Passed to the Avro writer of other engines.
 commit.callback.#.param | text | | Argument of a commit callback.
@@ -379,6 +382,7 @@ _ALL = (
     *_chapter(_READ_TO_COME, Effect.READ, supported=False),
     *_chapter(_WRITE_TO_COME, Effect.WRITE, supported=False),
     *_chapter(_WRITE_IGNORABLE, Effect.WRITE, supported=False, ignorable=True),
+    *_chapter(_OBSOLETE, Effect.NOTHING),
     *_chapter(_PREFIXES, Effect.OTHER),
 )
 

@@ -178,6 +178,14 @@ def parse_names(text: str) -> tuple[str, ...]:
     return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
+def parse_folder(text: str) -> str | None:
+    """A path below the table's own, without blanks around and slashes too many; None if empty."""
+    parts = [part for part in text.strip().split("/") if part]
+    if text.strip().startswith("/") or ":" in text or not {".", ".."}.isdisjoint(parts):
+        raise ValueError("a path inside the table, such as 'data'")
+    return "/".join(parts) or None
+
+
 def parse_per_level(text: str) -> Mapping[int, str]:
     """The value of each level that a text such as `0:avro,3:parquet` names."""
     levels: dict[int, str] = {}
@@ -273,6 +281,7 @@ DURATION = Kind("duration", parse_duration, show_duration)
 TEXT: Kind[str] = Kind("text", str)
 NAME: Kind[str | None] = Kind("name", _empty_is_absent, str)
 NAMES: Kind[tuple[str, ...]] = Kind("names", parse_names, ",".join)
+FOLDER: Kind[str | None] = Kind("folder", parse_folder, str)
 PER_LEVEL: Kind[Mapping[int, str]] = Kind("level:value list", parse_per_level, _show_levels)
 STATS_MODE = Kind("statistics mode", parse_stats_mode)
 NUMBER = fraction(float("-inf"), float("inf"))

@@ -39,6 +39,7 @@ from lakecore.option_types import (
     COUNT,
     DURATION,
     FLAG,
+    FOLDER,
     FORMAT,
     INT_MAX,
     LONG,
@@ -311,9 +312,8 @@ class TableOptions:
         "Store key columns once, not as `_KEY_` columns too.", scope=KEYED,
     )
     data_file_path_directory: str | None = option(
-        "data-file.path-directory", NAME, None, READ,
-        "Folder of the table that holds its partitions and buckets.", supported=False,
-        immutable=True,
+        "data-file.path-directory", FOLDER, None, READ,
+        "Folder of the table that holds its partitions and buckets.", immutable=True,
     )
     data_file_external_paths: tuple[str, ...] = option(
         "data-file.external-paths", NAMES, (), WRITE,
@@ -321,7 +321,7 @@ class TableOptions:
     )
     index_file_in_data_file_dir: bool = option(
         "index-file-in-data-file-dir", FLAG, False, READ,
-        "Index files lie beside the data files.", supported=False, immutable=True,
+        "Index files lie beside the data files.", immutable=True,
     )
     file_suffix_include_compression: bool = option(
         "file.suffix.include.compression", FLAG, False, WRITE,
@@ -483,7 +483,7 @@ class TableOptions:
     )
     commit_min_retry_wait_ms: int = option(
         "commit.min-retry-wait", DURATION, 10, WRITE,
-        "Wait before the first retry.",
+        "Least wait before a retry; it is at least as long as the attempt took.",
     )
     commit_max_retry_wait_ms: int = option(
         "commit.max-retry-wait", DURATION, 10_000, WRITE,
@@ -995,8 +995,8 @@ LIMITS = (
     Limit(
         key="manifest.format",
         effect=READ,
-        holds=lambda o: o.manifest_format != "avro",
-        way_out="lakecore reads and writes avro manifests",
+        holds=lambda o: o.manifest_format not in _LAKE_FORMATS,
+        way_out="lakecore reads and writes avro, parquet and orc manifests",
     ),
 )
 

@@ -77,14 +77,20 @@ def parse_options(
 
     Raises InvalidRequest for a text outside an option's domain. An unknown key is InvalidRequest
     with the nearest known one when `creating` (or altering) a table, and else Unsupported: a newer
-    release may know it, and mean something by it that changes the rows.
+    release may know it, and mean something by it that changes the rows. One that does nothing any
+    more may stay and not come.
     """
     check_texts(options, table=table)
     patterns = parse_ignored(options, table=table)
     kept = {key: text for key, text in options.items() if not _is_ignored(key, patterns, table)}
     for key in kept:
-        if find_option(key) is None:
+        known = find_option(key)
+        if known is None:
             raise _unknown(key, table, creating=creating)
+        if creating and known.effect is Effect.NOTHING:
+            raise InvalidRequest(
+                "the option does nothing any more", option=key, meaning=known.meaning, table=table
+            )
     for old, today in RENAMED.items():
         if old in kept:
             text = kept.pop(old)
@@ -131,7 +137,8 @@ def options_page() -> str:
         "Keys, defaults and meanings are Paimon's; `lakecore.*` and `commit.single-writer` are",
         "lakecore's own. *Needed to* says what an option decides: **read** rows right, **write**",
         "rows right, **maintain** (compaction, expiry, tags, streams: used when that verb runs),",
-        "or **other**: work of other engines, and tuning that moves no row.",
+        "or **other**: work of other engines, and tuning that moves no row. **Nothing**: Paimon",
+        "reads it no more, and a new table cannot have it.",
         "",
         "*Not yet*: any other value than the default raises `Unsupported` when the table is read",
         f"or written. Where it says *may be ignored*, `{IGNORE_KEY}` leaves the option undone.",
@@ -182,7 +189,7 @@ def _is_ignored(key: str, patterns: Sequence[str], table: str) -> bool:
     if not any(_covers(pattern, key) for pattern in patterns):
         return False
     known = find_option(key)
-    if known is None or known.ignorable or known.effect is Effect.OTHER:
+    if known is None or known.ignorable or known.effect in {Effect.OTHER, Effect.NOTHING}:
         return True
     raise InvalidRequest(
         "the option cannot be ignored: rows or files would be wrong",

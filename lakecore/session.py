@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakecore.catalog.filesystem import FilesystemCatalog, create_table_at, new_schema
+from lakecore.catalog.filesystem import FilesystemCatalog, create_table_at
+from lakecore.catalog.identifier import check_directory
+from lakecore.catalog.new_table import new_schema
 from lakecore.catalog.options import (
     WAREHOUSE,
     is_storage_option,
@@ -25,6 +27,7 @@ from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
 from lakecore.io.open import expand_home, open_store
 from lakecore.io.services import flag
+from lakecore.model.arguments import check_flags
 from lakecore.options import check_texts
 from lakecore.table.handle import Table, load_table
 
@@ -49,7 +52,8 @@ def connect(
     of the storage, such as `s3.endpoint`. Raises NotFound if the warehouse is not there, unless
     `create` says to make it.
     """
-    given = warehouse if isinstance(warehouse, Mapping) else {WAREHOUSE: os.fspath(warehouse)}
+    check_flags(create=create)
+    given = warehouse if isinstance(warehouse, Mapping) else {WAREHOUSE: _path(warehouse)}
     options = parse_catalog_options(given)
     options = replace(options, warehouse=expand_home(options.warehouse))
     store = open_store(options.warehouse, options.texts)
@@ -83,9 +87,12 @@ def open_table(  # noqa: PLR0913  the public verb
     the options are stored with it; one that is there is opened as it is. Raises NotFound without
     either.
     """
+    check_flags(create=create)
+    location = without_slash(expand_home(_path(path)))
+    check_texts({} if options is None else options, table=location)
+    if branch is not None:
+        check_directory("branch", branch)
     given = dict(options or {})
-    check_texts(given, table=os.fspath(path))
-    location = without_slash(expand_home(os.fspath(path)))
     store = open_store(location, given)
     own = {key: text for key, text in given.items() if not is_storage_option(key)}
     creates = flag(AUTO_CREATE, own.pop(AUTO_CREATE, "false")) or create
@@ -108,6 +115,16 @@ def open_table(  # noqa: PLR0913  the public verb
             path=location,
             branch=branch or own.get("branch", MAIN_BRANCH),
         ) from error
+
+
+def _path(given: object) -> str:
+    """The text of a path or URI; InvalidRequest for another thing."""
+    path = os.fspath(given) if isinstance(given, str | os.PathLike) else given
+    if not isinstance(path, str):
+        raise InvalidRequest(
+            "a warehouse or table is named by its path or URI", given=type(given).__name__
+        )
+    return path
 
 
 def _create_absent(  # noqa: PLR0913  what a table is made of

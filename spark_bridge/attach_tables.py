@@ -51,6 +51,7 @@ class Attached:
 
 def register(spark: SparkSession) -> None:
     """Make `format("lakecore")` known to a session; more than once does no harm."""
+    _activate(spark)
     spark.dataSource.register(LakecoreSource)
 
 
@@ -95,6 +96,15 @@ def attach(
             else:
                 done.append(identifier)
     return Attached(tables=tuple(done), left_out=left_out)
+
+
+def _activate(spark: SparkSession) -> None:
+    """Make the session the active one, as every frame does that is made by it.
+
+    It is the active session whose sources Spark looks through for the name of a new one: it would
+    refuse a name that only another session has.
+    """
+    spark.createDataFrame([], "active boolean")
 
 
 def _attach_table(

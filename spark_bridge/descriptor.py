@@ -7,13 +7,14 @@ executors run the same version of lakecore, because the values between them are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import lakecore
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
+from lakecore.io.local import absolute
 from lakecore.io.store import MemoryStore
 from lakecore.memory import Budget
 from lakecore.options import parse_options
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from lakecore.io.store import Store
     from lakecore.model.schema import TableSchema
 
-__all__ = ["TableDescriptor", "describe"]
+__all__ = ["TableDescriptor", "anchored", "describe"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,12 @@ def describe(
         identifier=context.identifier,
         schema=context.schema,
         options={**context.options.texts, **(dynamic_options or {})},
-        layout=context.layout,
+        layout=anchored(context.layout, context.store),
         store=context.store,
     )
+
+
+def anchored(layout: Layout, store: Store) -> Layout:
+    """The paths from the root of the disk on: an executor works in a directory of its own."""
+    local = store.local_path(layout.root)
+    return layout if local is None else replace(layout, root=absolute(local))

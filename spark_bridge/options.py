@@ -45,6 +45,23 @@ _OWN = frozenset(
         "where",
     }
 )
+_STATES = frozenset(
+    {
+        "incremental-between",
+        "incremental-between-timestamp",
+        "scan.snapshot-id",
+        "scan.tag-name",
+        "scan.timestamp",
+        "scan.timestamp-millis",
+        "scan.version",
+        "snapshot-id",
+        "tag",
+        "timestamp",
+        "timestampasof",
+        "versionasof",
+    }
+)
+"""The options that name a state, or two: ours, and those of every table."""
 MARK = "lakecore"
 """The option by which `attach` shows that a catalog table is its own."""
 PROVIDER = "provider"
@@ -53,12 +70,13 @@ PROVIDER = "provider"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What the options say."""
+    """What the options say. `stated`: they name a state of the table, by `travel` or `table`."""
 
     path: str
     branch: str
     system: str | None
     travel: Travel
+    stated: bool
     where: str | None
     table: Mapping[str, str]
     created_by: str | None
@@ -102,21 +120,23 @@ def parse_options(
         raise InvalidRequest(f"no path was given. {_CATALOG_TABLE}")
     path, system = split_system(_plain(location or given["path"]))
     others = {key: value for key, value in given.items() if key not in _OWN}
+    stated = sorted(given.keys() & _STATES)
+    if len(stated) > 1:
+        raise InvalidRequest("name a state in one way only", options=stated)
     version = given.get("versionasof")
     if version is not None:
         others["scan.version"] = version
     travel = Travel(
         snapshot_id=_number(given.get("snapshot-id")),
         tag=given.get("tag"),
-        timestamp=_time(given, "timestamp", "timestampasof"),
+        timestamp=_time(given.get("timestamp", given.get("timestampasof"))),
     )
-    if version is not None and travel != Travel():
-        raise InvalidRequest("name a state in one way only", versionAsOf=version)
     return SourceOptions(
         path=path,
         branch=given.get("branch", MAIN_BRANCH),
         system=system,
         travel=travel,
+        stated=bool(stated),
         where=given.get("where"),
         table={**storage, **others},
         created_by=created_by,
@@ -138,15 +158,15 @@ def _plain(path: str) -> str:
 def _number(text: str | None) -> int | None:
     if text is None:
         return None
-    if not text.isdigit():
+    if not _is_whole(text):
         raise InvalidRequest("a snapshot id is a number", snapshot_id=text)
     return int(text)
 
 
-def _time(given: Mapping[str, str], *names: str) -> int | str | None:
-    found = [given[name] for name in names if name in given]
-    if len(found) > 1:
-        raise InvalidRequest("name a state in one way only", timestamps=found)
-    if not found:
-        return None
-    return int(found[0]) if found[0].isdigit() else found[0]
+def _time(text: str | None) -> int | str | None:
+    return int(text) if text is not None and _is_whole(text) else text
+
+
+def _is_whole(text: str) -> bool:
+    """Whether it is digits alone, and none that only other alphabets take for one."""
+    return text.isascii() and text.isdigit()

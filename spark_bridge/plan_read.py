@@ -18,9 +18,11 @@ import pyarrow.parquet as pq
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound, Unsupported
 from lakecore.io.store import MemoryStore
 from lakecore.model.types import Atomic, Root, arrow_type, with_nullable
-from lakecore.plan.predicate import from_polars, sql_to_polars
+from lakecore.table.between import changes_of_options
+from lakecore.table.row_values import parse_condition
 from lakecore.table.source import TableSource
-from lakecore.table.travel import as_of, resolve
+from lakecore.table.travel import Travel, as_of, resolve
+from spark_bridge.descriptor import anchored
 from spark_bridge.pieces import Cutting, make_tasks
 from spark_bridge.read_job import ReadJob
 from spark_bridge.types import spark_arrow_schema, spark_schema
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.model.types import Field
     from lakecore.table.context import TableContext
-    from lakecore.table.travel import Travel
     from spark_bridge.read_job import Piece
 
 __all__ = ["Pinned", "PlannedRead", "pin", "plan_read", "read_schema"]
@@ -45,7 +46,9 @@ FOOTERS_MAX = 1024
 """More files than that are not looked into, and so not left to Spark."""
 _SPARK_READS = frozenset(Root) - {Root.TIME}
 _DIGITS_MAX = 6
-_GLOB = re.compile(r"[{}\[\]*?\\]")
+_NOT_AS_NAMED = re.compile(r"[{}\[\]*?\\]|/[_.][^/]*$|:[^/]*$")
+"""Spark takes such a path for a pattern, or the end of a scheme to be in it; or the file for a
+hidden one, of which it gives no rows, and no error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,12 @@ class PlannedRead:
 def pin(context: TableContext, travel: Travel) -> Pinned:
     """The state that the request names, or the latest."""
     context.options.require_readable()
+    if travel == Travel() and changes_of_options(context) is not None:
+        raise Unsupported(
+            "Spark reads states of a table, not what changed between two; "
+            "Table.changes gives the rows",
+            table=context.identifier,
+        )
     snapshot, schema = resolve(context, travel)
     return Pinned(snapshot=snapshot, schema_id=schema.id)
 
@@ -104,15 +113,11 @@ def plan_read(
     source = _source(context, pinned)
     schema = source.table_schema
     spark = read_schema(schema, columns)
-    expression = sql_to_polars(where, schema) if isinstance(where, str) else where
-    if expression is not None:
-        for name in expression.meta.root_names():
-            schema.field(name)
-    predicate = None if expression is None else from_polars(expression, schema.arrow)
-    splits = source.plan(predicate).splits
+    condition = None if where is None else parse_condition(where, schema)
+    splits = source.plan(None if condition is None else condition.predicate).splits
     names = spark.fieldNames()
     paths: tuple[str, ...] = ()
-    if native and expression is None:
+    if native and condition is None:
         splits, paths = _left_to_spark(splits, source, names)
     plan = source.read_plan(splits, names)
     options = source.context.options
@@ -130,7 +135,7 @@ def plan_read(
         job=ReadJob(
             plan=plan,
             store=context.store,
-            where=expression,
+            where=None if condition is None else condition.expression,
             exchange=spark_arrow_schema(spark),
         ),
         tasks=tuple(make_tasks(splits, cutting)),
@@ -143,6 +148,7 @@ def _source(context: TableContext, pinned: Pinned) -> TableSource:
     history = context.history
     current = pinned.schema_id == context.schema.id
     schema = context.schema if current else history.schema(pinned.schema_id)
+    context = replace(context, layout=anchored(context.layout, context.store))
     return TableSource(
         context=as_of(context, schema), snapshot=pinned.snapshot, table_schema=schema
     )
@@ -196,16 +202,17 @@ def _is_alike(field: Field) -> bool:
 
 
 def _path(file: DataFile, split: Split, source: TableSource, fields: Iterable[Field]) -> str | None:
-    """The local path of a file of a raw split; None if Spark may not read it."""
+    """The URI of a local file of a raw split; None if Spark may not read it."""
     context = source.context
     path = context.layout.data_file(split.partition_path, split.bucket, file)
     local = context.store.local_path(path)
     plain = file.format == "parquet" and file.write_columns is None
-    if local is None or not plain or _GLOB.search(local):
+    if local is None or not plain or _NOT_AS_NAMED.search(local):
         return None
     stored = context.history.schema(file.schema_id)
     alike = _same_columns(fields, stored) and _is_as_said(file, path, local, source, fields)
-    return local if alike else None
+    # Without a scheme, Spark would look for it in the file system that is its own by default.
+    return f"file://{local}" if alike else None
 
 
 def _same_columns(fields: Iterable[Field], stored: TableSchema) -> bool:

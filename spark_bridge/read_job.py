@@ -22,11 +22,9 @@ from lakecore.plan.predicate import Predicate, all_of, to_polars
 from lakecore.table.read import (
     ReadPlan,
     batch_size,
-    missing_is_corrupt,
     read_split,
-    read_stored_rows,
-    wanted_row_groups,
 )
+from lakecore.table.split_files import SplitFiles, missing_is_corrupt
 from spark_bridge.worker import set_aside
 
 if TYPE_CHECKING:
@@ -105,17 +103,15 @@ class _PieceSource:
         return read_split(piece.split, plan, job.store, self.budget)
 
     def _of_row_groups(self, plan: ReadPlan, own: range) -> Iterator[pa.RecordBatch]:
-        split, store = self.piece.split, self.job.store
-        (file,) = split.files
+        files = SplitFiles(self.piece.split, plan, self.job.store)
+        (file,) = self.piece.split.files
         fields = [plan.schema.field(name) for name in plan.columns]
-        with missing_is_corrupt(plan.layout.data_file(split.partition_path, split.bucket, file)):
-            wanted = wanted_row_groups(file, split, plan, store)
+        with missing_is_corrupt(files.path(file)):
+            wanted = files.wanted_row_groups(file)
         groups = own if wanted is None else [group for group in wanted if group in own]
         with self.budget.acquire_up_to(self.budget.size_bytes // _LEASE_SHARE, 0) as lease:
             size = batch_size(fields, lease.size_bytes // _BATCHES)
-            for _, batch in read_stored_rows(
-                file, fields, split, plan, store, size, row_groups=groups
-            ):
+            for _, batch in files.stored_rows(file, fields, size, row_groups=groups):
                 yield batch
 
     def native_files(

@@ -26,14 +26,18 @@ VERSION_MIN = (4, 1)
 
 _RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-BY_ROWS = {_RECORDS: "8192", _BYTES: str(2**31 - 1)}
+BY_ROWS = {_RECORDS: "1024", _BYTES: str(2**31 - 1)}
 """A batch for Python ends after some rows. With a limit of bytes beside that, Spark adds up the
 batch anew for each row, which takes a quarter of the time that it converts rows in."""
 BY_BYTES = {_RECORDS: "100000"}
 """A batch ends where Spark's own limit of bytes is, whatever the size of a row."""
 _TEXTS_MAX = 16
-GROUPS = {"spark.sql.adaptive.coalescePartitions.enabled": "false"}
-"""Adaptive execution would put the groups of all buckets into one task."""
+GROUPS = {
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+}
+"""Adaptive execution would put the groups of all buckets into one task. A group that is given out
+must have the very Arrow types of its schema, and the outcome has no large ones."""
 
 _SMALL = (NumericType, DatetimeType, BooleanType, StringType)
 

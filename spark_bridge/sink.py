@@ -130,6 +130,6 @@ def _whole(options: Mapping[str, str], name: str, default: int) -> int:
     text = options.get(name)
     if text is None:
         return default
-    if not text.isdigit():
+    if not (text.isascii() and text.isdigit()):
         raise InvalidRequest("the option is a whole number", option=name, value=text)
     return int(text)

@@ -22,7 +22,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructField, StructType
 
 from lakecore.errors import InvalidRequest
-from lakecore.table.travel import Travel
 from spark_bridge.options import MARK, SourceOptions, parse_options
 from spark_bridge.plan_read import Pinned, pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
@@ -87,7 +86,7 @@ class LakecoreSource(DataSource):
         own = {key: text for key, text in self.options.items() if key.lower() in WRITE_OPTIONS}
         others = {key: text for key, text in self.options.items() if key not in own}
         given = parse_options(others, location=self.LOCATION, storage=self.STORAGE)
-        if given.system is not None or given.where is not None or given.travel != Travel():
+        if given.system is not None or given.where is not None or given.stated:
             raise InvalidRequest(
                 "rows go into the newest state of a table: leave out what chooses another",
                 path=given.path,

@@ -56,7 +56,8 @@ WRITE_ONLY = {"write-only": "true"}
 class WriteTask:
     """What a task is told: the table, what is in it already, the job, and the memory it has.
 
-    `buckets` is the number of fixed buckets of a partition, else -1.
+    `buckets` is the number of fixed buckets of a partition, else -1. `columns` are the names of the
+    last columns that come, where they come under others; else empty.
     """
 
     table: TableDescriptor
@@ -65,6 +66,7 @@ class WriteTask:
     overwrite: bool
     memory_bytes: int
     buckets: int
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +129,7 @@ def write_rows(task: WriteTask, batches: Batches) -> TaskOutcome:
     try:
         context = task.table.context(task.memory_bytes, of_job(task.job))
         with TableWrite(context, overwrite=task.overwrite, base=task.base) as writer:
-            writer.write(joined(batches))
+            writer.write(joined(_named(batches, task.columns)))
             messages = tuple(writer.prepare_commit())
             rows = writer.row_count
     except LakecoreError as error:
@@ -147,6 +149,13 @@ def unpickled(outcome: bytes | bytearray) -> TaskOutcome:
     """The outcome that one of our own tasks sent."""
     value: TaskOutcome = pickle.loads(bytes(outcome))  # noqa: S301  made by this job's tasks
     return value
+
+
+def _named(batches: Batches, columns: tuple[str, ...]) -> Batches:
+    """The rows with these columns, which are the last ones; as they are if there are none."""
+    for batch in batches:
+        own = range(batch.num_columns - len(columns), batch.num_columns)
+        yield batch.select(own).rename_columns(list(columns)) if columns else batch
 
 
 def _pickled(outcome: TaskOutcome) -> pa.RecordBatch:

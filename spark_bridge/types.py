@@ -83,6 +83,7 @@ _ARROW: dict[type[s.DataType], pa.DataType] = {
     s.DateType: pa.date32(),
     s.TimestampType: pa.timestamp("us", tz=_LOCAL_ZONE),
     s.TimestampNTZType: pa.timestamp("us"),
+    s.NullType: pa.null(),
 }
 
 
@@ -214,6 +215,8 @@ def arrow_of_spark(spark: s.DataType, *, column: str = "") -> pa.DataType:
             return pa.struct(list(spark_arrow_schema(spark, column=column)))
         case s.CharType() | s.VarcharType():
             return pa.string()
+        case s.StringType() if not _is_plain_text(spark):
+            pass
         case _ if type(spark) in _ARROW:
             return _ARROW[type(spark)]
     raise Unsupported(

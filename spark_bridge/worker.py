@@ -52,11 +52,13 @@ def acknowledge() -> None:
         return
     for descriptor in _DESCRIPTORS:
         # What is no TCP connection, or not there, has nothing to acknowledge.
-        with (
-            suppress(OSError),
-            socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as connection,
-        ):
-            connection.setsockopt(socket.IPPROTO_TCP, option, 1)
+        with suppress(OSError):
+            # NOTE: `fromfd` would leave a copy open of each descriptor that is no socket.
+            connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=descriptor)
+            try:
+                connection.setsockopt(socket.IPPROTO_TCP, option, 1)
+            finally:
+                connection.detach()
 
 
 def joined(batches: Batches) -> Batches:

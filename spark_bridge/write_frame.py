@@ -7,9 +7,9 @@
 
 Two ways lead to the same executor function. By default the shuffle goes by the number of the owner
 and a task takes its rows as they come (`repartitionById`, `mapInArrow`): least memory in the JVM.
-If the table is known to have very many buckets, or with `by="group"`, the JVM sorts rows by
-partition and bucket and a call takes one of them (`groupBy`, `applyInArrow`): full buffers and few
-open files where a task owns thousands.
+With `by="group"` the JVM sorts rows by partition and bucket and a call takes one of them
+(`groupBy`, `applyInArrow`): full buffers and few open files where a task owns thousands, for a
+writer each.
 
 NOTE: Spark keeps no order through a shuffle. Where a frame has several rows of one key, the table
 needs a `sequence.field` to say which of them is newest.
@@ -17,8 +17,11 @@ needs a `sequence.field` to say which of them is newest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
+
+from pyspark.sql import functions as f
 
 from lakecore.errors import CommitConflict, InvalidRequest
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
@@ -26,6 +29,7 @@ from lakecore.table import overwrite as overwrites
 from lakecore.table.batch_write import Author, author
 from lakecore.table.commit import CommitRequest
 from lakecore.table.committed import committed
+from spark_bridge.bucket_sql import quoted
 from spark_bridge.check import check_schema
 from spark_bridge.failures import raised_as_own
 from spark_bridge.finish import Publication, publish, remove_files_of_job, remove_leftovers
@@ -45,7 +49,7 @@ from spark_bridge.task import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from lakecore.model.snapshot import CommitResult
     from lakecore.table.context import TableContext
@@ -54,8 +58,7 @@ if TYPE_CHECKING:
 __all__ = ["WriteResult", "WrittenTask", "prepare", "write"]
 
 
-GROUPS_PER_TASK_MAX = 512
-"""More buckets than this in one task leave each a buffer that is too small to be worth a file."""
+_PARSED = re.compile(r"[.`]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +109,7 @@ def write(  # noqa: PLR0913  the public verb
     dynamic: bool | None = None,
     commit_user: str | None = None,
     identifier: int = BATCH_COMMIT_IDENTIFIER,
-    by: Literal["auto", "task", "group"] = "auto",
+    by: Literal["task", "group"] = "task",
     tasks: int | None = None,
     memory_per_task: int = MEMORY_PER_TASK,
 ) -> WriteResult:
@@ -120,6 +123,8 @@ def write(  # noqa: PLR0913  the public verb
     Raises InvalidRequest before any task runs if the columns do not fit, and naming column, value
     and task if a row does not: then nothing is written.
     """
+    if by not in {"task", "group"}:
+        raise InvalidRequest("unknown way to bring rows together", by=by, known=["task", "group"])
     how = _publication(
         table, mode, partition, dynamic, author(table.context, commit_user, identifier)
     )
@@ -135,7 +140,7 @@ def write(  # noqa: PLR0913  the public verb
         )
     task = new_task(context, overwrite=how.overwrite, memory_bytes=memory_per_task)
     owner = owner_of(df, context, tasks)
-    by_group = _by_group(task, owner, by)
+    by_group = by == "group" and owner.routing is not Routing.NONE
     try:
         outcomes = _run(df, task, owner, by_group=by_group)
     except BaseException:
@@ -197,14 +202,6 @@ def _done_before(context: TableContext, by: Author) -> WriteResult | None:
     return None if found is None else _result(found)
 
 
-def _by_group(task: WriteTask, owner: Owner, by: str) -> bool:
-    """Whether the JVM sorts rows by partition and bucket before a task gets them."""
-    if owner.routing is Routing.NONE or by == "task":
-        return False
-    known = len(task.base.bucket_counts) * max(1, task.buckets)
-    return by == "group" or known > GROUPS_PER_TASK_MAX * owner.tasks
-
-
 def _run(
     df: DataFrame, task: WriteTask, owner: Owner, *, by_group: bool
 ) -> tuple[TaskOutcome, ...]:
@@ -213,13 +210,23 @@ def _run(
     wanted = {**transfer(spark, df.schema), **(GROUPS if by_group else {})}
     name = f"lakecore: write {task.table.identifier}"
     with raised_as_own(), described(spark, name), settings(spark, wanted):
+        numbered = replace(task, columns=tuple(df.columns))
         if by_group:
-            outcomes = df.groupBy(*owner.groups).applyInArrow(
-                grouped_function(task), OUTCOME_SCHEMA
-            )
+            groups = [each.alias(f"group{number}") for number, each in enumerate(owner.groups)]
+            rows = df.select(*groups, *_numbers(df))
+            together = rows.groupBy(*rows.columns[: len(groups)])
+            outcomes = together.applyInArrow(grouped_function(numbered), OUTCOME_SCHEMA)
+        elif any(_PARSED.search(name) for name in df.columns):
+            rows = owner.together(df).select(*_numbers(df))
+            outcomes = rows.mapInArrow(partition_function(numbered), OUTCOME_SCHEMA)
         else:
             outcomes = owner.together(df).mapInArrow(partition_function(task), OUTCOME_SCHEMA)
         return tuple(unpickled(row.outcome) for row in outcomes.collect())
+
+
+def _numbers(df: DataFrame) -> list[Column]:
+    """The columns under numbers for names: PySpark reads a dot in a name as a part of a struct."""
+    return [f.col(quoted(name)).alias(str(number)) for number, name in enumerate(df.columns)]
 
 
 def _result(

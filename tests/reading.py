@@ -22,6 +22,10 @@ class ReadingStore(FailingStore):
         super().__init__(inner)
         self.bytes_read = 0
 
+    def add(self, size_bytes: int) -> None:
+        with self._lock:
+            self.bytes_read += size_bytes
+
     def open_input(self, path: str) -> pa.NativeFile:
         return pa.PythonFile(_Counted(self, super().open_input(path)), mode="r")
 
@@ -35,7 +39,7 @@ class _Counted(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         data: bytes = self._file.read(None if size < 0 else size)
-        self._store.bytes_read += len(data)
+        self._store.add(len(data))
         return data
 
     def seek(self, offset: int, whence: int = 0) -> int:

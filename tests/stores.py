@@ -140,6 +140,22 @@ class FailingStore:
         return StoreFailure(f"injected at call {self.fail_at}: {call} of {path}")
 
 
+class ReadCounter(FailingStore):
+    """Remembers the names of what was read, or asked for."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.reads: list[str] = []
+
+    def read(self, path: str) -> bytes:
+        self.reads.append(path.rpartition("/")[2])
+        return super().read(path)
+
+    def exists(self, path: str) -> bool:
+        self.reads.append(path.rpartition("/")[2])
+        return super().exists(path)
+
+
 class MeddledStore(FailingStore):
     """Does something, once each, just before a snapshot is published: another who comes first."""
 

@@ -174,6 +174,17 @@ def test_unknown_key_of_an_existing_table_is_unsupported_until_ignored() -> None
     assert "shiny.mode" not in ignored.texts
 
 
+def test_option_that_does_nothing_any_more_may_stay_and_not_come() -> None:
+    options = {"fields.v.default-value": "5"}
+    stored = parse_options(options)
+    stored.require_readable()
+    stored.require_writable(primary_keys=("k",))
+
+    message = refused(InvalidRequest, options, creating=True)
+    assert "does nothing any more. option=fields.v.default-value" in message
+    assert "columns have default values" in message
+
+
 def test_option_that_decides_rows_cannot_be_ignored() -> None:
     message = refused(
         InvalidRequest, {"merge-engine": "first-row", "lakecore.ignore-options": "merge-*"}
@@ -204,7 +215,7 @@ def test_options_of_every_golden_table_are_known(path: Path) -> None:
         ({"scan.mode": "latest-delta"}, "scan.mode"),
         ({"incremental-to-auto-tag": "t"}, "incremental-to-auto-tag"),
         ({"fields.m.map.storage-layout": "shared-shredding"}, "fields.m.map.storage-layout"),
-        ({"manifest.format": "orc"}, "manifest.format"),
+        ({"manifest.format": "csv"}, "manifest.format"),
     ],
 )
 def test_option_that_readers_do_not_do_is_unsupported(options: dict[str, str], key: str) -> None:

@@ -11,6 +11,7 @@ import lakecore as lc
 from lakecore.io.ambient import SYSTEM
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SCHEMA = {"id": "BIGINT NOT NULL", "name": "STRING"}
@@ -50,6 +51,30 @@ def test_warehouse_in_memory_is_shared_by_name() -> None:
     lc.connect(uri, create=True).create_database("shop")
 
     assert lc.connect(uri).list_databases() == ("shop",)
+
+
+FLAGS: dict[str, Callable[[Any, Path], object]] = {
+    "create of a warehouse": lambda _, path: lc.connect(path, create="no"),  # type: ignore[arg-type]
+    "create": lambda _, path: lc.open_table(path, create=1),  # type: ignore[arg-type]
+    "ignore_if_exists": lambda session, _: session.create_database("shop", ignore_if_exists=1),
+    "cascade": lambda session, _: session.drop_database("shop", cascade="no"),
+    "database": lambda session, _: session.drop_database("shop", ignore_if_not_exists=None),
+    "new table": lambda session, _: session.create_table("shop.t", SCHEMA, ignore_if_exists=0),
+    "renamed": lambda session, _: session.rename_table("shop.t", "shop.u", ignore_if_not_exists=1),
+    "dropped": lambda session, _: session.drop_table("shop.t", ignore_if_not_exists="false"),
+    "altered": lambda session, _: session.alter_table("shop.t", [], ignore_if_not_exists=[]),
+}
+
+
+@pytest.mark.parametrize("what", FLAGS)
+def test_flag_that_is_neither_true_nor_false_is_refused(what: str, tmp_path: Path) -> None:
+    session = lc.connect(tmp_path, create=True)
+    session.create_database("shop")
+
+    with pytest.raises(lc.InvalidRequest, match="is True or False"):
+        FLAGS[what](session, tmp_path / "new")
+    assert session.list_databases() == ("shop",)
+    assert not (tmp_path / "new").exists()
 
 
 def test_unknown_option_and_storage_are_refused(tmp_path: Path) -> None:
@@ -200,7 +225,7 @@ def test_comment_that_is_no_text_makes_no_table(tmp_path: Path) -> None:
 
     assert not session.table_exists("d.t")
     table = session.create_table("d.t", {"id": "INT"})
-    with pytest.raises(lc.InvalidRequest, match="a value of the wrong type"):
+    with pytest.raises(lc.InvalidRequest, match="a comment is a text"):
         session.alter_table("d.t", [lc.SchemaChange.update_comment(5)])  # type: ignore[arg-type]
     assert table.refresh().schema.comment is None
 
@@ -245,3 +270,69 @@ def test_options_of_one_object_follow_the_rules_of_a_copy(
 
     with pytest.raises(lc.InvalidRequest):
         lc.open_table(path, options=options)
+
+
+@pytest.mark.parametrize("given", [None, 7, b"w", ["w"], "a\0b", "\ud800", {"warehouse": "a\0b"}])
+def test_what_is_no_place_is_refused(given: Any) -> None:
+    with pytest.raises(lc.InvalidRequest):
+        lc.connect(given)
+    with pytest.raises(lc.InvalidRequest):
+        lc.open_table(given)
+
+
+@pytest.mark.parametrize("name", [None, 7, b"a", "", " ", "a\0b", "a/b", "../other", "\ud800"])
+def test_name_that_no_database_or_table_can_have_is_refused(tmp_path: Path, name: Any) -> None:
+    other = lc.connect(tmp_path / "other", create=True)
+    other.create_database("kept")
+    session = lc.connect(tmp_path / "w", create=True)
+    session.create_database("shop")
+
+    for verb in (
+        session.create_database,
+        session.database_exists,
+        session.list_tables,
+        lambda given: session.drop_database(given, cascade=True),
+        session.get_table,
+        session.table_exists,
+        session.drop_table,
+        lambda given: session.create_table(given, SCHEMA),
+        lambda given: session.rename_table("shop.a", given),
+    ):
+        with pytest.raises(lc.InvalidRequest):
+            verb(name)
+
+
+def test_database_outside_of_the_warehouse_cannot_be_dropped(tmp_path: Path) -> None:
+    lc.connect(tmp_path / "other", create=True).create_database("kept")
+    session = lc.connect(tmp_path / "w", create=True)
+
+    with pytest.raises(lc.InvalidRequest, match="must not hold"):
+        session.drop_database("../other/kept", cascade=True)
+    assert (tmp_path / "other" / "kept.db").is_dir()
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"primary_keys": 7},
+        {"partition_keys": "id"},
+        {"options": 0},
+        {"options": ["bucket"]},
+        {"comment": "\ud800"},
+    ],
+)
+def test_part_of_a_new_table_that_is_no_such_part_is_refused(tmp_path: Path, named: Any) -> None:
+    session = lc.connect(tmp_path)
+    session.create_database("shop")
+
+    with pytest.raises(lc.InvalidRequest):
+        session.create_table("shop.a", SCHEMA, **named)
+    assert session.list_tables("shop") == ()
+
+
+@pytest.mark.parametrize("named", [{"options": 0}, {"options": ""}, {"branch": ""}, {"branch": 0}])
+def test_argument_of_an_opened_table_is_not_passed_over(tmp_path: Path, named: Any) -> None:
+    lc.open_table(tmp_path / "t", create=True, schema=SCHEMA)
+
+    with pytest.raises(lc.InvalidRequest):
+        lc.open_table(tmp_path / "t", **named)

@@ -18,8 +18,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from lakecore.catalog.identifier import MAIN_BRANCH, Identifier, check_name, parse_identifier
-from lakecore.catalog.new_table import columns_of
+from lakecore.catalog.identifier import (
+    MAIN_BRANCH,
+    Identifier,
+    check_directory,
+    check_name,
+    parse_identifier,
+)
+from lakecore.catalog.new_table import new_schema
 from lakecore.errors import (
     AlreadyExists,
     CommitConflict,
@@ -32,9 +38,10 @@ from lakecore.format.layout import SCHEMA_PREFIX, SNAPSHOT_PREFIX, Layout, parse
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
 from lakecore.io.services import SERVICES
+from lakecore.model.arguments import check_flags
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import check_changes
-from lakecore.model.validation import create_schema
+from lakecore.options import check_texts
 from lakecore.table.change_lookup import check_lookup_change
 from lakecore.table.handle import Table, load_table, write_schema
 
@@ -85,6 +92,7 @@ class FilesystemCatalog:
 
     def create_database(self, name: str, *, ignore_if_exists: bool = False) -> None:
         """Make an empty database, and the warehouse if it is not there."""
+        check_flags(ignore_if_exists=ignore_if_exists)
         check_name("database", name)
         path = self.database_path(name)
         if self.store.exists(path):
@@ -100,6 +108,7 @@ class FilesystemCatalog:
 
         Raises InvalidRequest if there is anything in it and `cascade` does not say so.
         """
+        check_flags(ignore_if_not_exists=ignore_if_not_exists, cascade=cascade)
         path = self.database_path(name)
         if not self.store.exists(path):
             if ignore_if_not_exists:
@@ -150,6 +159,9 @@ class FilesystemCatalog:
         `"BIGINT NOT NULL"`. Options are Paimon's, those of the catalog under `table-default.`
         where they say nothing.
         """
+        check_flags(ignore_if_exists=ignore_if_exists)
+        given = {} if options is None else options
+        check_texts(given, table=identifier)
         name = self._data_table(identifier, "create", branch_allowed=False)
         check_name("table", name.table)
         if not self.database_exists(name.database):
@@ -166,7 +178,7 @@ class FilesystemCatalog:
                 schema,
                 primary_keys=primary_keys,
                 partition_keys=partition_keys,
-                options={**self.options.table_defaults, **(options or {})},
+                options={**self.options.table_defaults, **given},
                 comment=comment,
                 now_ms=self.ambient.now_ms(),
                 table=str(name),
@@ -188,6 +200,7 @@ class FilesystemCatalog:
 
     def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:
         """Give a table another name, or move it to another database of the warehouse."""
+        check_flags(ignore_if_not_exists=ignore_if_not_exists)
         old = self._data_table(source, "rename", branch_allowed=False)
         new = self._data_table(target, "rename", branch_allowed=False)
         check_name("table", new.table)
@@ -210,6 +223,7 @@ class FilesystemCatalog:
 
     def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
         """Remove a table with all its data, snapshots, tags and branches."""
+        check_flags(ignore_if_not_exists=ignore_if_not_exists)
         name = self._data_table(identifier, "drop", branch_allowed=False)
         path = self.table_path(name)
         if not self._is_table(path):
@@ -225,6 +239,7 @@ class FilesystemCatalog:
 
         Raises CommitConflict if others go on changing the schema at the same time.
         """
+        check_flags(ignore_if_not_exists=ignore_if_not_exists)
         name = self._data_table(identifier, "alter", branch_allowed=True)
         layout = Layout(root=self.table_path(name), branch=name.branch)
         history = History(self.store, layout)
@@ -261,7 +276,8 @@ class FilesystemCatalog:
     # --- where things lie -------------------------------------------------------------------------
 
     def database_path(self, database: str) -> str:
-        """The directory of a database."""
+        """The directory of a database. Raises InvalidRequest for a name that leads elsewhere."""
+        check_directory("database", database)
         return f"{self.warehouse.rstrip('/')}/{database}{DATABASE_SUFFIX}"
 
     def table_path(self, name: Identifier) -> str:
@@ -326,33 +342,6 @@ class FilesystemCatalog:
             ]
             return NotFound("no such branch", table=name, branches=_shown(branches))
         return NotFound("no such table", table=name, tables=_shown(tables))
-
-
-def new_schema(  # noqa: PLR0913  what a table is made of
-    schema: SchemaLike,
-    *,
-    primary_keys: Sequence[str],
-    partition_keys: Sequence[str],
-    options: Mapping[str, str],
-    comment: str | None,
-    now_ms: int,
-    table: str,
-) -> TableSchema:
-    """The first schema of a new table, checked by all rules of creation."""
-    for what, names in (("primary_keys", primary_keys), ("partition_keys", partition_keys)):
-        if isinstance(names, str):
-            raise InvalidRequest(
-                f"{what} is a list of columns, not one text", given=names, table=table
-            )
-    return create_schema(
-        columns_of(schema),
-        primary_keys=tuple(primary_keys),
-        partition_keys=tuple(partition_keys),
-        options=dict(options),
-        comment=comment,
-        now_ms=now_ms,
-        table=table,
-    )
 
 
 def create_table_at(store: Store, path: str, schema: TableSchema) -> bool:

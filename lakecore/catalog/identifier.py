@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from lakecore.errors import InvalidRequest, Unsupported
 
-__all__ = ["Identifier", "check_name", "parse_identifier"]
+__all__ = ["Identifier", "check_directory", "check_name", "parse_identifier"]
 
 BRANCH_MARK = "branch_"
 MAIN_BRANCH = "main"
@@ -58,6 +58,8 @@ def parse_identifier(text: str) -> Identifier:
 
     Whether such a table exists, or is one that can exist, is not asked here.
     """
+    if not isinstance(text, str):
+        raise InvalidRequest(f"the name of a table is a text; {_EXAMPLE}", name=text)
     database, table_text = _split_database(text)
     table, *rest = table_text.split(_SPLITTER)
     branch, system = MAIN_BRANCH, None
@@ -73,7 +75,7 @@ def parse_identifier(text: str) -> Identifier:
         if part is not None and not part.strip():
             raise InvalidRequest(f"a part of the table's name is blank; {_EXAMPLE}", name=text)
     for what, part in (("database", database), ("table", table), ("branch", branch)):
-        _check_directory(what, part)
+        check_directory(what, part)
     if database == SYSTEM_DATABASE:
         raise Unsupported("global system tables are not supported", name=text)
     return Identifier(
@@ -83,9 +85,7 @@ def parse_identifier(text: str) -> Identifier:
 
 def check_name(what: str, name: str) -> None:
     """Raise InvalidRequest unless a new database or table (`what`) may have that name."""
-    if not name.strip():
-        raise InvalidRequest(f"the name of a {what} is blank", name=name)
-    _check_directory(what, name)
+    check_directory(what, name)
     for character in (_SPLITTER, "`") + ((".",) if what == "database" else ()):
         if character in name:
             why = "it parts the table from its system table" if character == _SPLITTER else ""
@@ -123,8 +123,18 @@ def _split_database(text: str) -> tuple[str, str]:
     return database, table
 
 
-def _check_directory(what: str, name: str) -> None:
+def check_directory(what: str, name: str) -> None:
     """Raise InvalidRequest if the name could lead out of its directory, or be hidden in it."""
+    if not isinstance(name, str):
+        raise InvalidRequest(f"the name of a {what} is a text", name=name)
+    if not name.strip():
+        raise InvalidRequest(f"the name of a {what} is blank", name=name)
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(
+            f"the name of a {what} is not Unicode text", name=repr(name)
+        ) from error
     found = _UNSAFE.search(name)
     if found is not None:
         raise InvalidRequest(f"the name of a {what} must not hold {found[0]!r}", name=name)

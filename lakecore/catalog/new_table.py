@@ -1,4 +1,4 @@
-"""The columns of a new table, from whatever a caller has at hand.
+"""The first schema of a new table, its columns from whatever a caller has at hand.
 
 A pyarrow.Schema, a Polars schema, or a mapping of column name to type: Paimon's type text
 (`"DECIMAL(10, 2) NOT NULL"`), a Polars data type or class, a pyarrow data type, or lakecore's own.
@@ -6,7 +6,7 @@ A pyarrow.Schema, a Polars schema, or a mapping of column name to type: Paimon's
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
@@ -22,18 +22,47 @@ from lakecore.model.types import (
     Multiset,
     Row,
     fields_from_arrow,
+    fields_from_polars,
     from_arrow,
     parse_type,
 )
+from lakecore.model.validation import create_schema
 
 if TYPE_CHECKING:
     from polars.datatypes import DataTypeClass
 
-__all__ = ["SchemaLike", "columns_of"]
+    from lakecore.model.schema import TableSchema
+
+__all__ = ["SchemaLike", "columns_of", "new_schema"]
 
 ColumnType: TypeAlias = "str | DataType | pa.DataType | pl.DataType | DataTypeClass"
 SchemaLike: TypeAlias = "pa.Schema | Mapping[str, ColumnType]"
 """What `create_table` takes as a schema; a Polars schema is such a mapping."""
+
+
+def new_schema(  # noqa: PLR0913  what a table is made of
+    schema: SchemaLike,
+    *,
+    primary_keys: Sequence[str],
+    partition_keys: Sequence[str],
+    options: Mapping[str, str],
+    comment: str | None,
+    now_ms: int,
+    table: str,
+) -> TableSchema:
+    """The first schema of a new table, checked by all rules of creation."""
+    for what, names in (("primary_keys", primary_keys), ("partition_keys", partition_keys)):
+        if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+            raise InvalidRequest(f"{what} is a list of columns", given=names, table=table)
+    return create_schema(
+        columns_of(schema),
+        primary_keys=tuple(primary_keys),
+        partition_keys=tuple(partition_keys),
+        options=dict(options),
+        comment=comment,
+        now_ms=now_ms,
+        table=table,
+    )
 
 
 def columns_of(schema: SchemaLike) -> tuple[Field, ...]:
@@ -72,8 +101,8 @@ def _type(source: object, column: str) -> DataType:
     if isinstance(source, pl.DataType) or (
         isinstance(source, type) and issubclass(source, pl.DataType)
     ):
-        arrow = pl.DataFrame(schema={column: source}).to_arrow().schema.field(column).type
-        return from_arrow(arrow, context=column)
+        (field,) = fields_from_polars({column: source})
+        return field.type
     raise InvalidRequest(
         "the type of a column is a text, a Polars data type or a pyarrow data type",
         column=column,

@@ -7,8 +7,10 @@ came from. Wrong usage is exit code 2.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import polars as pl
@@ -57,6 +59,11 @@ app.command()(demo)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command that the arguments name, and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    for output in (sys.stdout, sys.stderr):
+        if isinstance(output, io.TextIOWrapper):  # a terminal may not have every character
+            output.reconfigure(errors="backslashreplace")
+    if sys.stdout is None:  # closed by whoever started this
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  open until the end
     try:
         app(args=[part for part in given if part != DEBUG], prog_name=PROGRAM)
     except LakecoreError as error:
@@ -68,6 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if DEBUG in given:
             raise
         _fail(_first_line(str(error)))
+    except OSError as error:
+        # Storage raises errors of lakecore's tree: this is what is printed to.
+        if DEBUG in given:
+            raise
+        _to_nowhere()
+        _fail(f"the output cannot be written: {error.strerror or error}")
 
 
 @app.callback()
@@ -292,6 +305,8 @@ def _grid(
 
 def _write_json(batches: Iterable[pl.DataFrame]) -> None:
     """One JSON object a row, batch by batch; bytes as hex text, since JSON has none."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # which JSON is always in
     try:
         for batch in batches:
             rows = batch.with_columns(pl.col(pl.Binary).bin.encode("hex"))
@@ -300,6 +315,12 @@ def _write_json(batches: Iterable[pl.DataFrame]) -> None:
     except BrokenPipeError:
         # The reader has had enough, as in `lakecore read ... | head`. What is still buffered goes
         # nowhere, so that Python does not stumble over it when it ends.
+        _to_nowhere()
+
+
+def _to_nowhere() -> None:
+    """Let what is still to be printed go nowhere."""
+    with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 import fastavro
 
-from lakecore.errors import CorruptTable, Unsupported
+from lakecore.errors import CorruptTable
 from lakecore.format.avro_container import Frame, assemble, codec_of, compress, named_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 BLOCK_SIZE_BYTES = 64_000
-_OTHER_FORMATS = {b"ORC": "orc", b"PAR1": "parquet"}
 
 
 def write_container(schema: dict[str, Any], records: Iterable[object], compression: str) -> bytes:
@@ -98,9 +97,6 @@ def read_container(data: bytes, path: str, schema: dict[str, Any]) -> Iterator[t
 
 def _opened(data: bytes, path: str) -> tuple[Frame, Any]:
     """The frame of a container, and the schema it was written with."""
-    for magic, name in _OTHER_FORMATS.items():
-        if data.startswith(magic):
-            raise Unsupported("manifest.format must be avro", found=name, path=path)
     frame = Frame(data, path)
     return frame, without_logical_types(json.loads(frame.metadata["avro.schema"]))
 

@@ -7,11 +7,12 @@ sync marker). What the records are is none of this module's business.
 from __future__ import annotations
 
 import bz2
+import io
 import lzma
 import struct
 import zlib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import zstandard
@@ -78,15 +79,23 @@ def named_faults(data: bytes, path: str) -> Iterator[None]:
         ) from error
 
 
-class Frame:
-    """A container taken apart: its metadata, its sync marker, and where its blocks begin."""
+class Readable(Protocol):
+    """Bytes that are read one after the other."""
 
-    def __init__(self, data: bytes, path: str) -> None:
-        self.data = data
+    def read(self, size: int, /) -> bytes:
+        """The next bytes, fewer at the end."""
+        ...
+
+
+class Frame:
+    """A container taken apart: its metadata, its sync marker, and its blocks, as they are read."""
+
+    def __init__(self, source: bytes | Readable, path: str) -> None:
         self.path = path
-        if data[:4] != _MAGIC:
-            raise CorruptTable("the file is no Avro file", path=path, size_bytes=len(data))
-        self.at = 4
+        self._source: Readable = io.BytesIO(source) if isinstance(source, bytes) else source
+        self._at = 4
+        if (magic := self._source.read(4)) != _MAGIC:
+            raise CorruptTable("the file is no Avro file", path=path, begins=magic)
         self.metadata: dict[str, bytes] = {}
         while count := self._long():
             if count < 0:
@@ -105,29 +114,31 @@ class Frame:
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
         """Each block's number of records and its bytes as stored."""
-        while self.at < len(self.data):
-            count, size = self._long(), self._long()
+        while first := self._source.read(1):
+            self._at += 1
+            count, size = self._long(first[0]), self._long()
             if count < 0:
-                raise CorruptTable("a block has a negative size", path=self.path, offset=self.at)
+                raise CorruptTable("a block has a negative size", path=self.path, offset=self._at)
             block = self._bytes(size)
             if self._bytes(_SYNC_SIZE) != self.sync:
-                raise CorruptTable("a block lacks its sync marker", path=self.path, offset=self.at)
+                raise CorruptTable("a block lacks its sync marker", path=self.path, offset=self._at)
             yield count, block
+            # A row may be large: what comes next is read without this beside it.
+            del block
 
     def _bytes(self, size: int) -> bytes:
-        end = self.at + size
-        if size < 0 or end > len(self.data):
-            raise CorruptTable(
-                "the file is cut short", path=self.path, offset=self.at, size_bytes=len(self.data)
-            )
-        taken = self.data[self.at : end]
-        self.at = end
+        taken = self._source.read(size) if size >= 0 else b""
+        if len(taken) != size:
+            raise CorruptTable("the file is cut short", path=self.path, offset=self._at)
+        self._at += size
         return taken
 
-    def _long(self) -> int:
+    def _long(self, first: int | None = None) -> int:
+        """A number, of which the first byte may have been read."""
         value = shift = 0
         while True:
-            (byte,) = self._bytes(1)
+            byte = self._bytes(1)[0] if first is None else first
+            first = None
             value |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:

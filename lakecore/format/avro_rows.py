@@ -1,13 +1,14 @@
 """Avro containers of many rows: their columns, and their records a batch of blocks at a time.
 
-Only the blocks of one batch are decompressed and decoded at once, so that what a file costs in
-memory is its own size and one batch.
+Only the blocks of one batch are read, decompressed and decoded at once, so that what a file costs
+in memory is one batch.
 """
 
 from __future__ import annotations
 
 import io
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -19,47 +20,69 @@ from lakecore.format.avro_container import BROKEN, CODECS, Frame, assemble, deco
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lakecore.format.avro_container import Readable
 
-def container_columns(data: bytes, path: str) -> tuple[str, ...]:
+
+_RECORD_BYTES = 256
+_VALUE_BYTES = 48
+"""What a record, and each of its values, takes as an object beside its bytes."""
+
+
+def container_columns(source: bytes | Readable, path: str) -> tuple[str, ...]:
     """The field names of the container's records."""
-    try:
-        schema = json.loads(Frame(data, path).metadata["avro.schema"])
-        branches = schema if isinstance(schema, list) else [schema]
-        record = next(branch for branch in branches if isinstance(branch, dict))
-        return tuple(str(field["name"]) for field in record["fields"])
-    except BROKEN as error:
-        raise _damaged(error, data, path) from error
+    with _damaged(path):
+        schema = json.loads(Frame(source, path).metadata["avro.schema"])
+        return tuple(str(field["name"]) for field in _record_of(schema)["fields"])
 
 
-def read_batches(data: bytes, path: str, batch_rows: int) -> Iterator[list[dict[str, Any]]]:
-    """The container's records, about so many at once, logical types as plain numbers."""
-    try:
-        frame = Frame(data, path)
+def read_batches(
+    source: bytes | Readable, path: str, batch_rows: int, batch_bytes: int
+) -> Iterator[list[dict[str, Any]]]:
+    """The container's records, about so many or of so many bytes, logical types as plain numbers.
+
+    A batch has one block at least.
+    """
+    with _damaged(path):
+        frame = Frame(source, path)
         if frame.codec not in CODECS:
             raise Unsupported("unknown Avro codec", codec=frame.codec, path=path)
         schema = without_logical_types(json.loads(frame.metadata["avro.schema"]))
         metadata = {"avro.schema": json.dumps(schema).encode()}
+        record_bytes = _RECORD_BYTES + _VALUE_BYTES * len(_record_of(schema)["fields"])
 
-        def records(blocks: list[tuple[int, bytes]]) -> list[dict[str, Any]]:
-            plain = [(count, decompress(block, frame.codec)) for count, block in blocks]
-            reader = fastavro.reader(io.BytesIO(assemble(metadata, frame.sync, plain)))
-            return [record for record in reader if isinstance(record, dict)]
+        def records(plain: list[tuple[int, bytes]]) -> list[dict[str, Any]]:
+            container = io.BytesIO(assemble(metadata, frame.sync, plain))
+            plain.clear()
+            return [each for each in fastavro.reader(container) if isinstance(each, dict)]
 
         waiting: list[tuple[int, bytes]] = []
+        rows = held_bytes = 0
         for count, block in frame.blocks():
-            waiting.append((count, block))
-            if sum(rows for rows, _ in waiting) >= batch_rows:
+            waiting.append((count, decompress(block, frame.codec)))
+            del block
+            rows += count
+            held_bytes += count * record_bytes + len(waiting[-1][1])
+            if rows >= batch_rows or held_bytes >= batch_bytes:
                 yield records(waiting)
-                waiting = []
+                rows = held_bytes = 0
         if waiting:
             yield records(waiting)
+
+
+def _record_of(schema: Any) -> Any:
+    """The record of a container's schema, which may be one that may be null."""
+    branches = schema if isinstance(schema, list) else [schema]
+    return next(branch for branch in branches if isinstance(branch, dict))
+
+
+@contextmanager
+def _damaged(path: str) -> Iterator[None]:
+    """Raise what broken bytes make the libraries raise as CorruptTable, naming `path`."""
+    try:
+        yield
     except BROKEN as error:
-        raise _damaged(error, data, path) from error
-
-
-def _damaged(error: BaseException, data: bytes, path: str) -> LakecoreError:
-    if isinstance(error, LakecoreError):
-        return error
-    return CorruptTable(
-        "the data file is damaged or no Avro", path=path, size_bytes=len(data), why=repr(error)
-    )
+        if isinstance(error, LakecoreError) or getattr(error, "errno", None) is not None:
+            raise
+        raise CorruptTable(
+            "the data file is damaged or no Avro", path=path, why=repr(error)
+        ) from error

@@ -279,7 +279,10 @@ class _Record:
 
 
 def _to_bytes(value: Mapping[str, Any]) -> bytes:
-    return "".join(_pretty(value, "")).encode("utf-8")
+    try:
+        return "".join(_pretty(value, "")).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidRequest("a text is not Unicode", text=repr(error.object[:99])) from error
 
 
 def _pretty(value: Any, indent: str) -> Iterator[str]:

@@ -5,15 +5,19 @@ fields of `_FILE` in its place. What an older writer lacked is null. Merging man
 grows with the table, works on such frames:
 
 1. decoding: the blocks are decompressed, and Polars reads the container they make; what it cannot
-   read (records that a writer made a union with null) is read record by record;
+   read (records that a writer made a union with null) is read record by record; a Parquet or ORC
+   file has columns already (`manifest_tables.py`);
 2. encoding: each column becomes the Avro bytes of its values, the bytes of a row are joined, and
-   rows are gathered into blocks, blocks into manifests of the size that is asked for.
+   rows are gathered into blocks, blocks into manifests of the size that is asked for. Of Parquet
+   and ORC, a manifest holds so many entries that it has about that size.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,8 +28,10 @@ import pyarrow.compute as pc
 from lakecore.errors import CorruptTable
 from lakecore.format.avro import BLOCK_SIZE_BYTES, container, plain_container, read_container
 from lakecore.format.avro_container import codec_of, compress
-from lakecore.format.manifest_files import MANIFEST_VERSION, check_version
+from lakecore.format.manifest_files import MANIFEST_VERSION
+from lakecore.format.manifest_records import DEFAULT_FORMAT, check_version
 from lakecore.format.manifest_schemas import MANIFEST_SCHEMA
+from lakecore.format.manifest_tables import is_table, read_table, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -82,11 +88,7 @@ ENTRY_SCHEMA = pl.Schema({name: _polars_type(of) for name, of in _COLUMNS.items(
 
 def decode_entries(data: bytes, path: str) -> pl.DataFrame:
     """The entries of a manifest, in order. Raises CorruptTable naming `path`."""
-    plain, rows = plain_container(data, path)
-    frame = _read(plain, rows) if rows else ENTRY_SCHEMA.to_frame()
-    if frame is None:
-        # Whatever is wrong with the file, this reader names it.
-        frame = _read_records(data, path)
+    frame = _from_table(data, path) if is_table(data) else _from_container(data, path)
     (versions,) = frame.select(pl.col("_VERSION").unique().sort().implode()).row(0)
     for version in versions:
         check_version(version, MANIFEST_VERSION, path)
@@ -116,12 +118,22 @@ class EncodedManifest:
 
 
 def encode_entries(
-    frame: pl.DataFrame, compression: str, target_size_bytes: int
+    frame: pl.DataFrame,
+    compression: str,
+    target_size_bytes: int,
+    file_format: str = DEFAULT_FORMAT,
 ) -> Iterator[EncodedManifest]:
     """The manifests of a frame, in order, each of the target size at least if it is one of several.
 
     A smaller one would count as small, and be merged and written anew by each commit.
     """
+    encode = _containers if file_format == DEFAULT_FORMAT else partial(_tables, file_format)
+    yield from encode(frame, compression, target_size_bytes)
+
+
+def _containers(
+    frame: pl.DataFrame, compression: str, target_size_bytes: int
+) -> Iterator[EncodedManifest]:
     codec = codec_of(compression)
     block_size = max(1, min(BLOCK_SIZE_BYTES, target_size_bytes))
     full: _Blocks | None = None
@@ -139,6 +151,32 @@ def encode_entries(
             full.add(rows, block)
     if full.blocks:
         yield full.manifest(compression)
+
+
+def _tables(
+    file_format: str, frame: pl.DataFrame, compression: str, target_size_bytes: int
+) -> Iterator[EncodedManifest]:
+    """Parquet or ORC files: the whole as one or, if that is too large, parts of as many entries."""
+    file_columns = [part["name"] for part in MANIFEST_SCHEMA["fields"][-1]["type"]["fields"]]
+    nested = frame.with_columns(pl.col("_CREATION_TIME").cast(pl.Datetime("ms"))).select(
+        pl.exclude(file_columns), pl.struct(file_columns).alias(_FILE)
+    )
+
+    def encoded(first: int, count: int) -> EncodedManifest:
+        rows = nested[first : first + count].to_arrow()
+        data = write_table(MANIFEST_SCHEMA, rows, compression, file_format)
+        return EncodedManifest(data, first, count)
+
+    if frame.is_empty():
+        return
+    whole = encoded(0, frame.height)
+    parts = min(frame.height, len(whole.data) // (2 * max(1, target_size_bytes)))
+    if parts <= 1:
+        yield whole
+        return
+    bounds = [frame.height * part // parts for part in range(parts + 1)]
+    for first, end in itertools.pairwise(bounds):
+        yield encoded(first, end - first)
 
 
 @dataclass(slots=True)
@@ -164,6 +202,18 @@ class _Blocks:
 
 
 # --- decoding -----------------------------------------------------------------------------------
+
+
+def _from_table(data: bytes, path: str) -> pl.DataFrame:
+    frame = pl.DataFrame(read_table(data, path, MANIFEST_SCHEMA)).unnest(_FILE)
+    return frame.select(pl.col(name).cast(of) for name, of in ENTRY_SCHEMA.items())
+
+
+def _from_container(data: bytes, path: str) -> pl.DataFrame:
+    plain, rows = plain_container(data, path)
+    frame = _read(plain, rows) if rows else ENTRY_SCHEMA.to_frame()
+    # Whatever is wrong with the file, the reader of records names it.
+    return _read_records(data, path) if frame is None else frame
 
 
 def _read(plain: bytes, rows: int) -> pl.DataFrame | None:

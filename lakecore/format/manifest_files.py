@@ -1,39 +1,37 @@
-"""Manifest lists, manifests and index manifests <-> values.
+"""Manifest lists and manifests <-> values, in the files of `manifest_records.py`.
 
-All are Avro containers. lakecore writes the full, newest set of fields, which every engine reads;
-it reads fields by name, so what an older writer lacked is None and what a newer one added is
-ignored.
+lakecore writes the full, newest set of fields, which every engine reads; it reads fields by name,
+so what an older writer lacked is None and what a newer one added is ignored.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakecore.errors import CorruptTable, Unsupported
-from lakecore.format.avro import read_container, write_container
-from lakecore.format.manifest_schemas import (
-    INDEX_MANIFEST_SCHEMA,
-    MANIFEST_LIST_SCHEMA,
-    MANIFEST_SCHEMA,
+from lakecore.errors import CorruptTable
+from lakecore.format.manifest_records import (
+    DEFAULT_COMPRESSION,
+    DEFAULT_FORMAT,
+    as_tuple,
+    check_version,
+    decoded,
+    encoded,
+    listed,
 )
+from lakecore.format.manifest_schemas import MANIFEST_LIST_SCHEMA, MANIFEST_SCHEMA
 from lakecore.model.files import (
     EMPTY_ROW,
     NO_STATS,
     DataFile,
     FileSource,
-    GlobalIndex,
-    IndexFile,
     Stats,
-    VectorRange,
 )
-from lakecore.model.manifest import FileKind, IndexEntry, ManifestEntry, ManifestFile
+from lakecore.model.manifest import FileKind, ManifestEntry, ManifestFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MANIFEST_VERSION = 2
-INDEX_MANIFEST_VERSION = 1
-DEFAULT_COMPRESSION = "zstd"
 
 _KINDS = {int(kind): kind for kind in FileKind}
 _SOURCES = {int(source): source for source in FileSource}
@@ -43,7 +41,9 @@ _SOURCES = {int(source): source for source in FileSource}
 
 
 def encode_manifest_list(
-    manifests: Sequence[ManifestFile], compression: str = DEFAULT_COMPRESSION
+    manifests: Sequence[ManifestFile],
+    compression: str = DEFAULT_COMPRESSION,
+    file_format: str = DEFAULT_FORMAT,
 ) -> bytes:
     """The bytes of a manifest list; of an empty one a container without blocks."""
     records = (
@@ -64,7 +64,7 @@ def encode_manifest_list(
         }
         for manifest in manifests
     )
-    return write_container(MANIFEST_LIST_SCHEMA, records, compression)
+    return encoded(MANIFEST_LIST_SCHEMA, records, compression, file_format)
 
 
 def decode_manifest_list(data: bytes, path: str) -> list[ManifestFile]:
@@ -87,7 +87,7 @@ def decode_manifest_list(data: bytes, path: str) -> list[ManifestFile]:
         level_max,
         row_id_min,
         row_id_max,
-    ) in read_container(data, path, MANIFEST_LIST_SCHEMA):
+    ) in decoded(data, path, MANIFEST_LIST_SCHEMA):
         check_version(version, MANIFEST_VERSION, path)
         manifests.append(
             ManifestFile(
@@ -112,7 +112,9 @@ def decode_manifest_list(data: bytes, path: str) -> list[ManifestFile]:
 
 
 def encode_manifest(
-    entries: Sequence[ManifestEntry], compression: str = DEFAULT_COMPRESSION
+    entries: Sequence[ManifestEntry],
+    compression: str = DEFAULT_COMPRESSION,
+    file_format: str = DEFAULT_FORMAT,
 ) -> bytes:
     """The bytes of a manifest."""
     records = (
@@ -126,7 +128,7 @@ def encode_manifest(
         }
         for entry in entries
     )
-    return write_container(MANIFEST_SCHEMA, records, compression)
+    return encoded(MANIFEST_SCHEMA, records, compression, file_format)
 
 
 def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
@@ -165,7 +167,7 @@ def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
         first_row_id,
         write_columns,
         write_columns_sequences,
-    ) in read_container(data, path, MANIFEST_SCHEMA):
+    ) in decoded(data, path, MANIFEST_SCHEMA):
         check_version(version, MANIFEST_VERSION, path)
         file = DataFile(
             name=name,
@@ -184,11 +186,11 @@ def decode_manifest(data: bytes, path: str) -> list[ManifestEntry]:
             delete_row_count=delete_row_count,
             embedded_index=embedded_index,
             file_source=_file_source(file_source, path),
-            value_stats_columns=_tuple(value_stats_columns),
+            value_stats_columns=as_tuple(value_stats_columns),
             external_path=external_path,
             first_row_id=first_row_id,
-            write_columns=_tuple(write_columns),
-            write_columns_sequences=_tuple(write_columns_sequences),
+            write_columns=as_tuple(write_columns),
+            write_columns_sequences=as_tuple(write_columns_sequences),
         )
         entries.append(
             ManifestEntry(
@@ -220,11 +222,11 @@ def _file_record(file: DataFile) -> dict[str, Any]:
         "_DELETE_ROW_COUNT": file.delete_row_count,
         "_EMBEDDED_FILE_INDEX": file.embedded_index,
         "_FILE_SOURCE": None if file.file_source is None else int(file.file_source),
-        "_VALUE_STATS_COLS": _list(file.value_stats_columns),
+        "_VALUE_STATS_COLS": listed(file.value_stats_columns),
         "_EXTERNAL_PATH": file.external_path,
         "_FIRST_ROW_ID": file.first_row_id,
-        "_WRITE_COLS": _list(file.write_columns),
-        "_WRITE_COLS_SEQUENCES": _list(file.write_columns_sequences),
+        "_WRITE_COLS": listed(file.write_columns),
+        "_WRITE_COLS_SEQUENCES": listed(file.write_columns_sequences),
     }
 
 
@@ -244,135 +246,11 @@ def _file_source(number: int | None, path: str) -> FileSource | None:
     return source
 
 
-# --- index manifests ----------------------------------------------------------------------------
-
-
-def encode_index_manifest(
-    entries: Sequence[IndexEntry], compression: str = DEFAULT_COMPRESSION
-) -> bytes:
-    """The bytes of an index manifest; `entries` are all live index files of the table."""
-    records = (
-        {
-            "_VERSION": INDEX_MANIFEST_VERSION,
-            "_KIND": int(FileKind.ADD),
-            "_PARTITION": entry.partition,
-            "_BUCKET": entry.bucket,
-            **_index_record(entry.file),
-        }
-        for entry in entries
-    )
-    return write_container(INDEX_MANIFEST_SCHEMA, records, compression)
-
-
-def decode_index_manifest(data: bytes, path: str) -> list[IndexEntry]:
-    """The live index files of a table."""
-    entries: list[IndexEntry] = []
-    # The order is that of `INDEX_MANIFEST_SCHEMA`.
-    for (
-        version,
-        kind,
-        partition,
-        bucket,
-        index_type,
-        name,
-        size_bytes,
-        row_count,
-        vectors,
-        external_path,
-        global_index,
-    ) in read_container(data, path, INDEX_MANIFEST_SCHEMA):
-        check_version(version, INDEX_MANIFEST_VERSION, path)
-        if _kind(kind, path) is not FileKind.ADD:
-            raise CorruptTable("an index manifest deletes a file", file=name, path=path)
-        file = IndexFile(
-            index_type=index_type,
-            name=name,
-            size_bytes=size_bytes,
-            row_count=row_count,
-            vectors=_vectors(vectors),
-            external_path=external_path,
-            global_index=_global_index(global_index),
-        )
-        entries.append(IndexEntry(partition=partition, bucket=bucket, file=file))
-    return entries
-
-
-def _vectors(records: list[dict[str, Any] | None] | None) -> tuple[VectorRange, ...] | None:
-    if records is None:
-        return None
-    return tuple(
-        VectorRange(
-            data_file=record["f0"],
-            offset=record["f1"],
-            length=record["f2"],
-            cardinality=record.get("_CARDINALITY"),
-        )
-        for record in records
-        if record is not None
-    )
-
-
-def _global_index(record: dict[str, Any] | None) -> GlobalIndex | None:
-    if record is None:
-        return None
-    return GlobalIndex(
-        row_range_start=record["_ROW_RANGE_START"],
-        row_range_end=record["_ROW_RANGE_END"],
-        index_field_id=record["_INDEX_FIELD_ID"],
-        extra_field_ids=_tuple(record.get("_EXTRA_FIELD_IDS")),
-        index_meta=record.get("_INDEX_META"),
-        source_meta=record.get("_SOURCE_META"),
-    )
-
-
-def _index_record(file: IndexFile) -> dict[str, Any]:
-    vectors, found = file.vectors, file.global_index
-    return {
-        "_INDEX_TYPE": file.index_type,
-        "_FILE_NAME": file.name,
-        "_FILE_SIZE": file.size_bytes,
-        "_ROW_COUNT": file.row_count,
-        "_DELETIONS_VECTORS_RANGES": None
-        if vectors is None
-        else [
-            {
-                "f0": vector.data_file,
-                "f1": vector.offset,
-                "f2": vector.length,
-                "_CARDINALITY": vector.cardinality,
-            }
-            for vector in vectors
-        ],
-        "_EXTERNAL_PATH": file.external_path,
-        "_GLOBAL_INDEX": None
-        if found is None
-        else {
-            "_ROW_RANGE_START": found.row_range_start,
-            "_ROW_RANGE_END": found.row_range_end,
-            "_INDEX_FIELD_ID": found.index_field_id,
-            "_EXTRA_FIELD_IDS": _list(found.extra_field_ids),
-            "_INDEX_META": found.index_meta,
-            "_SOURCE_META": found.source_meta,
-        },
-    }
-
-
-# --- shared -------------------------------------------------------------------------------------
-
-
-def check_version(version: int, known: int, path: str) -> None:
-    """Raise Unsupported if a file says that it is of another version."""
-    if version != known:
-        raise Unsupported(
-            "the file was written by another format", version=version, known=known, path=path
-        )
-
-
 def _stats_record(stats: Stats) -> dict[str, Any]:
     return {
         "_MIN_VALUES": stats.min_values,
         "_MAX_VALUES": stats.max_values,
-        "_NULL_COUNTS": _list(stats.null_counts),
+        "_NULL_COUNTS": listed(stats.null_counts),
     }
 
 
@@ -381,12 +259,3 @@ def _stats(low: bytes, high: bytes, null_counts: list[int | None] | None) -> Sta
         return NO_STATS
     counts = None if null_counts is None else tuple(null_counts)
     return Stats(min_values=low, max_values=high, null_counts=counts)
-
-
-def _list(values: Sequence[object] | None) -> list[object] | None:
-    # In a union, fastavro takes a tuple for a pair of type and value.
-    return None if values is None else list(values)
-
-
-def _tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
-    return None if values is None else tuple(values)

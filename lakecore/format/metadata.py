@@ -1,7 +1,8 @@
 """Schema, snapshot, tag, consumer, hint, manifest list, manifest and index manifest <-> bytes.
 
 Pure both ways: `encode_*` takes a value of the model, `decode_*` bytes and the path they came from,
-which every error names. JSON files are in `json_files.py`, Avro files in `manifest_files.py`.
+which every error names. JSON files are in `json_files.py`, the others in `manifest_files.py` and
+`index_manifest.py`.
 
 INVARIANT: decode(encode(x)) == x. A file of a newer format is Unsupported, a damaged one is
 CorruptTable; neither is ever read half.
@@ -9,6 +10,7 @@ CorruptTable; neither is ever read half.
 
 from __future__ import annotations
 
+from lakecore.format.index_manifest import decode_index_manifest, encode_index_manifest
 from lakecore.format.json_files import (
     decode_consumer,
     decode_hint,
@@ -22,10 +24,8 @@ from lakecore.format.json_files import (
     encode_tag,
 )
 from lakecore.format.manifest_files import (
-    decode_index_manifest,
     decode_manifest,
     decode_manifest_list,
-    encode_index_manifest,
     encode_manifest,
     encode_manifest_list,
 )

@@ -14,47 +14,41 @@ The statistics of such a column go, for INT96 has no order.
 And a column can be *copied*: one that holds what another does is encoded once, and its bytes are
 laid into the file twice, for readers take it that each column has its own.
 
-The footer is Thrift in its compact protocol (https://github.com/apache/parquet-format). Structs
-are lists of (field id, wire type, value), so what this module does not know passes through it.
+The footer is Thrift (`thrift.py`, https://github.com/apache/parquet-format): what this module does
+not know passes through it.
 """
 
 from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from lakecore.errors import CorruptTable
+from lakecore.format.thrift import BINARY, STRUCT, ListValue, read_struct, write_struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from lakecore.format.thrift import Struct, Wire
+
 MAGIC = b"PAR1"
 INT96_BYTES = 12
 
-Struct: TypeAlias = "list[tuple[int, int, Wire]]"
-Wire: TypeAlias = "bool | int | bytes | ListValue | Struct"
-
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _PHYSICAL_INT96, _PHYSICAL_FIXED = 3, 7
 
 # Field ids of the structs that are changed here.
 _FILE_SCHEMA, _FILE_ROWS, _FILE_GROUPS = 2, 3, 4
 _FILE_ORDERS = 7
 _ELEMENT_TYPE, _ELEMENT_LENGTH, _ELEMENT_NAME, _ELEMENT_CHILDREN, _ELEMENT_ID = 1, 2, 4, 5, 9
+_ELEMENT_REPETITION, _ELEMENT_CONVERTED, _ELEMENT_LOGICAL = 3, 6, 10
+_REPEATED = 2
+_CONVERTED_MAP, _CONVERTED_ENTRY, _CONVERTED_LIST = 1, 2, 3
 _GROUP_COLUMNS, _GROUP_DECODED_BYTES, _GROUP_OFFSET, _GROUP_BYTES, _GROUP_ORDINAL = 1, 2, 5, 6, 7
 _CHUNK_OFFSET, _CHUNK_META, _CHUNK_INDEXES = 2, 3, (4, 6)
 _META_TYPE, _META_PATH, _META_DECODED_BYTES, _META_BYTES, _META_STATISTICS = 1, 3, 6, 7, 12
 _META_DATA, _META_DICTIONARY = 9, 11
 _META_OFFSETS = (9, 10, 11, 14)
-
-
-@dataclass(frozen=True, slots=True)
-class ListValue:
-    """A Thrift list: the wire type of its elements, and them."""
-
-    kind: int
-    items: list[Wire]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +91,12 @@ class FooterJoin:
         body = part[len(MAGIC) : start]
         for group in groups:
             written = bytearray()
-            _write_struct(written, self._moved_group(group, at - len(MAGIC)))
+            write_struct(written, self._moved_group(group, at - len(MAGIC)))
             self._groups.append(bytes(written))
         self.row_count += _int(_get(footer, _FILE_ROWS))
         self.size_bytes = at + len(body)
         if self._footer is None:
-            _set(footer, _FILE_GROUPS, ListValue(_STRUCT, []))
+            _set(footer, _FILE_GROUPS, ListValue(STRUCT, []))
             self._footer = footer
         return [*copied, body]
 
@@ -111,15 +105,15 @@ class FooterJoin:
         assert self._footer is not None, "a file needs one part at least"
         schema = _get(self._footer, _FILE_SCHEMA)
         assert isinstance(schema, ListValue)
-        _set(self._footer, _FILE_SCHEMA, ListValue(_STRUCT, self._elements(_structs(schema))))
+        _set(self._footer, _FILE_SCHEMA, ListValue(STRUCT, self._elements(_structs(schema))))
         orders = _get(self._footer, _FILE_ORDERS)
         if isinstance(orders, ListValue):
             # All columns have the order of their type.
             orders.items.extend(orders.items[:1] * len(self.copies))
         _set(self._footer, _FILE_ROWS, self.row_count)
-        _set(self._footer, _FILE_GROUPS, ListValue(_STRUCT, self._groups))
+        _set(self._footer, _FILE_GROUPS, ListValue(STRUCT, self._groups))
         out = bytearray()
-        _write_struct(out, self._footer)
+        write_struct(out, self._footer)
         return bytes(out) + len(out).to_bytes(4, "little") + MAGIC
 
     def _moved_group(self, group: Struct, distance: int) -> Struct:
@@ -173,8 +167,31 @@ def split(file: memoryview) -> tuple[int, Struct]:
         raise CorruptTable("not a whole Parquet file", size_bytes=len(file))
     length = int.from_bytes(file[-8:-4], "little")
     start = len(file) - 8 - length
-    footer, _ = _read_struct(file[start:-8], 0)
+    footer, _ = read_struct(file[start:-8], 0)
     return start, footer
+
+
+def with_maps_as_lists(footer: memoryview) -> bytes:
+    """A file of this footer alone, in which each map is a list of its entries.
+
+    Java Paimon before 0.9 declares keys of maps nullable, which Arrow takes of a list only.
+    """
+    struct, _ = read_struct(footer, 0)
+    for element in _structs(_get(struct, _FILE_SCHEMA)):
+        if _get(element, _ELEMENT_CONVERTED) == _CONVERTED_MAP and not _is_repeated(element):
+            _drop(element, _ELEMENT_LOGICAL)
+            _set(element, _ELEMENT_CONVERTED, _CONVERTED_LIST)
+        elif _get(element, _ELEMENT_CONVERTED) in (_CONVERTED_MAP, _CONVERTED_ENTRY):
+            _drop(element, _ELEMENT_LOGICAL)
+            _drop(element, _ELEMENT_CONVERTED)
+    out = bytearray(MAGIC)
+    write_struct(out, struct)
+    length = len(out) - len(MAGIC)
+    return bytes(out) + length.to_bytes(4, "little") + MAGIC
+
+
+def _is_repeated(element: Struct) -> bool:
+    return _get(element, _ELEMENT_REPETITION) == _REPEATED
 
 
 def _copied_chunk(
@@ -182,11 +199,11 @@ def _copied_chunk(
 ) -> tuple[Struct, memoryview]:
     """A column chunk for the copy of a column, whose bytes begin `at`; and those bytes."""
     chunks = _structs(_get(group, _GROUP_COLUMNS))
-    path = ListValue(_BINARY, [source.encode()])
+    path = ListValue(BINARY, [source.encode()])
     chunk = deepcopy(next(c for c in chunks if _get(_meta(c), _META_PATH) == path))
     meta = _meta(chunk)
     begin = _begin(meta)
-    _set(meta, _META_PATH, ListValue(_BINARY, [name.encode()]))
+    _set(meta, _META_PATH, ListValue(BINARY, [name.encode()]))
     _move_chunk(chunk, at - begin)
     return chunk, part[begin : begin + _int(_get(meta, _META_BYTES))]
 
@@ -249,7 +266,7 @@ def _path(value: Wire | None) -> str:
 
 def _structs(value: Wire | None) -> list[Struct]:
     assert isinstance(value, ListValue)
-    assert value.kind == _STRUCT or not value.items
+    assert value.kind == STRUCT or not value.items
     return [item for item in value.items if isinstance(item, list)]
 
 
@@ -275,122 +292,3 @@ def _move(struct: Struct, id_: int, distance: int) -> None:
     value = _get(struct, id_)
     if value:  # 0 and absence both mean that there is nothing to point at
         _set(struct, id_, _int(value) + distance)
-
-
-# --- Thrift's compact protocol -------------------------------------------------------------------
-
-
-def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-
-
-def _read_int(data: memoryview, at: int) -> tuple[int, int]:
-    value, at = _read_varint(data, at)
-    return (value >> 1) ^ -(value & 1), at
-
-
-def _read_struct(data: memoryview, at: int) -> tuple[Struct, int]:
-    struct: Struct = []
-    id_ = 0
-    while True:
-        head = data[at]
-        at += 1
-        if head == 0:
-            return struct, at
-        kind = head & 0x0F
-        if head >> 4:
-            id_ += head >> 4
-        else:
-            id_, at = _read_int(data, at)
-        value: Wire
-        if kind in (_TRUE, _FALSE):
-            value, kind = kind == _TRUE, _TRUE
-        else:
-            value, at = _read_value(data, at, kind)
-        struct.append((id_, kind, value))
-
-
-def _read_value(data: memoryview, at: int, kind: int) -> tuple[Wire, int]:
-    match kind:
-        case 1 | 2:
-            return data[at] == _TRUE, at + 1
-        case 3:
-            return bytes(data[at : at + 1]), at + 1
-        case 4 | 5 | 6:
-            return _read_int(data, at)
-        case 7:
-            return bytes(data[at : at + 8]), at + 8
-        case 8:
-            length, at = _read_varint(data, at)
-            return bytes(data[at : at + length]), at + length
-        case 9 | 10:
-            head = data[at]
-            at += 1
-            count, of = head >> 4, head & 0x0F
-            if count == 15:
-                count, at = _read_varint(data, at)
-            items: list[Wire] = []
-            for _ in range(count):
-                item, at = _read_value(data, at, of)
-                items.append(item)
-            return ListValue(of, items), at
-        case 12:
-            return _read_struct(data, at)
-        case _:
-            raise CorruptTable("unknown part in a Parquet footer", wire_type=kind)
-
-
-def _write_varint(out: bytearray, value: int) -> None:
-    while value > 0x7F:
-        out.append((value & 0x7F) | 0x80)
-        value >>= 7
-    out.append(value)
-
-
-def _write_int(out: bytearray, value: int) -> None:
-    _write_varint(out, (value << 1) ^ (value >> 63))
-
-
-def _write_struct(out: bytearray, struct: Struct) -> None:
-    last = 0
-    for id_, kind, value in struct:
-        wire = kind if kind != _TRUE else (_TRUE if value else _FALSE)
-        if 0 < id_ - last <= 15:
-            out.append((id_ - last) << 4 | wire)
-        else:
-            out.append(wire)
-            _write_int(out, id_)
-        last = id_
-        if kind != _TRUE:
-            _write_value(out, kind, value)
-    out.append(0)
-
-
-def _write_value(out: bytearray, kind: int, value: Wire) -> None:
-    match value:
-        case bool():
-            out.append(_TRUE if value else _FALSE)
-        case int():
-            _write_int(out, value)
-        case bytes():
-            # Others are written as they are: numbers of a width, and structs that were written.
-            if kind == _BINARY:
-                _write_varint(out, len(value))
-            out += value
-        case ListValue(of, items):
-            if len(items) < 15:
-                out.append(len(items) << 4 | of)
-            else:
-                out.append(0xF0 | of)
-                _write_varint(out, len(items))
-            for item in items:
-                _write_value(out, of, item)
-        case list():
-            _write_struct(out, value)

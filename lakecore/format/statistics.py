@@ -8,6 +8,8 @@ null. Rules of the modes (https://paimon.apache.org/docs/master/maintenance/conf
 - Binary and nested columns have a null count only. In Parquet neither do TIMESTAMP(7..9), whose
   INT96 has no order that readers agree on.
 - A float column with a NaN has no bounds; a zero bound is -0.0 below and +0.0 above.
+- Java's ORC files bound CHAR as ORC stores it, filled with blanks: read back, the lower bound is
+  that of the values without them.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 _SURROGATES = range(0xD800, 0xE000)
 _CODE_POINT_MAX = 0x10FFFF
 _BOUNDS_MAX = 8
+_LONG_TEXT_BYTES = 64 << 10
+_BELOW_BLANK = r"(?s)[\x00-\x1f].*"
 
 
 class StatsKind(StrEnum):
@@ -124,6 +128,9 @@ class StatsCollector:
             values = rows.column(column.name)
             if pa.types.is_dictionary(values.type):
                 values = conform(values, column.type)
+            if mode.length is not None and _are_long_texts(values):
+                # Of each that is as much as the bounds may need.
+                values = pc.utf8_slice_codeunits(values, 0, mode.length + 1)
             bounds.null_count += values.null_count
             if (
                 mode.kind is not StatsKind.COUNTS
@@ -174,6 +181,12 @@ def has_bounds(data_type: DataType, file_format: str) -> bool:
             return True
         case _:
             return False
+
+
+def _are_long_texts(values: pa.ChunkedArray) -> bool:
+    """Whether these are texts of which to compare whole ones would cost."""
+    text: bool = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    return text and values.nbytes >= _LONG_TEXT_BYTES * max(1, len(values))
 
 
 def _min_max(values: pa.Array, data_type: DataType) -> tuple[pa.Array, pa.Array] | None:
@@ -263,6 +276,18 @@ def stats_frame(
     return StatsFrame(*(pa.concat_batches(batches).take(rows) for batches in parts))
 
 
+def key_bounds(
+    files: Sequence[DataFile], fields: Sequence[Field]
+) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Least and greatest values of the key columns, a row a file, for pruning many at once."""
+    low = decode_rows([file.key_stats.min_values for file in files], fields)
+    high = decode_rows([file.key_stats.max_values for file in files], fields)
+    least = [
+        _unpadded(column, field.type) for column, field in zip(low.columns, fields, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(least, schema=low.schema), high
+
+
 def _group_frame(
     files: Sequence[DataFile], schema: TableSchema, columns: Sequence[str]
 ) -> StatsFrame:
@@ -286,6 +311,7 @@ def _group_frame(
             null_counts = pa.nulls(len(files), pa.int64())
         else:
             least, greatest = _without_nan(low.column(name), high.column(name))
+            least = _unpadded(least, schema.by_name[name].type)
             null_counts = pa.array([count[place[name]] for count in counts], pa.int64())
         lows.append(least)
         highs.append(greatest)
@@ -294,6 +320,16 @@ def _group_frame(
     return StatsFrame(
         *(pa.RecordBatch.from_arrays(arrays, names=names) for arrays in (lows, highs, nulls))
     )
+
+
+def _unpadded(low: pa.Array, data_type: DataType) -> pa.Array:
+    """Lower bounds of a CHAR that hold for its values without the blanks that follow them.
+
+    What is less than a blank, and all behind it, goes too: a tab after `a` is less than its blank.
+    """
+    if not isinstance(data_type, Atomic) or data_type.root is not Root.CHAR:
+        return low
+    return pc.utf8_rtrim(pc.replace_substring_regex(low, _BELOW_BLANK, ""), " ")
 
 
 def _without_nan(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:

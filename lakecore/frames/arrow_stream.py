@@ -50,6 +50,8 @@ def _batches(
                 yield kept.select(columns)
             if left == 0:
                 return
+            # A row may be large: what comes next is read without this beside it.
+            del batch, kept
 
 
 def _named(where: pl.Expr, schema: pa.Schema) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import duckdb
 import pyarrow as pa
 
+from lakecore.errors import InvalidRequest
 from lakecore.frames.arrow_dataset import SourceDataset
 from lakecore.frames.polars_source import FOOTERS_MAX
 
@@ -34,6 +35,8 @@ def dataset(source: BatchSource) -> SourceDataset:
 def relation(source: BatchSource, connection: DuckDBConnection | None = None) -> DuckDBRelation:
     """The source as a relation, on the connection given or DuckDB's default one."""
     owner = duckdb.default_connection() if connection is None else connection
+    if not isinstance(owner, duckdb.DuckDBPyConnection):
+        raise InvalidRequest("to_duckdb takes a DuckDB connection", given=type(owner).__name__)
     names = source.schema.names
     if all(_reads_alike(field.type) for field in source.schema):
         files = source.native_files(names)

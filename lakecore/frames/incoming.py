@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from lakecore.errors import InvalidRequest
+from lakecore.model.types import check_no_objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +72,8 @@ def incoming_batches(data: object) -> Iterator[pa.RecordBatch]:
     """
     for batch in _batches(data):
         yield from _cut(batch)
+        # A row may be large: the next is made without this beside it.
+        del batch
 
 
 def _batches(data: object) -> Iterator[pa.RecordBatch]:
@@ -80,8 +83,8 @@ def _batches(data: object) -> Iterator[pa.RecordBatch]:
         return _of_table(data)
     if isinstance(data, pa.RecordBatchReader):
         return _of_reader(data)
-    if isinstance(data, pl.LazyFrame):
-        return _of_lazy(data)
+    if isinstance(data, pl.DataFrame | pl.LazyFrame):
+        return _of_polars(data)
     if isinstance(data, ds.Dataset):
         return _of_reader(data.scanner().to_reader())
     if isinstance(data, ds.Scanner):
@@ -133,14 +136,19 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
 
 
-def _of_lazy(frame: pl.LazyFrame) -> Iterator[pa.RecordBatch]:
+def _of_polars(frame: pl.DataFrame | pl.LazyFrame) -> Iterator[pa.RecordBatch]:
+    pieces = iter((frame,)) if isinstance(frame, pl.DataFrame) else _streamed(frame)
     seen = False
-    for piece in frame.collect_batches(chunk_size=_STREAM_ROWS, engine="streaming", lazy=True):
+    for piece in pieces:
         seen = True
+        check_no_objects(piece)
         yield from _of_reader(pa.RecordBatchReader.from_stream(piece))
     if not seen:
-        empty = pl.DataFrame(schema=frame.collect_schema())
-        yield from _of_reader(pa.RecordBatchReader.from_stream(empty))
+        yield from _of_polars(pl.DataFrame(schema=frame.collect_schema()))
+
+
+def _streamed(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    return frame.collect_batches(chunk_size=_STREAM_ROWS, engine="streaming", lazy=True)
 
 
 def _of_pandas(frame: _PandasFrame) -> Iterator[pa.RecordBatch]:
@@ -180,6 +188,7 @@ def _of_iterable(items: Iterable[object]) -> Iterator[pa.RecordBatch]:
             yield _of_dicts(rows)
             rows = []
         yield from _batches(item)
+        del item
     if rows:
         yield _of_dicts(rows)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
+from polars.selectors import Selector, by_name
 
 from lakecore.frames.source import needed, reading
 from lakecore.plan.predicate import from_polars
@@ -134,7 +135,7 @@ def _frames(
             if predicate is not None:
                 frame = frame.filter(predicate)
             if frame.height:
-                yield frame.select(wanted)
+                yield _of_columns(frame, wanted)
             if left == 0:
                 return
 
@@ -155,13 +156,25 @@ def _native(
         rows = rows.head(row_limit)
     if predicate is not None:
         rows = rows.filter(predicate)
-    yield from rows.select(wanted).collect_batches(maintain_order=False)
+    kept = rows.select(_named(wanted or names[:1]))
+    for frame in kept.collect_batches(maintain_order=False):
+        yield _of_columns(frame, wanted)
 
 
 def _native_scan(schema: pa.Schema, files: list[str], names: list[str]) -> pl.LazyFrame:
     """Polars' scan of files that hold these columns, in the twins of their Arrow types."""
     types = polars_schema(pa.schema([schema.field(name) for name in names]))
-    rows = pl.scan_parquet(files, glob=False, extra_columns="ignore").select(names)
+    rows = pl.scan_parquet(files, glob=False, extra_columns="ignore").select(_named(names))
     stored = rows.collect_schema()
     changed = {name: kind for name, kind in types.items() if stored[name] != kind}
-    return rows.with_columns(pl.col(name).cast(kind) for name, kind in changed.items())
+    return rows.with_columns(_named([name]).cast(kind) for name, kind in changed.items())
+
+
+def _of_columns(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    """The columns of these names; of none, the rows all the same, as whoever numbers them needs."""
+    return frame.select(_named(names)) if names else frame.drop(_named(frame.columns))
+
+
+def _named(names: list[str]) -> Selector:
+    """The columns of these very names, in this order; elsewhere Polars takes `*` for a pattern."""
+    return by_name(*names)

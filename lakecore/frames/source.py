@@ -10,7 +10,7 @@ INVARIANT: a face closes the source's iterator as soon as it wants no more, so t
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,14 +21,31 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lakecore.model.schema import TableSchema
     from lakecore.plan.predicate import Predicate
+
+_ROWS_MAX = (1 << 32) - 1
+"""No engine counts more."""
 
 
 def checked_limit(limit: object) -> int | None:
     """The most rows that a read gives; InvalidRequest unless it is a whole number or None."""
-    if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0):
-        return limit
+    if limit is None:
+        return None
+    if isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0:
+        return limit if limit < _ROWS_MAX else None
     raise InvalidRequest("a limit is a whole number, at least 0, or None", limit=limit)
+
+
+def checked_columns(columns: object, schema: TableSchema) -> list[str]:
+    """The names of columns, which the schema has; InvalidRequest for anything else."""
+    if not isinstance(columns, Iterable) or isinstance(columns, str | bytes):
+        raise InvalidRequest("columns is a list of names", columns=columns)
+    names = list(columns)
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidRequest("the name of a column is a text", column=name)
+    return [schema.field(name).name for name in names]
 
 
 class BatchSource(Protocol):

@@ -10,7 +10,7 @@ INVARIANT: logical types are labels. Both ways the plain numbers under them are 
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 import fastavro
@@ -21,6 +21,7 @@ from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format.avro import write_container
 from lakecore.format.avro_rows import container_columns, read_batches
 from lakecore.io.file_format import Abandoned
+from lakecore.io.store import plain_errors
 from lakecore.model.arrow_arrays import retype, retype_chunked, rows_only
 from lakecore.model.types import (
     STRINGS,
@@ -46,6 +47,7 @@ Json: TypeAlias = "str | int | Mapping[str, Json] | Sequence[Json] | None"
 RECORD_NAME = "org.apache.paimon.avro.generated.record"
 _CODECS = {"none": "null", "zstd": "zstandard", "gzip": "deflate"}
 _CHUNK_ROWS = 16_384
+_BUFFER_BYTES = 256 << 10
 DECIMAL_BYTES = 16
 _PRIMITIVES = {
     Root.BOOLEAN: "boolean",
@@ -80,9 +82,10 @@ class AvroWriter:
         header = write_container(self._schema, [], codec)
         self._header_bytes = len(header)
         self.bytes_written = len(header)
-        self._closing = ExitStack()
-        self._out = self._closing.enter_context(store.open_output(path))
-        self._out.write(header)
+        with ExitStack() as opening:
+            self._out = opening.enter_context(store.open_output(path))
+            self._out.write(header)
+            self._closing = opening.pop_all()
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         names = [field.name for field in self._fields]
@@ -139,7 +142,8 @@ def avro_schema(fields: Sequence[Field]) -> dict[str, Json]:
 
 def avro_columns(store: Store, path: str) -> tuple[str, ...]:
     """The names of the file's top-level columns, in order."""
-    return container_columns(store.read(path), path)
+    with _opened(store, path) as source:
+        return container_columns(source, path)
 
 
 def read_avro(
@@ -153,14 +157,32 @@ def read_avro(
     if row_groups is not None:
         raise Unsupported("row groups are chosen in Parquet files only", path=path)
     at = 0
-    for records in read_batches(store.read(path), path, batch.rows):
-        columns: dict[str, pa.Array] = {}
-        for field in fields:
-            if field.name in records[0]:
-                values = [record[field.name] for record in records]
-                columns[field.name] = _decoded(values, field, path)
-        yield at, pa.RecordBatch.from_pydict(columns) if columns else rows_only(len(records))
-        at += len(records)
+    with _opened(store, path) as source:
+        for records in read_batches(source, path, batch.rows, batch.size_bytes):
+            count = len(records)
+            columns: dict[str, pa.Array] = {}
+            for field in fields:
+                if field.name in records[0]:
+                    values = [record[field.name] for record in records]
+                    columns[field.name] = _decoded(values, field, path)
+                    del values
+            # A row may be large: what is done with this, and what comes next, is without them.
+            del records
+            rows = pa.RecordBatch.from_pydict(columns) if columns else rows_only(count)
+            del columns
+            yield at, rows
+            del rows
+            at += count
+
+
+@contextmanager
+def _opened(store: Store, path: str) -> Iterator[bytes | pa.NativeFile]:
+    """A file to be read forward, a local one piece by piece; of others each call costs time."""
+    if store.local_path(path) is None:
+        yield store.read(path)
+        return
+    with plain_errors(path), store.open_input(path) as file:
+        yield pa.BufferedInputStream(file, _BUFFER_BYTES)
 
 
 def _decoded(values: list[object], field: Field, path: str) -> pa.Array:

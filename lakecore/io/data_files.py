@@ -4,6 +4,11 @@ The columns are the *physical* ones of the file: keys, sequence number and kind 
 names of the schema that the file was written with. `plan/evolution.py` turns them into the columns
 of the schema that is read with.
 
+A file that was migrated from Hive lacks columns: those of its partition, and those that were added
+after it was written. What stands for them is given. Where it has the column of a partition, the
+value is the file's, for manifests of other engines may be less precise; but an ORC file holds no
+time of the last second before 1970.
+
 INVARIANT: batches come in the order of the file, every row once, so that the position of a row
 (which deletion vectors name) is the count of rows before it. `read_positions` says it outright.
 """
@@ -13,9 +18,11 @@ from __future__ import annotations
 import errno
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable, LakecoreError, Unsupported
 from lakecore.io.avro_files import AvroWriter, avro_columns, read_avro
@@ -27,7 +34,7 @@ from lakecore.io.file_format import (
     WriteFormat,
     row_group_bytes_of,
 )
-from lakecore.io.orc_files import OrcWriter, orc_columns, read_orc
+from lakecore.io.orc_files import TICKS, OrcWriter, orc_columns, read_orc
 from lakecore.io.parquet_read import parquet_columns, parquet_row_groups, read_parquet
 from lakecore.io.parquet_write import ParquetWriter
 from lakecore.io.store import plain_errors
@@ -124,7 +131,7 @@ def read_file(
         yield batch
 
 
-def read_positions(
+def read_positions(  # noqa: PLR0913  what is read, how much at once, what stands for columns
     store: Store,
     path: str,
     *,
@@ -132,16 +139,18 @@ def read_positions(
     batch_rows: int = BATCH_ROWS,
     batch_bytes: int = BATCH_BYTES,
     row_groups: Iterable[int] | None = None,
+    known: Mapping[str, pa.Scalar] = MappingProxyType({}),
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The batches of `read_file`, each with the position of its first row in the file.
 
-    A batch ends at its rows, or at about its bytes in memory, whichever comes first.
+    A batch ends at its rows, or at about its bytes in memory, whichever comes first. `known` are
+    values of columns that have one in all rows, and that the file may lack.
     """
     size = BatchSize(batch_rows, max(1, batch_bytes))
     schema = arrow_schema(fields)
     file_format = _format(path.rpartition(".")[2], path)
     for at, batch in file_format.read(store, path, fields, size, row_groups):
-        yield at, _typed(batch, schema, path) if fields else rows_only(batch.num_rows)
+        yield at, _typed(batch, schema, path, known) if fields else rows_only(batch.num_rows)
         # A row may be large: what comes next is read without this beside it.
         del batch
 
@@ -205,18 +214,23 @@ def _format(name: str, path: str) -> FileFormat:
     return file_format
 
 
-def _typed(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
+def _typed(
+    batch: pa.RecordBatch, schema: pa.Schema, path: str, known: Mapping[str, pa.Scalar]
+) -> pa.RecordBatch:
     """The batch with the columns and types of the schema; parts are shared where they agree."""
     columns: list[pa.Array] = []
     for node in schema:
-        index = batch.schema.get_field_index(node.name)
+        index, value = batch.schema.get_field_index(node.name), known.get(node.name)
+        if index < 0 and value is not None:
+            columns.append(pa.repeat(value, batch.num_rows))
+            continue
         if index < 0:
             raise CorruptTable(
                 "the data file lacks a column", path=path, column=node.name,
                 columns=batch.schema.names,
             )  # fmt: skip
         try:
-            columns.append(retype(batch.column(index), node.type))
+            column = retype(batch.column(index), node.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise CorruptTable(
                 "a column of the data file is of another type than its schema says",
@@ -225,4 +239,17 @@ def _typed(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatc
                 stored=batch.column(index).type,
                 wanted=node.type,
             ) from error
+        columns.append(column if value is None else _in_its_second(column, value))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _in_its_second(column: pa.Array, value: pa.Scalar) -> pa.Array:
+    """A column of one value; times that ORC holds a second too late, less a second (ORC-763)."""
+    if not (pa.types.is_timestamp(column.type) and value.is_valid):
+        return column
+    second = TICKS[column.type.unit]
+    if not -second < value.value < 0:
+        return column
+    ticks = column.cast(pa.int64())
+    early = pc.if_else(pc.greater_equal(ticks, 0), pc.subtract(ticks, second), ticks)
+    return early.cast(column.type)

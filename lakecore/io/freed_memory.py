@@ -86,10 +86,15 @@ def reused_memory(budget_bytes: int) -> Iterator[None]:
 def release_freed(budget_bytes: int) -> None:
     """Give back what this thread has freed, if the process holds much beside its budget."""
     if resident_bytes() > _HELD_SHARE * budget_bytes:
-        pa.default_memory_pool().release_unused()
-        encoding_pool().release_unused()
-        # The small objects that tell of thousands of columns are the C library's to give back.
-        pa.system_memory_pool().release_unused()
+        release_all_freed()
+
+
+def release_all_freed() -> None:
+    """Give back what this thread has freed."""
+    pa.default_memory_pool().release_unused()
+    encoding_pool().release_unused()
+    # The small objects that tell of thousands of columns are the C library's to give back.
+    pa.system_memory_pool().release_unused()
 
 
 def resident_bytes() -> float:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -18,6 +17,7 @@ from lakecore.errors import CorruptTable, LakecoreError, NotFound
 from lakecore.format import metadata
 from lakecore.format.layout import parse_numbered
 from lakecore.format.manifest_columns import decode_entries
+from lakecore.io.at_once import read_all
 from lakecore.io.commits import Commits
 from lakecore.model.manifest import fold_onto
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot, Tag
 
 _ENTRIES_KEPT = 400_000
-_READERS = 8
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
@@ -84,6 +83,7 @@ class History:
         self.store = store
         self.layout = layout
         self.commits = Commits(self.snapshot_if_there)
+        self._earliest_hinted = False
         self._schemas: _Cache[int, TableSchema] = _Cache(1_000)
         self._schema_texts: _Cache[int, bytes] = _Cache(1_000)
         self._manifests: _Cache[str, Sequence[ManifestEntry]] = _Cache(_ENTRIES_KEPT)
@@ -143,6 +143,13 @@ class History:
             return ids
         return tuple(number for number in ids if number >= earliest)
 
+    def keep_earliest_hint(self) -> None:
+        """See that there is a hint of the first snapshot; once it is there, it stays."""
+        path = self.layout.earliest_hint
+        if not self._earliest_hinted and not self.store.exists(path):
+            self.store.put(path, str(self.snapshot_ids()[0]).encode())
+        self._earliest_hinted = True
+
     def latest_snapshot_id(self) -> int | None:
         """The largest snapshot id; None if nothing was committed."""
         hint = self._hint(self.layout.latest_hint)
@@ -185,6 +192,11 @@ class History:
                 return hinted
         ids = self._numbers(self.layout.snapshot_dir, "snapshot-")
         return self.snapshot(ids[-1]) if ids else None
+
+    def latest_after(self, before: Snapshot | None) -> Snapshot | None:
+        """The newest snapshot; `before` was it a moment ago, so that few are between."""
+        followed = None if before is None else self.commits.follow(before)
+        return followed or self.latest_snapshot()
 
     def changelog_ids(self) -> tuple[int, ...]:
         """The ids of expired snapshots whose changelog was kept, ascending."""
@@ -250,14 +262,15 @@ class History:
         """The manifests of a snapshot's own changes, in order."""
         return self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
 
+    def deltas(self, snapshots: Sequence[Snapshot]) -> list[Sequence[ManifestEntry]]:
+        """The own changes of each snapshot, in order."""
+        return read_all(lambda snapshot: self.entries(self.delta_manifests(snapshot)), snapshots)
+
     def entries(self, manifests: Sequence[ManifestFile]) -> list[ManifestEntry]:
         """The entries of these manifests, in order."""
         fresh = [m for m in manifests if self._manifests.get(m.name) is None]
-        read = {}
-        if len(fresh) > 1:
-            with ThreadPoolExecutor(min(_READERS, len(fresh))) as pool:
-                names = [manifest.name for manifest in fresh]
-                read = dict(zip(names, pool.map(self.manifest, fresh), strict=True))
+        names = [manifest.name for manifest in fresh]
+        read = dict(zip(names, read_all(self.manifest, fresh), strict=True))
         return [
             entry
             for manifest in manifests

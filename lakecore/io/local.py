@@ -196,6 +196,11 @@ class LocalStore:
         return _local(path)
 
 
+def absolute(path: str) -> str:
+    """A local path from the root of the disk on, for a process that works in another directory."""
+    return os.path.abspath(_local(path))
+
+
 class _Output(pa.OSFile):  # type: ignore[misc]  # pyarrow has no stubs
     """A file whose bytes go to the disk as they are written, so that its fsync has less to do."""
 
@@ -243,7 +248,18 @@ def _local(path: str) -> str:
             local = slash + rest
     if not local:
         raise InvalidRequest("the path is empty", path=path)
+    if "\0" in local or not local.isascii():
+        _check_characters(local)
     return local
+
+
+def _check_characters(local: str) -> None:
+    try:
+        whole = "\0" not in local and os.fsencode(local)
+    except UnicodeEncodeError as error:
+        raise InvalidRequest("a path is not Unicode text", path=repr(local)) from error
+    if not whole:
+        raise InvalidRequest("a path holds no NUL", path=repr(local))
 
 
 @contextmanager

@@ -26,9 +26,11 @@ from pyarrow import orc
 
 from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, Unsupported
 from lakecore.io.file_format import Abandoned
+from lakecore.io.freed_memory import release_freed
 from lakecore.io.parquet_types import physical_schema
 from lakecore.io.store import plain_errors
-from lakecore.model.arrow_arrays import list_like, retype_chunked, struct_array
+from lakecore.memory import process_budget
+from lakecore.model.arrow_arrays import list_like, retype_chunked, size_of, struct_array
 from lakecore.model.types import (
     TIMESTAMPS,
     Array,
@@ -55,9 +57,13 @@ _JAVA = "ORC_JAVA"
 _STRIPE_BYTES = 64 << 20
 _DICTIONARY_SHARE_MAX = 0.8
 _ENCODED_SHARE_GUESS = 0.5
+_PROBE_ROWS = 1_024
+_DECODED_RATIO = 4
+_BATCHES_BESIDE = 3
+"""What reading holds of the size of a batch: the one before, the library's own, one read ahead."""
 
 _COUNT = parse_type("INT NOT NULL")
-_TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class OrcWriter:
@@ -74,14 +80,15 @@ class OrcWriter:
         self._schema = physical_schema(fields, orc_leaf, ID_ATTRIBUTE)
         self._row_count = 0
         self._raw_bytes = 0
-        self._closing = ExitStack()
-        self._sink = _Sink(self._closing.enter_context(store.open_output(path)))
-        self._writer = orc.ORCWriter(
-            pa.PythonFile(self._sink, mode="w"),
-            compression=codec,
-            stripe_size=_STRIPE_BYTES,
-            dictionary_key_size_threshold=_DICTIONARY_SHARE_MAX,
-        )
+        with ExitStack() as opening:
+            self._sink = _Sink(opening.enter_context(store.open_output(path)))
+            self._writer = orc.ORCWriter(
+                pa.PythonFile(self._sink, mode="w"),
+                compression=codec,
+                stripe_size=_STRIPE_BYTES,
+                dictionary_key_size_threshold=_DICTIONARY_SHARE_MAX,
+            )
+            self._closing = opening.pop_all()
 
     @property
     def bytes_written(self) -> int:
@@ -141,7 +148,7 @@ class OrcWriter:
         for chunk in column.chunks:
             for leaf in _timestamps(chunk):
                 ticks = pc.cast(leaf.drop_null(), pa.int64()).to_numpy(zero_copy_only=False)
-                old = ticks[(ticks < 0) & (ticks % _TICKS[leaf.type.unit] != 0)]
+                old = ticks[(ticks < 0) & (ticks % TICKS[leaf.type.unit] != 0)]
                 if len(old):
                     raise Unsupported(
                         "ORC files cannot hold a timestamp before 1970 with a fraction of a "
@@ -270,16 +277,32 @@ def read_orc(
         stored = file.schema.names
         padded = [field for field in fields if file.writer == _JAVA and _has_char(field.type)]
         fragment = ds.OrcFileFormat().make_fragment(source)
-        scanner = fragment.scanner(
-            columns=[field.name for field in fields if field.name in stored] or stored[:1],
-            batch_size=batch.rows,
-            batch_readahead=1,
-        )
+        columns = [field.name for field in fields if field.name in stored] or stored[:1]
+
+        def scan(rows: int) -> Iterator[pa.RecordBatch]:
+            scanner = fragment.scanner(columns=columns, batch_size=rows, batch_readahead=1)
+            return iter(scanner.to_batches())
+
+        rows_max = batch.rows
+        if rows_max > 1 and file.nrows:
+            # How many bytes a row takes nothing tells but rows: what is stored is compressed.
+            stored_bytes = max(1.0, _DECODED_RATIO * file.content_length / file.nrows)
+            probe = next(scan(_fitting(min(batch.rows, _PROBE_ROWS), stored_bytes, batch)))
+            rows_max = _fitting(batch.rows, size_of(probe) / max(1, probe.num_rows), batch)
+            del probe
         at = 0
-        for rows in scanner.to_batches():
+        for rows in scan(rows_max):
             if rows.num_rows:
                 yield at, _without_padding(rows, padded)
             at += rows.num_rows
+            # A row may be large: what comes next is read without this beside it.
+            del rows
+            release_freed(process_budget().size_bytes)
+
+
+def _fitting(rows: int, row_bytes: float, batch: BatchSize) -> int:
+    """How many rows of so many bytes, of these, a batch has."""
+    return max(1, min(rows, int(batch.size_bytes / _BATCHES_BESIDE / max(1.0, row_bytes))))
 
 
 def _parts(data_type: DataType) -> tuple[DataType, ...]:

@@ -2,22 +2,23 @@
 
 A row group that fits into a batch is decoded whole on Arrow's threads. Another is streamed, its
 bytes as its rows, so that memory follows the batch and not the row group, which Java makes as large
-as the file. How much a row takes in memory is known from the footer where columns have a width;
-where they have not, a few rows of the file are looked at first, for a dictionary makes any text
-small on disk. A batch that came out too large makes those after it smaller.
+as the file. How much a row takes in memory is known from the footer, but for texts that share a
+dictionary, which makes them small on disk: of these a few are looked at first. A batch that came
+out too large makes those after it smaller.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack, contextmanager
-from itertools import chain
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakecore.errors import CorruptTable
+from lakecore.format.parquet_footer import with_maps_as_lists
 from lakecore.io.file_format import RowGroup
 from lakecore.io.freed_memory import release_freed
 from lakecore.io.store import plain_errors
@@ -43,6 +44,15 @@ _MANY_COLUMNS = 256
 _WHOLE_COLUMN_BYTES = 32 << 10
 """Of a row group, up to which a column is decoded whole: to stream it would hold as much."""
 
+_TEXT = "BYTE_ARRAY"
+_VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
+"""Of values of Parquet's types; those of the others differ."""
+
+_NULLABLE_KEYS = "Map keys must be annotated as required"
+"""What Arrow says of a file with maps whose keys are declared nullable."""
+_FOOTER_END = 8
+"""Bytes after the footer: its length, and the magic."""
+
 NARROW_BYTES_MAX = (1 << 31) - 1
 """Bytes that an array of text with 32-bit offsets can hold."""
 
@@ -62,8 +72,10 @@ def read_parquet(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of these columns as stored, each with the file position of its first row."""
     with _open(store, path) as whole:
+        stored = whole.schema_arrow.names
+        there = set(stored)
         # Rows can only be counted along with some column.
-        columns = [field.name for field in fields] or whole.schema_arrow.names[:1]
+        columns = [field.name for field in fields if field.name in there] or stored[:1]
         metadata = whole.metadata
         firsts = _first_rows(metadata)
         leaves = _leaf_indexes(metadata, columns)
@@ -74,12 +86,12 @@ def read_parquet(
                 decoder = opened.enter_context(_open(store, path, metadata, wide=False))
             for index in range(metadata.num_row_groups) if row_groups is None else row_groups:
                 rows = metadata.row_group(index).num_rows
-                if sizes.hidden and rows > _PROBED_ROWS_MIN:
+                if rows > _PROBED_ROWS_MIN and (hidden := sizes.hidden(index)):
                     streamed = streamed or opened.enter_context(
                         _open(store, path, metadata, leaves)
                     )
-                    probe = streamed.iter_batches(_PROBE_ROWS, row_groups=[index], columns=columns)
-                    sizes.see(next(probe))
+                    probe = streamed.iter_batches(_PROBE_ROWS, row_groups=[index], columns=hidden)
+                    sizes.see_hidden(next(probe))
                 row_bytes = sizes.of(index)
                 # In even parts: a short one at the end costs as many steps as the others.
                 parts = -(-rows // max(1, min(batch.rows, int(batch.size_bytes / row_bytes))))
@@ -93,18 +105,23 @@ def read_parquet(
                         _open(store, path, metadata, leaves)
                     )
                     batches = streamed.iter_batches(even_rows, row_groups=[index], columns=columns)
-                at = firsts[index]
+                at, end = firsts[index], firsts[index] + rows
                 table = None
-                for part in chain.from_iterable(map(_parts, batches)):
-                    rows = part.num_rows
-                    if rows:
-                        sizes.see(part)
-                        yield at, part
-                    at += rows
-                    # A row may be large: what comes next is read without this beside it.
-                    del part
-                    if rows * sizes.of(index) >= _LARGE_BYTES:
-                        release_freed(process_budget().size_bytes)
+                while (decoded := next(batches, None)) is not None:
+                    if at + decoded.num_rows >= end:
+                        # What decoding holds of the row group goes before its last rows are given.
+                        batches = iter(())
+                    for part in _parts(decoded):
+                        rows = part.num_rows
+                        if rows:
+                            sizes.see(part)
+                            yield at, part
+                        at += rows
+                        # A row may be large: what comes next is read without this beside it.
+                        decoded = None
+                        del part
+                        if rows * sizes.of(index) >= _LARGE_BYTES:
+                            release_freed(process_budget().size_bytes)
 
 
 class _RowSizes:
@@ -118,25 +135,47 @@ class _RowSizes:
         columns: Sequence[str],
     ) -> None:
         self._metadata = metadata
-        self._leaves = leaves
-        there = set(schema.names)
-        kinds = [schema.field(name).type for name in columns if name in there]
+        kinds = [schema.field(name).type for name in columns]
         self._width = sum(kind.bit_width if pa.types.is_primitive(kind) else 32 for kind in kinds)
-        self.hidden = not all(pa.types.is_primitive(kind) for kind in kinds)
-        """Whether rows may be larger than the footer says, and none was seen."""
+        stored = {leaf: metadata.schema.column(leaf) for leaf in leaves}
+        self._texts = {
+            leaf: column.path if column.path in columns else column.path.partition(".")[0]
+            for leaf, column in stored.items()
+            if column.physical_type == _TEXT
+        }
+        self._repeated = {
+            leaf: _VALUE_BYTES.get(column.physical_type, column.length)
+            for leaf, column in stored.items()
+            if column.max_repetition_level and column.physical_type != _TEXT
+        }
+        self._leaves = [leaf for leaf in leaves if leaf not in self._repeated]
+        self._hidden: dict[str, float] = {}
         self._seen = 0.0
 
     def of(self, index: int) -> float:
         """The bytes of a row of a row group."""
         group = self._metadata.row_group(index)
-        stored = sum(group.column(leaf).total_uncompressed_size for leaf in self._leaves)
-        mean: float = stored / max(1, group.num_rows)
+        told = sum(group.column(leaf).total_uncompressed_size for leaf in self._leaves)
+        told += sum(group.column(leaf).num_values * width for leaf, width in self._repeated.items())
+        mean: float = told / max(1, group.num_rows) + sum(self._hidden.values())
         return max(1.0, self._width / 8, self._seen, mean)
+
+    def hidden(self, index: int) -> list[str]:
+        """Columns of a row group that may be larger than its footer says, and were not seen."""
+        group = self._metadata.row_group(index)
+        shared = [
+            name for leaf, name in self._texts.items() if group.column(leaf).has_dictionary_page
+        ]
+        return [name for name in dict.fromkeys(shared) if name not in self._hidden]
+
+    def see_hidden(self, rows: pa.RecordBatch) -> None:
+        """Learn from some rows of such columns."""
+        for name, column in zip(rows.schema.names, rows.columns, strict=True):
+            self._hidden[name] = column.nbytes / max(1, rows.num_rows)
 
     def see(self, rows: pa.RecordBatch) -> None:
         """Learn from rows that were decoded."""
         self._seen = size_of(rows) / max(1, rows.num_rows)
-        self.hidden = False
 
 
 def parquet_row_groups(store: Store, path: str, columns: Sequence[str]) -> tuple[RowGroup, ...]:
@@ -193,6 +232,7 @@ def _open(
     `wide`: text comes with wide offsets.
     """
     local = store.local_path(path)
+    source = partial(store.open_input, path) if local is None else partial(str, local)
     buffer_bytes = 0
     if metadata is not None and leaves:
         bounds = _REMOTE_BUFFER_BYTES if local is None else _BUFFER_BYTES
@@ -207,19 +247,33 @@ def _open(
         with plain_errors(path):
             # Arrow decodes text into wide offsets a quarter faster than into narrow ones. Of many
             # columns with few rows each, to cast them costs more.
-            file = pq.ParquetFile(
-                store.open_input(path) if local is None else local,
-                metadata=metadata,
+            opened = partial(
+                pq.ParquetFile,
                 buffer_size=buffer_bytes,
                 pre_buffer=local is None and not leaves,
                 binary_type=pa.large_binary() if wide else None,
             )
+            try:
+                file = opened(source(), metadata=metadata)
+            except pa.ArrowInvalid as error:
+                if metadata is not None or _NULLABLE_KEYS not in str(error):
+                    raise
+                file = opened(source(), metadata=_metadata_without_maps(store, path))
         with file, plain_errors(path):
             yield file
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
         raise CorruptTable(
             "the data file is no readable Parquet", path=path, cause=error
         ) from error
+
+
+def _metadata_without_maps(store: Store, path: str) -> pq.FileMetaData:
+    """The footer of a file, with lists of entries in place of maps."""
+    with store.open_input(path) as file:
+        file.seek(file.size() - _FOOTER_END)
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(file.size() - _FOOTER_END - length)
+        return pq.read_metadata(pa.BufferReader(with_maps_as_lists(memoryview(file.read(length)))))
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

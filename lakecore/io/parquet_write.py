@@ -64,11 +64,12 @@ _UNDER_WAY_BYTES = ROW_GROUP_BYTES * 3 // 2
 class Encoding:
     """How the columns of a file are encoded, by their paths.
 
-    `codecs` has every column that is compressed.
+    `codecs` has every column that is compressed, `bounded` those with statistics.
     """
 
     dictionaries: list[str]
     codecs: dict[str, str]
+    bounded: list[str]
 
 
 class ParquetWriter:
@@ -98,9 +99,10 @@ class ParquetWriter:
             int96_paths(fields),
             {name: Copy(source, ids[name]) for name, source in copies.items()},
         )
-        self._closing = ExitStack()
-        self._out = self._closing.enter_context(store.open_output(path))
-        self._out.write(b"PAR1")
+        with ExitStack() as opening:
+            self._out = opening.enter_context(store.open_output(path))
+            self._out.write(b"PAR1")
+            self._closing = opening.pop_all()
 
     @property
     def bytes_written(self) -> int:
@@ -203,6 +205,10 @@ class ParquetWriter:
             self._append_next()
         _UNDER_WAY.add(1, raw_bytes)
         self._under_way.append((raw_bytes, _encoders().submit(self._encode_apart, table)))
+        if raw_bytes > _UNDER_WAY.room_bytes:
+            # A large row: what comes next is made without this beside it.
+            del table
+            self._append_next()
 
     def _append_next(self) -> None:
         raw_bytes, part = self._under_way.popleft()
@@ -257,6 +263,7 @@ class ParquetWriter:
                 dict.fromkeys(encoding.codecs, self._format.zstd_level) if zstd else None
             ),
             use_dictionary=encoding.dictionaries,
+            write_statistics=encoding.bounded,
             store_schema=False,
             store_decimal_as_integer=True,
             write_time_adjusted_to_utc=True,
@@ -269,9 +276,12 @@ def encoding_of(table: pa.Table, fields: Sequence[Field], write_format: WriteFor
     start = max(0, (table.num_rows - _SAMPLE_ROWS) // 2)
     sample = table.slice(start, _SAMPLE_ROWS)
     dictionaries = _dictionary_columns(sample, fields)
+    large = {field.name for field in fields if _is_large(sample.column(field.name))}
+    # Of such values the bounds would not be kept, and to find them takes six copies of each.
+    bounded = [path for path, _ in leaf_paths(fields) if path not in large]
     codec = write_format.codec
     if codec == "none":
-        return Encoding(dictionaries=dictionaries, codecs={})
+        return Encoding(dictionaries=dictionaries, codecs={}, bounded=bounded)
     level = write_format.zstd_level if codec == "zstd" else None
     trial = pa.Codec(codec, compression_level=level)
     plain = {
@@ -281,14 +291,9 @@ def encoding_of(table: pa.Table, fields: Sequence[Field], write_format: WriteFor
         and sample.num_rows >= _SAMPLE_ROWS_MIN
         and _hardly_shrinks(sample.column(field.name), trial)
     }
-    plain |= {
-        field.name
-        for field in fields
-        if _is_large(sample.column(field.name))
-        and _large_hardly_shrinks(sample.column(field.name), trial)
-    }
+    plain |= {name for name in large if _large_hardly_shrinks(sample.column(name), trial)}
     codecs = {path: codec for path, _ in leaf_paths(fields) if path not in plain}
-    return Encoding(dictionaries=dictionaries, codecs=codecs)
+    return Encoding(dictionaries=dictionaries, codecs=codecs, bounded=bounded)
 
 
 def _hardly_shrinks(column: pa.ChunkedArray, codec: pa.Codec) -> bool:
@@ -357,10 +362,15 @@ class _Count:
         self._count = 0
         self._size_bytes = 0
 
+    @property
+    def room_bytes(self) -> int:
+        """What all together may have under way."""
+        return encoder_count() * _UNDER_WAY_BYTES
+
     def may_begin(self, size_bytes: int) -> bool:
         """Whether a thread is free for one more, and there is room: large ones go one by one."""
-        room_bytes = encoder_count() * _UNDER_WAY_BYTES - self._size_bytes
-        return self._count < encoder_count() and size_bytes <= room_bytes
+        free_bytes = self.room_bytes - self._size_bytes
+        return self._count < encoder_count() and size_bytes <= free_bytes
 
     def add(self, count: int, size_bytes: int) -> None:
         """So many more are under way."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.merge import aggregation, partial_update
+from lakecore.merge.aggregators import AGGREGATORS
 from lakecore.merge.deduplicate import Deduplicate
 from lakecore.merge.first_row import FirstRow
 from lakecore.merge.fold import FoldEngine
@@ -16,7 +17,7 @@ from lakecore.merge.keep_all import KEEP_ALL
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakecore.merge.spec import MergeFunction
+    from lakecore.merge.spec import MergeFunction, MergeSpec
 
 MERGE_FUNCTIONS: Mapping[str, MergeFunction] = {
     "deduplicate": Deduplicate(),
@@ -30,4 +31,18 @@ MERGE_FUNCTIONS: Mapping[str, MergeFunction] = {
 
 def interim_function(merge: MergeFunction) -> MergeFunction:
     """What to merge rows with that `merge` will merge again, together with others."""
-    return merge if merge.associative else KEEP_ALL
+    return merge if merge.chooses_rows else KEEP_ALL
+
+
+def chooses_value(spec: MergeSpec, column: str) -> bool:
+    """Whether the column of a merged row is that of a row, as it was, or null; and decides nothing.
+
+    Then merging needs to know of its values only which are null.
+    """
+    ordering = {name for group in spec.groups for name in group.sequence}
+    if column in {*spec.key, *spec.sequence, *ordering}:
+        return False
+    functions = (
+        AGGREGATORS[each.function](each) for each in spec.aggregates if each.column == column
+    )
+    return all(function.choice is not None for function in functions)

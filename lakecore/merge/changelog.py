@@ -22,7 +22,7 @@ INVARIANT: the rows of a changelog, replayed from the first on, give what the co
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -34,9 +34,12 @@ from lakecore.merge.order import countable_rows, of_kinds
 from lakecore.model.rows import RETRACTS, VALUE_KIND, RowKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lakecore.merge.spec import MergeSpec, Slice
+
+Equal: TypeAlias = "Callable[[pa.Table, pa.Table, Sequence[str]], np.ndarray]"
+"""See `equal_rows`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +94,16 @@ def changed_keys(
 
 
 def changelog_rows(
-    before: pa.Table, after: pa.Table, at: np.ndarray, compared: Sequence[str] | None
+    before: pa.Table,
+    after: pa.Table,
+    at: np.ndarray,
+    compared: Sequence[str] | None,
+    equal: Equal = equal_rows,
 ) -> pa.Table:
     """The changes of keys whose rows are `after`, in their order, -U right before +U.
 
     `at` has of each row of `after` its row of `before`, or NONE. `compared`: rows that are equal in
-    these columns have not changed (None: every row that there is has).
+    these columns, as `equal` finds, have not changed (None: every row that there is has).
     """
     adds = ~_retracting(after)
     held = at != NONE
@@ -105,7 +112,7 @@ def changelog_rows(
     rows = np.flatnonzero(both)
     if compared is not None and len(rows):
         was, became = before.take(pa.array(at[rows])), after.take(pa.array(rows))
-        both[rows] = ~equal_rows(was, became, compared)
+        both[rows] = ~equal(was, became, compared)
     gone = np.flatnonzero((held & ~adds) | both)
     come = np.flatnonzero((adds & ~held) | both)
     taken = _of_kind(before, at[gone], np.where(both[gone], _BEFORE, _DELETE))

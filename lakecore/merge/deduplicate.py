@@ -48,7 +48,7 @@ _DENSE_SPAN_MAX = 32
 class Deduplicate:
     """The merge function of `merge-engine` = `deduplicate`."""
 
-    associative: ClassVar = True
+    chooses_rows: ClassVar = True
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The newest row of each key.

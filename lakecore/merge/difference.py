@@ -27,7 +27,7 @@ BEFORE, AFTER = 0, 1
 class _Difference:
     """A merge function of at most two slices, each a state."""
 
-    associative: ClassVar = False
+    chooses_rows: ClassVar = False
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """Rows in key order with their kinds: -D gone, +I new, +U changed."""

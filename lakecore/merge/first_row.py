@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class FirstRow:
     """The merge function of `merge-engine` = `first-row`."""
 
-    associative: ClassVar = True
+    chooses_rows: ClassVar = True
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The oldest row of each key.

@@ -155,7 +155,7 @@ class FoldEngine:
     rows had an older sequence. Folding it again gives another row than folding all at once.
     """
 
-    associative: ClassVar = False
+    chooses_rows: ClassVar = False
     fold: Callable[[Contested, MergeSpec], Folded]
     functions: Callable[[MergeSpec, Sequence[str]], Mapping[str, Fold] | None]
     """The function of each column by which rows that all add can be folded run by run, if any."""

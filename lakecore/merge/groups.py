@@ -113,7 +113,9 @@ def interleaved(is_first: np.ndarray) -> np.ndarray:
 
 
 def pick(values: pa.Array | pa.ChunkedArray, positions: np.ndarray) -> pa.Array | pa.ChunkedArray:
-    """The values at these positions; null for NONE."""
+    """The values at these positions; null for NONE. One alone, which may be large, is no copy."""
+    if len(positions) == 1 and positions[0] >= 0:
+        return values.slice(positions[0], 1)
     missing = positions < 0
     if missing.any():
         return values.take(pa.array(positions, mask=missing))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class _KeepAll:
     """A merge function that leaves all rows of a key, less those that do not count."""
 
-    associative: ClassVar = True
+    chooses_rows: ClassVar = True
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The rows by key, sequence fields, sequence number; deletions too."""

@@ -111,6 +111,10 @@ def take_in_pieces(window: Sequence[Slice], positions: np.ndarray) -> Iterator[p
     """The rows at these positions over all runs, a piece at a time: never all of them twice."""
     rows = pa.concat_tables([part.rows for part in window])
     step = piece_rows(rows)
+    if step == 1:
+        # Large rows are not copied.
+        yield from (rows.slice(position, 1) for position in positions.tolist())
+        return
     starts = range(0, max(1, len(positions)), step)
 
     def piece(start: int) -> pa.Table:

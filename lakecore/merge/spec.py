@@ -85,7 +85,8 @@ class Slice:
     `sequence_min` and `sequence_max` bound their sequence numbers; of rows that share one, the row
     of the greater `commit_order` is newer. They come from a file of `level`. `unique`: no key
     twice, as in data files; the rows of a write buffer may repeat keys, in any order, but a key
-    that is in one slice of a run is not in the next (`whole_keys`).
+    that is in one slice of a run is not in the next (`whole_keys`). `more`: whether other slices of
+    the run come after it; None: that is not known before the next was asked for.
     """
 
     rows: pa.Table
@@ -95,16 +96,18 @@ class Slice:
     commit_order: int = 0
     level: int = 0
     unique: bool = True
+    more: bool | None = None
 
 
 class MergeFunction(Protocol):
     """Rows of each key -> one row, or none. Rows hold the columns of the spec and any others."""
 
     @property
-    def associative(self) -> bool:
-        """Whether some rows of a key may be merged before the others, and then again with them.
+    def chooses_rows(self) -> bool:
+        """Whether the rows that come out are rows that went in, as they were.
 
-        Where it is not so, the memory that a writer has would decide what it writes.
+        Then some rows of a key may be merged before the others, and again with them. Where it is
+        not so, the memory that a writer has would decide what it writes.
         """
         ...
 

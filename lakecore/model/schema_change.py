@@ -15,6 +15,7 @@ from typing import TypeAlias, TypeGuard
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
+from lakecore.model.arguments import check_flags
 from lakecore.model.types import Array, Atomic, DataType, Map, Multiset, Row, from_arrow, parse_type
 
 __all__ = ["Change", "ColumnPath", "Move", "SchemaChange", "check_changes"]
@@ -174,12 +175,14 @@ class SchemaChange:
     ) -> Change:
         """Add a nullable column; old rows read as null. It goes last, unless `move` says where."""
         path = _path(name)
-        return AddColumn(path=path, type=_type(type, path), comment=comment, move=move)
+        return AddColumn(
+            path=path, type=_type(type, path), comment=_comment(comment), move=_move(move)
+        )
 
     @staticmethod
     def rename_column(name: ColumnPath, new_name: str) -> Change:
         """Give a column another name."""
-        return RenameColumn(path=_path(name), name=new_name)
+        return RenameColumn(path=_path(name), name=_text("the name of a column", new_name))
 
     @staticmethod
     def drop_column(name: ColumnPath) -> Change:
@@ -193,6 +196,7 @@ class SchemaChange:
         keep_nullability: bool = False,  # noqa: FBT001, FBT002  Paimon's place for it
     ) -> Change:
         """Give a column another type, into which Paimon can cast the old one."""
+        check_flags(keep_nullability=keep_nullability)
         path = _path(name)
         return UpdateColumnType(
             path=path, type=_type(type, path), keep_nullability=keep_nullability
@@ -201,37 +205,45 @@ class SchemaChange:
     @staticmethod
     def update_column_nullability(name: ColumnPath, nullable: bool) -> Change:  # noqa: FBT001  Paimon's place for it
         """Let a column take nulls, or no longer."""
+        check_flags(nullable=nullable)
         return UpdateColumnNullability(path=_path(name), nullable=nullable)
 
     @staticmethod
     def update_column_comment(name: ColumnPath, comment: str | None) -> Change:
         """Give a column another comment."""
-        return UpdateColumnComment(path=_path(name), comment=comment)
+        return UpdateColumnComment(path=_path(name), comment=_comment(comment))
 
     @staticmethod
     def update_column_default_value(name: ColumnPath, default_value: str | None) -> Change:
         """Give a column another default value, as text; rows already written keep theirs."""
+        if default_value is not None:
+            _text("a default value", default_value)
         return UpdateColumnDefaultValue(path=_path(name), default_value=default_value)
 
     @staticmethod
     def update_column_position(name: str, move: Move) -> Change:
         """Move a column to a `Move`: `first()`, `last()`, `after(other)` or `before(other)`."""
-        return UpdateColumnPosition(name=name, move=move)
+        place = _move(move)
+        if place is None:
+            raise InvalidRequest("a column moves to a lakecore.Move", given=None)
+        return UpdateColumnPosition(name=_text("the name of a column", name), move=place)
 
     @staticmethod
     def set_option(key: str, value: str) -> Change:
         """Set a table option."""
-        return SetOption(key=key, value=value)
+        return SetOption(
+            key=_text("the key of an option", key), value=_text("the value of an option", value)
+        )
 
     @staticmethod
     def remove_option(key: str) -> Change:
         """Set a table option back to its default."""
-        return RemoveOption(key=key)
+        return RemoveOption(key=_text("the key of an option", key))
 
     @staticmethod
     def update_comment(comment: str | None) -> Change:
         """Give the table another comment."""
-        return UpdateComment(comment=comment)
+        return UpdateComment(comment=_comment(comment))
 
 
 def check_changes(changes: object) -> None:
@@ -251,7 +263,11 @@ def _is_list(changes: object) -> TypeGuard[Sequence[object]]:
 
 
 def _path(name: ColumnPath) -> tuple[str, ...]:
+    if not _is_path(name):
+        raise InvalidRequest("a column is named by a text, or a path of texts", column=name)
     path = (name,) if isinstance(name, str) else tuple(name)
+    for part in path:
+        _text("the name of a column", part)
     if not path or not all(path):
         raise InvalidRequest("a column needs a name", column=name)
     return path
@@ -263,4 +279,24 @@ def _type(source: str | DataType | pa.DataType, path: tuple[str, ...]) -> DataTy
         return source
     if isinstance(source, pa.DataType):
         return from_arrow(source, context=context)
-    return parse_type(source, context=context)
+    return parse_type(_text("a type", source), context=context)
+
+
+def _is_path(name: object) -> bool:
+    return isinstance(name, Sequence) and not isinstance(name, bytes)
+
+
+def _text(what: str, given: object) -> str:
+    if not isinstance(given, str):
+        raise InvalidRequest(f"{what} is a text", given=given)
+    return given
+
+
+def _comment(given: object) -> str | None:
+    return None if given is None else _text("a comment", given)
+
+
+def _move(given: object) -> Move | None:
+    if given is not None and not isinstance(given, Move):
+        raise InvalidRequest("a column moves to a lakecore.Move", given=type(given).__name__)
+    return given

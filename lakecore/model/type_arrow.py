@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pyarrow as pa
 
-from lakecore.errors import Unsupported
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.data_types import (
     LENGTH_MAX,
     Array,
@@ -24,7 +25,9 @@ from lakecore.model.data_types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from polars.datatypes import DataTypeClass
 
 _ARROW: dict[Root, pa.DataType] = {
     Root.CHAR: pa.string(),
@@ -168,3 +171,17 @@ def fields_from_arrow(fields: Sequence[pa.Field], *, context: str = "") -> tuple
         )
         for index, field in enumerate(fields)
     )
+
+
+def fields_from_polars(schema: Mapping[str, pl.DataType | DataTypeClass]) -> tuple[Field, ...]:
+    """The same for the columns of a Polars schema; InvalidRequest for Python objects."""
+    frame = pl.DataFrame(schema=schema)
+    check_no_objects(frame)
+    return fields_from_arrow(list(frame.to_arrow().schema))
+
+
+def check_no_objects(frame: pl.DataFrame) -> None:
+    """Raise InvalidRequest for a column of Python objects, of which Arrow gets the addresses."""
+    for name, kind in frame.schema.items():
+        if kind == pl.Object:
+            raise InvalidRequest("a column of Python objects has no type in a table", column=name)

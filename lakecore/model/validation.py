@@ -43,7 +43,14 @@ from lakecore.model.option_rules import (
     check_snapshot_ordering,
 )
 from lakecore.model.schema import TableSchema, number_fields
-from lakecore.model.types import DataType, Field, fields_from_arrow, parse_type, with_nullable
+from lakecore.model.types import (
+    DataType,
+    Field,
+    fields_from_arrow,
+    fields_from_polars,
+    parse_type,
+    with_nullable,
+)
 from lakecore.options import TableOptions, parse_options
 
 if TYPE_CHECKING:
@@ -168,7 +175,7 @@ def _fields(columns: Columns) -> tuple[Field, ...]:
     if isinstance(columns, pa.Schema):
         return fields_from_arrow(list(columns))
     if isinstance(columns, pl.Schema):
-        return fields_from_arrow(list(pl.DataFrame(schema=columns).to_arrow().schema))
+        return fields_from_polars(columns)
     if isinstance(columns, Mapping):
         return tuple(
             Field(

@@ -170,9 +170,11 @@ def _float_to_decimal(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arr
     return pc.coalesce(*parts)
 
 
-def _decimal_to_integer(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
+def _decimal_to_integer(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
     """Truncated, then the low bits."""
-    whole = pc.round(array, ndigits=0, round_mode="towards_zero")
+    # A type without whole digits has no room for the 0 that is left.
+    wide = array.cast(pa.decimal256(_WIDE_DIGITS, _scale(source)))
+    whole = pc.round(wide, ndigits=0, round_mode="towards_zero")
     unscaled = whole.cast(pa.decimal128(_DIGITS_MAX, 0))
     words = np.frombuffer(unscaled.buffers()[1], np.int64)[2 * unscaled.offset :: 2]
     low = _array(array, words[: len(array)], pa.int64())

@@ -54,7 +54,8 @@ class Misfit(ValueError):
 
 def fit_values(array: pa.Array, target: Atomic) -> pa.Array:
     """The values in the Arrow type of `target`; Misfit naming the first that does not fit."""
-    if len(array) and array.null_count == len(array) and array.type != arrow_type(target):
+    nothing = len(array) > 0 and array.null_count == len(array)
+    if _t.is_null(array.type) or (nothing and array.type != arrow_type(target)):
         return pa.nulls(len(array), arrow_type(target))
     return FITS[target.root](array, target)
 

@@ -1,4 +1,4 @@
-"""Of the snapshot before: whether it is still a part of the table's history, and what it hands on.
+"""An earlier snapshot: whether it is still in the table's history, what followed, what it hands on.
 
 A rollback takes snapshots away, and later commits use their ids again: an id alone proves nothing,
 and the uuid tells them apart. (Paimon before 1.2 writes none.)
@@ -9,11 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from lakecore.errors import NotFound
+from lakecore.errors import CorruptTable, NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from lakecore.io.history import History
+    from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
+
+_AT_ONCE = 64
 
 Base: TypeAlias = tuple[int, str | None]
 """The id and the uuid of a snapshot."""
@@ -24,13 +29,8 @@ def was_rolled_back(history: History, base: Base, latest: Snapshot) -> bool:
     snapshot_id, uuid = base
     if snapshot_id > latest.id:
         return True
-    if uuid is None:
-        return False
-    try:
-        there = latest if snapshot_id == latest.id else history.snapshot(snapshot_id)
-    except NotFound:
-        return False
-    return there.uuid is not None and there.uuid != uuid
+    there = None if uuid is None else history.commits.at(snapshot_id, latest)
+    return there is not None and there.uuid is not None and there.uuid != uuid
 
 
 def is_there(history: History, snapshot: Snapshot, latest: Snapshot) -> bool:
@@ -38,6 +38,31 @@ def is_there(history: History, snapshot: Snapshot, latest: Snapshot) -> bool:
     if was_rolled_back(history, (snapshot.id, snapshot.uuid), latest):
         return False
     return snapshot.id == latest.id or snapshot.id in history.snapshot_ids()
+
+
+def committed_since(
+    history: History, snapshot_id: int, latest: Snapshot
+) -> Iterator[tuple[Snapshot, Sequence[ManifestEntry]]]:
+    """The snapshots after one, newest first, each with its own changes.
+
+    Raises NotFound where they have expired.
+    """
+    snapshots = history.commits.after(snapshot_id, latest)
+    for first in range(0, len(snapshots), _AT_ONCE):
+        some = snapshots[first : first + _AT_ONCE]
+        try:
+            deltas = history.deltas(some)
+        except CorruptTable as error:
+            if history.snapshot_if_there(some[-1].id) is not None:
+                raise
+            raise _expired(some[-1].id) from error
+        yield from zip(some, deltas, strict=True)
+    if len(snapshots) < latest.id - snapshot_id:
+        raise _expired(latest.id - len(snapshots))
+
+
+def _expired(snapshot_id: int) -> NotFound:
+    return NotFound("the snapshot has expired", snapshot_id=snapshot_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ If the commit certainly failed, the files that were written for it are removed a
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from lakecore.table.write import TableWrite
 from lakecore.table.write_compaction import WriteCompaction
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from lakecore.model.files import CommitMessage
     from lakecore.table.context import TableContext
@@ -80,7 +81,8 @@ def overwrite_rows(
 ) -> CommitResult:
     """Put rows in the place of those of some partitions, in one commit; see `Table.overwrite`."""
     # What cannot be found is said before the rows are written.
-    if partition:
+    given: object = partition
+    if not isinstance(given, Mapping) or given:
         overwrite.matching(context, [partition])
     with TableWrite(context, overwrite=True) as writer:
         writer.write(data)

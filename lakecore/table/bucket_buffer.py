@@ -5,12 +5,13 @@ local disk as one sorted run; at the end all runs are merged to one level-0 run 
 key order, with a key at most once. Rows of an append table go to files as they come.
 
 INVARIANT: when rows spill changes nothing in the files. A run is merged early, by itself and with
-its neighbours in age, if the engine allows it (`MergeFunction.associative`). Otherwise runs keep
+its neighbours in age, if the engine allows it (`MergeFunction.chooses_rows`). Otherwise runs keep
 all rows, in the order in which they merge, and the engine sees them once, at the end. So they do
 where a changelog is kept: it has all rows of the buffer in that order.
 
 What is spilled takes no more disk than `write-buffer-spill.max-disk-size` and a buffer: past that,
-the run is written, and rows that come later make another one.
+the run is written, and rows that come later make another one. So it is with large rows, of which
+one of each spilled run would be in memory at the end.
 
 Fewer than `RUNS_MERGED` of a size stand side by side: however much is written, merging holds a few
 batches of a few runs, and all rows of a key where those were kept.
@@ -39,7 +40,8 @@ from lakecore.table.bucket_files import (
     changelog_shape,
     data_shape,
 )
-from lakecore.table.windows import in_pieces, merge_slices, with_whole_keys
+from lakecore.table.large_rows import is_large
+from lakecore.table.windows import counted, in_pieces, merge_slices, with_whole_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,6 +59,10 @@ _PIECE_ROWS = 131_072
 _SMALL_BUCKET_BYTES = 8 << 20
 _SMALL_CHUNK_BYTES = 1 << 20
 _SMALL_CHUNKS_MAX = 32
+_NARROW_ROW_BYTES = 60
+"""What a narrow row counts for beside a part of its values. To put a row in order takes some 110
+bytes beside these: its number, the code of its key, its place, masks. What the budget leaves for
+that is in proportion to the values, and enough from about 80 bytes a row on."""
 _ARRAY_BYTES_MAX = 1 << 31
 """Texts of more bytes do not fit into one array."""
 
@@ -76,7 +82,7 @@ class _Spilled:
 class BucketBuffer:
     """The rows handed in for one bucket, and the files made of them.
 
-    `size_bytes` is what it holds in memory, `next_sequence` the number of the next row.
+    `size_bytes` is what it takes in memory, `next_sequence` the number of the next row.
     """
 
     def __init__(
@@ -126,7 +132,8 @@ class BucketBuffer:
     def add(self, rows: pa.Table) -> None:
         """Take in rows, in order of arrival."""
         self._chunks.append(rows)
-        self.size_bytes += rows.nbytes
+        narrow_bytes = rows.nbytes // 4 + _NARROW_ROW_BYTES * rows.num_rows if self._keyed else 0
+        self.size_bytes += max(rows.nbytes, narrow_bytes)
         self.next_sequence += rows.num_rows
         newest = self._chunks[-_SMALL_CHUNKS_MAX:]
         if (
@@ -144,7 +151,8 @@ class BucketBuffer:
             self._data.flush()
             return
         rows = self._take()
-        if spill and self._has_room_on_disk():
+        large = is_large(rows.nbytes, rows.num_rows, self._context.budget)
+        if spill and not large and self._has_room_on_disk():
             self._spill(rows)
             # The allocator would keep what sorting took, and the next buffer fills beside it.
             del rows
@@ -250,7 +258,8 @@ class BucketBuffer:
 
     def _spilled_slices(self, run: SpilledRun) -> Iterator[Slice]:
         batches = (pa.Table.from_batches([batch]) for batch in self._spills.read(run))
-        return self._slices(batches, (run.sequence_min, run.sequence_max))
+        slices = self._slices(batches, (run.sequence_min, run.sequence_max))
+        return counted(slices, run.row_count)
 
     # --- writing ---------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from lakecore.model.arrow_arrays import size_of
 from lakecore.model.files import EMPTY_ROW, NO_STATS, DataFile, FileSource
 from lakecore.model.rows import KEY_ID_OFFSET, KEY_PREFIX, RETRACTS, SEQUENCE_NUMBER, VALUE_KIND
 from lakecore.model.types import Field, with_nullable
-from lakecore.table.read import KIND_FIELD, SEQUENCE_FIELD
+from lakecore.table.split_files import KIND_FIELD, SEQUENCE_FIELD
 
 if TYPE_CHECKING:
     from lakecore.format.layout import Layout

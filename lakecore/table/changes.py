@@ -28,9 +28,10 @@ from lakecore.model.rows import KIND_TEXTS, RETRACTS, ROW_KIND, VALUE_KIND, VALU
 from lakecore.model.types import Field, parse_type
 from lakecore.plan.changes import levels_of_first_plan
 from lakecore.plan.predicate import condition_on
-from lakecore.table.read import KIND_FIELD, read_split
+from lakecore.table.read import read_split
 from lakecore.table.scan import ScanContext, plan_merged, plan_scan, plan_stored
 from lakecore.table.source import TableSource, side_by_side
+from lakecore.table.split_files import KIND_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence

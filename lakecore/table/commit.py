@@ -10,8 +10,8 @@ new files, then COMPACT with what compaction replaced. Each is one loop:
    request whose sender died, of a reply that was lost.)
 3. check conflicts with what others committed since the messages were made (`commit_checks.py`);
 4. write manifests and manifest lists under fresh names, merging small ones (`commit_manifests.py`);
-5. `put_if_absent(snapshot-N+1)`. This call is the commit. Lost: remove what step 4 wrote, wait,
-   begin again, at most `commit.max-retries` times and `commit.timeout` long;
+5. `put_if_absent(snapshot-N+1)`. This call is the commit. Lost: remove what step 4 wrote, but for
+   the manifests of the change itself, wait, and begin again (`commit_attempts.py`);
 6. write the hints, which only save readers a listing.
 
 A crash at any point leaves snapshot N or N+1. Certain failure removes what this commit wrote to
@@ -48,6 +48,7 @@ from lakecore.model.snapshot import (
     Snapshot,
 )
 from lakecore.table.base_snapshot import Inherited
+from lakecore.table.commit_attempts import attempts
 from lakecore.table.commit_change import (
     Change,
     CommitRequest,
@@ -84,6 +85,7 @@ def commit(context: TableContext, request: CommitRequest) -> CommitResult:
     the messages were committed before, so that their files are in use.
     """
     seen: int | None = None
+    latest: Snapshot | None = None
     first, compact = changes(request)
     if request.identifier != BATCH_COMMIT_IDENTIFIER:
         latest = context.history.latest_snapshot()
@@ -97,7 +99,7 @@ def commit(context: TableContext, request: CommitRequest) -> CommitResult:
         seen = 0 if latest is None else latest.id
     if request.from_elsewhere:
         check_files_are_there(context, request.messages)
-    committer = _Committer(context, request, seen)
+    committer = _Committer(context, request, seen, latest)
     if first.is_empty and not (request.force or request.overwrite):
         if not compact.is_empty:
             committer.publish(compact)
@@ -120,14 +122,23 @@ class _Committer:
     """The snapshots of one commit."""
 
     def __init__(
-        self, context: TableContext, request: CommitRequest, seen: int | None = None
+        self,
+        context: TableContext,
+        request: CommitRequest,
+        seen: int | None = None,
+        latest: Snapshot | None = None,
     ) -> None:
-        """`seen`: the last snapshot among which none is of this commit; None: not looked."""
+        """`seen`: the last snapshot among which none is of this commit; None: not looked.
+
+        `latest`: the newest snapshot, if that was just looked at; the first attempt follows it.
+        """
         self._context = context
         self._request = request
         self._seen = seen
+        self._looked_at = latest
         self._manifests = ManifestWriter(context)
         self._attempts = 0
+        self._in_doubt = False  # whether the manifests may be those of a snapshot that is there
         self._uuids: set[str] = set()
         self._snapshots: list[tuple[Snapshot, Sequence[ManifestEntry]]] = []
         self.facts: dict[str, int] = {}
@@ -181,21 +192,33 @@ class _Committer:
 
     def publish(self, change: Change) -> None:
         """Make one snapshot of a change."""
-        options, ambient = self._context.options, self._context.ambient
-        deadline = None
-        if options.commit_timeout_ms is not None:
-            deadline = ambient.now_ms() + options.commit_timeout_ms
-        seen = self._seen
-        for attempt in range(options.commit_max_retries + 1):
+        self._manifests.begin()
+        self._in_doubt = False
+        try:
+            self._race(change)
+        except BaseException:
+            if not self._in_doubt:
+                self._manifests.remove()
+            raise
+
+    def _race(self, change: Change) -> None:
+        context, seen = self._context, self._seen
+        latest, self._looked_at = self._looked_at, None
+        for attempt in attempts(context.options, context.ambient):
             self._attempts += 1
-            latest = self._context.history.latest_snapshot()
+            # What takes time stands before the look: who looks long at the latest comes too late.
+            require_table(context)
+            schema_id = max(context.history.schema_ids())
+            if attempt or latest is None:
+                latest = context.history.latest_after(latest)
             mine = self._mine_since(seen, latest, change.kind)
             if mine is not None:
-                if mine.uuid not in self._uuids and not self._snapshots:
-                    self.facts["already_committed"] = 1
+                if mine.uuid not in self._uuids:
+                    self._manifests.remove()
+                    self.facts |= {} if self._snapshots else {"already_committed": 1}
                 self._made(mine, change.delta)
                 return
-            if self._attempt(change, latest):
+            if self._attempt(change, latest, schema_id):
                 return
             seen = 0 if latest is None else latest.id
             if latest is not None:
@@ -205,18 +228,10 @@ class _Committer:
                     base_snapshot_id=latest.id,
                     bases=frozenset({(latest.id, latest.uuid)}),
                 )
-            if deadline is not None and ambient.now_ms() >= deadline:
-                break
-            wait_ms = min(
-                options.commit_min_retry_wait_ms << min(attempt, 30),
-                options.commit_max_retry_wait_ms,
-            )
-            # Writers that lost together must not come back together.
-            ambient.sleep(wait_ms * (0.5 + ambient.random()) / 1000)
         raise CommitConflict(
             "lost every race for the next snapshot; commit the same messages again, or raise "
             "commit.max-retries",
-            table=self._context.identifier,
+            table=context.identifier,
             attempts=self._attempts,
         )
 
@@ -232,11 +247,7 @@ class _Committer:
             return None
         request = self._request
         wanted = (request.user, request.identifier, kind)
-        for snapshot_id in range(seen + 1, latest.id + 1):
-            try:
-                theirs = self._context.history.snapshot(snapshot_id)
-            except NotFound:
-                continue
+        for theirs in self._context.history.commits.after(seen, latest):
             if theirs.uuid in self._uuids:
                 return theirs
             # Batch writers do not number their commits, so for them equal names prove nothing.
@@ -245,21 +256,20 @@ class _Committer:
                 return theirs
         return None
 
-    def _attempt(self, change: Change, latest: Snapshot | None) -> bool:
+    def _attempt(self, change: Change, latest: Snapshot | None, schema_id: int) -> bool:
         """Whether the change became the snapshot after `latest`."""
         context = self._context
-        self._manifests.begin()
         try:
-            snapshot, delta = self._prepare(change, latest)
-        except BaseException as error:
-            self._manifests.remove()
+            snapshot, delta = self._prepare(change, latest, schema_id)
+        except CorruptTable:
             # What another commit made needless may be gone: this attempt had lost before.
-            if isinstance(error, CorruptTable) and context.history.latest_snapshot() != latest:
+            if context.history.latest_snapshot() != latest:
+                self._manifests.remove()
                 return False
             raise
-        # From here on an exception proves nothing: whatever was written stays.
         if not self._put(context.layout.snapshot(snapshot.id), snapshot):
-            self._manifests.remove()
+            # What an overwrite takes away is another thing after the next snapshot.
+            self._manifests.lose(whole=change.kind is CommitKind.OVERWRITE)
             return False
         self._write_hints(snapshot)
         context.history.learn(latest, snapshot, delta)
@@ -279,45 +289,44 @@ class _Committer:
         store = self._context.store
         assert snapshot.uuid is not None
         self._uuids.add(snapshot.uuid)
+        data = metadata.encode_snapshot(snapshot)
+        # From here on an exception proves nothing, and whatever was written stays.
+        self._in_doubt = True
         try:
-            return store.put_if_absent(path, metadata.encode_snapshot(snapshot))
+            made = store.put_if_absent(path, data)
         except (LakecoreError, OSError) as error:
             # The reply was lost, or said no. What lies there now tells, if it can be read at all.
             try:
                 there = metadata.decode_snapshot(store.read(path), path)
-            except (LakecoreError, OSError):
-                certain = isinstance(error, LakecoreError) and not isinstance(error, CommitUnknown)
-                if certain:
+            except (LakecoreError, OSError) as unread:
+                if isinstance(error, LakecoreError) and not isinstance(error, CommitUnknown):
+                    self._in_doubt = not isinstance(unread, NotFound)
                     raise error from None
-            else:
-                return there.uuid == snapshot.uuid
-            raise CommitUnknown(
-                "the reply to the commit was lost: look for the snapshot before a retry",
-                table=self._context.identifier,
-                snapshot_id=snapshot.id,
-                commit_user=snapshot.commit_user,
-                identifier=snapshot.commit_identifier,
-            ) from error
+                raise CommitUnknown(
+                    "the reply to the commit was lost: look for the snapshot before a retry",
+                    table=self._context.identifier,
+                    snapshot_id=snapshot.id,
+                    commit_user=snapshot.commit_user,
+                    identifier=snapshot.commit_identifier,
+                ) from error
+            made = there.uuid == snapshot.uuid
+        self._in_doubt = made
+        return made
 
     def _write_hints(self, snapshot: Snapshot) -> None:
         # A hint that cannot be written must not fail a commit that everybody can see.
         store, layout = self._context.store, self._context.layout
         with suppress(LakecoreError, OSError):
             store.put(layout.latest_hint, str(snapshot.id).encode())
-            if not store.exists(layout.earliest_hint):
-                first = self._context.history.snapshot_ids()[0]
-                store.put(layout.earliest_hint, str(first).encode())
+            self._context.history.keep_earliest_hint()
 
     # --- one attempt -----------------------------------------------------------------------------
 
     def _prepare(
-        self, change: Change, latest: Snapshot | None
+        self, change: Change, latest: Snapshot | None, schema_id: int
     ) -> tuple[Snapshot, Sequence[ManifestEntry]]:
         """The next snapshot, its manifests written."""
         context, request = self._context, self._request
-        history = context.history
-        require_table(context)
-        schema_id = max(history.schema_ids())
         delta = list(change.delta)
         cleared: set[bytes] = set()
         if change.kind is CommitKind.OVERWRITE:
@@ -339,11 +348,11 @@ class _Committer:
         before = Inherited.of(latest)
         records_before = before.total_record_count
         if records_before is None:
-            live = () if latest is None else history.live_entries(latest)
+            live = () if latest is None else context.history.live_entries(latest)
             records_before = sum(entry.file.row_count for entry in live)
         snapshot = Snapshot(
             id=1 if latest is None else latest.id + 1,
-            schema_id=schema_id,
+            schema_id=max(schema_id, before.schema_id),
             uuid=context.ambient.new_uuid(),
             base_manifest_list=base_list,
             base_manifest_list_size=base_size,
@@ -360,7 +369,7 @@ class _Committer:
             delta_record_count=delta_rows,
             changelog_record_count=sum(entry.file.row_count for entry in change.changelog) or None,
             watermark=_later(before.watermark, request.watermark),
-            statistics=before.statistics if before.schema_id == schema_id else None,
+            statistics=before.statistics if before.schema_id >= schema_id else None,
             properties=request.properties,
             next_row_id=before.next_row_id,
             operation=request.operation,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PartitionFilter = Callable[[Sequence[bytes]], Sequence[bool]]
 """Serialized partitions -> which of them an overwrite clears."""
+_LONG_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,8 @@ def check_commit(messages: object, watermark: object, properties: object) -> Non
             )
     if watermark is not None and (not isinstance(watermark, int) or isinstance(watermark, bool)):
         raise InvalidRequest("a watermark is a whole number", watermark=watermark)
+    if watermark is not None and not -_LONG_MAX - 1 <= watermark <= _LONG_MAX:
+        raise InvalidRequest("a watermark has 64 bits", watermark=watermark)
     if properties is None:
         return
     if not isinstance(properties, Mapping):

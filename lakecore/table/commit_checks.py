@@ -24,7 +24,7 @@ from lakecore.plan.conflicts import (
     check_hash_indexes,
     check_levels,
 )
-from lakecore.table.base_snapshot import was_rolled_back
+from lakecore.table.base_snapshot import committed_since, was_rolled_back
 from lakecore.table.compact_rules import same_rules
 from lakecore.table.context import with_schema
 from lakecore.table.row_conflicts import check_rows_untouched
@@ -165,12 +165,8 @@ def _added_since(
 
     Where snapshots have expired, all live files stand for what they added.
     """
-    history = context.history
-    for snapshot_id in range(latest.id, base or 0, -1):
-        try:
-            theirs = latest if snapshot_id == latest.id else history.snapshot(snapshot_id)
-        except NotFound:
-            yield None, history.live_entries(latest)
-            return
-        entries = history.entries(history.delta_manifests(theirs))
-        yield theirs, [entry for entry in entries if entry.kind is FileKind.ADD]
+    try:
+        for theirs, entries in committed_since(context.history, base or 0, latest):
+            yield theirs, [entry for entry in entries if entry.kind is FileKind.ADD]
+    except NotFound:
+        yield None, context.history.live_entries(latest)

@@ -1,7 +1,8 @@
 """The manifests, manifest lists and index manifests that one commit writes, under fresh names.
 
-Nobody knows them before a snapshot names them; those of an attempt that certainly failed are
-removed again, and never those that other snapshots name too.
+Nobody knows them before a snapshot names them. Those of an attempt that certainly failed are
+removed again, but for the lists of the commit's own changes, which the next attempt brings too: who
+loses a race has less to do before the next one.
 
 INVARIANT: every snapshot carries the complete index manifest. Leaving it out would bring rows back
 that deletion vectors hide.
@@ -46,17 +47,31 @@ class ManifestWriter:
         self._list_count = 0
         self._index_count = 0
         self._paths: list[str] = []
+        self._deltas: list[_Delta] = []
 
     def begin(self) -> None:
-        """Begin an attempt: what was written so far stays."""
+        """Begin a snapshot: what was written so far stays."""
         self._paths.clear()
+        self._deltas.clear()
+
+    def lose(self, *, whole: bool) -> None:
+        """Remove what the attempt that was lost wrote; unless `whole`, its own changes stay."""
+        kept = set() if whole else {path for delta in self._deltas for path in delta.paths}
+        self._remove([path for path in self._paths if path not in kept])
+        self._paths = [path for path in self._paths if path in kept]
+        if whole:
+            self._deltas.clear()
 
     def remove(self) -> None:
-        """Remove what the attempt wrote; what cannot be removed is an orphan, not a fault."""
-        for path in self._paths:
+        """Remove all that was written for the snapshot, which will not be."""
+        self._remove(self._paths)
+        self.begin()
+
+    def _remove(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            # What cannot be removed is an orphan, not a fault.
             with suppress(LakecoreError, OSError):
                 self._context.store.delete(path)
-        self._paths.clear()
 
     def write_base(self, latest: Snapshot | None) -> tuple[str, int]:
         """The list of the manifests of the table so far, small ones merged when it is time."""
@@ -69,8 +84,17 @@ class ManifestWriter:
         return merge_manifests(self._context, manifests, self._write_columns)
 
     def write_delta(self, entries: Sequence[ManifestEntry]) -> tuple[str, int]:
-        """A list of new manifests with these entries: its name and size."""
-        return self._write_list(self._write_entries(entries))
+        """A list of new manifests with these entries: its name and size.
+
+        One that an attempt before this one wrote is named again.
+        """
+        for delta in self._deltas:
+            if delta.entries == entries:
+                return delta.written
+        first = len(self._paths)
+        written = self._write_list(self._write_entries(entries))
+        self._deltas.append(_Delta(entries, tuple(self._paths[first:]), written))
+        return written
 
     def write_indexes(
         self, latest: Snapshot | None, indexes: Sequence[IndexEntry], cleared: AbstractSet[bytes]
@@ -94,8 +118,13 @@ class ManifestWriter:
             return None
         name = index_manifest_name(self._name, self._index_count)
         self._index_count += 1
-        compression = self._context.options.manifest_compression
-        self._put(name, metadata.encode_index_manifest(entries, compression))
+        options = self._context.options
+        self._put(
+            name,
+            metadata.encode_index_manifest(
+                entries, options.manifest_compression, options.manifest_format
+            ),
+        )
         return name
 
     def _write_columns(self, entries: pl.DataFrame) -> list[ManifestFile]:
@@ -106,7 +135,9 @@ class ManifestWriter:
             self._write_manifest(
                 part.data, _Contents.of_columns(entries[part.first : part.first + part.count])
             )
-            for part in encode_entries(entries, options.manifest_compression, target)
+            for part in encode_entries(
+                entries, options.manifest_compression, target, options.manifest_format
+            )
         ]
 
     def _write_entries(self, entries: Sequence[ManifestEntry]) -> list[ManifestFile]:
@@ -114,7 +145,9 @@ class ManifestWriter:
         if not entries:
             return []
         options = self._context.options
-        data = metadata.encode_manifest(entries, options.manifest_compression)
+        data = metadata.encode_manifest(
+            entries, options.manifest_compression, options.manifest_format
+        )
         if len(data) >= 2 * options.manifest_target_file_size_bytes:
             return self._write_columns(decode_entries(data, "a manifest of this commit"))
         return [self._write_manifest(data, _Contents.of_entries(entries))]
@@ -128,8 +161,10 @@ class ManifestWriter:
     def _write_list(self, manifests: Sequence[ManifestFile]) -> tuple[str, int]:
         name = manifest_list_name(self._name, self._list_count)
         self._list_count += 1
-        compression = self._context.options.manifest_compression
-        data = metadata.encode_manifest_list(manifests, compression)
+        options = self._context.options
+        data = metadata.encode_manifest_list(
+            manifests, options.manifest_compression, options.manifest_format
+        )
         self._put(name, data)
         self._context.history.remember_list(name, manifests)
         return name, len(data)
@@ -138,6 +173,15 @@ class ManifestWriter:
         path = self._context.layout.manifest(name)
         self._paths.append(path)
         self._context.store.put(path, data)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Delta:
+    """Entries, the files that hold them, and the name and size of their list."""
+
+    entries: Sequence[ManifestEntry]
+    paths: tuple[str, ...]
+    written: tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

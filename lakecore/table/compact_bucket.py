@@ -26,6 +26,7 @@ from lakecore.io.freed_memory import release_freed, reused_memory
 from lakecore.lsm.levels import SortedRun
 from lakecore.lsm.steps import Rewrite
 from lakecore.merge import MERGE_FUNCTIONS
+from lakecore.merge.equality import equal_rows
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.files import CommitMessage, FileSource, Split
 from lakecore.model.rows import RETRACTS
@@ -39,22 +40,24 @@ from lakecore.table.bucket_files import (
     data_shape,
 )
 from lakecore.table.compact_merge import BATCHES_BESIDE, CompactionMerge
+from lakecore.table.large_rows import EqualPlaces, PlacedChanges, Values, places_of
 from lakecore.table.lookup import LookupPlan, UpperLevels
 from lakecore.table.read import (
-    KIND_FIELD,
     MergeRoom,
     batch_size,
     merge_fields,
     merge_runs,
-    read_data_file,
 )
 from lakecore.table.source import TableSource
+from lakecore.table.split_files import KIND_FIELD, SplitFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lakecore.lsm.steps import Section
+    from lakecore.merge.changelog import Equal
     from lakecore.model.files import DataFile
+    from lakecore.table.compact_merge import Changes
     from lakecore.table.compact_plan import BucketCompaction
     from lakecore.table.context import TableContext
     from lakecore.table.read import ReadPlan
@@ -135,6 +138,10 @@ class _Rewriter:
         files = (*compaction.files, *compaction.others)
         self._to_last = level >= max([options.level_count - 1, *(file.level for file in files)])
         self._plan = self._read_plan()
+        self._fields = merge_fields((), self._plan)
+        read = tuple((file,) for file in (*compaction.files, *self._above))
+        self._places = places_of(self._split_of(read), self._fields, self._plan, context.budget)
+        self._values: list[Values] = []
         self._writers: list[RollingWriter] = []
         self._changelog: RollingWriter | None = None
         producers = {ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION}
@@ -144,6 +151,7 @@ class _Rewriter:
         wanted = self._shape.encoding_bytes * (1 if self._changelog is None else 2)
         wanted = min(wanted, context.budget.size_bytes // _ENCODING_SHARE)
         self._encoding = context.budget.acquire_up_to(wanted, 0)
+        self._changes, self._equal = self._changed_rows()
         self._upper: UpperLevels | None = None
         if self._above and options.needs_lookup:
             self._upper = self._upper_levels()
@@ -190,6 +198,8 @@ class _Rewriter:
 
     def close(self) -> None:
         """Let go of what was looked at."""
+        for values in self._values:
+            values.close()
         if self._upper is not None:
             self._upper.close()
         self._encoding.release()
@@ -219,7 +229,7 @@ class _Rewriter:
         takes_up = self._compaction.level > 0 and any(file.level == 0 for file in files)
         upper = self._upper if takes_up else None
         full = options.changelog_producer is ChangelogProducer.FULL_COMPACTION
-        told = self._changelog if (self._to_last if full else takes_up) else None
+        told = self._changes if (self._to_last if full else takes_up) else None
         if told is None and not any(self._must_meet(file) for file in files if file.level == 0):
             upper = None
         if upper is None and told is None:
@@ -236,7 +246,18 @@ class _Rewriter:
             last_level=self._compaction.level if full and told is not None else None,
             compared=compared,
             first_row=options.merge_engine is MergeEngine.FIRST_ROW,
+            equal=self._equal,
         )
+
+    def _changed_rows(self) -> tuple[Changes | None, Equal]:
+        """Where changes go, and how rows are compared; large ones are told by their places."""
+        changelog, places = self._changelog, self._places
+        if changelog is None or places is None:
+            return changelog, equal_rows
+        store = self._context.store
+        self._values = [Values(places, self._fields, self._plan, store) for _ in range(4)]
+        before, after, *compared = self._values
+        return PlacedChanges(changelog, before, after), EqualPlaces(*compared)
 
     def _merge_section(
         self, section: Section, merge: CompactionMerge | None, writer: RollingWriter | None
@@ -244,7 +265,7 @@ class _Rewriter:
         context, split = self._context, self._split(section)
         left, held_bytes = split.row_count, 0
         beside = 0 if merge is None else BATCHES_BESIDE
-        room = MergeRoom(share=_MERGE_SHARE, batches_beside=beside)
+        room = MergeRoom(share=_MERGE_SHARE, batches_beside=beside, places=self._places)
         merged = merge_runs(split, self._plan, context.store, context.budget, merge, room)
         with reading(merged) as windows:
             for rows in windows:
@@ -257,6 +278,8 @@ class _Rewriter:
                     held_bytes = 0
                 left -= rows.num_rows
                 self._rows_done(rows.num_rows)
+                # A row may be large: what comes next is read without this beside it.
+                del rows
         # What merging made fewer.
         self._rows_done(left)
 
@@ -266,9 +289,8 @@ class _Rewriter:
             return False
         split = self._split(self.alone(file))
         retracts = [int(kind) for kind in RETRACTS]
-        kinds = read_data_file(
-            file, [KIND_FIELD], split, self._plan, self._context.store, BatchSize(_KIND_ROWS)
-        )
+        files = SplitFiles(split, self._plan, self._context.store)
+        kinds = files.rows(file, [KIND_FIELD], BatchSize(_KIND_ROWS))
         with reading(kinds) as batches:
             return any(np.isin(batch.column(0).to_numpy(), retracts).any() for batch in batches)
 
@@ -294,16 +316,13 @@ class _Rewriter:
     def _upper_levels(self) -> UpperLevels:
         context = self._context
         split = self._split_of(tuple((file,) for file in self._above))
-        fields = merge_fields((), self._plan)
         levels = {file.level for file in self._above}
         wanted = context.budget.size_bytes // _LOOKUP_SHARE
         lease = context.budget.acquire_up_to(wanted, _LOOKUP_LEAST_BYTES)
         plan = LookupPlan(
-            split=split,
-            read=self._plan,
-            fields=fields,
-            store=context.store,
-            size=batch_size(fields, lease.size_bytes // (_LOOKUP_BATCHES * len(levels))),
+            files=SplitFiles(split, self._plan, context.store, self._places),
+            fields=self._fields,
+            size=batch_size(self._fields, lease.size_bytes // (_LOOKUP_BATCHES * len(levels))),
         )
         return UpperLevels(plan, lease)
 

@@ -5,6 +5,7 @@ A compaction takes whole buckets, so a condition may name partition keys only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from lakecore.table import overwrite
 from lakecore.table.row_values import holds, parse_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import polars as pl
 
@@ -34,16 +35,36 @@ def chosen_entries(
     found = list({entry.partition: None for entry in live})
     wanted = set(found)
     if partitions is not None:
+        _check_list(partitions)
         choose = overwrite.matching(context, partitions)
         wanted = _where_true(found, choose(found))
     if where is not None:
         wanted &= _where_true(found, _matching(context, where, found))
-    numbers = None if buckets is None else set(buckets)
+    numbers = None if buckets is None else _numbers(buckets)
     return [
         entry
         for entry in live
         if entry.partition in wanted and (numbers is None or entry.bucket in numbers)
     ]
+
+
+def _check_list(partitions: object) -> None:
+    if not isinstance(partitions, Sequence) or isinstance(partitions, str | bytes):
+        raise InvalidRequest(
+            "partitions is a list of mappings of partition keys to values",
+            given=type(partitions).__name__,
+        )
+
+
+def _numbers(buckets: object) -> set[int]:
+    if not isinstance(buckets, Iterable) or isinstance(buckets, str | bytes):
+        raise InvalidRequest("buckets is a list of numbers", buckets=buckets)
+    numbers = set()
+    for each in buckets:
+        if not isinstance(each, int) or isinstance(each, bool):
+            raise InvalidRequest("a bucket is a number", bucket=each)
+        numbers.add(each)
+    return numbers
 
 
 def _where_true(partitions: Sequence[bytes], mask: Sequence[bool]) -> set[bytes]:

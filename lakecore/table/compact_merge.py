@@ -15,12 +15,13 @@ the merge function makes of it, which is not what a read shows; see DECISIONS.md
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from lakecore.merge.changelog import ChangedKeys, changed_keys, changelog_rows
+from lakecore.merge.equality import equal_rows
 from lakecore.merge.groups import NONE
 from lakecore.merge.keys import order_columns
 from lakecore.merge.order import column_of, filter_rows, of_kinds
@@ -29,12 +30,20 @@ from lakecore.model.rows import RETRACTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from lakecore.merge.changelog import Equal
     from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
-    from lakecore.table.bucket_files import RollingWriter
     from lakecore.table.lookup import UpperLevels
 
 BATCHES_BESIDE = 6
 """Of the size of a run's batch: rows looked up, rows of before and after, and their order."""
+
+
+class Changes(Protocol):
+    """Where the rows of a changelog go."""
+
+    def write(self, rows: pa.Table, /) -> None:
+        """Append rows."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,16 +52,17 @@ class CompactionMerge:
 
     `upper` are the levels above the output, None if nothing is there or it needs no look. The
     changes go to `changelog`, None if nobody wants them. `last_level`: the changelog is that of
-    full-compaction, which compares with this level. `compared`: see `changelog_rows`.
+    full-compaction, which compares with this level. `compared`, `equal`: see `changelog_rows`.
     """
 
-    associative: ClassVar = False
+    chooses_rows: ClassVar = False
     engine: MergeFunction
     upper: UpperLevels | None
-    changelog: RollingWriter | None
+    changelog: Changes | None
     last_level: int | None
     compared: Sequence[str] | None
     first_row: bool
+    equal: Equal = equal_rows
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The merged rows; see `MergeFunction`."""
@@ -107,7 +117,8 @@ class CompactionMerge:
         held = before != NONE
         at = np.where(held, np.cumsum(held) - 1, NONE)
         rows = _all_rows(window).take(pa.array(before[held]))
-        self.changelog.write(changelog_rows(rows, filter_rows(merged, changed), at, self.compared))
+        after = filter_rows(merged, changed)
+        self.changelog.write(changelog_rows(rows, after, at, self.compared, self.equal))
 
 
 def _all_rows(window: Sequence[Slice]) -> pa.Table:

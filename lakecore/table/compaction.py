@@ -47,7 +47,7 @@ from lakecore.table.compact_choice import chosen_entries
 from lakecore.table.compact_parallel import Tally, compact_buckets
 from lakecore.table.compact_rules import same_rules
 from lakecore.table.compact_work import Work, do_work, left_to_plan, plan_work
-from lakecore.table.context import reload_context
+from lakecore.table.context import reload_context, require_table
 from lakecore.table.message_files import delete_files
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from lakecore.table.compact_parallel import Progress, RowsDone
     from lakecore.table.context import TableContext
 
-PLANS_MAX = 5
+PLANS_MAX = 20
 """How often a step is planned before it gives way to others."""
 
 
@@ -93,8 +93,9 @@ def compact_table(
     what the present one wrote is removed. Raises CommitConflict if others were first with every
     plan of a step; then the table is as they left it.
     """
-    if request.max_bytes is not None and request.max_bytes < 1:
-        raise InvalidRequest("max_bytes is at least 1", max_bytes=request.max_bytes)
+    most: object = request.max_bytes
+    if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
+        raise InvalidRequest("max_bytes is a whole number, at least 1", max_bytes=most)
     call = _Call(context, request, Tally(progress))
     if request.dry_run:
         return call.planned()
@@ -199,6 +200,7 @@ class _Call:
         """What there is to do beside the messages, less those that became void."""
         before, rules = self._snapshot, self._context
         snapshot = self._snapshot = rules.history.latest_snapshot()
+        require_table(rules)
         context = reload_context(rules)
         _require_compactable(context)
         # The caches of what never changes are kept while the table is the same.

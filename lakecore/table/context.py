@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from lakecore.errors import NotFound
+from lakecore.errors import NotFound, Unsupported
 from lakecore.io.history import History
 from lakecore.option_values import RENAMED
 from lakecore.plan.partitions import Partitions
@@ -35,6 +35,14 @@ class TableContext:
     ambient: Ambient
     budget: Budget
 
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled, in a `Table` or whatever else holds it: locks and caches stay."""
+        raise Unsupported(
+            "a table cannot be pickled; open it in the other process, by its path",
+            table=self.identifier,
+            path=self.layout.root,
+        )
+
 
 def load_context(
     store: Store,
@@ -58,7 +66,7 @@ def load_context(
         identifier=name,
         schema=schema,
         options=options,
-        layout=layout,
+        layout=_laid_out(layout, options),
         store=store,
         history=history,
         partitions=Partitions(schema, options),
@@ -82,7 +90,22 @@ def reload_context(context: TableContext) -> TableContext:
 def with_schema(context: TableContext, schema: TableSchema) -> TableContext:
     """The same table with another of its schemas; dynamic options stay."""
     options = schema.parsed_options(_dynamic_options(context), table=context.identifier)
-    return replace(context, schema=schema, options=options, partitions=Partitions(schema, options))
+    return replace(
+        context,
+        schema=schema,
+        options=options,
+        layout=_laid_out(context.layout, options),
+        partitions=Partitions(schema, options),
+    )
+
+
+def _laid_out(layout: Layout, options: TableOptions) -> Layout:
+    """The layout with data and index files in the folders that the options name."""
+    return replace(
+        layout,
+        data_directory=options.data_file_path_directory or "",
+        index_in_data_dir=options.index_file_in_data_file_dir,
+    )
 
 
 def _dynamic_options(context: TableContext) -> dict[str, str]:

@@ -8,20 +8,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from polars.selectors import by_name
+
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format import metadata
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, polars_source
-from lakecore.frames.source import checked_limit
+from lakecore.frames.source import checked_columns, checked_limit
 from lakecore.io.ambient import SYSTEM
 from lakecore.memory import process_budget
+from lakecore.model.arguments import check_flags
 from lakecore.model.option_changes import check_option_change
 from lakecore.model.option_rules import validate_scan
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.model.validation import check_dynamic_rules
 from lakecore.options import check_texts, parse_options
 from lakecore.plan.partitions import Partitions
-from lakecore.plan.predicate import from_polars, from_sql
+from lakecore.plan.predicate import from_polars
 from lakecore.table import overwrite
 from lakecore.table.batch_write import author, clear_partitions, overwrite_rows, write_rows
 from lakecore.table.between import changes_between, changes_of_options
@@ -30,12 +33,12 @@ from lakecore.table.changes import ChangesSource
 from lakecore.table.commit import CommitRequest, commit, last_committed
 from lakecore.table.commit_change import check_commit
 from lakecore.table.compaction import CompactionRequest, compact_table
-from lakecore.table.context import TableContext, load_context, reload_context
+from lakecore.table.context import TableContext, load_context, reload_context, require_table
 from lakecore.table.delete import delete_rows
 from lakecore.table.explain import Explanation, explain
 from lakecore.table.inspect import Inspect
 from lakecore.table.merge_into import MergeInto
-from lakecore.table.row_values import as_filter
+from lakecore.table.row_values import as_filter, as_row_filter
 from lakecore.table.source import TableSource
 from lakecore.table.stream import StreamRequest, stream_changes
 from lakecore.table.travel import Travel, as_of, resolve
@@ -58,7 +61,6 @@ if TYPE_CHECKING:
     from lakecore.model.files import CommitMessage
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
-    from lakecore.plan.predicate import Predicate
 
 MEMORY_BUDGET = "lakecore.memory-budget"
 
@@ -184,8 +186,10 @@ class Table:
         context = self._context
         if dynamic is None:
             dynamic = context.options.dynamic_partition_overwrite
+        check_flags(dynamic=dynamic)
         by = author(context, commit_user, identifier)
-        return overwrite_rows(context, data, partition or {}, by, dynamic=dynamic)
+        spec = {} if partition is None else partition
+        return overwrite_rows(context, data, spec, by, dynamic=dynamic)
 
     def delete(
         self,
@@ -273,6 +277,7 @@ class Table:
         Raises Unsupported for what is not done yet; CorruptTable, with the table unchanged, if a
         data file is missing or damaged.
         """
+        check_flags(full=full, dry_run=dry_run)
         request = CompactionRequest(
             full=full,
             partitions=partitions,
@@ -320,7 +325,9 @@ class Table:
 
     def last_identifier(self, commit_user: str) -> int | None:
         """The identifier of the newest commit of a user; None if it has none."""
+        author(self._context, commit_user)
         snapshot = last_committed(self._context, commit_user)
+        require_table(self._context)
         return None if snapshot is None else snapshot.commit_identifier
 
     # --- reading ---------------------------------------------------------------------------------
@@ -358,11 +365,11 @@ class Table:
     ) -> pa.RecordBatchReader:
         """The rows as a stream of Arrow batches; memory follows the batch, not the table.
 
-        The arguments are those of `scan`.
+        The arguments are those of `scan`; `where` looks at one row at a time.
         """
         source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
-        expression = None if where is None else as_filter(where, source.table_schema)
-        names = None if columns is None else _known(columns, source.table_schema)
+        expression = None if where is None else as_row_filter(where, source.table_schema)
+        names = None if columns is None else checked_columns(columns, source.table_schema)
         return arrow_stream.reader(source, names, expression, limit)
 
     def to_arrow(
@@ -450,18 +457,13 @@ class Table:
                 "a read between two points is not explained; name a state",
                 table=self.identifier,
             )
-        predicate: Predicate | None = None
-        if where is not None:
-            schema = source.table_schema
-            as_filter(where, schema)
-            predicate = (
-                from_sql(where, schema) if isinstance(where, str) else from_polars(where, schema)
-            )
-        names = None if columns is None else _known(columns, source.table_schema)
+        schema = source.table_schema
+        predicate = None if where is None else from_polars(as_filter(where, schema), schema)
+        names = None if columns is None else checked_columns(columns, schema)
         return explain(
             self.identifier,
             source.plan(predicate),
-            tuple(names or source.table_schema.names),
+            tuple(names or schema.names),
             None if where is None else str(where),
         )
 
@@ -537,13 +539,12 @@ def _lazy(
     frame = polars_source.scan(source)
     if where is not None:
         frame = frame.filter(as_filter(where, source.table_schema))
-    return frame if columns is None else frame.select(_known(columns, source.table_schema))
-
-
-def _known(columns: Sequence[str], schema: TableSchema) -> list[str]:
-    if isinstance(columns, str):
-        raise InvalidRequest("columns is a list of names, not one text", columns=columns)
-    return [schema.field(name).name for name in columns]
+    if columns is None:
+        return frame
+    names = checked_columns(columns, source.table_schema)
+    if len(set(names)) < len(names):
+        raise InvalidRequest("a Polars frame has a column once", columns=names)
+    return frame.select(by_name(*names))
 
 
 def load_table(  # noqa: PLR0913  what it is given is what a table is bound to

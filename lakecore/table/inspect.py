@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from lakecore.errors import Unsupported
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.table.system_columns import (
     SYSTEM_TABLES,
     UNSUPPORTED_SYSTEM_TABLES,
@@ -143,6 +143,8 @@ class Inspect:
 
     def system_table(self, name: str) -> SystemTable:
         """The `$` table of that name, as a table that can be read."""
+        if not isinstance(name, str):
+            raise InvalidRequest("a system table is named by a text", name=name)
         if name not in SYSTEM_TABLES:
             known = name in UNSUPPORTED_SYSTEM_TABLES
             raise Unsupported(

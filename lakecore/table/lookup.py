@@ -33,18 +33,17 @@ from lakecore.merge.spec import Slice
 from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.types import Atomic, Root
 from lakecore.plan.evolution import map_fields
-from lakecore.table.read import missing_is_corrupt, read_stored_rows
 from lakecore.table.row_groups import bounded_row_groups
+from lakecore.table.split_files import missing_is_corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lakecore.io.data_files import BatchSize
-    from lakecore.io.store import Store
     from lakecore.memory import Lease
-    from lakecore.model.files import DataFile, Split
+    from lakecore.model.files import DataFile
     from lakecore.model.types import Field
-    from lakecore.table.read import ReadPlan
+    from lakecore.table.split_files import SplitFiles
 
 _UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})
 """Roots whose bounds in a file leave out NaN and tell no -0.0 from 0.0."""
@@ -52,29 +51,26 @@ _UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupPlan:
-    """What looking up takes: the files of the split above some level, and how they are read.
+    """What looking up takes: the files above some level, and how they are read.
 
     `fields` are the columns of the rows to give out.
     """
 
-    split: Split
-    read: ReadPlan
+    files: SplitFiles
     fields: tuple[Field, ...]
-    store: Store
     size: BatchSize
 
     @property
     def keys(self) -> tuple[Field, ...]:
         """The key columns."""
-        return tuple(self.read.schema.field(name) for name in self.read.merge.key)
+        read = self.files.plan
+        return tuple(read.schema.field(name) for name in read.merge.key)
 
     def batches(
         self, file: DataFile, fields: Sequence[Field], row_groups: Iterable[int] | None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The stored rows of a file, with their positions."""
-        return read_stored_rows(
-            file, fields, self.split, self.read, self.store, self.size, row_groups=row_groups
-        )
+        return self.files.stored_rows(file, fields, self.size, row_groups=row_groups)
 
 
 class UpperLevels:
@@ -83,7 +79,7 @@ class UpperLevels:
     def __init__(self, plan: LookupPlan, lease: Lease) -> None:
         self._plan = plan
         self._lease = lease
-        files = sorted(plan.split.files, key=lambda file: file.level)
+        files = sorted(plan.files.split.files, key=lambda file: file.level)
         self._levels = [
             _Level(plan, level, list(own))
             for level, own in groupby(files, key=lambda file: file.level)
@@ -122,7 +118,7 @@ class UpperLevels:
         numbers = rows.column(SEQUENCE_NUMBER).to_numpy()
         return Slice(
             rows=rows,
-            keys=order_columns([rows.column(name) for name in self._plan.read.merge.key]),
+            keys=order_columns([rows.column(name) for name in self._plan.files.plan.merge.key]),
             sequence_min=int(numbers.min()),
             sequence_max=int(numbers.max()),
             # Older than all that is compacted, and than the levels below it.
@@ -315,10 +311,11 @@ def _groups(plan: LookupPlan, file: DataFile) -> list[_Group] | None:
     fields = plan.keys
     if any(isinstance(field.type, Atomic) and field.type.root in _UNORDERED for field in fields):
         return None
-    mappings = map_fields(fields, plan.read.schemas[file.schema_id].fields)
-    path = plan.read.layout.data_file(plan.split.partition_path, plan.split.bucket, file)
+    files = plan.files
+    mappings = map_fields(fields, files.plan.schemas[file.schema_id].fields)
+    path = files.path(file)
     with missing_is_corrupt(path):
-        found = bounded_row_groups(plan.store, path, {each.read.name: each for each in mappings})
+        found = bounded_row_groups(files.store, path, {each.read.name: each for each in mappings})
     if found is None or not found.groups:
         return None
     if any(column.null_count for column in (*found.low.columns, *found.high.columns)):

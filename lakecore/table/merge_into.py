@@ -14,6 +14,7 @@ from lakecore.table.batch_write import author
 from lakecore.table.merge_files import merge_files
 from lakecore.table.merge_plan import Action, Clause, Match
 from lakecore.table.merge_rows import merge_rows
+from lakecore.table.row_values import named_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +47,7 @@ class MergeInto:
         self, values: Mapping[str, object], condition: pl.Expr | str | None = None
     ) -> MergeInto:
         """Set columns of rows that are matched; the others stay."""
-        return self._with(Match.MATCHED, Action.UPDATE, condition, values)
+        return self._with(Match.MATCHED, Action.UPDATE, condition, named_values(values))
 
     def when_matched_update_all(self, condition: pl.Expr | str | None = None) -> MergeInto:
         """Set every column of rows that are matched to the source's of the same name."""
@@ -60,7 +61,7 @@ class MergeInto:
         self, values: Mapping[str, object], condition: pl.Expr | str | None = None
     ) -> MergeInto:
         """Add rows of these values; other columns get their default value, or null."""
-        return self._with(Match.NOT_MATCHED, Action.INSERT, condition, values)
+        return self._with(Match.NOT_MATCHED, Action.INSERT, condition, named_values(values))
 
     def when_not_matched_insert_all(self, condition: pl.Expr | str | None = None) -> MergeInto:
         """Add the source's rows, column by column of the same name."""
@@ -70,7 +71,9 @@ class MergeInto:
         self, values: Mapping[str, object], condition: pl.Expr | str | None = None
     ) -> MergeInto:
         """Set columns of rows that the source does not match."""
-        return self._with(Match.NOT_MATCHED_BY_SOURCE, Action.UPDATE, condition, values)
+        return self._with(
+            Match.NOT_MATCHED_BY_SOURCE, Action.UPDATE, condition, named_values(values)
+        )
 
     def when_not_matched_by_source_delete(
         self, condition: pl.Expr | str | None = None

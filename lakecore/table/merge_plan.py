@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from lakecore.errors import InvalidRequest
+from lakecore.frames.source import checked_columns
 from lakecore.model.types import Atomic
 from lakecore.plan.row_changes import deletion_columns, update_shape
 from lakecore.table.merge_sides import SOURCE, Sides
@@ -93,7 +94,7 @@ def on_fields(schema: TableSchema, on: Sequence[str] | pl.Expr | str) -> tuple[F
     """The table's columns to compare by; none if that is a condition."""
     if isinstance(on, str | pl.Expr):
         return ()
-    fields = tuple(schema.field(name) for name in dict.fromkeys(on))
+    fields = tuple(schema.field(name) for name in dict.fromkeys(checked_columns(on, schema)))
     if not fields:
         raise InvalidRequest("name the columns to merge on, or a condition")
     for each in fields:
@@ -166,9 +167,9 @@ class _Planner:
                 action=clause.action, sides=sides, condition=condition, first=first, rest=rest
             )
         values = self._from_source(clause.action) if clause.values is None else clause.values
+        sides.check_values(values, self.schema.arrow)
         if clause.values is not None and not values:
             raise InvalidRequest("name the columns to set, and their values", clause=clause.match)
-        sides.check_values(values, self.schema.arrow)
         shape = None
         rest = sides.target_columns(values.values())
         if clause.action is Action.UPDATE:

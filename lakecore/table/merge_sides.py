@@ -67,7 +67,8 @@ class Sides:
             prefixes = (SOURCE[:-1], TARGET[:-1])
             plain = pa.schema([each.with_type(_plain(each.type)) for each in self.schema])
             return sql_to_polars(join_qualifiers(condition, prefixes), plain)
-        self._check_names(condition)
+        if isinstance(condition, pl.Expr):
+            self._check_names(condition)
         check_expression(condition, self.schema, what, boolean=True)
         return condition
 

@@ -5,11 +5,11 @@ What cannot be removed is an orphan, not a fault: `remove_orphan_files` finds it
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, LakecoreError
+from lakecore.io.at_once import read_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from lakecore.model.files import CommitMessage, DataFile, IndexFile
     from lakecore.table.context import TableContext
 
-_LOOKERS = 16
 _SHOWN_MAX = 3
 
 
@@ -39,9 +38,8 @@ def check_files_are_there(context: TableContext, messages: Sequence[CommitMessag
     paths = [
         path for message in messages for path in _paths(context, message, _data_files(message), ())
     ]
-    with ThreadPoolExecutor(_LOOKERS) as pool:
-        there = pool.map(context.store.exists, paths)
-        missing = [path for path, is_there in zip(paths, there, strict=True) if not is_there]
+    there = read_all(context.store.exists, paths)
+    missing = [path for path, is_there in zip(paths, there, strict=True) if not is_there]
     if missing:
         raise InvalidRequest(
             "files of the messages are not there: they are another table's, or were aborted",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,7 +13,7 @@ from lakecore.errors import InvalidRequest
 from lakecore.model.types import arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from lakecore.model.files import CommitMessage
     from lakecore.table.commit import PartitionFilter
@@ -47,14 +49,25 @@ def matching(context: TableContext, specs: Sequence[Mapping[str, object]]) -> Pa
         for spec in wanted:
             match = pa.array([True] * len(partitions))
             for name, value in spec.items():
-                column = values.column(name)
-                same = pc.is_null(column) if not value.is_valid else pc.equal(column, value)
-                match = pc.and_(match, pc.fill_null(same, False))
+                match = pc.and_(match, _is(values.column(name), value))
             chosen = pc.or_(chosen, match)
         result: list[bool] = chosen.to_pylist()
         return result
 
     return choose
+
+
+def _is(column: pa.Array, value: pa.Scalar) -> pa.Array:
+    """Where the column is the value: NaN is NaN, and each zero is a partition of its own."""
+    if not value.is_valid:
+        return pc.is_null(column)
+    if not pa.types.is_floating(column.type):
+        return pc.fill_null(pc.equal(column, value), False)
+    if math.isnan(value.as_py()):
+        return pc.fill_null(pc.is_nan(column), False)
+    bits = pa.int32() if pa.types.is_float32(column.type) else pa.int64()
+    wanted = pa.array([value], column.type).view(bits)[0]
+    return pc.fill_null(pc.equal(column.view(bits), wanted), False)
 
 
 def spec_values(context: TableContext, spec: Mapping[str, object]) -> Mapping[str, pa.Scalar]:
@@ -63,6 +76,12 @@ def spec_values(context: TableContext, spec: Mapping[str, object]) -> Mapping[st
     Raises InvalidRequest for a column that is no partition key, or a value that is not of its type.
     """
     keys = context.schema.partition_keys
+    if not isinstance(spec, Mapping):
+        raise InvalidRequest(
+            "a partition is a mapping of its keys to their values",
+            given=type(spec).__name__,
+            partition_keys=keys,
+        )
     if not spec:
         raise InvalidRequest("a partition needs at least one value", partition_keys=keys)
     values: dict[str, pa.Scalar] = {}
@@ -74,7 +93,13 @@ def spec_values(context: TableContext, spec: Mapping[str, object]) -> Mapping[st
         wanted = arrow_type(context.schema.field(name).type)
         try:
             values[name] = pa.array([value]).cast(wanted)[0]
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        except (
+            pa.ArrowInvalid,
+            pa.ArrowNotImplementedError,
+            pa.ArrowTypeError,
+            OverflowError,
+            UnicodeEncodeError,
+        ) as error:
             raise InvalidRequest(
                 "the value is not of the partition key's type",
                 column=name,

@@ -7,17 +7,16 @@ Ids have no gaps, so what can be read is everything from the earliest id on.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakecore.errors import NotFound
+from lakecore.io.at_once import read_all
+from lakecore.table.context import require_table
 
 if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
-
-_READERS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +47,7 @@ class Past:
 
     def snapshots(self, first: int, last: int) -> list[Snapshot]:
         """The snapshots from one id to another. Raises NotFound naming the earliest id."""
-        ids = range(first, last + 1)
-        if len(ids) <= 1:
-            return [self.snapshot(each) for each in ids]
-        with ThreadPoolExecutor(_READERS) as pool:
-            return list(pool.map(self.snapshot, ids))
+        return read_all(self.snapshot, range(first, last + 1))
 
     def newest_at(self, time_ms: int) -> int | None:
         """The id of the newest snapshot committed at or before a time; None if none is so old."""
@@ -85,9 +80,13 @@ class Past:
 
 
 def past_of(context: TableContext) -> Past | None:
-    """What can be read now; None if nothing was ever committed."""
+    """What can be read now; None if nothing was ever committed.
+
+    Raises NotFound if the table was dropped, or another took its place.
+    """
     history = context.history
     live = history.snapshot_ids()
+    require_table(context)
     if not live:
         return None
     kept = set(history.changelog_ids()) - set(live)

@@ -27,7 +27,7 @@ from lakecore.merge.keep_all import KEEP_ALL
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import Slice
 from lakecore.model.arrow_arrays import size_of
-from lakecore.table.windows import in_pieces, merge_slices, with_whole_keys
+from lakecore.table.windows import counted, in_pieces, merge_slices, with_whole_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,7 +50,10 @@ _PIECE_SHARE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """How runs are merged in rounds. `open_run` gives the slices of a run; each call, from anew."""
+    """How runs are merged in rounds. `open_run` gives the slices of a run; each call, from anew.
+
+    `readers` runs of a round are read at once.
+    """
 
     merge: MergeFunction
     spec: MergeSpec
@@ -58,6 +61,7 @@ class Rounds:
     spills: SpillDirectory
     open_run: Callable[[SortedRun], Iterator[Slice]]
     commit_order: Callable[[SortedRun], int]
+    readers: int = 1
 
     def streams(self, runs: Sequence[SortedRun], at_once: int) -> list[Iterator[Slice]]:
         """The slices of the runs, those of level 0 merged to so few that all can be open at once.
@@ -79,7 +83,8 @@ class Rounds:
         low = min(run.sequence_min for run in group)
         high = max(run.sequence_max for run in group)
         slices = [self.open_run(run) for run in group]
-        with closing(merge_slices(slices, interim, spec, self.budget)) as merged:
+        merging = merge_slices(slices, interim, spec, self.budget, self.readers)
+        with closing(merging) as merged:
             first = next(merged, None)
             if first is None:
                 return iter(())
@@ -95,7 +100,7 @@ class Rounds:
             run = self.spills.write(first.schema, pieces(), low, high)
         release_freed(self.budget.size_bytes)
         order = max(self.commit_order(each) for each in group)
-        return self._slices(run, order, unique=interim is not KEEP_ALL)
+        return counted(self._slices(run, order, unique=interim is not KEEP_ALL), run.row_count)
 
     def _slices(self, run: SpilledRun, commit_order: int, *, unique: bool) -> Iterator[Slice]:
         tables: Iterable[pa.Table] = (

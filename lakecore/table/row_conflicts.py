@@ -29,14 +29,16 @@ from lakecore.model.files import Split
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind
 from lakecore.plan.fit import show
-from lakecore.table.read import read_data_file
+from lakecore.table.base_snapshot import committed_since
 from lakecore.table.scan import key_ranks
 from lakecore.table.source import TableSource
+from lakecore.table.split_files import SplitFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakecore.model.files import DataFile
+    from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.commit_change import Change
     from lakecore.table.context import TableContext
@@ -70,31 +72,35 @@ def _added_since(
 ) -> dict[tuple[bytes, int], list[DataFile]]:
     """The files that others added to these buckets since the rows were read."""
     added: dict[tuple[bytes, int], list[DataFile]] = defaultdict(list)
-    history, base = context.history, change.base_snapshot_id or 0
-    for snapshot_id in range(latest.id, base, -1):
-        try:
-            theirs = latest if snapshot_id == latest.id else history.snapshot(snapshot_id)
-        except NotFound as error:
-            raise CommitConflict(
-                "a snapshot committed since the rows were read is gone already; do it again",
-                table=context.identifier,
-                snapshot_id=snapshot_id,
-            ) from error
-        if theirs.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
+    for theirs, entry in _changes_since(context, change.base_snapshot_id or 0, latest):
+        bucket = (entry.partition, entry.bucket)
+        if bucket not in buckets:
             continue
-        for entry in history.entries(history.delta_manifests(theirs)):
-            bucket = (entry.partition, entry.bucket)
-            if bucket not in buckets:
-                continue
-            if entry.kind is FileKind.DELETE:
-                raise CommitConflict(
-                    "another commit has replaced rows that this one changes; do it again",
-                    table=context.identifier,
-                    snapshot_id=snapshot_id,
-                    bucket=entry.bucket,
-                )
-            added[bucket].append(entry.file)
+        if entry.kind is FileKind.DELETE:
+            raise CommitConflict(
+                "another commit has replaced rows that this one changes; do it again",
+                table=context.identifier,
+                snapshot_id=theirs.id,
+                bucket=entry.bucket,
+            )
+        added[bucket].append(entry.file)
     return added
+
+
+def _changes_since(
+    context: TableContext, base: int, latest: Snapshot
+) -> Iterator[tuple[Snapshot, ManifestEntry]]:
+    """What the snapshots that changed rows added and took away, newest first."""
+    try:
+        for theirs, entries in committed_since(context.history, base, latest):
+            if theirs.commit_kind not in (CommitKind.COMPACT, CommitKind.ANALYZE):
+                yield from ((theirs, entry) for entry in entries)
+    except NotFound as error:
+        raise CommitConflict(
+            "a snapshot committed since the rows were read is gone already; do it again",
+            table=context.identifier,
+            **error.facts,
+        ) from error
 
 
 def _check_keys(
@@ -132,5 +138,6 @@ def _keys(context: TableContext, split: Split, file: DataFile) -> Iterator[pa.Ta
     source = TableSource(context=context, snapshot=None, table_schema=context.schema)
     plan = source.read_plan([split], names)
     fields = context.schema.key_fields
-    for batch in read_data_file(file, fields, split, plan, context.store, BatchSize(_BATCH_ROWS)):
+    files = SplitFiles(split, plan, context.store)
+    for batch in files.rows(file, fields, BatchSize(_BATCH_ROWS)):
         yield pa.Table.from_batches([batch])

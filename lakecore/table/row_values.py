@@ -10,6 +10,7 @@ says which they are: it never filters before it computes such a thing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,13 +24,15 @@ from lakecore.frames.polars_source import polars_schema, to_frame
 from lakecore.plan.predicate import from_polars, from_sql, sql_to_polars
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from lakecore.model.schema import TableSchema
     from lakecore.plan.predicate import Predicate
 
 _PROBE = "_lakecore_row"
 _VALUE = "_lakecore_value"
+_NO_VALUE = (OverflowError, UnicodeEncodeError)
+"""What pyarrow raises for a number or a text that no Arrow type holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,8 @@ def check_expression(
             f"{what} must look at one row at a time: compute the rest before, with a scan",
             expression=expression,
         )
+    if kind == pl.Object:
+        raise InvalidRequest(f"{what} is a Python object", expression=expression, type=kind)
     if boolean and kind not in (pl.Boolean, pl.Null):
         raise InvalidRequest(f"{what} is true or false", expression=expression, type=kind)
 
@@ -86,6 +91,10 @@ def as_filter(where: pl.Expr | str, schema: TableSchema) -> pl.Expr:
     """
     if isinstance(where, str):
         expression = sql_to_polars(where, schema)
+    elif not isinstance(where, pl.Expr):
+        raise InvalidRequest(
+            "a condition is a Polars expression or SQL text", given=type(where).__name__
+        )
     else:
         expression = where
         for name in expression.meta.root_names():
@@ -95,6 +104,22 @@ def as_filter(where: pl.Expr | str, schema: TableSchema) -> pl.Expr:
     for kind in kinds:
         if kind not in (pl.Boolean, pl.Null):
             raise InvalidRequest("a condition is true or false", expression=expression, type=kind)
+    return expression
+
+
+def as_row_filter(where: pl.Expr | str, schema: TableSchema) -> pl.Expr:
+    """The condition of a stream of batches, each of which is filtered by itself.
+
+    Raises InvalidRequest as `as_filter` does, and if it looks at several rows.
+    """
+    expression = as_filter(where, schema)
+    with said_plainly(expression):
+        _, row_by_row = _probe(pl.all_horizontal(expression), schema.arrow)
+    if not row_by_row:
+        raise InvalidRequest(
+            "a condition on batches must look at one row at a time: take a scan",
+            expression=expression,
+        )
     return expression
 
 
@@ -145,18 +170,28 @@ def values_of(
     return {**computed, **plain}
 
 
+def named_values(values: Mapping[str, object]) -> Mapping[str, object]:
+    """The values, by column. Raises InvalidRequest for what is no mapping."""
+    given: object = values
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(
+            "values are a mapping of columns to their values", given=type(given).__name__
+        )
+    return values
+
+
 def plain_value(column: pa.Field, value: object) -> pa.Scalar:
     """A Python value as a value for a column; InvalidRequest if Arrow has none like it.
 
     It has the type that it would have in a row of a write, and is fitted to the column's like one.
     The parts of a list, dict or pair do not say enough: they take the types of the column's.
     """
-    with suppress(pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+    with suppress(pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, *_NO_VALUE):
         if pa.types.is_nested(column.type):
             return pa.array([value], column.type)[0]
     try:
         return pa.array([value])[0]
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, *_NO_VALUE) as error:
         raise InvalidRequest(
             "a value is a Polars expression or a plain value",
             column=column.name,

@@ -24,6 +24,7 @@ from lakecore.model.rows import ROW_KIND, RowKind
 from lakecore.options import ChangelogProducer, MergeEngine
 from lakecore.plan.fit import show
 from lakecore.plan.row_changes import removing_groups
+from lakecore.table.context import require_table
 from lakecore.table.source import TableSource
 from lakecore.table.verb_write import VerbWrite
 
@@ -61,9 +62,9 @@ def newest(context: TableContext, verb: Verb) -> TableSource:
         )
     # What level 0 holds is newer than what is read without it.
     seen = replace(context, options=replace(options, deletion_vectors_merge_on_read=True))
-    return TableSource(
-        context=seen, snapshot=context.history.latest_snapshot(), table_schema=schema
-    )
+    snapshot = context.history.latest_snapshot()
+    require_table(context)
+    return TableSource(context=seen, snapshot=snapshot, table_schema=schema)
 
 
 def tells_before(options: TableOptions) -> bool:

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from lakecore.format.binary_row import decode_rows
 from lakecore.format.layout import POSTPONE_BUCKET
-from lakecore.format.statistics import stats_frame
+from lakecore.format.statistics import key_bounds, stats_frame
 from lakecore.lsm.packing import in_order
 from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.files import DELETION_VECTORS, Split
@@ -222,8 +222,7 @@ def _keep_keys(
     if part is None or not entries:
         return entries, 0
     files = [entry.file for entry in entries]
-    low = decode_rows([file.key_stats.min_values for file in files], fields)
-    high = decode_rows([file.key_stats.max_values for file in files], fields)
+    low, high = key_bounds(files, fields)
     rows = np.array([file.row_count for file in files], np.int64)
     nulls = pa.RecordBatch.from_arrays(
         [pa.array(np.zeros(len(files), np.int64)) for _ in fields], [f.name for f in fields]

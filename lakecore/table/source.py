@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.errors import CorruptTable, NotFound
+from lakecore.io.data_files import file_columns
 from lakecore.merge.spec import merge_spec
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.types import Atomic, with_nullable
+from lakecore.table.large_rows import are_large
 from lakecore.table.read import ReadPlan, read_split
 from lakecore.table.scan import ScanContext, ScanPlan, plan_scan
 from lakecore.table.windows import READER, on_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
     from concurrent.futures import Future
 
     from lakecore.model.files import DataFile, Split
@@ -104,6 +107,7 @@ class TableSource:
                     return
                 left = None if left is None else left - batch.num_rows
                 yield batch
+                del batch
 
     def native_files(
         self, columns: Sequence[str], predicate: Predicate | None = None
@@ -116,13 +120,23 @@ class TableSource:
         if len(schema_ids) > 1 or not all(_as_it_is(split, file) for split, file in files):
             return None
         wanted = [self.table_schema.field(name) for name in columns]
-        history = self.context.history
-        if not all(_same_columns(wanted, history.schema(schema_id)) for schema_id in schema_ids):
+        schemas = [self.context.history.schema(schema_id) for schema_id in schema_ids]
+        if not all(_same_columns(wanted, stored) for stored in schemas):
             return None
-        return self._checked_paths(files)
+        # Java wrote no source of a file as long as it declared keys of maps nullable in Parquet,
+        # for which engines refuse the whole file.
+        old = any(file.file_source is None for _, file in files)
+        if old and not all(isinstance(each.type, Atomic) for s in schemas for each in s.fields):
+            return None
+        return self._checked_paths(files, {name for schema in schemas for name in schema.names})
 
-    def _checked_paths(self, files: Sequence[tuple[Split, DataFile]]) -> list[str] | None:
-        """Local paths; None if the store is not local. CorruptTable for a file of another size."""
+    def _checked_paths(
+        self, files: Sequence[tuple[Split, DataFile]], names: AbstractSet[str]
+    ) -> list[str] | None:
+        """Local paths; None if the store is not local, or a file lacks one of the columns.
+
+        Raises CorruptTable for a file of another size.
+        """
         context = self.context
         paths: list[str] = []
         for split, file in files:
@@ -145,15 +159,21 @@ class TableSource:
                     size_bytes=size_bytes,
                     expected_bytes=file.size_bytes,
                 )
+            # What was migrated from Hive has no sequence numbers.
+            if not file.sequence_max and not names <= {*file_columns(context.store, path)}:
+                return None
             paths.append(local)
         return paths
 
     def read(
         self, splits: Sequence[Split], plan: ReadPlan
     ) -> Generator[pa.RecordBatch, None, None]:
-        """The rows of the splits, one split after the other, a few being read at once."""
+        """The rows of the splits, one split after the other, a few being read at once.
+
+        Where rows are large, nothing is read ahead.
+        """
         context = self.context
-        if len(splits) <= 1:
+        if len(splits) <= 1 or any(are_large(split.files, context.budget) for split in splits):
             for split in splits:
                 yield from read_split(split, plan, context.store, context.budget)
             return

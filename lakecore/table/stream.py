@@ -19,6 +19,7 @@ from lakecore.model.merge_rules import check_changelog
 from lakecore.options import ScanMode
 from lakecore.plan.changes import Taken, taken_by_stream
 from lakecore.table.changes import ChangesSource, Replaced, State, StoredRows
+from lakecore.table.context import require_table
 from lakecore.table.past import past_of
 
 if TYPE_CHECKING:
@@ -146,7 +147,10 @@ def _follow(
     context: TableContext, past: Past, first: int, last: int
 ) -> Iterator[tuple[int, ChangesSource]]:
     for snapshot_id in range(first, last + 1):
-        change = _change(context, past.snapshot(snapshot_id))
+        snapshot = past.snapshot(snapshot_id)
+        # Much may have happened to the table since the last one was asked for.
+        require_table(context)
+        change = _change(context, snapshot)
         if change is not None:
             yield snapshot_id, ChangesSource(context=context, changes=(change,))
 

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakecore.errors import InvalidRequest
 from lakecore.format.binary_row import decode_rows
 from lakecore.format.partition_path import value_text
 from lakecore.format.statistics import stats_frame
-from lakecore.model.types import BINARIES, Atomic, field_to_json
+from lakecore.model.types import BINARIES, Atomic, arrow_type, field_to_json
 from lakecore.plan.evolution import conform_batch, map_fields
+from lakecore.table.context import require_table
 from lakecore.table.system_columns import system_schema
 from lakecore.table.travel import Travel, resolve
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot, Tag
     from lakecore.model.types import Field
+    from lakecore.plan.evolution import ColumnMapping
     from lakecore.table.context import TableContext
 
 __all__ = ["system_rows"]
@@ -45,6 +48,7 @@ def system_rows(context: TableContext, name: str) -> pa.Table:
     """The rows of a system table, in its Arrow schema, as they are now."""
     rows: Iterable[_Row]
     if name in _ROWS_OF_TABLE:
+        require_table(context)
         rows = _ROWS_OF_TABLE[name](context)
     else:
         snapshot, travelled = resolve(context, Travel())
@@ -320,7 +324,7 @@ def _stats_texts(
         {
             field.name: texts
             for field, texts in zip(
-                known, _texts(conform_batch(batch, mappings), known, legacy=True), strict=True
+                known, _texts(_bounds(batch, mappings), known, legacy=True), strict=True
             )
         }
         for batch in (low, high)
@@ -335,6 +339,22 @@ def _stats_texts(
         for bound in bounds:
             bound[name] = [_NULL] * len(files)
     return _maps(counts, len(files)), _maps(bounds[0], len(files)), _maps(bounds[1], len(files))
+
+
+def _bounds(batch: pa.RecordBatch, mappings: Sequence[ColumnMapping]) -> pa.RecordBatch:
+    """Bounds in the table's types; null where one is cut so that it is no value of its type."""
+    try:
+        return conform_batch(batch, mappings)
+    except InvalidRequest:
+        if len(mappings) == batch.num_rows == 1:
+            field = mappings[0].read
+            return pa.RecordBatch.from_arrays([pa.nulls(1, arrow_type(field.type))], [field.name])
+    if len(mappings) > 1:
+        columns = [_bounds(batch, [mapping]).column(0) for mapping in mappings]
+    else:
+        rows = [_bounds(batch.slice(row, 1), mappings) for row in range(batch.num_rows)]
+        columns = [pa.concat_arrays([row.column(0) for row in rows])]
+    return pa.RecordBatch.from_arrays(columns, [mapping.read.name for mapping in mappings])
 
 
 def _maps(columns: Mapping[str, Sequence[str]], rows: int) -> list[str]:

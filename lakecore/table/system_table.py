@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from lakecore.errors import InvalidRequest
 from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, polars_source
-from lakecore.frames.source import checked_limit
+from lakecore.frames.source import checked_columns, checked_limit
 from lakecore.table.row_values import as_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pandas as pd
     import polars as pl
@@ -93,8 +93,10 @@ class SystemTable:
         columns: Sequence[str] | None = None,
         where: pl.Expr | str | None = None,
         limit: int | None = None,
+        **when: object,
     ) -> pl.LazyFrame:
         """The rows as a lazy Polars frame. `where` is a Polars expression or an SQL condition."""
+        self._check(when)
         frame = polars_source.scan(self._source)
         if where is not None:
             frame = frame.filter(as_filter(where, self.schema))
@@ -108,8 +110,10 @@ class SystemTable:
         columns: Sequence[str] | None = None,
         where: pl.Expr | str | None = None,
         limit: int | None = None,
+        **when: object,
     ) -> pa.RecordBatchReader:
         """The rows as a stream of Arrow batches. Arguments as for `scan`."""
+        self._check(when)
         expression = None if where is None else as_filter(where, self.schema)
         names = None if columns is None else self._known(columns)
         return arrow_stream.reader(self._source, names, expression, limit)
@@ -119,35 +123,52 @@ class SystemTable:
         columns: Sequence[str] | None = None,
         where: pl.Expr | str | None = None,
         limit: int | None = None,
+        **when: object,
     ) -> pa.Table:
         """The rows as an Arrow table. Arguments as for `scan`."""
-        return self.to_batches(columns, where, limit).read_all()
+        return self.to_batches(columns, where, limit, **when).read_all()
 
     def to_polars(
         self,
         columns: Sequence[str] | None = None,
         where: pl.Expr | str | None = None,
         limit: int | None = None,
+        **when: object,
     ) -> pl.DataFrame:
         """The rows as a Polars frame. Arguments as for `scan`."""
-        return self.scan(columns, where, limit).collect()
+        return self.scan(columns, where, limit, **when).collect()
 
     def to_pandas(
         self,
         columns: Sequence[str] | None = None,
         where: pl.Expr | str | None = None,
         limit: int | None = None,
+        **when: object,
     ) -> pd.DataFrame:
         """The rows as a pandas frame (pandas must be installed). Arguments as for `scan`."""
-        return self.to_arrow(columns, where, limit).to_pandas()
+        return self.to_arrow(columns, where, limit, **when).to_pandas()
 
-    def to_arrow_dataset(self) -> arrow_dataset.SourceDataset:
+    def to_arrow_dataset(self, **when: object) -> arrow_dataset.SourceDataset:
         """The rows as an Arrow dataset."""
+        self._check(when)
         return arrow_dataset.SourceDataset(self._source)
 
-    def to_duckdb(self, connection: DuckDBConnection | None = None) -> DuckDBRelation:
+    def to_duckdb(
+        self, connection: DuckDBConnection | None = None, **when: object
+    ) -> DuckDBRelation:
         """The rows as a DuckDB relation, on the connection given or DuckDB's default one."""
+        self._check(when)
         return duckdb_face.relation(self._source, connection)
 
     def _known(self, columns: Sequence[str]) -> list[str]:
-        return [self.schema.field(name).name for name in columns]
+        return checked_columns(columns, self.schema)
+
+    def _check(self, when: Mapping[str, object]) -> None:
+        named = [name for name, value in when.items() if value is not None]
+        if named:
+            raise InvalidRequest(
+                "a system table tells of now; that of a table's copy with scan options "
+                "(table.copy(...).inspect) tells of then",
+                table=self.identifier,
+                arguments=named,
+            )

@@ -34,6 +34,13 @@ class Travel:
     timestamp: datetime | int | str | None = None
 
     def __post_init__(self) -> None:
+        number: object = self.snapshot_id
+        if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+            raise InvalidRequest("a snapshot id is a whole number", snapshot_id=number)
+        if self.tag is not None and not isinstance(self.tag, str):
+            raise InvalidRequest("a tag is named by a text", tag=self.tag)
+        if self.timestamp is not None:
+            to_milliseconds(self.timestamp)
         named = [v for v in (self.snapshot_id, self.tag, self.timestamp) if v is not None]
         if len(named) > 1:
             raise InvalidRequest(

@@ -19,7 +19,13 @@ from lakecore.errors import InvalidRequest
 from lakecore.plan.row_changes import Verb, check_engine, update_shape
 from lakecore.table.copy_on_write import FileRewriter
 from lakecore.table.delete import matching_rows
-from lakecore.table.row_values import check_expression, parse_condition, plain_value, values_of
+from lakecore.table.row_values import (
+    check_expression,
+    named_values,
+    parse_condition,
+    plain_value,
+    values_of,
+)
 from lakecore.table.row_writer import RowWriter, key_of, newest, require_one, tells_before
 
 if TYPE_CHECKING:
@@ -43,7 +49,7 @@ def update_rows(
     schema, options = context.schema, context.options
     check_engine(options, Verb.UPDATE)
     source = newest(context, Verb.UPDATE)
-    shape = update_shape(schema, options, values)
+    shape = update_shape(schema, options, named_values(values))
     check_values(values, schema.arrow, schema.arrow)
     condition = None if where is None else parse_condition(where, schema)
     if not schema.primary_keys:

@@ -6,26 +6,29 @@
 3. The rows up to the bound are the window: merge them, give them out.
 4. Refill the runs that are used up, and go on.
 
-Of `k` runs `BATCHES_HELD * k` batches are in memory: of each one is held, the next is known, and
-the one after it is read while the window merges. Which rows a window has depends on the runs alone,
-not on how fast they are read.
+Of `k` runs `BATCHES_HELD * k` batches are in memory: of each one is held, and the two after it are
+read while windows merge. Which rows a window has depends on the runs alone, not on how fast they
+are read: whether a run has more to give is counted, or else its next batch is waited for.
 
 Where a batch is larger than its part of the budget, because a row is, nothing is read ahead of it:
 one is held of each run, and more windows are merged. Where even that is more than the whole budget,
-it is an error, for the process would run out of memory next.
+it is an error, for the process would run out of memory next. So is a key with so many rows, all of
+which must be merged at once, that their codes, numbers and order would be.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor, wait
-from threading import current_thread
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
 from lakecore.memory import process_budget
 from lakecore.merge.keep_all import whole_keys
-from lakecore.merge.spec import Slice
 from lakecore.model.arrow_arrays import size_of
 
 if TYPE_CHECKING:
@@ -35,11 +38,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakecore.memory import Budget
-    from lakecore.merge.spec import MergeFunction, MergeSpec
+    from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
 
 READER = "lakecore-read"
 """How the names of the threads that read ahead begin."""
-BATCHES_HELD = 3
+_AHEAD = 2
+BATCHES_HELD = 1 + _AHEAD
 """Of each run."""
 _LARGE_SHARE = 6
 """The part of the budget, as a divisor, of which a run's share is what a batch may have to be read
@@ -50,6 +54,12 @@ _KEY_SHARE = 4
 """What the rows of one key may take, as a divisor of the budget; to merge them takes as much again
 and more."""
 _KEY_LEAST_BYTES = 32 << 20
+_KEY_ROW_BYTES = 96
+"""What merging takes of each row of a key with many, beside its values."""
+_KEY_ROWS_SHARE = 2
+"""What that may be of the budget for all rows of a key, as a divisor."""
+_KEY_BATCH_SHARE = 64
+"""The part of the budget, as a divisor, that only a batch takes which has many rows of one key."""
 
 
 def merge_slices(
@@ -57,16 +67,18 @@ def merge_slices(
     merge: MergeFunction,
     spec: MergeSpec,
     budget: Budget | None = None,
+    readers: int = 1,
 ) -> Generator[pa.Table, None, None]:
     """Sorted streams of slices, merged window by window; closes the streams at the end.
 
-    A key must not go on from one slice of a stream to the next; see `with_whole_keys`. Raises
-    InvalidRequest if a batch of each run is more than the budget (None: that of the process).
+    So many streams are read at once (`readers`), none by two threads. A key must not go on from one
+    slice of a stream to the next; see `with_whole_keys`. Raises InvalidRequest if a batch of each
+    run is more than the budget (None: that of the process).
     """
     budget_bytes = (process_budget() if budget is None else budget).size_bytes
     held_max_bytes = max(budget_bytes, _HELD_LEAST_BYTES)
     large_bytes = held_max_bytes // (_LARGE_SHARE * max(1, len(runs)))
-    ahead = ThreadPoolExecutor(1, thread_name_prefix=READER)
+    ahead = ThreadPoolExecutor(readers, thread_name_prefix=READER)
     cursors = [_Cursor(slices, ahead, large_bytes) for slices in runs]
     try:
         yield from _merge_windows(cursors, merge, spec, held_max_bytes)
@@ -74,7 +86,7 @@ def merge_slices(
         for cursor in cursors:
             cursor.close()
         ahead.shutdown(wait=not on_reader())
-    # All is read, so the thread is idle, and to wait for its end is safe from any thread.
+    # All is read, so the threads are idle, and to wait for their end is safe from any thread.
     ahead.shutdown()
 
 
@@ -85,17 +97,19 @@ def on_reader() -> bool:
     next one that calls it. A reading thread that waited for another, or for itself, might wait for
     ever: what it ends is let go of when the read under way is done.
     """
-    return current_thread().name.startswith(READER)
+    return threading.current_thread().name.startswith(READER)
 
 
 def _merge_windows(
     cursors: list[_Cursor], merge: MergeFunction, spec: MergeSpec, held_max_bytes: int
 ) -> Iterator[pa.Table]:
     while True:
-        held_bytes = 0
+        held_bytes = key_rows = 0
         for cursor in cursors:
             cursor.fill()
             held_bytes += cursor.size_bytes
+            if cursor.size_bytes > held_max_bytes // _KEY_BATCH_SHARE:
+                key_rows += cursor.key_rows
             if held_bytes > held_max_bytes:
                 raise InvalidRequest(
                     "rows are too large to be merged within the memory budget: set "
@@ -104,6 +118,13 @@ def _merge_windows(
                     runs=len(cursors),
                     batch_bytes=cursor.size_bytes,
                 )
+        if key_rows * _KEY_ROW_BYTES > held_max_bytes // _KEY_ROWS_SHARE:
+            raise InvalidRequest(
+                "one key has more rows than the memory budget lets its merge engine see at once: "
+                "write them in several commits, or set lakecore.memory-budget higher",
+                rows=key_rows,
+                budget_bytes=held_max_bytes,
+            )
         held = [cursor for cursor in cursors if cursor.pending is not None]
         if not held:
             return
@@ -116,44 +137,59 @@ def _merge_windows(
 
 
 class _Cursor:
-    """One sorted run, read batch by batch; two batches ahead, unless they are large.
+    """One sorted run, read batch by batch: one is held, and `_AHEAD` more, unless they are large.
 
-    `size_bytes` is what the batches have that are held or known.
+    Readers take turns, one at a time for a cursor; all they share is under its lock.
     """
 
     def __init__(
-        self, slices: Iterator[Slice], ahead: ThreadPoolExecutor, large_bytes: int
+        self, slices: Iterator[Slice], readers: ThreadPoolExecutor, large_bytes: int
     ) -> None:
         self._slices = slices
-        self._ahead = ahead
+        self._readers = readers
         self._large_bytes = large_bytes
-        self._reading: Future[Slice | None] | None = ahead.submit(_next_filled, slices)
-        self._next: Slice | None = None
-        self._next_bytes = 0
-        self._next_known = False
+        self._changed = threading.Condition()
+        self._ready: deque[tuple[Slice, int]] = deque()
+        self._reading = False
+        self._ended = False
+        self._closed = self._abandoned = False
+        self._error: BaseException | None = None
         self._held_bytes = 0
         self.pending: Slice | None = None
+        with self._changed:
+            self._read_on()
 
     @property
     def at_last_batch(self) -> bool:
         """Whether it is known that nothing comes after the rows held."""
-        return self._next_known and self._next is None
+        assert self.pending is not None
+        if self.pending.more is not None:
+            return not self.pending.more
+        if self._held_bytes > self._large_bytes:
+            # What comes next is not read yet.
+            return False
+        with self._changed:
+            return not self._wait_for_next()
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of the batch that is held, in full, and of the next."""
-        return (0 if self.pending is None else self._held_bytes) + self._next_bytes
+        """The bytes of the batch that is held, in full."""
+        return 0 if self.pending is None else self._held_bytes
+
+    @property
+    def key_rows(self) -> int:
+        """The rows of the batch that is held, if it has all rows of some keys."""
+        held = self.pending
+        return 0 if held is None or held.unique else held.keys.length
 
     def fill(self) -> None:
         """Hold the next rows, if none are held and there are more."""
-        if self.pending is None and not self.at_last_batch:
-            if not self._next_known:
-                self._read_on()
-            self.pending, self._held_bytes = self._next, self._next_bytes
-            # Of a run that has ended, it stays known.
-            self._next, self._next_bytes, self._next_known = None, 0, self.pending is None
-        small = self.pending is not None and self._held_bytes <= self._large_bytes
-        if small and not self._next_known:
+        if self.pending is not None:
+            return
+        with self._changed:
+            self._held_bytes = 0
+            if self._wait_for_next():
+                self.pending, self._held_bytes = self._ready.popleft()
             self._read_on()
 
     def last_key(self) -> tuple[object, ...]:
@@ -174,28 +210,62 @@ class _Cursor:
 
     def close(self) -> None:
         """Stop reading, and close the files."""
-        reading = self._reading
-        if reading is not None and not reading.cancel() and not on_reader():
-            wait([reading])
-        slices = self._slices
-        if not isinstance(slices, Generator):
-            return
-        if reading is None or reading.done():
-            slices.close()
-        else:
-            reading.add_done_callback(lambda _: slices.close())
+        with self._changed:
+            self._closed = True
+            if self._reading and on_reader():
+                self._abandoned = True
+                return
+            self._changed.wait_for(lambda: not self._reading)
+        self._close_slices()
+
+    def _wait_for_next(self) -> bool:
+        """Whether there are rows after those held. Called with the lock held."""
+        self._read_on()
+        self._changed.wait_for(lambda: not self._reading or self._ready)
+        if not self._ready and self._error is not None:
+            raise self._error
+        return bool(self._ready)
 
     def _read_on(self) -> None:
-        """Know the next batch, and have the one after it read, unless this one is large."""
-        reading, self._reading = self._reading, None
-        if reading is None:
-            reading = self._ahead.submit(_next_filled, self._slices)
-        self._next = reading.result()
-        self._next_known = True
-        if self._next is not None:
-            self._next_bytes = size_of(self._next.rows)
-            if self._next_bytes <= self._large_bytes:
-                self._reading = self._ahead.submit(_next_filled, self._slices)
+        """Have the next batch read, if there is room for it. Called with the lock held."""
+        done = self._reading or self._ended or self._closed or len(self._ready) >= _AHEAD
+        newest_bytes = self._ready[-1][1] if self._ready else self._held_bytes
+        if not done and newest_bytes <= self._large_bytes:
+            coming = self._readers.submit(self._next)
+            self._reading = True
+            coming.add_done_callback(self._take_in)
+
+    def _next(self) -> Slice | None:
+        return None if self._closed else _next_filled(self._slices)
+
+    def _take_in(self, come: Future[Slice | None]) -> None:
+        error = come.exception()
+        part = None if error is not None else come.result()
+        with self._changed:
+            self._reading = False
+            if part is None:
+                self._ended, self._error = True, error
+            else:
+                self._ready.append((part, size_of(part.rows)))
+            self._changed.notify_all()
+            # An interpreter that ends takes no more work; who still waits for rows asks itself.
+            with suppress(RuntimeError):
+                self._read_on()
+        if self._abandoned:
+            self._close_slices()
+
+    def _close_slices(self) -> None:
+        if isinstance(self._slices, Generator):
+            self._slices.close()
+
+
+def counted(slices: Iterable[Slice], row_count: int) -> Iterator[Slice]:
+    """The slices of a run of so many rows, each with whether more come."""
+    left = row_count
+    for part in slices:
+        left -= part.rows.num_rows
+        yield replace(part, more=left > 0)
+        del part
 
 
 def in_pieces(tables: Iterable[pa.Table], rows_max: int) -> Iterator[pa.Table]:
@@ -221,12 +291,4 @@ def _next_filled(slices: Iterator[Slice]) -> Slice | None:
 
 
 def _cut(part: Slice, start: int, length: int) -> Slice:
-    return Slice(
-        rows=part.rows.slice(start, length),
-        keys=part.keys.slice(start, length),
-        sequence_min=part.sequence_min,
-        sequence_max=part.sequence_max,
-        commit_order=part.commit_order,
-        level=part.level,
-        unique=part.unique,
-    )
+    return replace(part, rows=part.rows.slice(start, length), keys=part.keys.slice(start, length))

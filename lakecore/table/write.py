@@ -43,6 +43,7 @@ from lakecore.plan.partitions import bucket_key_fields
 from lakecore.table.bucket_buffer import BucketBuffer, BucketKey
 from lakecore.table.context import require_table
 from lakecore.table.dynamic_index import DynamicIndex
+from lakecore.table.large_rows import is_large
 from lakecore.table.message_files import check_not_committed, delete_files
 from lakecore.table.write_compaction import WriteCompaction
 
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 BUFFER_SHARE = 0.35
 """Of the budget, for rows that wait. Sorting and encoding need room beside them."""
 _LEASE_STEP_BYTES = 16 << 20
+_LARGE_ROW_SHARE = BUFFER_SHARE / 4
+"""The part of the budget that a row has which is not buffered."""
 _UNLEASED_BYTES = 1 << 20
 _FLUSHERS = 4
 
@@ -131,6 +134,7 @@ class TableWrite:
                     kinds = zeros if rows.kinds is None else rows.kinds
                     table = table.append_column(VALUE_KIND, kinds)
                 self._route(table)
+                del batch, rows, table
         except BaseException:
             self.close()
             raise
@@ -201,10 +205,10 @@ class TableWrite:
         for partition, part in split_by_partition(rows, self._schema.partition_fields):
             ids, count = self._bucket_ids(partition, part)
             if ids is None:
-                self._bucket(partition, 0).add(part)
+                self._add(self._bucket(partition, 0), part)
             else:
                 for number, own in split_by_bucket(ids, count).cut(part):
-                    self._bucket(partition, number).add(own)
+                    self._add(self._bucket(partition, number), own)
         self._make_room()
 
     def _bucket_ids(self, partition: bytes, rows: pa.Table) -> tuple[np.ndarray | None, int]:
@@ -264,6 +268,12 @@ class TableWrite:
                 keeps_changelog=not self._overwrite,
             )
         return found
+
+    def _add(self, bucket: BucketBuffer, rows: pa.Table) -> None:
+        bucket.add(rows)
+        if is_large(rows.nbytes, rows.num_rows, self._context.budget, _LARGE_ROW_SHARE):
+            # Such rows are encoded before others come.
+            bucket.empty(spill=False)
 
     def _make_room(self) -> None:
         """Keep the buffers within their share of the budget: empty the largest while they are not.

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakecore.catalog.filesystem import FilesystemCatalog, create_table_at, new_schema
+from lakecore.catalog.filesystem import FilesystemCatalog, create_table_at
+from lakecore.catalog.new_table import new_schema
 from lakecore.catalog.options import parse_catalog_options
 from lakecore.errors import (
     AlreadyExists,

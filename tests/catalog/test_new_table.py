@@ -62,3 +62,14 @@ def test_python_type_is_refused_with_its_column() -> None:
 def test_type_without_a_paimon_twin_is_unsupported() -> None:
     with pytest.raises(Unsupported, match="column=a"):
         columns_of({"a": pl.Duration})
+
+
+def test_python_objects_have_no_type() -> None:
+    schemas: list[SchemaLike] = [
+        {"id": "INT", "o": pl.Object},
+        {"id": "INT", "o": pl.Object()},
+        pl.Schema({"id": pl.Int8, "o": pl.Object}),
+    ]
+    for schema in schemas:
+        with pytest.raises(InvalidRequest, match=r"Python objects .* column=o"):
+            columns_of(schema)

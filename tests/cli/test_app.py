@@ -1,19 +1,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 import lakecore as lc
 from lakecore.cli import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -276,3 +275,37 @@ def test_compact_of_chosen_partitions_and_what_it_refuses(
     assert (refused[0], append[0]) == (1, 0)
     assert "partition keys only" in refused[2]
     assert append[1] == "nothing to compact\n"
+
+
+def program(*arguments: object, stdout: Any, **environment: str) -> tuple[int, bytes, str]:
+    """The exit code of a process of its own, and what it wrote."""
+    code = "from lakecore.cli import main; main()"
+    run = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    return run.returncode, run.stdout, run.stderr.decode()
+
+
+def test_output_that_cannot_be_written_is_one_line_and_exit_code_1(warehouse: Path) -> None:
+    for flags in ([], ["--json"]):
+        with Path("/dev/full").open("wb") as full:
+            code, _, err = program("read", orders(warehouse), *flags, stdout=full)
+
+        assert (code, err) == (1, "error: the output cannot be written: No space left on device\n")
+
+
+def test_terminal_that_has_not_every_character_shows_the_others(tmp_path: Path) -> None:
+    table = lc.open_table(tmp_path / "t", create=True, schema={"ü": "STRING"})
+    table.write(pl.DataFrame({"ü": ["tëxt"]}))
+    ascii_only = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+
+    code, out, err = program("read", table.path, stdout=subprocess.PIPE, **ascii_only)
+    assert (code, err) == (0, "")
+    assert b"t\\xebxt" in out
+    code, out, err = program("read", table.path, "--json", stdout=subprocess.PIPE, **ascii_only)
+    assert (code, err) == (0, "")
+    assert json.loads(out) == {"ü": "tëxt"}

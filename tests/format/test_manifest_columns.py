@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.errors import CorruptTable, Unsupported
+from lakecore.errors import CorruptTable
 from lakecore.format.manifest_columns import (
     ENTRY_SCHEMA,
     decode_entries,
@@ -127,6 +127,7 @@ def test_manifest_that_is_cut_short_or_damaged_is_corrupt(cut: int) -> None:
         decode_entries(b"x" + data, "m")
 
 
-def test_manifest_of_another_format_is_not_supported() -> None:
-    with pytest.raises(Unsupported, match="must be avro"):
-        decode_entries(b"PAR1...", "m")
+@pytest.mark.parametrize("magic", [b"PAR1", b"ORC"])
+def test_beginning_of_another_format_alone_is_damaged(magic: bytes) -> None:
+    with pytest.raises(CorruptTable, match="path=m"):
+        decode_entries(magic + bytes(20), "m")

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakecore.errors import CorruptTable
-from lakecore.format.parquet_footer import MAGIC, Copy, FooterJoin, split
+from lakecore.format.parquet_footer import MAGIC, Copy, FooterJoin, split, with_maps_as_lists
 
 
 def part(table: pa.Table) -> memoryview:
@@ -90,3 +90,19 @@ def test_copy_of_a_column_is_read_as_a_column_of_its_own() -> None:
 def test_what_is_no_whole_file_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptTable, match="not a whole Parquet file"):
         split(memoryview(data))
+
+
+def test_maps_are_lists_of_entries_in_a_footer_made_for_it() -> None:
+    kind = pa.map_(pa.string(), pa.map_(pa.int32(), pa.int64()))
+    file = part(pa.table({"k": [1, 2], "m": pa.array([[("a", [(1, 2)])], None], kind)}))
+    length = int.from_bytes(file[-8:-4], "little")
+
+    alone = with_maps_as_lists(file[-8 - length : -8].cast("B"))
+    opened = pq.ParquetFile(
+        pa.BufferReader(file), metadata=pq.read_metadata(pa.BufferReader(alone))
+    )
+
+    assert opened.read().to_pylist() == [
+        {"k": 1, "m": [{"key": "a", "value": [{"key": 1, "value": 2}]}]},
+        {"k": 2, "m": None},
+    ]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from lakecore.format.statistics import (
     StatsCollector,
     StatsKind,
     StatsMode,
+    key_bounds,
     parse_stats_mode,
     stats_columns,
     stats_frame,
@@ -267,6 +269,28 @@ def test_a_stored_nan_bounds_nothing() -> None:
     frame = stats_frame([file(fine), file(stored)], schema("DOUBLE"), ["f0"])
 
     assert frame.min_values.to_pydict() == frame.max_values.to_pydict() == {"f0": [1.0, None]}
+
+
+@pytest.mark.parametrize(
+    ("padded", "low"),
+    [
+        ("ab   ", "ab"),
+        ("a b  ", "a b"),
+        ("     ", ""),
+        ("a\t\n  ", "a"),
+        ("é    ", "é"),
+        ("abcde",) * 2,
+    ],
+)
+def test_bounds_of_a_padded_char_hold_for_its_values(padded: str, low: str) -> None:
+    found = file(collect("STRING", [padded, None], mode="full"))
+    keyed = replace(found, key_stats=found.value_stats)
+
+    frame = stats_frame([found], schema("CHAR(5)"), ["f0"])
+    least, greatest = key_bounds([keyed], fields("CHAR(5)"))
+
+    assert frame.min_values.to_pydict() == least.to_pydict() == {"f0": [low]}
+    assert frame.max_values.to_pydict() == greatest.to_pydict() == {"f0": [padded]}
 
 
 def test_statistics_that_do_not_fit_their_columns_are_corrupt() -> None:

@@ -230,3 +230,10 @@ def test_dicts_that_arrow_cannot_hold_are_refused(row: dict[object, object]) -> 
 def test_pandas_frame_with_a_column_twice_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="no Arrow form"):
         list(incoming_batches(pd.DataFrame([[1, 2]], columns=["id", "id"])))
+
+
+def test_column_of_python_objects_is_refused() -> None:
+    frame = pl.DataFrame({"i": [1, 2], "o": [object(), object()]})
+    for given in (frame, frame.lazy(), [frame], frame.clear().lazy()):
+        with pytest.raises(InvalidRequest, match=r"Python objects .* column=o"):
+            list(incoming_batches(given))

@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -13,8 +14,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from polars.selectors import by_name
 
-from lakecore.frames.polars_source import polars_schema, scan
+import lakecore as lc
+from lakecore.frames.polars_source import FOOTERS_MAX, polars_schema, scan
 from lakecore.plan.predicate import Compare, Op, to_polars
 from tests.frames.made_rows import HeldRows, MadeRows
 
@@ -90,6 +93,19 @@ def test_rows_can_be_counted_without_columns() -> None:
     assert scan(MadeRows(1000)).filter(pl.col("id") < 7).select(pl.len()).collect().item() == 7
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_are_numbered_without_columns(engine: Engine, tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2, 3]})
+    pq.write_table(rows, tmp_path / "0.parquet")
+    file = str(tmp_path / "0.parquet")
+    merged, filed = MadeRows(100), HeldRows(rows, [file] * (FOOTERS_MAX + 1))
+
+    for source, count in ((merged, 100), (filed, 3 * (FOOTERS_MAX + 1))):
+        found = scan(source).with_row_index().select("index").collect(engine=engine)
+
+        assert found["index"].to_list() == list(range(count))
+
+
 def test_a_frame_is_read_as_often_as_it_is_collected() -> None:
     frame = scan(MadeRows(10))
 
@@ -153,3 +169,25 @@ def test_a_process_may_end_while_polars_reads_ahead() -> None:
     )
 
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("name", ["*", "^a.*$"])
+@pytest.mark.parametrize("merged", [True, False])
+def test_name_that_polars_takes_for_a_pattern_is_a_name(name: str, *, merged: bool) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        table = lc.open_table(
+            f"{directory}/t",
+            create=True,
+            schema={"id": "INT NOT NULL", "a1": "STRING", name: "STRING"},
+            primary_keys=["id"],
+            options={"bucket": "1"},
+        )
+        table.write([{"id": 1, "a1": "no", name: "old"}])
+        if merged:
+            table.write([{"id": 1, "a1": "no", name: "new"}])
+        value = "new" if merged else "old"
+
+        assert table.to_polars().rows() == [(1, "no", value)]
+        assert table.to_polars([name, "id"]).rows() == [(value, 1)]
+        assert table.to_polars(where=pl.col("id") == 1).rows() == [(1, "no", value)]
+        assert table.scan().select(by_name(name)).collect().rows() == [(value,)]

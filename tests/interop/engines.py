@@ -68,6 +68,16 @@ class PeerEngine:
         """Read with a filter, which may only prune."""
         return cast("list[Row]", self.peer.ask("read", path=str(path), where=where))
 
+    def adopt(self, path: Path, partition: Row, folder: Path, file_format: str) -> None:
+        """Move files into a partition, as a migration from Hive does."""
+        self.peer.ask(
+            "adopt",
+            path=str(path),
+            partition=partition,
+            folder=str(folder),
+            file_format=file_format,
+        )
+
     def compact(self, path: Path, *, full: bool) -> None:
         self.peer.ask("compact", path=str(path), full=full)
 

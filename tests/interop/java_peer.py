@@ -1,7 +1,7 @@
 """Java Paimon as a peer: `python -m tests.interop.java_peer VERSION [ZONE]`, in the peers' venv.
 
 One process holds one JVM with one version of Paimon, driven through JPype; no Java source is
-needed. Verbs: create, write, read, compact, stream, changes, snapshots, system_table.
+needed. Verbs: create, write, adopt, read, compact, stream, changes, snapshots, system_table.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def main(version: str, zone: str) -> None:
             {
                 "create": peer.create,
                 "write": peer.write,
+                "adopt": peer.adopt,
                 "read": peer.read,
                 "compact": peer.compact,
                 "stream": peer.stream,
@@ -119,6 +120,23 @@ class JavaPeer:
         # None: there was nothing to commit, as of rows that the table ignores.
         latest = table.snapshotManager().latestSnapshotId()
         return 0 if latest is None else int(latest)
+
+    def adopt(self, path: str, partition: Row, folder: str, file_format: str) -> None:
+        """Move the files of a folder into a partition, as a migration from Hive does."""
+        table = self._table(path, None)
+        kind = table.schema().logicalPartitionType()
+        row = self._codec.row_writer(_types_of(kind))(partition)
+        binary = _class("data.serializer.InternalRowSerializer")(kind).toBinaryRow(row)
+        bucket = table.store().pathFactory().bucketPath(binary, 0)
+        self._io.mkdirs(bucket)
+        migration = _class("migrate.FileMetaUtils")
+        every = jpype.JProxy("java.util.function.Predicate", dict={"test": lambda _: True})
+        files = migration.construct(self._io, file_format, folder, table, every, bucket, _map(None))
+        messages = _list([])
+        messages.add(migration.createCommitMessage(binary, -1, files))
+        commit = table.newCommit("java")
+        commit.commit(self._identifier(path), messages)
+        commit.close()
 
     def read(
         self,
@@ -486,8 +504,12 @@ def _nanos(timestamp: Java) -> int:
 
 
 def _types(table: Java) -> list[Type]:
+    return _types_of(table.rowType())
+
+
+def _types_of(row_type: Java) -> list[Type]:
     serializer = _class("utils.JsonSerdeUtil")
-    fields = json.loads(str(serializer.toFlatJson(table.rowType())))["fields"]
+    fields = json.loads(str(serializer.toFlatJson(row_type)))["fields"]
     return [type_from_json(field["type"]) for field in fields]
 
 

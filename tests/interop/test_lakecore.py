@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.interop import cases, limits
+from tests.interop.columns import columns
 from tests.interop.engines import check_read, for_writer, write_all
 from tests.interop.lakecore_engine import LakecoreEngine
+from tests.interop.model import case
 from tests.interop.protocol import PeerRefused
 
 if TYPE_CHECKING:
@@ -76,6 +78,32 @@ def test_lakecore_reads_what_every_peer_writes(
     table = tmp_path / "d.db" / "t"
     if write_all(peers(writer), table, case):
         check_read(LAKECORE, table, case, writer, case.expected())
+
+
+@pytest.mark.parametrize("file_format", cases.FORMATS)
+@pytest.mark.parametrize("keys", [["k"], ["p", "k"], []])
+def test_lakecore_finds_short_chars_by_the_statistics_that_java_wrote(
+    file_format: str, keys: list[str], peers: Callable[[str], PeerEngine], tmp_path: Path
+) -> None:
+    table = tmp_path / "d.db" / "t"
+    chars = columns(k="CHAR(5) NOT NULL", p="CHAR(4) NOT NULL", v="CHAR(3)")
+    rows: list[list[Json]] = [["a", "x", "b"], ["ab", "x", "bc"], ["q", "x", None]]
+    made = case(
+        f"short CHAR, {file_format}",
+        chars,
+        [[("+I", row)] for row in rows],
+        primary_keys=keys,
+        partition_keys=keys[:-1],
+        options={"file.format": file_format, "bucket": "1" if keys else "-1"},
+    )
+    assert write_all(peers(limits.JAVA), table, made)
+
+    for row in rows:
+        for column, value in zip(chars, row, strict=True):
+            for operator in ("=", "<=", ">="):
+                found = LAKECORE.read(table, where=f"{column.name} {operator} '{value}'")
+
+                assert value is None or row in found, (column.name, operator, value)
 
 
 @pytest.mark.parametrize("case", FILTERED, ids=lambda case: case.name)

@@ -130,6 +130,55 @@ def test_gap_below_the_latest_is_looked_at_anew() -> None:
     assert [last(commits, snapshots, user) for user in "ab"] == [None, 7]
 
 
+def test_newest_is_found_from_what_was_it_before() -> None:
+    snapshots = Snapshots("a1 b1 c1")
+    commits = Commits(snapshots.read)
+    for word in ("", "a2", "a3 a4 a5 a6 a7 a8", "b " * 40):
+        before = snapshots.latest
+        assert before is not None
+        snapshots.add(word)
+
+        assert commits.follow(before) == snapshots.latest
+    assert [last(commits, snapshots, user) for user in "abc"] == [10, 2, 3]
+    assert len(snapshots.reads) < 3 * len(snapshots.all)
+
+
+def test_what_was_the_newest_and_is_gone_leads_nowhere() -> None:
+    snapshots = Snapshots("a1 b1 c1")
+    commits = Commits(snapshots.read)
+    before = snapshots.latest
+    assert before is not None
+    assert commits.follow(before) == before
+    snapshots.all[3] = replace(before, commit_user="d")
+    assert commits.follow(before) is None
+    del snapshots.all[3]
+    assert commits.follow(before) is None
+
+
+def test_snapshots_after_one_are_read_once_each_newest_first() -> None:
+    snapshots = Snapshots("x " * 30)
+    commits = Commits(snapshots.read)
+    latest = snapshots.latest
+    assert latest is not None
+
+    assert [each.id for each in commits.after(20, latest)] == [*range(30, 20, -1)]
+    assert [each.id for each in commits.after(15, latest)] == [*range(30, 15, -1)]
+    assert commits.at(18, latest) == snapshots.all[18]
+    assert sorted(snapshots.reads) == [*range(16, 30)]
+    assert commits.at(3, latest) == snapshots.all[3]
+    assert commits.after(30, latest) == []
+
+
+def test_snapshots_after_one_end_where_they_have_expired() -> None:
+    snapshots = Snapshots("x " * 30)
+    for number in range(1, 25):
+        del snapshots.all[number]
+    latest = snapshots.all[30]
+
+    assert [each.id for each in Commits(snapshots.read).after(3, latest)] == [*range(30, 24, -1)]
+    assert Commits(snapshots.read).at(24, latest) is None
+
+
 def test_expired_snapshots_end_the_search() -> None:
     snapshots = Snapshots("a1 b1 c1 c2 c3 c4")
     for number in (1, 2, 3):

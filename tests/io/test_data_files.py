@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakecore.errors import CorruptTable, InvalidRequest, NotFound, Unsupported
+from lakecore.errors import CorruptTable, InvalidRequest, NotFound, StorageError, Unsupported
 from lakecore.io import parquet_read
 from lakecore.io.data_files import (
     FORMATS,
@@ -26,6 +26,7 @@ from lakecore.io.data_files import (
 )
 from lakecore.io.local import LocalStore
 from lakecore.io.store import MemoryStore
+from lakecore.model.arrow_arrays import size_of
 from lakecore.model.rows import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
 from lakecore.model.schema import number_fields
 from lakecore.model.types import (
@@ -706,6 +707,24 @@ def test_slices_of_nested_columns_are_written_as_they_are(
 
 
 @pytest.mark.parametrize("format_name", ["parquet", "orc", "avro"])
+def test_batches_end_at_their_bytes(tmp_path: Path, format_name: str) -> None:
+    fields = fields_of(["INT NOT NULL", "STRING"])
+    # Of rows alike a codec leaves next to nothing: the size of the file does not tell theirs.
+    table = pa.table([range(8_000), ["x" * 2_000] * 8_000], schema=arrow_schema(fields))
+    store, path = LocalStore(), str(tmp_path / f"a.{format_name}")
+    write(store, path, fields, table)
+    sizes, at = [], 0
+    for position, batch in read_positions(store, path, fields=fields, batch_bytes=1 << 20):
+        assert position == at
+        at += batch.num_rows
+        sizes.append(size_of(batch))
+
+    assert at == table.num_rows
+    assert max(sizes) <= 1.25 * (1 << 20)
+    assert len(sizes) <= 100
+
+
+@pytest.mark.parametrize("format_name", ["parquet", "orc", "avro"])
 def test_a_null_taken_into_a_row_of_not_null_parts_is_written(format_name: str) -> None:
     types = [
         "ROW<a STRING NOT NULL, b ROW<c INT NOT NULL> NOT NULL, d ARRAY<INT NOT NULL> NOT NULL>",
@@ -902,3 +921,64 @@ def test_copy_of_a_column_is_not_that_of_a_field_inside_another_of_its_name() ->
 
     data = pa.BufferReader(store.read("f/a.parquet"))
     assert pq.read_table(data).to_pylist() == rows.to_pylist()
+
+
+@pytest.mark.parametrize("name", FORMAT_NAMES)
+def test_file_that_a_full_disk_refuses_at_its_first_byte_is_removed(
+    tmp_path: Path, name: str
+) -> None:
+    path = f"{tmp_path}/bucket-0/file.{name}"
+    (tmp_path / "bucket-0").mkdir()
+    Path(path).symlink_to("/dev/full")
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+
+    with pytest.raises(StorageError) as caught:
+        open_writer(
+            LocalStore(),
+            path,
+            [parse_field({"id": 0, "name": "a", "type": "INT"})],
+            WriteFormat(format=name),
+        ).close()
+    assert LocalStore().list(f"{tmp_path}/bucket-0") == ()
+    # As long as somebody holds the error, too.
+    assert caught.value is not None
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_second_that_orc_has_too_many_is_taken_off(unit: str) -> None:
+    """Java's file of a partition in the last second before 1970 says a second later."""
+    precision = {"ms": 3, "us": 6, "ns": 9}[unit]
+    fields = [Field(id=0, name="p", type=parse_type(f"TIMESTAMP({precision})"))]
+    store, kind = MemoryStore(), pa.timestamp(unit)
+    stored = pa.array([500, 500, None], pa.timestamp("ms")).cast(kind)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"p": stored}), sink)
+    store.put("p.parquet", sink.getvalue().to_pybytes())
+
+    def held(value: int | None) -> list[int | None]:
+        scalar = pa.scalar(value, pa.timestamp("ms")).cast(kind)
+        read = read_positions(store, "p.parquet", fields=fields, known={"p": scalar})
+        ((_, batch),) = read
+        found: list[int | None] = batch.column(0).cast(pa.timestamp("ms")).cast("int64").to_pylist()
+        return found
+
+    assert held(-500) == [-500, -500, None]
+    assert held(500) == held(-1500) == held(None) == [500, 500, None]
+
+
+@pytest.mark.parametrize("file_format", FORMAT_NAMES)
+def test_column_that_a_file_lacks_has_the_value_that_is_known(file_format: str) -> None:
+    fields = fields_of(["INT", "STRING", "STRING"])
+    stored, first, second = fields
+    store, path = MemoryStore(), f"a.{file_format}"
+    write(store, path, [stored], table_of([stored], [[1], [2]]))
+    known = {first.name: pa.scalar("x"), second.name: pa.scalar(None, pa.string())}
+
+    def held(*wanted: Field) -> list[dict[str, Any]]:
+        found = read_positions(store, path, fields=wanted, known=known)
+        return [row for _, batch in found for row in batch.to_pylist()]
+
+    both = {first.name: "x", second.name: None}
+    assert held(*fields) == [{stored.name: 1, **both}, {stored.name: 2, **both}]
+    assert held(first, second) == [both, both]

@@ -12,7 +12,7 @@ from lakecore.format import metadata
 from lakecore.io.history import History
 from lakecore.io.store import MemoryStore
 from lakecore.model.snapshot import Tag
-from tests.stores import FailingStore
+from tests.stores import ReadCounter
 from tests.tables import new_table, put
 
 if TYPE_CHECKING:
@@ -32,18 +32,6 @@ def table() -> Table:
 def history(table: Table) -> History:
     """The same history as another process reads it."""
     return History(table.context.store, table.context.layout)
-
-
-class ReadCounter(FailingStore):
-    """Remembers what was read."""
-
-    def __init__(self, inner: MemoryStore) -> None:
-        super().__init__(inner)
-        self.reads: list[str] = []
-
-    def read(self, path: str) -> bytes:
-        self.reads.append(path.rpartition("/")[2])
-        return super().read(path)
 
 
 def test_snapshots_are_numbered_from_1(history: History) -> None:
@@ -84,7 +72,7 @@ def test_latest_snapshot_is_found_whatever_the_hint_says(
 
 
 def test_hint_saves_the_listing(table: Table) -> None:
-    store = ReadCounter(table.context.store)  # type: ignore[arg-type]
+    store = ReadCounter(table.context.store)
     store.list = None  # type: ignore[assignment, method-assign]
 
     assert History(store, table.context.layout).latest_snapshot_id() == 3
@@ -125,7 +113,7 @@ def test_live_files_are_those_of_base_and_delta(history: History) -> None:
 
 
 def test_what_never_changes_is_read_once(table: Table) -> None:
-    store = ReadCounter(table.context.store)  # type: ignore[arg-type]
+    store = ReadCounter(table.context.store)
     history = History(store, table.context.layout)
     for _ in range(2):
         history.live_entries(history.snapshot(3))

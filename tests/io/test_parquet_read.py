@@ -11,9 +11,10 @@ import pytest
 
 from lakecore.io.data_files import read_positions
 from lakecore.io.local import LocalStore
-from lakecore.model.types import Field, parse_type
+from lakecore.model.types import Field, arrow_type, parse_type
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 MEBIBYTE = 1 << 20
@@ -23,16 +24,26 @@ FIELDS = (
 )
 
 
+class OpenedFiles(LocalStore):
+    """Counts how often a file is opened."""
+
+    count = 0
+
+    def local_path(self, path: str) -> str | None:
+        self.count += 1
+        return super().local_path(path)
+
+
 def payload(rows: int, width: int) -> pa.Array:
     ends = np.arange(0, (rows + 1) * width, width, dtype=np.int32)
     data = np.random.default_rng(1).bytes(rows * width)
     return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
-def read(path: Path, batch_bytes: int) -> tuple[int, int, int]:
+def read(path: Path, batch_bytes: int, fields: Sequence[Field] = FIELDS) -> tuple[int, int, int]:
     """Rows read, the greatest batch, and what Arrow held at most while reading."""
     before, held, greatest, seen = pa.total_allocated_bytes(), 0, 0, 0
-    found = read_positions(LocalStore(), str(path), fields=FIELDS, batch_bytes=batch_bytes)
+    found = read_positions(LocalStore(), str(path), fields=fields, batch_bytes=batch_bytes)
     for at, batch in found:
         assert at == seen
         assert batch.column(0)[0].as_py() == at
@@ -68,6 +79,46 @@ def test_text_that_a_dictionary_makes_small_is_measured_before_it_is_read(tmp_pa
     assert seen == rows
     assert greatest <= 2 * MEBIBYTE
     assert held <= 12 * MEBIBYTE
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("ARRAY<INT>", [7] * 250),
+        ("ARRAY<STRING>", ["x" * 100] * 10),
+        ("MAP<INT, STRING>", [(1, "x" * 500), (2, "y" * 500)]),
+        ("ROW<a INT, b STRING>", {"a": 1, "b": "x" * 1_000}),
+    ],
+)
+def test_nested_values_that_are_small_on_disk_are_read_in_small_batches(
+    tmp_path: Path, kind: str, value: object
+) -> None:
+    rows = 50_000
+    field = Field(id=1, name="v", type=parse_type(kind))
+    path = tmp_path / "a.parquet"
+    values = pa.array([value], arrow_type(field.type)).take(pa.array(np.zeros(rows, np.int64)))
+    pq.write_table(pa.table({"k": np.arange(rows), "v": values}), path, row_group_size=rows)
+    assert path.stat().st_size < MEBIBYTE
+    del values
+    seen, greatest, held = read(path, 2 * MEBIBYTE, (FIELDS[0], field))
+
+    assert seen == rows
+    assert greatest <= 2 * MEBIBYTE
+    assert held <= 12 * MEBIBYTE
+
+
+def test_texts_without_a_dictionary_are_decoded_once(tmp_path: Path) -> None:
+    rows = 20_000
+    table = pa.table({"k": np.arange(rows), "v": payload(rows, 100)})
+    pq.write_table(table, tmp_path / "plain.parquet", use_dictionary=False)
+    pq.write_table(table, tmp_path / "shared.parquet", use_dictionary=["v"])
+    opened = {}
+    for path in tmp_path.iterdir():
+        store = OpenedFiles()
+        list(read_positions(store, str(path), fields=FIELDS))
+        opened[path.stem] = store.count
+
+    assert opened == {"plain": 1, "shared": 2}
 
 
 @pytest.mark.parametrize("batch_bytes", [1, 1_000, 1 << 30])

@@ -53,7 +53,7 @@ def test_rows_of_ignored_kinds_are_left_out() -> None:
 
 
 def test_rows_are_kept_for_engines_that_must_see_all_at_once() -> None:
-    keep = {engine for engine, merge in MERGE_FUNCTIONS.items() if not merge.associative}
+    keep = {engine for engine, merge in MERGE_FUNCTIONS.items() if not merge.chooses_rows}
 
     assert keep == {"partial-update", "aggregation"}
     assert {interim_function(MERGE_FUNCTIONS[engine]) for engine in keep} == {KEEP_ALL}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,9 @@ from lakecore.model.schema import TableSchema
 from lakecore.model.schema_change import Change, Move, SchemaChange
 from lakecore.model.types import parse_field
 from lakecore.model.validation import create_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "fixtures" / "schema_evolution"
 COLUMNS = {
@@ -517,3 +521,30 @@ def test_dynamic_options_follow_the_same_rules() -> None:
     check_option_change({"bucket": "2"}, "scan.snapshot-id", "3", has_snapshots=True)
     with pytest.raises(InvalidRequest, match="once the table has snapshots"):
         check_option_change({"bucket": "2"}, "merge-engine", "first-row", has_snapshots=True)
+
+
+@pytest.mark.parametrize(
+    "make_change",
+    [
+        lambda: SchemaChange.add_column(7, "INT"),  # type: ignore[arg-type]
+        lambda: SchemaChange.add_column("x", 7),
+        lambda: SchemaChange.add_column("x", "INT", 7),  # type: ignore[arg-type]
+        lambda: SchemaChange.add_column("x", "INT", None, "first"),  # type: ignore[arg-type]
+        lambda: SchemaChange.rename_column("v", ["w"]),  # type: ignore[arg-type]
+        lambda: SchemaChange.drop_column([7]),  # type: ignore[list-item]
+        lambda: SchemaChange.update_column_type("v", None),
+        lambda: SchemaChange.update_column_type("v", "INT", "no"),  # type: ignore[arg-type]
+        lambda: SchemaChange.update_column_nullability("v", "false"),  # type: ignore[arg-type]
+        lambda: SchemaChange.update_column_comment("v", 7),  # type: ignore[arg-type]
+        lambda: SchemaChange.update_column_default_value("v", 7),  # type: ignore[arg-type]
+        lambda: SchemaChange.update_column_position("v", None),  # type: ignore[arg-type]
+        lambda: SchemaChange.set_option("bucket", 7),  # type: ignore[arg-type]
+        lambda: SchemaChange.remove_option(["bucket"]),  # type: ignore[arg-type]
+        lambda: SchemaChange.update_comment(7),  # type: ignore[arg-type]
+    ],
+)
+def test_part_of_a_change_that_is_no_such_part_is_refused(
+    make_change: Callable[[], Change],
+) -> None:
+    with pytest.raises(InvalidRequest):
+        make_change()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,14 @@ def test_float_is_printed_with_the_fewest_digits() -> None:
         "3.0E10",
         "-2.0E-5",
     ]
+
+
+@pytest.mark.parametrize("digits", [1, 9, 18, 19, 38])
+def test_decimal_without_whole_digits_is_the_integer_0(digits: int) -> None:
+    values = [Decimal("0.9"), Decimal("-0.9"), None]
+    result = cast_of(values, f"DECIMAL({digits}, {digits})", "BIGINT")
+
+    assert result.to_pylist() == [0, 0, None]
 
 
 @pytest.mark.parametrize(

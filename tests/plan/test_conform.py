@@ -142,6 +142,14 @@ def test_batch_without_rows_is_looked_at_all_the_same() -> None:
         conformed({"a": pa.array([], pa.string())}, TWO)
 
 
+def test_nothing_but_nulls_fits_any_column_even_without_rows() -> None:
+    columns = {"a": "BIGINT", "r": "ROW<x INT, y INT>"}
+    parts = pa.array([], pa.struct([("x", pa.int32())]))
+
+    out = conformed({"a": pa.nulls(0), "r": parts}, schema(columns))
+    assert out.rows.schema == schema(columns).arrow
+
+
 def test_batch_that_fits_comes_back_without_a_copy() -> None:
     table = schema(
         {"i": "INT", "s": "VARCHAR(5)", "l": "ARRAY<STRING>", "r": "ROW<x INT NOT NULL>"}

@@ -570,6 +570,9 @@ def test_a_name_that_two_columns_share_but_for_case_is_ambiguous() -> None:
         "i = s",
         "tz > '2026-01-01'",
         "d < '2026-13-01'",
+        "f = 1e-1",
+        "f = i",
+        "coalesce(f, 1.0) = 0.1",
     ],
 )
 def test_sql_that_polars_might_take_otherwise_is_refused(text: str) -> None:
@@ -590,3 +593,36 @@ def test_sql_beyond_the_predicate_language_still_filters() -> None:
     assert kept("NOT (I = l) OR s IS NULL") == [1, 2]
     assert kept("coalesce(i, 3) = l") == [0, 2]
     assert kept("i = l AND i > 1") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"f {op} 0.1" for op in ("=", "<>", "<", "<=", ">", ">=")),
+        "f BETWEEN 0.1 AND 0.3",
+        "f NOT BETWEEN 0.3 AND 0.7",
+        "f IS DISTINCT FROM 0.1",
+        "f IS NOT DISTINCT FROM -0.7",
+        "f IN (0.1, 0.3)",
+        "f NOT IN (0.1, 16777217)",
+        "f = 16777217",
+        "f >= 7.9549868151",
+        "f = 0.1::FLOAT",
+        "f = x",
+        "f < x",
+    ],
+)
+def test_number_beside_a_float_is_rounded_to_one_as_duckdb_does(text: str) -> None:
+    numbers = [0.1, 0.3, -0.7, 7.9549868151, 16777216.0, 1e10, math.nan, None]
+    rows = pa.table(
+        {
+            "n": range(len(numbers)),
+            "f": pa.array(numbers, pa.float32()),
+            "x": pa.array(numbers, pa.float64()),
+        }
+    )
+    with duckdb.connect() as connection:
+        asked = connection.from_arrow(rows).filter(text).project("n").fetchall()
+    found = pl.DataFrame(rows).filter(sql_to_polars(text, rows.schema))["n"]
+
+    assert found.to_list() == [n for (n,) in asked]

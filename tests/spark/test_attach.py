@@ -73,6 +73,16 @@ def test_what_sql_inserts_is_selected_by_the_same_name(
     assert table.to_polars().rows() == [(7, "only")]
 
 
+def test_another_session_attaches_the_same_tables(spark: SparkSession, warehouse: Session) -> None:
+    fill(warehouse)
+    attach(spark, warehouse.warehouse)
+    other = spark.newSession()
+
+    assert attach(other, warehouse.warehouse) == attach(spark, warehouse.warehouse)
+    assert ids(other, f"SELECT id FROM {DATABASE}.t") == [1, 2, 3]
+    assert ids(spark, f"SELECT id FROM {DATABASE}.t") == [1, 2, 3]
+
+
 def test_one_name_twice_in_a_query_is_two_scans(spark: SparkSession, warehouse: Session) -> None:
     fill(warehouse)
     attach(spark, warehouse.warehouse, DATABASE)

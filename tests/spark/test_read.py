@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -14,11 +15,11 @@ import lakecore as lc
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound
 from spark_bridge.attach_tables import register
 from spark_bridge.read_frame import read
+from spark_bridge.settings import settings as set_meanwhile
+from spark_bridge.write_frame import write
 from tests.spark.frames import held, table_at
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "qty": "INT"}
@@ -114,6 +115,10 @@ def test_every_way_of_naming_a_state(spark: SparkSession, tmp_path: Path) -> Non
         ({"no_such_option": 1}, "no-such-option"),
         ({"where": "price > 1"}, "price"),
         ({"where": "id >"}, "id >"),
+        ({"where": "qty"}, "a condition is true or false"),
+        ({"snapshot_id": "²"}, "a snapshot id is a number"),
+        ({"snapshot_id": 1, "scan__snapshot_id": 2}, "one way only"),
+        ({"incremental_between": "1,2"}, "Table.changes"),
     ],
 )
 def test_what_is_not_understood_is_refused(
@@ -151,6 +156,8 @@ def test_conditions_prune_and_filter(spark: SparkSession, tmp_path: Path) -> Non
     assert read(spark, table, where="id = 12345").count() == 0
     with pytest.raises(InvalidRequest, match="price"):
         read(spark, table, where=pl.col("price") > 1)
+    with pytest.raises(InvalidRequest, match="one row at a time"):
+        read(spark, table, where=pl.col("id") > pl.col("id").mean())
 
 
 def test_files_that_need_no_merge_go_to_sparks_own_reader(
@@ -168,6 +175,31 @@ def test_files_that_need_no_merge_go_to_sparks_own_reader(
     assert rows(raw) == held(table, snapshot_id=3)
     assert rows(mixed) == rows(by_lakecore) == held(table)
     assert mixed.schema == raw.schema == load(spark, table).schema
+
+
+@pytest.mark.parametrize("prefix", ["_data-", ".data-", "a:b-", "{a,b}-"])
+def test_files_that_spark_would_pass_over_are_read(
+    spark: SparkSession, tmp_path: Path, prefix: str
+) -> None:
+    table = table_at(tmp_path / "t", keys=(), data_file__prefix=prefix)
+    table.write(pl.DataFrame({"id": range(3), "v": "a", "n": 1}))
+
+    assert rows(read(spark, table)) == held(table)
+
+
+def test_a_local_table_is_found_whatever_spark_takes_for_its_own_place(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = table_at(Path("t"), keys=())
+    table.write(pl.DataFrame({"id": range(3), "v": "a", "n": 1}))
+
+    with set_meanwhile(spark, {"fs.defaultFS": "hdfs://127.0.0.1:1"}):
+        found = read(spark, table)
+        assert rows(found) == held(table)
+        assert len(found.inputFiles()) == 1
+        write(found, table)
+        assert read(spark, table, raw_by_spark=False).count() == len(held(table)) == 6
 
 
 def test_files_of_an_older_schema_are_read_by_lakecore(spark: SparkSession, tmp_path: Path) -> None:

@@ -148,5 +148,6 @@ def test_options_that_say_nothing_are_refused(spark: SparkSession, tmp_path: Pat
 
     with pytest.raises(InvalidRequest, match="whole number"):
         writer(table, {"write.identifier": "x"}, schema, overwrite=False)
-    with pytest.raises(PySparkException, match="newest state"):
-        into(frame(spark, ROWS, 1), table).option("snapshot-id", "1").save()
+    for option in ("snapshot-id", "versionAsOf", "scan.tag-name"):
+        with pytest.raises(PySparkException, match="newest state"):
+            into(frame(spark, ROWS, 1), table).option(option, "1").save()

@@ -225,6 +225,22 @@ def test_a_type_that_paimon_has_not_is_refused_by_name(kind: s.DataType) -> None
         from_spark(s.ArrayType(s.StructType([s.StructField("x", kind)])), column="outer")
 
 
+def test_a_text_that_compares_in_another_way_is_not_taken() -> None:
+    with pytest.raises(Unsupported, match=r"type=string collate UTF8_LCASE column=a\.element"):
+        arrow_of_spark(s.ArrayType(s.StringType("UTF8_LCASE")), column="a")
+
+
+def test_what_a_frame_leaves_open_is_null(spark: SparkSession, tmp_path: Path) -> None:
+    columns = {"id": "BIGINT NOT NULL", "v": "STRING", "r": "ROW<x INT, y ARRAY<INT>>"}
+    table = lc.open_table(tmp_path / "t", create=True, schema=columns, primary_keys=["id"])
+    df = spark.sql("SELECT 1L AS id, NULL AS v, named_struct('x', 1) AS r")
+    spark_bridge.write(df, table)
+    spark_bridge.write(df.selectExpr("2L AS id", "named_struct('x', 1, 'y', NULL) AS r"), table)
+
+    empty = {"x": 1, "y": None}
+    assert sorted(table.to_polars().rows()) == [(1, None, empty), (2, None, empty)]
+
+
 def test_time_is_refused_by_name() -> None:
     with pytest.raises(Unsupported, match=r"type=TIME\(3\) column=a.element"):
         to_spark(parse_type("ARRAY<TIME(3)>", context="a"), column="a")

@@ -67,6 +67,30 @@ def test_worker_has_set_aside_what_its_first_task_loaded(spark: SparkSession) ->
     assert gc.get_freeze_count() == 0, "nothing outside of workers"
 
 
+def test_acknowledging_opens_nothing_that_stays_open(spark: SparkSession) -> None:
+    def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+        from pathlib import Path
+
+        from spark_bridge.worker import acknowledge
+
+        pipe = os.pipe()
+        counts = []
+        for _ in range(3):
+            counts.append(len(list(Path("/proc/self/fd").iterdir())))
+            acknowledge()
+        for end in pipe:
+            os.close(end)
+        rows = sum(batch.num_rows for batch in batches)
+        yield pa.record_batch({"rows": [rows], "fewest": [min(counts)], "most": [max(counts)]})
+
+    schema = "rows long, fewest long, most long"
+    (found,) = spark.range(5, numPartitions=1).mapInArrow(counted, schema).collect()
+
+    assert found.rows == 5
+    assert found.fewest == found.most
+
+
 def test_tasks_of_a_used_worker_do_not_wait_for_their_rows(spark: SparkSession) -> None:
     def waited(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import time

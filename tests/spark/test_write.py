@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import polars as pl
 import pytest
 from pyspark.sql import SparkSession
@@ -10,6 +12,7 @@ from pyspark.sql import functions as f
 import lakecore as lc
 import spark_bridge
 from lakecore.errors import InvalidRequest, Unsupported
+from spark_bridge.settings import settings
 from tests.spark.frames import files_of, frame, held, live_files_of, table_at
 from tests.tables import new_table
 
@@ -61,6 +64,23 @@ def test_partitions_and_buckets_have_one_owner(
     assert held(table) == sorted(ROWS.rows(), key=repr)
     assert result.files == 7 * 3
     assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "10000"
+
+
+@pytest.mark.parametrize("by", ["task", "group"])
+@pytest.mark.parametrize("key", ["a.b", "c`d"])
+def test_columns_have_whatever_names(
+    spark: SparkSession, tmp_path: Path, by: Literal["task", "group"], key: str
+) -> None:
+    names = ["a.b", "c`d", "0", "group0", "_metadata"]
+    rows = pl.DataFrame({name: range(20) for name in names}).cast({"c`d": pl.Float64})
+    columns = {name: "DOUBLE" if name == "c`d" else "BIGINT" for name in names}
+    table = table_at(tmp_path / "t", columns, keys=(key,), bucket="3")
+
+    with settings(spark, {"spark.sql.execution.arrow.useLargeVarTypes": "true"}):
+        result = spark_bridge.write(frame(spark, rows), table, by=by)
+        found = spark_bridge.read(spark, table).collect()
+    assert sorted(map(tuple, found), key=repr) == held(table) == sorted(rows.rows(), key=repr)
+    assert result.distribution.startswith("arrow" if key == "c`d" else "sql")
 
 
 def test_dynamic_buckets_have_one_assigner_a_partition(spark: SparkSession, tmp_path: Path) -> None:
@@ -226,6 +246,8 @@ def test_arguments_that_contradict_each_other_are_refused(
         spark_bridge.write(df, table, partition={"v": "a"})
     with pytest.raises(InvalidRequest, match="unknown mode"):
         spark_bridge.write(df, table, "ignore")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="unknown way"):
+        spark_bridge.write(df, table, by="auto")  # type: ignore[arg-type]
     with pytest.raises(Unsupported, match="memory of one process"):
         spark_bridge.write(df.selectExpr("cast(id as int) id"), new_table())
 
@@ -259,7 +281,7 @@ def test_ten_thousand_partitions_are_one_commit(
     spark: SparkSession, tmp_path: Path, by: str
 ) -> None:
     table = table_at(tmp_path / "t", {"p": "INT", "v": "BIGINT"}, keys=(), partitions=("p",))
-    count = 10_000 if by == "task" else 500
+    count = 10_000 if by == "task" else 1_500
     df = spark.range(2 * count).selectExpr(f"cast(id % {count} as int) p", "id v")
     result = spark_bridge.write(df, table, by=by)  # type: ignore[arg-type]
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.big_bucket import PEAK_SHARE_MAX, ran
+from bench.big_bucket import measured
+from bench.child import PEAK_SHARE_MAX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,10 +21,10 @@ BUCKET_BYTES = 2_000_000_000
 def test_bucket_of_2_gb_is_compacted_and_streamed_under_a_budget_of_512_mib(
     tmp_path: Path, engine: str
 ) -> None:
-    keys = ran("make", tmp_path, BUCKET_BYTES, engine, "lookup", BUDGET_MIB).rows
+    keys = measured("make", tmp_path, BUCKET_BYTES, engine, "lookup", BUDGET_MIB).rows
     peaks = {}
     for verb in ("stream", "step", "full"):
-        took = ran(verb, tmp_path)
+        took = measured(verb, tmp_path)
         assert verb == "step" or took.rows == keys
         peaks[verb] = took.peak_mib / BUDGET_MIB
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from lakecore.errors import InvalidRequest
 from lakecore.io.data_files import read_file
+from lakecore.io.spill import SpillDirectory
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND
 from lakecore.table import bucket_buffer, read
 from lakecore.table.bucket_files import changelog_shape, data_shape
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from lakecore.io.spill import SpilledRun
     from lakecore.model.files import CommitMessage
     from lakecore.table.handle import Table
 
@@ -244,6 +247,42 @@ def test_key_may_have_more_rows_than_a_piece_of_a_run(monkeypatch: pytest.Monkey
     write_all(table, [rows(table.schema, line)] * 10)
 
     assert held(table) == "1 10 | 2 500 | 3 10"
+
+
+@pytest.mark.parametrize("fields", [{}, {"merge_engine": "aggregation"}])
+def test_key_has_no_more_rows_than_merging_them_has_room_for(fields: dict[str, Any]) -> None:
+    table = new_table({"id": "INT NOT NULL", "n": "INT"}, budget_bytes=16 << 20, **fields)
+    rows_of_a_key = (pa.table({"id": [1] * 10_000, "n": range(10_000)}) for _ in range(40))
+    if fields:
+        with pytest.raises(InvalidRequest, match="one key has more rows than"):
+            table.write(rows_of_a_key)
+        assert held(table) == ""
+    else:
+        table.write(rows_of_a_key)
+        assert held(table) == "1 9999"
+
+
+def test_of_narrow_rows_a_buffer_counts_what_ordering_them_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spilled: list[int] = []
+    write = SpillDirectory.write
+
+    def noted(*given: Any, **named: Any) -> SpilledRun:
+        run = write(*given, **named)
+        spilled.append(run.row_count)
+        return run
+
+    monkeypatch.setattr(SpillDirectory, "write", noted)
+    table = new_table({"id": "INT NOT NULL", "n": "INT"}, budget_bytes=16 << 20)
+    batches = (
+        pa.table({"id": range(at, at + 10_000), "n": [0] * 10_000})
+        for at in range(0, 200_000, 10_000)
+    )
+    table.write(batches)
+
+    assert spilled
+    assert max(spilled) <= (16 << 20) / 100
 
 
 def test_spilled_runs_are_gone_after_each_prepare(place: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,8 @@ from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from lakecore.table import commit as commit_module
 from lakecore.table import committed as committed_module
 from lakecore.table.commit import CommitRequest, commit
-from tests.stores import FailingStore, MeddledStore, StoreFailure
+from lakecore.table.commit_attempts import attempts
+from tests.stores import FailingStore, MeddledStore, ReadCounter, StoreFailure
 from tests.tables import files, held, in_directory, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
@@ -91,6 +93,20 @@ def with_compaction(table: Table) -> tuple[CommitMessage, list[str]]:
 
 
 # --- what a snapshot says -----------------------------------------------------------------------
+
+
+def named_manifests(table: Table) -> set[str]:
+    """The names of all manifests and manifest lists that snapshots name."""
+    history = table.context.history
+    return {
+        name
+        for snapshot in map(history.snapshot, history.snapshot_ids())
+        for name in (
+            snapshot.base_manifest_list,
+            snapshot.delta_manifest_list,
+            *(manifest.name for manifest in history.manifests(snapshot)),
+        )
+    }
 
 
 def test_first_snapshot_has_nothing_before_it() -> None:
@@ -170,6 +186,20 @@ def test_hints_name_the_first_and_the_last_snapshot() -> None:
     assert (store.read(layout.earliest_hint), store.read(layout.latest_hint)) == (b"1", b"2")
 
 
+def test_commit_looks_once_for_the_newest_snapshot_and_the_first() -> None:
+    store = ReadCounter(MemoryStore())
+    table = new_table(store=store)
+    put(table, "1 a")
+    with closing(table.new_write()) as writer:
+        writer.write(rows(table.schema, "2 b"))
+        messages = writer.prepare_commit()
+    store.reads.clear()
+    table.commit(messages, identifier=1, commit_user="job")
+
+    assert store.reads.count("LATEST") == 1
+    assert "EARLIEST" not in store.reads
+
+
 def test_watermark_never_goes_back() -> None:
     table = new_table()
     for watermark in (5, None, 3, 9):
@@ -232,18 +262,47 @@ def test_who_loses_leaves_no_manifests_behind() -> None:
     other = reopened(table)
     slow = reopened(table, store=MeddledStore(table.context.store, lambda: put(other, "2 b")))
     put(slow, "3 c")
-    named = {
-        name
-        for number in (1, 2)
-        for snapshot in [table.context.history.snapshot(number)]
-        for name in (
-            snapshot.base_manifest_list,
-            snapshot.delta_manifest_list,
-            *(manifest.name for manifest in table.context.history.manifests(snapshot)),
-        )
-    }
 
-    assert in_directory(table, "manifest") == named
+    assert in_directory(table, "manifest") == named_manifests(table)
+
+
+def test_who_loses_a_race_writes_its_own_manifests_once() -> None:
+    table = new_table()
+    others = [lambda number=number: put(reopened(table), f"{number} x") for number in range(3)]
+    store = MeddledStore(table.context.store, *others)
+    put(reopened(table, store=store), "9 z")
+    written = [path.rpartition("/")[2] for call, path in store.calls if call == "put"]
+
+    assert len([name for name in written if name.startswith("manifest-list")]) == 4 + 1
+    assert len([name for name in written if re.match(r"manifest-[0-9a-f]{8}-", name)]) == 1
+
+
+def test_who_loses_a_race_reads_what_came_between_once() -> None:
+    table = new_table()
+
+    def others(numbers: range) -> None:
+        for number in numbers:
+            put(reopened(table), f"{number} x")
+
+    store = ReadCounter(table.context.store)
+    deeds = (lambda: others(range(8)), lambda: others(range(8, 9)))
+    put(reopened(table, store=MeddledStore(store, *deeds)), "9 z")
+    reads = Counter(store.reads)
+
+    assert held(table) == " | ".join(f"{number} x" for number in range(9)) + " | 9 z"
+    assert {reads[f"snapshot-{number}"] for number in range(2, 8)} == {1}
+    assert reads["snapshot-9"] == 2, "it was looked for before it was there"
+
+
+def test_overwrite_that_lost_a_race_leaves_no_manifests_behind() -> None:
+    table = new_table()
+    put(table, "1 a")
+    other = reopened(table)
+    slow = reopened(table, store=MeddledStore(table.context.store, lambda: put(other, "2 b")))
+    slow.overwrite(rows(table.schema, "3 c"))
+
+    assert held(table) == "3 c"
+    assert in_directory(table, "manifest") == named_manifests(table)
 
 
 def test_losing_every_race_is_a_conflict_that_leaves_nothing() -> None:
@@ -256,6 +315,7 @@ def test_losing_every_race_is_a_conflict_that_leaves_nothing() -> None:
 
     assert held(table) == "0 x | 1 x | 2 x"
     assert in_directory(table, "bucket-0") == live
+    assert in_directory(table, "manifest") == named_manifests(table)
 
 
 def test_waits_between_attempts_grow_up_to_the_longest() -> None:
@@ -269,6 +329,16 @@ def test_waits_between_attempts_grow_up_to_the_longest() -> None:
     put(reopened(table, store=MeddledStore(table.context.store, *others), ambient=counted), "9 z")
 
     assert waits == [0.01, 0.02, 0.04, 0.05]
+
+
+def test_wait_after_a_lost_attempt_is_as_long_as_that_took() -> None:
+    waits: list[float] = []
+    clock = iter(range(0, 10**9, 100))
+    slow = replace(seeded(3), sleep=waits.append, random=lambda: 0.5, now_ms=lambda: next(clock))
+    options = new_table(commit__max_retries="3", commit__max_retry_wait="350ms").context.options
+
+    assert [*attempts(options, slow)] == [0, 1, 2, 3]
+    assert waits == [0.1, 0.2, 0.35, 0.35]
 
 
 def test_time_limit_ends_the_attempts() -> None:
@@ -337,6 +407,7 @@ def test_refused_publication_is_the_error_of_the_storage() -> None:
         put(reopened(table, store=Refusing(table.context.store)), "1 a")
 
     assert table.context.history.snapshot_ids() == ()
+    assert in_directory(table, "manifest") == set()
 
 
 def test_hint_that_cannot_be_written_fails_no_commit() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from datetime import date
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from lakecore.errors import InvalidRequest, NotFound
+from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
 from lakecore.io.store import MemoryStore
@@ -19,6 +21,9 @@ from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.handle import Table, load_table, write_schema
 from tests.tables import PATH, held, new_table, put, reopened, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int32()), "v": ["a", None]})
 
@@ -304,6 +309,59 @@ def test_dynamic_options_keep_the_rules_of_a_new_table(key: str, text: str, rule
     assert held(table) == "1 a"
 
 
+VERBS: list[Callable[[Table], object]] = [
+    Table.to_arrow,
+    lambda table: table.to_arrow(snapshot_id=1),
+    Table.changes,
+    lambda table: table.changes(0, 1),
+    lambda table: table.stream(1, "latest"),
+    lambda table: table.stream(until="latest"),
+    lambda table: table.last_identifier("job"),
+    lambda table: table.inspect.snapshots(),
+    lambda table: table.inspect.schemas(),
+    lambda table: table.inspect.options(),
+    lambda table: table.inspect.tags(),
+    lambda table: table.inspect.files(),
+    Table.truncate,
+    lambda table: table.write([{"id": 2, "a": 3}]),
+    lambda table: table.delete("id = 7"),
+    lambda table: table.update({"a": 1}, "id = 7"),
+    lambda table: table.merge([{"id": 7, "a": 1}], ["id"]).when_matched_update_all().execute(),
+    Table.compact,
+    lambda table: table.compact(dry_run=True),
+]
+
+
+def test_handle_of_a_table_that_was_dropped_is_refused() -> None:
+    table = new_table({"id": "INT", "a": "INT"})
+    put(table, "1 1")
+    table.context.store.delete_directory(table.path)
+
+    for verb in VERBS:
+        if verb == VERBS[1]:  # that snapshot is looked for first
+            continue
+        with pytest.raises(NotFound, match="it was dropped or renamed"):
+            verb(table)
+
+
+def test_stream_ends_where_another_table_takes_the_place() -> None:
+    table = new_table()
+    put(table, "1 a")
+    put(table, "2 b")
+    found = table.stream(1, "latest")
+    next(found)
+    table.context.store.delete_directory(table.path)
+    write_schema(
+        table.context.store, table.context.layout, new_table({"id": "INT NOT NULL"}).schema
+    )
+    other = load_table(table.context.store, table.path)
+    for number in (1, 2):
+        other.write([{"id": number}])
+
+    with pytest.raises(NotFound, match="another was made in its place"):
+        next(found)
+
+
 def test_handle_of_a_table_that_another_replaced_is_refused() -> None:
     table = new_table({"id": "INT", "a": "INT"})
     put(table, "1 1")
@@ -317,14 +375,9 @@ def test_handle_of_a_table_that_another_replaced_is_refused() -> None:
     other = load_table(store, table.path)
     other.write([{"id": 1, "b": "x", "a": 2}])
 
-    for verb in (
-        table.to_arrow,
-        lambda: table.to_arrow(snapshot_id=1),
-        table.truncate,
-        lambda: table.write([{"id": 2, "a": 3}]),
-    ):
+    for verb in VERBS:
         with pytest.raises(NotFound, match="another was made in its place"):
-            verb()
+            verb(table)
     assert other.to_arrow().to_pylist() == [{"id": 1, "b": "x", "a": 2}]
 
 
@@ -337,3 +390,94 @@ def test_handle_of_a_table_that_was_made_again_as_it_was_goes_on() -> None:
     put(table, "2 2")
 
     assert held(table) == "2 2"
+
+
+NOT_WHAT_IS_TAKEN: dict[str, Callable[[Any], object]] = {
+    "columns 7": lambda table: table.to_polars(7),
+    "columns [None]": lambda table: table.to_arrow([None]),
+    "columns twice in a frame": lambda table: table.scan(["id", "id"]),
+    "where 7": lambda table: table.to_polars(where=7),
+    "where of batches": lambda table: table.to_batches(where=["id = 1"]),
+    "where of explain": lambda table: table.explain(where=7),
+    "where of changes": lambda table: table.changes(where=7),
+    "where that is not Unicode": lambda table: table.scan(where="v = '\ud800'"),
+    "where of compact": lambda table: table.compact(where=7),
+    "snapshot_id of text": lambda table: table.scan(snapshot_id="1"),
+    "snapshot_id True": lambda table: table.scan(snapshot_id=True),
+    "tag 1": lambda table: table.scan(tag=1),
+    "tag of a list": lambda table: table.to_duckdb(tag=["a"]),
+    "timestamp of a frame": lambda table: table.scan(timestamp=pl.DataFrame()),
+    "connection": lambda table: table.to_duckdb("shop.duckdb"),
+    "partition 0": lambda table: table.overwrite(ROWS, 0),
+    "partition of text": lambda table: table.overwrite(ROWS, "id=1"),
+    "partition to drop": lambda table: table.drop_partition("id=1"),
+    "values": lambda table: table.update("v"),
+    "value of 100 bits": lambda table: table.update({"id": 1 << 100}),
+    "value that is not Unicode": lambda table: table.update({"v": "\ud800"}),
+    "on 7": lambda table: table.merge(ROWS, 7).when_matched_delete().execute(),
+    "condition 7": lambda table: table.merge(ROWS, ["id"]).when_matched_delete(7).execute(),
+    "values of a merge": lambda table: table.merge(ROWS, ["id"]).when_matched_update(["v"]),
+    "no values to update": lambda table: table.merge(ROWS, ["id"]).when_matched_update(None),
+    "no values to insert": lambda table: table.merge(ROWS, ["id"]).when_not_matched_insert(None),
+    "no values by source": lambda table: table.merge(
+        ROWS, ["id"]
+    ).when_not_matched_by_source_update(None),
+    "value that is a Python object": lambda table: table.update(
+        {"v": pl.col("v").map_elements(lambda _: object(), return_dtype=pl.Object)}
+    ),
+    "full 'no'": lambda table: table.compact(full="no"),
+    "dry_run 1": lambda table: table.compact(dry_run=1),
+    "dynamic 'false'": lambda table: table.overwrite(ROWS, dynamic="false"),
+    "max_bytes of text": lambda table: table.compact(max_bytes="1 mb"),
+    "max_bytes 1.5": lambda table: table.compact(max_bytes=1.5),
+    "buckets of text": lambda table: table.compact(buckets="0"),
+    "bucket of text": lambda table: table.compact(buckets=["0"]),
+    "partitions 7": lambda table: table.compact(partitions=7),
+    "watermark of 65 bits": lambda table: table.commit([], watermark=1 << 64),
+    "commit_user of a list": lambda table: table.last_identifier(["a"]),
+    "system table 7": lambda table: table.inspect.system_table(["files"]),
+}
+
+
+@pytest.mark.parametrize("what", NOT_WHAT_IS_TAKEN)
+def test_argument_that_is_not_what_is_taken_is_refused(what: str) -> None:
+    table = new_table()
+    put(table, "1 a")
+
+    with pytest.raises(InvalidRequest):
+        NOT_WHAT_IS_TAKEN[what](table)
+    assert table.context.history.latest_snapshot_id() == 1
+
+
+def test_limit_above_all_rows_is_none() -> None:
+    table = new_table()
+    put(table, "1 a | 2 b")
+
+    assert table.to_polars(limit=1 << 40).height == 2
+    assert table.to_arrow(limit=1 << 100).num_rows == 2
+
+
+@pytest.mark.parametrize(
+    "held_by",
+    [
+        lambda table: table,
+        lambda table: table.inspect,
+        lambda table: table.new_write(),
+        lambda table: table.to_arrow_dataset(),
+    ],
+)
+def test_table_is_not_pickled(held_by: Callable[[Table], object]) -> None:
+    with pytest.raises(Unsupported, match="open it in the other process"):
+        pickle.dumps(held_by(new_table()))
+
+
+def test_condition_on_several_rows_is_for_a_scan() -> None:
+    table = new_table({"a": "BIGINT"}, keys=())
+    for first in (0, 10, 20):
+        table.write(pl.DataFrame({"a": range(first, first + 5)}))
+    above = pl.col("a") > pl.col("a").mean()
+
+    assert table.scan(where=above).collect().height == 7
+    assert table.to_arrow(where=pl.all() > 12).num_rows == 7
+    with pytest.raises(InvalidRequest, match="one row at a time"):
+        table.to_arrow(where=above)

@@ -169,6 +169,28 @@ def test_bounds_are_written_by_column_and_bytes_in_hex(tmp_path: Path) -> None:
     assert file["min_key"] is None
 
 
+def test_bound_cut_so_that_it_is_no_value_of_the_new_type_is_not_shown(tmp_path: Path) -> None:
+    catalog = lc.connect(tmp_path)
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", {"at": "STRING", "n": "STRING"})
+    table.write([{"at": "2024-01-01 12:34:56.789", "n": "7"}])
+    table.write([{"at": "2024-01-02", "n": "8"}])
+    catalog.alter_table(
+        "db.t",
+        [
+            lc.SchemaChange.update_column_type("at", "TIMESTAMP(3)"),
+            lc.SchemaChange.update_column_type("n", "INT"),
+        ],
+    )
+
+    files = catalog.get_table("db.t").inspect.files()
+
+    assert files.select("min_value_stats", "max_value_stats").rows() == [
+        ("{at=null, n=7}", "{at=null, n=7}"),
+        ("{at=2024-01-02T00:00, n=8}", "{at=2024-01-02T00:00, n=8}"),
+    ]
+
+
 def test_scan_options_choose_the_snapshot_of_files(empty: Table) -> None:
     empty.write(ONE_ROW)
     empty.write(ONE_ROW)
@@ -233,3 +255,21 @@ def test_system_table_that_is_not_done_is_unsupported(name: str) -> None:
         Unsupported, match=r"is not supported\..*system_tables=\[snapshots, schemas"
     ):
         table.inspect.system_table(name)
+
+
+@pytest.mark.parametrize("named", [{"snapshot_id": 1}, {"tag": "a"}, {"timestamp": 0}, {"x": 1}])
+def test_system_table_of_another_time_is_refused(named: Any) -> None:
+    snapshots: Any = golden_table("schema_evolution/table-head").inspect.system_table("snapshots")
+
+    for face in (
+        snapshots.scan,
+        snapshots.to_batches,
+        snapshots.to_arrow,
+        snapshots.to_polars,
+        snapshots.to_pandas,
+        snapshots.to_arrow_dataset,
+        snapshots.to_duckdb,
+    ):
+        with pytest.raises(InvalidRequest, match="a system table tells of now"):
+            face(**named)
+    assert snapshots.to_polars(snapshot_id=None).height > 0

@@ -12,10 +12,10 @@ from lakecore.io.file_format import BatchSize, WriteFormat
 from lakecore.merge.keys import order_columns
 from lakecore.model.files import Split
 from lakecore.model.rows import SEQUENCE_NUMBER
-from lakecore.table import lookup
 from lakecore.table.lookup import LookupPlan, UpperLevels
-from lakecore.table.read import merge_fields, read_stored_rows
+from lakecore.table.read import merge_fields
 from lakecore.table.source import TableSource
+from lakecore.table.split_files import SplitFiles
 from tests.tables import new_table, put
 
 if TYPE_CHECKING:
@@ -40,13 +40,14 @@ def small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """What is read: of each batch the columns, and the row group of its first row."""
     seen: list[tuple[int, int]] = []
+    batches = LookupPlan.batches
 
     def recorded(*given: object, **named: object) -> Iterator[tuple[int, pa.RecordBatch]]:
-        for position, batch in read_stored_rows(*given, **named):  # type: ignore[arg-type]
+        for position, batch in batches(*given, **named):  # type: ignore[arg-type]
             seen.append((batch.num_columns, position // GROUP))
             yield position, batch
 
-    monkeypatch.setattr(lookup, "read_stored_rows", recorded)
+    monkeypatch.setattr(LookupPlan, "batches", recorded)
     return seen
 
 
@@ -81,7 +82,8 @@ def upper(table: Table) -> UpperLevels:
     plan = replace(plan, system_columns=True)
     fields = merge_fields((), plan)
     size = BatchSize(30)
-    found = LookupPlan(split=split, read=plan, fields=fields, store=context.store, size=size)
+    there = SplitFiles(split, plan, context.store)
+    found = LookupPlan(files=there, fields=fields, size=size)
     return UpperLevels(found, context.budget.acquire(0))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -231,3 +232,20 @@ def test_any_of_the_specs_may_match() -> None:
         "p=a/q=1",
         "p=__DEFAULT_PARTITION__/q=__DEFAULT_PARTITION__",
     ]
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("chosen", [0.0, -0.0, math.nan, 1.5, None])
+def test_partition_of_a_float_is_the_one_of_that_very_value(
+    kind: str, chosen: float | None
+) -> None:
+    table = new_table({"id": "INT", "p": kind}, keys=[], partitions=["p"])
+    values = [0.0, -0.0, math.nan, 1.5, None]
+    table.write([{"id": number, "p": value} for number, value in enumerate(values)])
+    table.overwrite([{"id": 9, "p": chosen}], partition={"p": chosen})
+    at = [repr(value) for value in values].index(repr(chosen))
+
+    assert sorted(table.to_polars()["id"]) == sorted({*range(5), 9} - {at})
+    table.drop_partition({"p": chosen})
+
+    assert sorted(table.to_polars()["id"]) == sorted({*range(5)} - {at})

@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,11 +26,13 @@ from lakecore.table import read
 from lakecore.table.read import read_split
 from lakecore.table.source import TableSource
 from lakecore.table.windows import merge_slices
+from tests.stores import FailingStore
 from tests.tables import held, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakecore.io.store import Store
     from lakecore.model.files import Split
     from lakecore.table.handle import Table
     from lakecore.table.read import ReadPlan
@@ -174,6 +177,57 @@ def test_runs_of_which_a_batch_each_is_more_than_the_budget_are_refused(
     assert len(closed) == 4
 
 
+def counted(text: str, first: int = 0) -> Iterator[Slice]:
+    """The slices of `text`, which say whether more come."""
+    left = len(text.replace("/", ""))
+    for part in slices(text, first):
+        left -= part.rows.num_rows
+        yield replace(part, more=left > 0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_windows_are_the_same_whether_batches_are_counted_or_waited_for(seed: int) -> None:
+    chance = random.Random(seed)
+    runs = []
+    for _ in range(chance.randint(1, 4)):
+        keys = sorted(chance.sample("abcdefghij", chance.randint(0, 9)))
+        runs.append("".join(key + "/" * chance.choice([0, 0, 1, 2]) for key in keys))
+    streams = [counted(run, first) for first, run in enumerate(runs)]
+
+    found = ["".join(t["k"].to_pylist()) for t in merge_slices(streams, DEDUPLICATE, SPEC)]
+    assert found == windows(*runs)
+
+
+def test_window_does_not_wait_for_a_batch_that_is_known_to_come() -> None:
+    may_come = threading.Event()
+
+    def late() -> Iterator[Slice]:
+        for number, part in enumerate(counted("ab/cd")):
+            assert not number or may_come.wait(60)
+            yield part
+
+    runs = [late(), counted("a/b/c", 1)]
+    with closing(merge_slices(runs, DEDUPLICATE, SPEC, readers=2)) as merged:
+        first = next(merged)["k"].to_pylist()
+        may_come.set()
+
+        assert first == ["a"]
+        assert [t["k"].to_pylist() for t in merged] == [["b"], ["c", "d"]]
+
+
+def test_runs_are_read_side_by_side_where_there_are_readers() -> None:
+    together = threading.Barrier(3)
+
+    def meeting(text: str, first: int) -> Iterator[Slice]:
+        together.wait(60)
+        yield from counted(text, first)
+
+    runs = [meeting(text, first) for first, text in enumerate(["a/c", "b", "c/d"])]
+    merged = pa.concat_tables(merge_slices(runs, DEDUPLICATE, SPEC, readers=3))
+
+    assert merged["k"].to_pylist() == ["a", "b", "c", "d"]
+
+
 def noted(stream: Iterator[Slice], closed: list[str], name: str) -> Iterator[Slice]:
     try:
         yield from stream
@@ -304,6 +358,43 @@ def test_missing_data_file_says_so() -> None:
 
     with pytest.raises(CorruptTable, match=r"data-.*\.parquet"):
         held(table)
+
+
+def test_file_with_more_rows_than_its_manifest_entry_is_damaged() -> None:
+    table = new_table()
+    put(table, "1 a | 2 b | 3 c")
+    put(table, "2 d")
+    splits, plan = splits_of(table)
+    few = [
+        tuple(replace(file, row_count=min(2, file.row_count)) for file in run)
+        for run in splits[0].runs
+    ]
+    context = table.context
+    damaged = replace(splits[0], runs=tuple(few))
+
+    with pytest.raises(CorruptTable, match="more rows than the manifest says"):
+        list(read_split(damaged, plan, context.store, context.budget))
+
+
+class MeetingStore(FailingStore):
+    """A store that opens no data file before so many are asked for."""
+
+    def __init__(self, inner: Store, count: int) -> None:
+        super().__init__(inner)
+        self._together = threading.Barrier(count)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        self._together.wait(60)
+        return super().open_input(path)
+
+
+def test_runs_of_a_remote_store_are_opened_side_by_side() -> None:
+    table = new_table()
+    for number in range(4):
+        put(table, f"{number} a | 9 {number}")
+
+    slow = reopened(table, store=MeetingStore(table.context.store, 4))
+    assert held(slow) == "0 a | 1 a | 2 a | 3 a | 9 3"
 
 
 # --- deletion vectors ---------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from lakecore.io.spill import SpillDirectory
 from lakecore.table import read
-from tests.tables import held, new_table, put, reopened
+from tests.tables import changed, held, new_table, put, reopened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,10 +29,10 @@ ENGINES: dict[str, dict[str, str]] = {
 }
 
 
-def many_runs(engine: str, seed: int) -> Table:
+def many_runs(engine: str, seed: int, producer: str = "none") -> Table:
     """A table of many runs of level 0, above a compacted one."""
-    name = engine.partition(",")[0]
-    table = new_table(write_only="true", merge_engine=name, **ENGINES[engine])  # type: ignore[arg-type]
+    stated: dict[str, Any] = {"changelog_producer": producer, **ENGINES[engine]}
+    table = new_table(write_only="true", merge_engine=engine.partition(",")[0], **stated)
     chance = random.Random(seed)
     deletes = engine in {"deduplicate", "partial-update, removing"}
     for number in range(COMMITS):
@@ -47,14 +47,18 @@ def many_runs(engine: str, seed: int) -> Table:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("producer", "seed"), [("none", 0), ("none", 1), ("lookup", 2), ("full-compaction", 3)]
+)
 def test_runs_merged_in_rounds_give_the_same_rows(
-    monkeypatch: pytest.MonkeyPatch, engine: str, seed: int
+    monkeypatch: pytest.MonkeyPatch, engine: str, producer: str, seed: int
 ) -> None:
-    table = many_runs(engine, seed)
+    if engine == "first-row" and producer == "full-compaction":
+        producer = "lookup"
+    table = many_runs(engine, seed, producer)
     wanted = held(table)
     # Rows of level 0 are seen in a first-row table once they are compacted.
-    at_once = many_runs(engine, seed)
+    at_once = many_runs(engine, seed, producer)
     at_once.compact(full=True)
     monkeypatch.setattr(read, "runs_at_once", lambda *_: 4)
     spilled: list[SpilledRun] = []
@@ -72,6 +76,8 @@ def test_runs_merged_in_rounds_give_the_same_rows(
     assert found == wanted
     assert rounds_read > 2 or engine == "first-row"
     assert held(reopened(table)) == held(at_once)
+    if producer != "none":
+        assert changed(table.changes()) == changed(at_once.changes())
     assert len(spilled) > rounds_read
 
 

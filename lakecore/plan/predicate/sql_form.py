@@ -106,7 +106,10 @@ def _filter(tree: exp.Expr, known: dict[str, Column]) -> pl.Expr:
 def _parse(text: str, known: dict[str, Column]) -> exp.Expr:
     """The condition with each column under its true, quoted name."""
     try:
+        text.encode()
         statements = sqlglot.parse(text, read="duckdb")
+    except UnicodeEncodeError as error:
+        raise InvalidRequest("the SQL condition is not Unicode text", text=repr(text)) from error
     except sqlglot.errors.SqlglotError as error:
         reason = str(error).splitlines()[0]
         raise InvalidRequest("bad SQL condition", text=text, reason=reason) from error
@@ -164,10 +167,17 @@ def _is_alike(node: exp.Expr) -> bool:
 
 
 def _types_agree(tree: exp.Expr, known: dict[str, Column]) -> bool:
-    """Whether no operand must be cast, but a number to another kind of number."""
-    kinds = {_family(known[column.name].type) for column in tree.find_all(exp.Column)}
-    for value in tree.find_all(exp.Literal):
-        kinds.add("string" if value.is_string else "number")
+    """Whether no operand must be cast, but a number to another kind of number.
+
+    Beside a FLOAT only floats are cast alike: DuckDB rounds other numbers to it, Polars widens it.
+    """
+    types = [known[column.name].type for column in tree.find_all(exp.Column)]
+    literals = list(tree.find_all(exp.Literal))
+    if any(map(pa.types.is_float32, types)):
+        return not literals and all(map(pa.types.is_floating, types))
+    kinds = set(map(_family, types)) | {
+        "string" if value.is_string else "number" for value in literals
+    }
     return len(kinds) <= 1
 
 

@@ -1,7 +1,8 @@
 """SQL literals as Arrow scalars, typed as DuckDB types them.
 
-A number is an integer, a decimal if it has a point, a double if it has an exponent. A string takes
-the type of the column it stands beside; `DATE '...'` and casts name theirs. Only what is certain to
+A number is an integer, a decimal if it has a point, a double if it has an exponent; beside a FLOAT
+the first two are rounded to one. A string takes the type of the column it stands beside;
+`DATE '...'` and casts name theirs. Only what is certain to
 mean the same in DuckDB is read: a text with more digits than its type holds would be rounded, and
 a TIMESTAMP_LTZ without its offset depends on a session.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
@@ -58,12 +60,17 @@ def literal(tree: exp.Expr, beside: pa.DataType) -> pa.Scalar | None:
         case exp.Literal() if tree.is_string:
             return _of_text(tree.name, beside)
         case exp.Literal():
-            return _number(tree.name)
+            return _beside(_number(tree.name), beside)
         case exp.Neg(this=inner):
             value = literal(inner, beside)
             if value is None or not value.is_valid or not _is_number(value.type):
                 return None
-            return _number_scalar(-value.as_py())
+            negated = -value.as_py()
+            return (
+                pa.scalar(negated, value.type)
+                if _t.is_floating(value.type)
+                else _number_scalar(negated)
+            )
         case exp.Cast() if not isinstance(tree, exp.TryCast) and not tree.to.expressions:
             target = _CASTS.get(tree.to.this)
             return None if target is None else _cast(tree.this, target)
@@ -90,6 +97,23 @@ def _number(text: str) -> pa.Scalar | None:
     if _DECIMAL.fullmatch(text) and len(text) <= 39 and text != ".":
         return _number_scalar(Decimal(text))
     return pa.scalar(float(text)) if _DOUBLE.fullmatch(text) else None
+
+
+def _beside(value: pa.Scalar | None, column: pa.DataType) -> pa.Scalar | None:
+    """The number as it is compared with the column: a FLOAT rounds what is no double."""
+    if value is None or not _t.is_float32(column) or _t.is_floating(value.type):
+        return value
+    return pa.scalar(_to_float(value.as_py()), column)
+
+
+def _to_float(value: Decimal | int) -> float:
+    """The FLOAT of a number that is not negative, rounded where DuckDB rounds."""
+    if isinstance(value, int):
+        return float(np.float32(np.int64(value)))
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    unscaled = int("".join(map(str, digits)))
+    return float(np.float32(unscaled / 10**-exponent))
 
 
 def _number_scalar(value: Decimal | float) -> pa.Scalar:

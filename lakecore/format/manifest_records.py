@@ -1,0 +1,48 @@
+"""The files that manifests are: containers of Avro, or tables of Parquet or ORC, of records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakecore.errors import Unsupported
+from lakecore.format.avro import read_container, write_container
+from lakecore.format.manifest_tables import is_table, read_records, write_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+DEFAULT_COMPRESSION = "zstd"
+DEFAULT_FORMAT = "avro"
+
+
+def decoded(data: bytes, path: str, schema: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """The records of a file, each as its values in the order of the schema."""
+    read = read_records if is_table(data) else read_container
+    return read(data, path, schema)
+
+
+def encoded(
+    schema: dict[str, Any], records: Iterable[dict[str, Any]], compression: str, file_format: str
+) -> bytes:
+    """The records as a file of that format."""
+    if file_format == DEFAULT_FORMAT:
+        return write_container(schema, records, compression)
+    return write_records(schema, records, compression, file_format)
+
+
+def check_version(version: int, known: int, path: str) -> None:
+    """Raise Unsupported if a file says that it is of another version."""
+    if version != known:
+        raise Unsupported(
+            "the file was written by another format", version=version, known=known, path=path
+        )
+
+
+def listed(values: Sequence[object] | None) -> list[object] | None:
+    """A list for a record: in a union, fastavro takes a tuple for a pair of type and value."""
+    return None if values is None else list(values)
+
+
+def as_tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
+    """What a record has as a list, as values of the model have it."""
+    return None if values is None else tuple(values)

@@ -1,0 +1,162 @@
+"""Manifests, manifest lists and index manifests in Parquet or ORC <-> Arrow tables, and records.
+
+The option `manifest.format` says how the next ones are written; what a file is, its first bytes
+tell, so that a table whose option has changed is read too. Columns are found by name, and take the
+types of the Avro schemas in `manifest_schemas.py`: numbers that are stored as smaller ones (kinds
+are bytes here, without which Java would not read them), and times in milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from lakecore.errors import CorruptTable, InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+_READERS: Mapping[bytes, Callable[[pa.BufferReader], pa.Table]] = {
+    b"PAR1": lambda source: pq.ParquetFile(source).read(),
+    b"ORC": lambda source: orc.ORCFile(source).read(),
+}
+_TYPES: Mapping[str, pa.DataType] = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+_MILLIS = pa.timestamp("ms")
+_BYTES = frozenset({"_KIND", "_FILE_SOURCE"})
+_CODECS: Mapping[str, frozenset[str]] = {
+    "parquet": frozenset({"zstd", "lz4", "snappy", "gzip", "none"}),
+    "orc": frozenset({"zstd", "lz4", "snappy", "zlib", "none"}),
+}
+
+
+def is_table(data: bytes) -> bool:
+    """Whether the bytes are those of a Parquet or ORC file."""
+    return data.startswith(tuple(_READERS))
+
+
+def read_table(data: bytes, path: str, schema: dict[str, Any]) -> pa.Table:
+    """The rows of the file, in the columns of `schema`; what an older writer lacked is null.
+
+    Raises CorruptTable naming `path` if the bytes are damaged, or not of this schema.
+    """
+    (read,) = (reader for magic, reader in _READERS.items() if data.startswith(magic))
+    try:
+        found = read(pa.BufferReader(data))
+        columns = [_column(found, field, path) for field in schema["fields"]]
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptTable(
+            "the manifest is damaged, or has other columns",
+            path=path,
+            size_bytes=len(data),
+            why=error,
+        ) from error
+    return pa.table(columns, names=[field["name"] for field in schema["fields"]])
+
+
+def read_records(data: bytes, path: str, schema: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """The records of the file, as `read_container` gives those of an Avro file."""
+    table = read_table(data, path, schema)
+    columns = _flat({name: table[name].combine_chunks() for name in table.column_names}, schema)
+    for name, (values, required) in columns.items():
+        if required and values.null_count:
+            raise CorruptTable("a record of the manifest lacks a value", path=path, field=name)
+    return zip(*(values.to_pylist() for values, _ in columns.values()), strict=True)
+
+
+def write_records(
+    schema: dict[str, Any], records: Iterable[dict[str, Any]], compression: str, file_format: str
+) -> bytes:
+    """The records as a Parquet or ORC file."""
+    table = pa.Table.from_pylist(list(records), schema=pa.schema(_stored_fields(schema)))
+    return _encoded(table, compression, file_format)
+
+
+def write_table(
+    schema: dict[str, Any], table: pa.Table, compression: str, file_format: str
+) -> bytes:
+    """A table, in the columns of `schema`, as a Parquet or ORC file."""
+    return _encoded(table.cast(pa.schema(_stored_fields(schema))), compression, file_format)
+
+
+def _encoded(table: pa.Table, compression: str, file_format: str) -> bytes:
+    codec = compression.strip().lower() or "none"
+    if codec not in _CODECS[file_format]:
+        raise InvalidRequest(
+            "unknown manifest compression",
+            value=compression,
+            manifest_format=file_format,
+            known=sorted(_CODECS[file_format]),
+        )
+    sink = pa.BufferOutputStream()
+    if file_format == "parquet":
+        pq.write_table(table, sink, compression=codec)
+    else:
+        orc.write_table(table, sink, compression="uncompressed" if codec == "none" else codec)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _stored_fields(schema: dict[str, Any]) -> list[pa.Field]:
+    """The columns as files hold them: as `_arrow_type` has them, but for bytes and nullability."""
+    out: list[pa.Field] = []
+    for field in schema["fields"]:
+        name, of = field["name"], field["type"]
+        if isinstance(of, dict) and of["type"] == "record":
+            kind: pa.DataType = pa.struct(_stored_fields(of))
+        else:
+            kind = pa.int8() if name in _BYTES else _arrow_type(of)
+        out.append(pa.field(name, kind, nullable=isinstance(of, list)))
+    return out
+
+
+def _column(table: pa.Table, field: dict[str, Any], path: str) -> pa.ChunkedArray:
+    name, of = field["name"], field["type"]
+    if name in table.column_names:
+        return table[name].cast(_arrow_type(of))
+    if not isinstance(of, list):
+        raise CorruptTable("the manifest lacks a field", path=path, field=name)
+    return pa.chunked_array([pa.nulls(table.num_rows, _arrow_type(of))])
+
+
+def _flat(
+    columns: Mapping[str, pa.Array], schema: dict[str, Any]
+) -> dict[str, tuple[pa.Array, bool]]:
+    """The columns, those of records that are never null in their place, and which are never null.
+
+    A record's columns have its name before theirs: `_KEY_STATS` of two files would be one else.
+    """
+    out: dict[str, tuple[pa.Array, bool]] = {}
+    for field in schema["fields"]:
+        values, of = columns[field["name"]], field["type"]
+        if isinstance(of, dict) and of["type"] == "record":
+            parts = dict(zip(values.type.names, values.flatten(), strict=True))
+            inside = _flat(parts, of)
+            out |= {field["name"] + name: part for name, part in inside.items()}
+        else:
+            plain = values.cast(pa.int64()) if values.type == _MILLIS else values
+            out[field["name"]] = (plain, not isinstance(of, list))
+    return out
+
+
+def _arrow_type(of: Any) -> pa.DataType:
+    if isinstance(of, list):
+        (of,) = (part for part in of if part != "null")
+    if isinstance(of, str):
+        return _TYPES[of]
+    match of["type"]:
+        case "record":
+            return pa.struct(
+                [pa.field(field["name"], _arrow_type(field["type"])) for field in of["fields"]]
+            )
+        case "array":
+            return pa.list_(_arrow_type(of["items"]))
+        case _:
+            return _MILLIS

@@ -1,0 +1,143 @@
+"""Thrift's compact protocol, as far as the footers of Parquet need it.
+
+A struct is a list of (field id, wire type, value), so what is not known of it is written as it was
+read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lakecore.errors import CorruptTable
+
+Struct: TypeAlias = "list[tuple[int, int, Wire]]"
+Wire: TypeAlias = "bool | int | bytes | ListValue | Struct"
+
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, BINARY, _LIST, _SET, _MAP, STRUCT = range(1, 13)
+
+
+@dataclass(frozen=True, slots=True)
+class ListValue:
+    """A Thrift list: the wire type of its elements, and them."""
+
+    kind: int
+    items: list[Wire]
+
+
+def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _read_int(data: memoryview, at: int) -> tuple[int, int]:
+    value, at = _read_varint(data, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def read_struct(data: memoryview, at: int) -> tuple[Struct, int]:
+    """The struct that begins there, and where it ends."""
+    struct: Struct = []
+    id_ = 0
+    while True:
+        head = data[at]
+        at += 1
+        if head == 0:
+            return struct, at
+        kind = head & 0x0F
+        if head >> 4:
+            id_ += head >> 4
+        else:
+            id_, at = _read_int(data, at)
+        value: Wire
+        if kind in (_TRUE, _FALSE):
+            value, kind = kind == _TRUE, _TRUE
+        else:
+            value, at = _read_value(data, at, kind)
+        struct.append((id_, kind, value))
+
+
+def _read_value(data: memoryview, at: int, kind: int) -> tuple[Wire, int]:
+    match kind:
+        case 1 | 2:
+            return data[at] == _TRUE, at + 1
+        case 3:
+            return bytes(data[at : at + 1]), at + 1
+        case 4 | 5 | 6:
+            return _read_int(data, at)
+        case 7:
+            return bytes(data[at : at + 8]), at + 8
+        case 8:
+            length, at = _read_varint(data, at)
+            return bytes(data[at : at + length]), at + length
+        case 9 | 10:
+            head = data[at]
+            at += 1
+            count, of = head >> 4, head & 0x0F
+            if count == 15:
+                count, at = _read_varint(data, at)
+            items: list[Wire] = []
+            for _ in range(count):
+                item, at = _read_value(data, at, of)
+                items.append(item)
+            return ListValue(of, items), at
+        case 12:
+            return read_struct(data, at)
+        case _:
+            raise CorruptTable("unknown part in a Parquet footer", wire_type=kind)
+
+
+def _write_varint(out: bytearray, value: int) -> None:
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _write_int(out: bytearray, value: int) -> None:
+    _write_varint(out, (value << 1) ^ (value >> 63))
+
+
+def write_struct(out: bytearray, struct: Struct) -> None:
+    """The struct as bytes, appended to others."""
+    last = 0
+    for id_, kind, value in struct:
+        wire = kind if kind != _TRUE else (_TRUE if value else _FALSE)
+        if 0 < id_ - last <= 15:
+            out.append((id_ - last) << 4 | wire)
+        else:
+            out.append(wire)
+            _write_int(out, id_)
+        last = id_
+        if kind != _TRUE:
+            _write_value(out, kind, value)
+    out.append(0)
+
+
+def _write_value(out: bytearray, kind: int, value: Wire) -> None:
+    match value:
+        case bool():
+            out.append(_TRUE if value else _FALSE)
+        case int():
+            _write_int(out, value)
+        case bytes():
+            # Others are written as they are: numbers of a width, and structs that were written.
+            if kind == BINARY:
+                _write_varint(out, len(value))
+            out += value
+        case ListValue(of, items):
+            if len(items) < 15:
+                out.append(len(items) << 4 | of)
+            else:
+                out.append(0xF0 | of)
+                _write_varint(out, len(items))
+            for item in items:
+                _write_value(out, of, item)
+        case list():
+            write_struct(out, value)

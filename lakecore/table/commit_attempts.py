@@ -1,0 +1,34 @@
+"""How often a commit is tried, and how long it waits in between.
+
+`commit.max-retries`, `commit.timeout`, `commit.min-retry-wait`, `commit.max-retry-wait`
+(https://paimon.apache.org/docs/master/maintenance/configurations/).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakecore.io.ambient import Ambient
+    from lakecore.options import TableOptions
+
+_DOUBLINGS_MAX = 30
+
+
+def attempts(options: TableOptions, ambient: Ambient) -> Iterator[int]:
+    """The number of each attempt, from 0, until there may be no more; waits before all but one."""
+    deadline = None
+    if options.commit_timeout_ms is not None:
+        deadline = ambient.now_ms() + options.commit_timeout_ms
+    for attempt in range(options.commit_max_retries + 1):
+        began_ms = ambient.now_ms()
+        yield attempt
+        now_ms = ambient.now_ms()
+        if deadline is not None and now_ms >= deadline:
+            return
+        first_ms = max(options.commit_min_retry_wait_ms, now_ms - began_ms)
+        wait_ms = min(first_ms << min(attempt, _DOUBLINGS_MAX), options.commit_max_retry_wait_ms)
+        # Writers that lost together must not come back together.
+        ambient.sleep(wait_ms * (0.5 + ambient.random()) / 1000)

@@ -1,0 +1,212 @@
+"""The data files of a split -> rows as columns of the table, whatever schema they were written by.
+
+Memory follows the batch. INVARIANT: row groups are left out by conditions on the key alone where
+rows are merged, by others only in a raw split (`row_groups.py`).
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.errors import CorruptTable, NotFound
+from lakecore.format.binary_row import decode_rows
+from lakecore.format.deletion_vector import decode_vectors
+from lakecore.io.data_files import read_positions, row_group_bounds
+from lakecore.merge.keys import order_columns
+from lakecore.merge.spec import Slice
+from lakecore.model.rows import (
+    SEQUENCE_NUMBER,
+    SEQUENCE_NUMBER_ID,
+    VALUE_KIND,
+    VALUE_KIND_ID,
+)
+from lakecore.model.types import Atomic, Field, Root, arrow_type
+from lakecore.plan.evolution import conform_batch, map_fields, stored_fields
+from lakecore.plan.predicate import columns_of, condition_on
+from lakecore.table.places import place_of
+from lakecore.table.row_groups import matching_row_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lakecore.io.data_files import BatchSize
+    from lakecore.io.store import Store
+    from lakecore.lsm.levels import SortedRun
+    from lakecore.model.files import DataFile, Split
+    from lakecore.model.schema import TableSchema
+    from lakecore.table.places import Places
+    from lakecore.table.read import ReadPlan
+
+SEQUENCE_FIELD = Field(
+    id=SEQUENCE_NUMBER_ID, name=SEQUENCE_NUMBER, type=Atomic(root=Root.BIGINT, nullable=False)
+)
+KIND_FIELD = Field(
+    id=VALUE_KIND_ID, name=VALUE_KIND, type=Atomic(root=Root.TINYINT, nullable=False)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFiles:
+    """The files of a split, read as a plan says. `places`: the columns given as places."""
+
+    split: Split
+    plan: ReadPlan
+    store: Store
+    places: Places | None = None
+
+    def path(self, file: DataFile) -> str:
+        """Where a file lies."""
+        return self.plan.layout.data_file(self.split.partition_path, self.split.bucket, file)
+
+    @property
+    def are_local(self) -> bool:
+        """Whether all of them lie on local disks."""
+        return all(self.store.local_path(self.path(file)) for file in self.split.files)
+
+    def rows(
+        self, file: DataFile, fields: Sequence[Field], size: BatchSize
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file as columns `fields` of the table's schema, old schemas cast to it.
+
+        Rows that the file's deletion vector names are left out. Raises CorruptTable if a file that
+        the snapshot names is not there, or is damaged.
+        """
+        with missing_is_corrupt(self.path(file)):
+            deleted = self._deleted_rows(file)
+        for position, batch in self.stored_rows(file, fields, size):
+            if deleted is not None:
+                low, high = np.searchsorted(deleted, (position, position + batch.num_rows))
+                if low != high:
+                    mask = np.ones(batch.num_rows, bool)
+                    mask[deleted[low:high] - position] = False
+                    batch = batch.filter(pa.array(mask))  # noqa: PLW2901  less its deleted rows
+            yield batch
+            del batch
+
+    def slices(self, run: SortedRun, fields: Sequence[Field], size: BatchSize) -> Iterator[Slice]:
+        """The rows of a run, to be merged."""
+        plan, split = self.plan, self.split
+        left = sum(file.row_count for file in run.files)
+        all_come = plan.predicate is None and not split.vectors
+        for file in run.files:
+            left_below = left - file.row_count
+            for batch in self.rows(file, fields, size):
+                left -= batch.num_rows
+                if left < left_below:
+                    raise CorruptTable(
+                        "a data file has more rows than the manifest says",
+                        file=self.path(file),
+                        rows=file.row_count,
+                    )
+                keys = order_columns([batch.column(name) for name in plan.merge.key])
+                yield Slice(
+                    rows=pa.Table.from_batches([batch]),
+                    keys=keys,
+                    sequence_min=file.sequence_min,
+                    sequence_max=file.sequence_max,
+                    commit_order=split.commit_order.get(file.name, 0),
+                    level=file.level,
+                    more=left > 0 if all_come else None,
+                )
+                # What comes next is read without this beside it: a row may be large.
+                del batch, keys
+            left = left_below
+
+    def stored_rows(
+        self,
+        file: DataFile,
+        fields: Sequence[Field],
+        size: BatchSize,
+        *,
+        row_groups: Iterable[int] | None = None,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The batches of `rows`, deleted ones included, with the position of the first row.
+
+        `row_groups` are those to read; None: all that the plan's predicate leaves.
+        """
+        file_schema, places = self.plan.schemas[file.schema_id], self.places
+        mappings = map_fields(fields, (*file_schema.fields, SEQUENCE_FIELD, KIND_FIELD))
+        known = {} if places is None else places.known_nulls(file, file_schema, mappings)
+        mappings = tuple(each for each in mappings if each.read.name not in known)
+        physical = stored_fields(mappings)
+        path = self.path(file)
+        with missing_is_corrupt(path):
+            if row_groups is None:
+                row_groups = self.wanted_row_groups(file)
+            for position, batch in read_positions(
+                self.store,
+                path,
+                fields=physical,
+                batch_rows=size.rows,
+                batch_bytes=size.size_bytes,
+                row_groups=row_groups,
+                known=self._known_values(file, file_schema, physical),
+            ):
+                batch = conform_batch(batch, mappings)  # noqa: PLW2901  as the schema has it
+                if places is not None:
+                    first = place_of(places.numbers[file.name], position)
+                    batch = places.put_into(batch, fields, first, known)  # noqa: PLW2901
+                yield position, batch
+                del batch
+
+    def wanted_row_groups(self, file: DataFile) -> list[int] | None:
+        """The row groups that the plan's predicate leaves; None: all."""
+        plan = self.plan
+        names = plan.schema.names if self.split.raw else plan.merge.key
+        condition = condition_on(plan.predicate, names)
+        if condition is None:
+            return None
+        fields = [plan.schema.field(name) for name in sorted(columns_of(condition))]
+        mappings = map_fields(fields, plan.schemas[file.schema_id].fields)
+        columns = {mapping.read.name: mapping for mapping in mappings}
+        return matching_row_groups(self.store, self.path(file), condition, columns)
+
+    def row_group_starts(self, file: DataFile) -> list[int] | None:
+        """The positions at which the row groups of a file begin; None if it has none."""
+        path = self.path(file)
+        with missing_is_corrupt(path):
+            groups = row_group_bounds(self.store, path, ())
+        return None if groups is None else [group.first_row for group in groups]
+
+    def _known_values(
+        self, file: DataFile, schema: TableSchema, fields: Sequence[Field]
+    ) -> dict[str, pa.Scalar]:
+        """The values of the fields that all rows of a file share: those of its partition.
+
+        A file that was migrated from Hive has no sequence numbers. Columns that were added after it
+        was written are null.
+        """
+        known: dict[str, pa.Scalar] = {}
+        if not file.sequence_max:
+            known = {f.name: pa.scalar(None, arrow_type(f.type)) for f in fields if f.nullable}
+        names = [field.name for field in fields if field.name in schema.partition_keys]
+        if names:
+            row = decode_rows([self.split.partition], schema.partition_fields)
+            known |= {name: row.column(name)[0] for name in names}
+        return known
+
+    def _deleted_rows(self, file: DataFile) -> np.ndarray | None:
+        """The positions that the file's deletion vector names, ascending; None without a vector."""
+        split = self.split
+        if file.name not in split.vectors:
+            return None
+        index_file, where = split.vectors[file.name]
+        path = self.plan.layout.live_index_file(split.partition_path, split.bucket, index_file)
+        positions = decode_vectors(self.store.read(path), [where], path)[file.name]
+        return positions.astype(np.int64)
+
+
+@contextmanager
+def missing_is_corrupt(path: str) -> Iterator[None]:
+    """Raises CorruptTable, within it, if this file of a snapshot is not there."""
+    try:
+        yield
+    except NotFound as error:
+        raise CorruptTable(
+            "a file of the snapshot is missing; was the snapshot expired meanwhile?", file=path
+        ) from error

@@ -1,0 +1,94 @@
+"""Data files that lack columns, as those that a migration from Hive moved into a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from lakecore.errors import CorruptTable
+from lakecore.io.local import LocalStore
+from lakecore.model.files import NO_STATS
+from tests.tables import commit_unstored, held, new_table, put, reopened, rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakecore.table.handle import Table
+
+COLUMNS = {"id": "INT NOT NULL", "p": "STRING", "q": "INT", "v": "INT"}
+
+
+def migrated(
+    path: Path, text: str, lost: tuple[str, ...] = ("p", "q"), sequence_max: int = 0
+) -> Table:
+    """An append table whose files lost some columns, as if Hive had written them."""
+    store = LocalStore()
+    table = new_table(COLUMNS, keys=(), partitions=("p", "q"), store=store, path=str(path))
+    write = table.new_write()
+    write.write(rows(table.schema, text))
+    messages = []
+    for message in write.prepare_commit():
+        files = []
+        for file in message.new_files:
+            partition = table.context.partitions.path(message.partition)
+            place = table.context.layout.data_file(partition, message.bucket, file)
+            data = pq.read_table(place).drop_columns(list(lost))
+            pq.write_table(data, place)
+            files.append(
+                replace(
+                    file,
+                    size_bytes=store.size(place),
+                    value_stats=NO_STATS,
+                    sequence_min=0,
+                    sequence_max=sequence_max,
+                )
+            )
+        messages.append(replace(message, new_files=tuple(files)))
+    commit_unstored(table, messages)
+    return reopened(table)
+
+
+def test_columns_of_the_partition_that_a_file_lacks_are_its_partitions_values(
+    tmp_path: Path,
+) -> None:
+    table = migrated(tmp_path / "t", "1 x 7 4 | 2 x 7 5 | 3 y _ 6")
+
+    assert held(table) == "1 x 7 4 | 2 x 7 5 | 3 y _ 6"
+    assert held(table, columns=["q"]) == "7 | 7 | _"
+    assert held(table, where="p = 'x' and id > 1") == "2 x 7 5"
+    assert table.to_polars(["p", "q"], "q is null").rows() == [("y", None)]
+    assert sorted(table.to_duckdb().select("p, id").fetchall()) == [("x", 1), ("x", 2), ("y", 3)]
+    assert table.to_polars(["id"])["id"].sort().to_list() == [1, 2, 3]
+
+
+def test_files_with_and_without_such_columns_lie_in_one_table(tmp_path: Path) -> None:
+    table = migrated(tmp_path / "t", "1 x 7 0 | 2 x 7 0", lost=("q",))
+    put(table, "5 x 7 0 | 6 z 8 0")
+    table.delete("id = 2")
+
+    assert held(table) == "1 x 7 0 | 5 x 7 0 | 6 z 8 0"
+    table.compact(full=True)
+    assert held(reopened(table)) == "1 x 7 0 | 5 x 7 0 | 6 z 8 0"
+
+
+def test_other_columns_that_a_file_lacks_are_null_if_they_may_be(tmp_path: Path) -> None:
+    table = migrated(tmp_path / "t", "1 x 7 9", lost=("v", "q"))
+    put(table, "2 x 7 8")
+
+    assert held(table) == "1 x 7 _ | 2 x 7 8"
+    assert held(table, where="v is null") == "1 x 7 _"
+    assert held(table, where="v = 8") == "2 x 7 8"
+    assert sorted(table.to_duckdb().select("id, v").fetchall()) == [(1, None), (2, 8)]
+    with pytest.raises(CorruptTable, match=r"lacks a column. .*column=id"):
+        held(migrated(tmp_path / "u", "1 x 7 9", lost=("id",)))
+
+
+def test_file_that_has_sequence_numbers_lacks_nothing_but_its_partition(tmp_path: Path) -> None:
+    table = migrated(tmp_path / "t", "1 x 7 9 | 2 x 7 9", lost=("v", "q"), sequence_max=1)
+
+    assert held(table, columns=["id", "q"]) == "1 7 | 2 7"
+    with pytest.raises(CorruptTable, match=r"lacks a column. .*column=v"):
+        held(table)
