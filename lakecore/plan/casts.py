@@ -73,6 +73,19 @@ def rule_of(source: Atomic, target: Atomic, column: str = "") -> Cast:
     return rule
 
 
+def cast_may_fail(source: Atomic, target: Atomic) -> bool:
+    """Whether a value of the one type may be an error as one of the other.
+
+    Of times, one that nanoseconds cannot count: those beyond microseconds are too far to matter.
+    """
+    if replace(source, nullable=True) == replace(target, nullable=True):
+        return False
+    families = (_family(source), _family(target))
+    return families in _MAY_FAIL or (
+        families in _OF_MANY_DAYS and _precision(target) > _MICROSECONDS
+    )
+
+
 def _family(data_type: Atomic) -> str:
     root = data_type.root
     if root in INTEGERS:
@@ -336,3 +349,17 @@ _TO_STRING_ONLY = {text.date_to_string, text.time_to_string, text.timestamp_to_s
 """Casts whose target is STRING itself: Paimon has none to CHAR(n) and VARCHAR(n)."""
 _NOT_OF_SMALL_INTEGERS = {("timestamp", "integer"), ("integer", "timestamp")}
 """Casts that Paimon has for INT and BIGINT alone."""
+_TOTAL_FROM_TEXT = {"string", "binary"}
+_MAY_FAIL = {
+    *(
+        families
+        for families in CASTS
+        if families[0] == "string" and families[1] not in _TOTAL_FROM_TEXT
+    ),
+    ("float", "decimal"),
+    ("binary", "string"),
+    ("integer", "timestamp"),
+}
+"""Casts that some values do not have."""
+_OF_MANY_DAYS = {("date", "timestamp"), ("timestamp", "timestamp")}
+_MICROSECONDS = 6

@@ -32,7 +32,7 @@ from lakecore.model.types import (
     arrow_schema,
     arrow_type,
 )
-from lakecore.plan.casts import cast, rule_of
+from lakecore.plan.casts import cast, cast_may_fail, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,6 +79,48 @@ def conform_batch(batch: pa.RecordBatch, mappings: Sequence[ColumnMapping]) -> p
         return batch
     columns = [_column(batch, mapping) for mapping in mappings]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def convert(array: pa.Array, stored: DataType, read: DataType, column: str) -> pa.Array:
+    """The values of one type as values of another, which `map_fields` found to be a changed one."""
+    target = arrow_type(read)
+    match stored, read:
+        case Atomic(), Atomic():
+            return cast(array, stored, read, column)
+        case Row(), Row():
+            places = {field.id: place for place, field in enumerate(stored.fields)}
+            children = [
+                convert(array.field(places[part.id]), parts.type, part.type, column)
+                if (parts := _of(stored.fields, part.id)) is not None
+                else pa.nulls(len(array), arrow_type(part.type))
+                for part in read.fields
+            ]
+            return struct_array(array, children, list(target))
+        case Array(), Array():
+            values = convert(array.values, stored.element, read.element, column)
+            return list_like(array, target, values)
+        case _:
+            keys, items = array.keys, array.items
+            pairs = zip(_entry(stored), _entry(read), (keys, items), strict=True)
+            entries = [convert(values, of, to, column) for of, to, values in pairs]
+            fields = [target.key_field, target.item_field]
+            return list_like(array, target, pa.StructArray.from_arrays(entries, fields=fields))
+
+
+def may_fail(stored: DataType, read: DataType) -> bool:
+    """Whether there may be values that cannot be cast."""
+    match stored, read:
+        case Atomic(), Atomic():
+            return cast_may_fail(stored, read)
+        case Row(), Row():
+            pairs = [(_of(stored.fields, part.id), part) for part in read.fields]
+            return any(of is not None and may_fail(of.type, to.type) for of, to in pairs)
+        case Array(), Array():
+            return may_fail(stored.element, read.element)
+        case _:
+            return any(
+                may_fail(of, to) for of, to in zip(_entry(stored), _entry(read), strict=True)
+            )
 
 
 def _mapping(read: Field, stored: Field | None) -> ColumnMapping:
@@ -132,32 +174,7 @@ def _column(batch: pa.RecordBatch, mapping: ColumnMapping) -> pa.Array:
     if index < 0:
         raise CorruptTable("a batch lacks a column", column=stored.name, columns=batch.schema.names)
     column = batch.column(index)
-    return _converted(column, stored.type, read.type, read.name) if mapping.changed else column
-
-
-def _converted(array: pa.Array, stored: DataType, read: DataType, column: str) -> pa.Array:
-    target = arrow_type(read)
-    match stored, read:
-        case Atomic(), Atomic():
-            return cast(array, stored, read, column)
-        case Row(), Row():
-            places = {field.id: place for place, field in enumerate(stored.fields)}
-            children = [
-                _converted(array.field(places[part.id]), parts.type, part.type, column)
-                if (parts := _of(stored.fields, part.id)) is not None
-                else pa.nulls(len(array), arrow_type(part.type))
-                for part in read.fields
-            ]
-            return struct_array(array, children, list(target))
-        case Array(), Array():
-            values = _converted(array.values, stored.element, read.element, column)
-            return list_like(array, target, values)
-        case _:
-            keys, items = array.keys, array.items
-            pairs = zip(_entry(stored), _entry(read), (keys, items), strict=True)
-            entries = [_converted(values, of, to, column) for of, to, values in pairs]
-            fields = [target.key_field, target.item_field]
-            return list_like(array, target, pa.StructArray.from_arrays(entries, fields=fields))
+    return convert(column, stored.type, read.type, read.name) if mapping.changed else column
 
 
 def _of(fields: Sequence[Field], id_: int) -> Field | None:

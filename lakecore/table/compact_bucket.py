@@ -41,6 +41,7 @@ from lakecore.table.bucket_files import (
 )
 from lakecore.table.compact_merge import BATCHES_BESIDE, CompactionMerge
 from lakecore.table.large_rows import EqualPlaces, PlacedChanges, Values, places_of
+from lakecore.table.late_casts import NO_LATE_CASTS, casts_after_merge
 from lakecore.table.lookup import LookupPlan, UpperLevels
 from lakecore.table.read import (
     MergeRoom,
@@ -141,6 +142,9 @@ class _Rewriter:
         self._fields = merge_fields((), self._plan)
         read = tuple((file,) for file in (*compaction.files, *self._above))
         self._places = places_of(self._split_of(read), self._fields, self._plan, context.budget)
+        self._late = NO_LATE_CASTS
+        if self._places is None:
+            self._late = casts_after_merge(self._split_of(read).files, self._fields, self._plan)
         self._values: list[Values] = []
         self._writers: list[RollingWriter] = []
         self._changelog: RollingWriter | None = None
@@ -247,6 +251,7 @@ class _Rewriter:
             compared=compared,
             first_row=options.merge_engine is MergeEngine.FIRST_ROW,
             equal=self._equal,
+            late=self._late,
         )
 
     def _changed_rows(self) -> tuple[Changes | None, Equal]:
@@ -265,7 +270,9 @@ class _Rewriter:
         context, split = self._context, self._split(section)
         left, held_bytes = split.row_count, 0
         beside = 0 if merge is None else BATCHES_BESIDE
-        room = MergeRoom(share=_MERGE_SHARE, batches_beside=beside, places=self._places)
+        room = MergeRoom(
+            share=_MERGE_SHARE, batches_beside=beside, places=self._places, late=self._late
+        )
         merged = merge_runs(split, self._plan, context.store, context.budget, merge, room)
         with reading(merged) as windows:
             for rows in windows:
@@ -320,8 +327,8 @@ class _Rewriter:
         wanted = context.budget.size_bytes // _LOOKUP_SHARE
         lease = context.budget.acquire_up_to(wanted, _LOOKUP_LEAST_BYTES)
         plan = LookupPlan(
-            files=SplitFiles(split, self._plan, context.store, self._places),
-            fields=self._fields,
+            files=SplitFiles(split, self._plan, context.store, self._places, self._late),
+            fields=(*self._fields, *self._late.fields),
             size=batch_size(self._fields, lease.size_bytes // (_LOOKUP_BATCHES * len(levels))),
         )
         return UpperLevels(plan, lease)

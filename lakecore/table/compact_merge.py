@@ -26,6 +26,7 @@ from lakecore.merge.groups import NONE
 from lakecore.merge.keys import order_columns
 from lakecore.merge.order import column_of, filter_rows, of_kinds
 from lakecore.model.rows import RETRACTS
+from lakecore.table.late_casts import NO_LATE_CASTS, LateCasts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +53,8 @@ class CompactionMerge:
 
     `upper` are the levels above the output, None if nothing is there or it needs no look. The
     changes go to `changelog`, None if nobody wants them. `last_level`: the changelog is that of
-    full-compaction, which compares with this level. `compared`, `equal`: see `changelog_rows`.
+    full-compaction, which compares with this level. `compared`, `equal`: see `changelog_rows`. Rows
+    that are compared or told are cast, as `late` has it.
     """
 
     chooses_rows: ClassVar = False
@@ -63,6 +65,7 @@ class CompactionMerge:
     compared: Sequence[str] | None
     first_row: bool
     equal: Equal = equal_rows
+    late: LateCasts = NO_LATE_CASTS
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The merged rows; see `MergeFunction`."""
@@ -109,7 +112,7 @@ class CompactionMerge:
             # What was there stays, and what is known above was told before.
             changed = changed & (before == NONE)
             changed = changed if known is None else changed & ~known[piece]
-            self.changelog.write(filter_rows(merged, changed))
+            self.changelog.write(self.late.cast_table(filter_rows(merged, changed)))
             return
         if not changed.any():
             return
@@ -118,7 +121,12 @@ class CompactionMerge:
         at = np.where(held, np.cumsum(held) - 1, NONE)
         rows = _all_rows(window).take(pa.array(before[held]))
         after = filter_rows(merged, changed)
-        self.changelog.write(changelog_rows(rows, after, at, self.compared, self.equal))
+        told = changelog_rows(rows, after, at, self.compared, self._equal)
+        self.changelog.write(self.late.cast_table(told))
+
+    def _equal(self, left: pa.Table, right: pa.Table, columns: Sequence[str]) -> np.ndarray:
+        cast = self.late.cast_table
+        return self.equal(cast(left), cast(right), columns)
 
 
 def _all_rows(window: Sequence[Slice]) -> pa.Table:

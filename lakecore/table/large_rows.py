@@ -12,7 +12,7 @@ function makes a new value of several is merged as others are, and a value of ea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -26,6 +26,7 @@ from lakecore.merge.equality import equal_rows, equal_values
 from lakecore.merge.order import of_kinds
 from lakecore.model.rows import RETRACTS
 from lakecore.model.types import arrow_schema, arrow_type
+from lakecore.table.late_casts import casts_after_merge, late_casts
 from lakecore.table.places import Places, row_of
 from lakecore.table.split_files import SplitFiles
 
@@ -61,10 +62,11 @@ def places_of(
     """The columns to merge by place; None: rows are not large, or must be merged by value."""
     if not are_large(split.files, budget):
         return None
+    late = {each.column for each in casts_after_merge(split.files, fields, plan).casts}
     columns = frozenset(
         field.name
         for field in fields
-        if not pa.types.is_primitive(arrow_type(field.type))
+        if (field in late or not pa.types.is_primitive(arrow_type(field.type)))
         and chooses_value(plan.merge, field.name)
     )
     if not columns:
@@ -132,11 +134,13 @@ class Values:
         """Some columns of the row at a position of a file."""
         file = self._files.split.files[number]
         group, end = self._group_of(number, file, position)
+        late = late_casts([file], fields, self._files.plan.schemas)
+        files, fields = replace(self._files, late=late), (*fields, *late.fields)
         names = number, tuple(field.name for field in fields)
         opened = self._open.pop(names, None)
         if opened is None or opened.group != group or position < opened.next_row:
             groups = None if group is None else [group]
-            opened = _Opened(group, self._files.stored_rows(file, fields, _ONE, row_groups=groups))
+            opened = _Opened(group, files.stored_rows(file, fields, _ONE, row_groups=groups))
         while (batch := opened.left or next(opened.batches, None)) is not None:
             opened.left = None
             first, rows = batch
@@ -146,7 +150,7 @@ class Values:
                     opened.next_row = position + 1
                     opened.left = batch if position + 1 < after else None
                     self._open[names] = opened
-                return rows.slice(position - first, 1)
+                return late.cast(rows.slice(position - first, 1))
             del batch, rows
         raise CorruptTable("a data file has fewer rows than it had", file=file.name, row=position)
 

@@ -26,6 +26,7 @@ from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.model.types import arrow_type
 from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.large_rows import Values, places_of
+from lakecore.table.late_casts import NO_LATE_CASTS, LateCasts, casts_after_merge
 from lakecore.table.rounds import Rounds, runs_at_once
 from lakecore.table.split_files import KIND_FIELD, SEQUENCE_FIELD, SplitFiles
 from lakecore.table.windows import BATCHES_HELD, merge_slices
@@ -81,12 +82,13 @@ class MergeRoom:
     """What merging a section takes of the budget: one part in `share`.
 
     The merge function holds `batches_beside` those of the runs. Another than the plan's engine is
-    given `places`, of large rows.
+    given `places`, of large rows, or `late`.
     """
 
     share: int = _LEASE_SHARE
     batches_beside: int = 0
     places: Places | None = None
+    late: LateCasts = NO_LATE_CASTS
 
 
 def read_split(
@@ -119,13 +121,15 @@ def merge_runs(
     engine = MERGE_FUNCTIONS[plan.engine]
     runs = [SortedRun(files=files) for files in split.runs]
     fields = merge_fields(runs, plan)
-    spec, places = plan.merge, room.places
+    spec, places, late = plan.merge, room.places, room.late
     if merge is None:
         merge, places = engine, places_of(split, fields, plan, budget)
+        late = casts_after_merge(split.files, fields, plan) if places is None else late
+    fields = (*fields, *late.fields)
     if places is not None:
         # Values are read forward.
         spec = replace(spec, in_key_order=True)
-    files = SplitFiles(split, plan, store, places)
+    files = SplitFiles(split, plan, store, places, late)
     readers = 1 if files.are_local else _READERS
     with budget.acquire_up_to(budget.size_bytes // room.share, _LEASE_LEAST_BYTES) as lease:
         at_once = runs_at_once(runs, len(fields), budget)
@@ -148,6 +152,12 @@ def merge_runs(
                 )
                 slices = rounds.streams(runs, at_once)
             merged = merge_slices(slices, merge, spec, budget, readers)
+            if late:
+                with closing(merged):
+                    for table in merged:
+                        yield late.cast_table(table)
+                        del table
+                return
             if places is None:
                 yield from merged
                 return

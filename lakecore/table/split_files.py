@@ -7,7 +7,7 @@ rows are merged, by others only in a raw split (`row_groups.py`).
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +28,7 @@ from lakecore.model.rows import (
 from lakecore.model.types import Atomic, Field, Root, arrow_type
 from lakecore.plan.evolution import conform_batch, map_fields, stored_fields
 from lakecore.plan.predicate import columns_of, condition_on
+from lakecore.table.late_casts import NO_LATE_CASTS, LateCasts, late_casts
 from lakecore.table.places import place_of
 from lakecore.table.row_groups import matching_row_groups
 
@@ -52,12 +53,16 @@ KIND_FIELD = Field(
 
 @dataclass(frozen=True, slots=True)
 class SplitFiles:
-    """The files of a split, read as a plan says. `places`: the columns given as places."""
+    """The files of a split, read as a plan says.
+
+    `places`: the columns given as places. `late`: those given as stored, too, to be cast later.
+    """
 
     split: Split
     plan: ReadPlan
     store: Store
     places: Places | None = None
+    late: LateCasts = NO_LATE_CASTS
 
     def path(self, file: DataFile) -> str:
         """Where a file lies."""
@@ -78,14 +83,18 @@ class SplitFiles:
         """
         with missing_is_corrupt(self.path(file)):
             deleted = self._deleted_rows(file)
-        for position, batch in self.stored_rows(file, fields, size):
+        files, late = self, NO_LATE_CASTS
+        if deleted is not None and self.places is None and not self.late:
+            late = late_casts([file], fields, self.plan.schemas)
+            files, fields = replace(self, late=late), (*fields, *late.fields)
+        for position, batch in files.stored_rows(file, fields, size):
             if deleted is not None:
                 low, high = np.searchsorted(deleted, (position, position + batch.num_rows))
                 if low != high:
                     mask = np.ones(batch.num_rows, bool)
                     mask[deleted[low:high] - position] = False
                     batch = batch.filter(pa.array(mask))  # noqa: PLW2901  less its deleted rows
-            yield batch
+            yield late.cast(batch)
             del batch
 
     def slices(self, run: SortedRun, fields: Sequence[Field], size: BatchSize) -> Iterator[Slice]:
@@ -130,7 +139,8 @@ class SplitFiles:
         `row_groups` are those to read; None: all that the plan's predicate leaves.
         """
         file_schema, places = self.plan.schemas[file.schema_id], self.places
-        mappings = map_fields(fields, (*file_schema.fields, SEQUENCE_FIELD, KIND_FIELD))
+        own = (*file_schema.fields, SEQUENCE_FIELD, KIND_FIELD)
+        mappings = self.late.map_fields(fields, own)
         known = {} if places is None else places.known_nulls(file, file_schema, mappings)
         mappings = tuple(each for each in mappings if each.read.name not in known)
         physical = stored_fields(mappings)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.types import Atomic, arrow_type, parse_type
-from lakecore.plan.casts import CASTS, cast
+from lakecore.plan.casts import CASTS, cast, cast_may_fail, rule_of
 from tests.values import column
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "casts" / "casts.jsonl"
@@ -162,3 +163,37 @@ def test_pair_without_cast_is_refused_by_both_names(stored: str, read: str) -> N
         cast_of([], stored, read)
 
     assert f"stored={stored} wanted={read}" in str(refused.value)
+
+
+EXTREMES: dict[str, list[Any]] = {
+    "TINYINT": [-(2**7), 0, 2**7 - 1],
+    "BIGINT": [-(2**63), 0, 2**63 - 1],
+    "DOUBLE": [-1.7e308, -0.0, 5e-324, 1e19, float("inf"), float("nan")],
+    "DECIMAL(38, 0)": [Decimal("9" * 38), Decimal("-" + "9" * 38)],
+    "DECIMAL(38, 38)": [Decimal("0." + "9" * 38), Decimal("-0." + "9" * 38)],
+    "BOOLEAN": [True, False],
+    "STRING": ["", "no value", "\U0001f600", "1e999"],
+    "BYTES": [b"", b"\xff\x00"],
+    "DATE": [-(10**8), 10**8],
+    "TIME(3)": [0, 86_399_999],
+    "TIMESTAMP(3)": [-(10**15), 10**15],
+    "TIMESTAMP(9)": [-92 * 10**17, 92 * 10**17],
+    "TIMESTAMP(3) WITH LOCAL TIME ZONE": [-(10**15), 10**15],
+}
+TARGETS = [*EXTREMES, "INT", "FLOAT", "DECIMAL(1, 1)", "CHAR(2)", "VARCHAR(1)", "BINARY(3)"]
+
+
+@pytest.mark.parametrize("stored", EXTREMES)
+def test_cast_that_is_said_not_to_fail_takes_every_value(stored: str) -> None:
+    source, kind = atomic(stored), arrow_type(atomic(stored))
+    # Dates and times as the numbers they are.
+    plain = kind
+    if pa.types.is_temporal(kind):
+        plain = pa.int32() if kind.bit_width == 32 else pa.int64()
+    values = pa.array(EXTREMES[stored], plain).cast(kind)
+
+    for read in TARGETS:
+        with suppress(Unsupported):
+            rule_of(source, atomic(read))
+            if not cast_may_fail(source, atomic(read)):
+                cast(values, source, atomic(read)).validate(full=True)

@@ -20,9 +20,12 @@ from lakecore.memory import Budget
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import MergeSpec, Slice
+from lakecore.model.evolution import evolve
 from lakecore.model.files import DELETION_VECTORS, CommitMessage, IndexFile
 from lakecore.model.rows import SEQUENCE_NUMBER
+from lakecore.model.schema_change import SchemaChange
 from lakecore.table import read
+from lakecore.table.handle import write_schema
 from lakecore.table.read import read_split
 from lakecore.table.source import TableSource
 from lakecore.table.windows import merge_slices
@@ -451,6 +454,24 @@ def test_rows_that_a_vector_names_are_left_out_of_raw_files(hidden: list[int], w
     assert sum(batch.num_rows for batch in table.to_batches(["v"])) == wanted.count("|") + bool(
         wanted
     )
+
+
+@pytest.mark.parametrize("keys", [[], ["id"]])
+def test_row_that_a_vector_names_needs_no_cast(keys: list[str]) -> None:
+    table = new_table(keys=keys, write_only="true")
+    put(table, "1 abc | 2 5 | 3 6")
+    hide(table, {names_of(table)[0]: [0]})
+    change = [SchemaChange.update_column_type("v", "INT")]
+    schema = evolve(table.schema, change, now_ms=0, has_snapshots=True)
+    assert write_schema(table.context.store, table.context.layout, schema)
+    table = reopened(table)
+
+    assert held(table) == "2 5 | 3 6"
+    assert held(table, columns=["v"]) == "5 | 6"
+
+    put(table, "1 7 | 4 8")
+
+    assert held(table) == "1 7 | 2 5 | 3 6 | 4 8"
 
 
 @pytest.mark.usefixtures("batch_rows")

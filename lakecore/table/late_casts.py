@@ -1,0 +1,142 @@
+"""Casts that may fail on a value, made when it is known which rows come out.
+
+A value that a newer row hides, or a deletion vector, need not have a cast: nobody sees it. So where
+the rows that come out are rows that went in, the values of such a column go through the merge as
+old files store them, in a column beside it, and are cast in the rows that are left. Nothing of this
+is there where no file needs such a cast.
+
+A value that decides, as in a sequence field, or that is folded with others is cast before. Java
+Paimon casts a value when it is first asked for, which makes the same difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.merge import MERGE_FUNCTIONS
+from lakecore.model.rows import KEY_PREFIX
+from lakecore.model.types import Field, with_nullable
+from lakecore.plan.evolution import ColumnMapping, convert, map_fields, may_fail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lakecore.model.files import DataFile
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.types import DataType
+    from lakecore.table.read import ReadPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateCast:
+    """A column, and the one beside it, of values as stored. In each row one of both is null."""
+
+    column: Field
+    stored: Field
+
+
+@dataclass(frozen=True, slots=True)
+class LateCasts:
+    """The columns that are cast late, if any."""
+
+    casts: tuple[LateCast, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.casts)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The columns of stored values, to be read beside the others."""
+        return tuple(each.stored for each in self.casts)
+
+    def map_fields(
+        self, fields: Sequence[Field], stored: Sequence[Field]
+    ) -> tuple[ColumnMapping, ...]:
+        """As `plan.evolution` maps them; a file's values are in the one column or the other."""
+        late = {
+            each.stored: field
+            for each in self.casts
+            for field in stored
+            if field.id == each.column.id and _nullable(field) == each.stored.type
+        }
+        beside = set(self.fields)
+        at_once = [field for field in stored if field not in late.values()]
+        plain = iter(map_fields([field for field in fields if field not in beside], at_once))
+        return tuple(
+            ColumnMapping(read=field, stored=late.get(field), changed=False)
+            if field in beside
+            else next(plain)
+            for field in fields
+        )
+
+    def cast(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with their values. Raises InvalidRequest if one has no cast."""
+        for each in self.casts:
+            name, kind = each.column.name, each.stored.type
+            place = rows.schema.get_field_index(each.stored.name)
+            stored = rows.column(place)
+            if pa.types.is_nested(stored.type):
+                # A slice of lists would show all their elements.
+                stored = stored.take(pa.array(np.arange(len(stored))))
+            if stored.null_count < len(stored):
+                at = rows.schema.get_field_index(name)
+                values = convert(stored, kind, each.column.type, name)
+                both = pc.coalesce(values, rows.column(at))
+                rows = rows.set_column(at, rows.schema.field(at), both)
+            rows = rows.remove_column(place)
+        return rows
+
+    def cast_table(self, rows: pa.Table) -> pa.Table:
+        """The same of a table."""
+        if not self.casts:
+            return rows
+        beside = {each.name for each in self.fields}
+        schema = rows.select([name for name in rows.schema.names if name not in beside]).schema
+        return pa.Table.from_batches([self.cast(batch) for batch in rows.to_batches()], schema)
+
+
+NO_LATE_CASTS = LateCasts()
+
+
+def late_casts(
+    files: Iterable[DataFile], fields: Iterable[Field], schemas: Mapping[int, TableSchema]
+) -> LateCasts:
+    """The casts of these columns that may fail on a value of the files, by the schema of each."""
+    read = tuple(fields)
+    found = {
+        (mapping.read, _nullable(mapping.stored)): None
+        for schema_id in dict.fromkeys(file.schema_id for file in files)
+        for mapping in map_fields(read, schemas[schema_id].fields)
+        if mapping.changed and mapping.stored is not None
+        if may_fail(mapping.stored.type, mapping.read.type)
+    }
+    # No column of a table has such a name.
+    return LateCasts(
+        tuple(
+            LateCast(
+                column=field,
+                stored=Field(id=field.id, name=f"{KEY_PREFIX}STORED_{number}", type=kind),
+            )
+            for number, (field, kind) in enumerate(found)
+        )
+    )
+
+
+def casts_after_merge(
+    files: Iterable[DataFile], fields: Iterable[Field], plan: ReadPlan
+) -> LateCasts:
+    """Those that can wait until files are merged: none where merging looks at the values."""
+    if not MERGE_FUNCTIONS[plan.engine].chooses_rows:
+        return NO_LATE_CASTS
+    deciding = {*plan.merge.key, *plan.merge.sequence}
+    return late_casts(files, [each for each in fields if each.name not in deciding], plan.schemas)
+
+
+def _nullable(field: Field) -> DataType:
+    return with_nullable(field.type, nullable=True)

@@ -1,0 +1,228 @@
+"""Values without a cast matter where they come out, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.evolution import evolve
+from lakecore.model.schema_change import Change, SchemaChange
+from lakecore.table import large_rows, late_casts, read
+from lakecore.table.handle import Table, write_schema
+from tests.tables import changed, held, new_table, put, reopened
+
+VALUES = {"id": "INT NOT NULL", "v": "STRING", "n": "INT"}
+CHOOSING = ["deduplicate", "first-row"]
+FOLDING = ["partial-update", "aggregation"]
+NO_CAST = "a stored value cannot be cast"
+
+
+def evolved(table: Table, *changes: Change) -> Table:
+    """The table after changes of its schema."""
+    context = reopened(table).context
+    schema = evolve(context.schema, changes, now_ms=0, has_snapshots=True)
+    assert write_schema(context.store, context.layout, schema)
+    return reopened(table)
+
+
+def to_int(table: Table, column: str = "v") -> Table:
+    return evolved(table, SchemaChange.update_column_type(column, "INT"))
+
+
+def with_hidden_value(engine: str = "deduplicate", **options: Any) -> Table:
+    """A table of which key 1 has a text without a cast that another row hides."""
+    table = new_table(VALUES, write_only="true", merge_engine=engine, **options)
+    if engine == "first-row":
+        put(table, "1 7 1 | 2 5 1")
+        put(table, "1 abc 2")
+        return to_int(table)
+    put(table, "1 abc 1 | 2 5 1")
+    table = to_int(table)
+    put(table, "1 7 2")
+    return table
+
+
+@pytest.mark.parametrize("engine", CHOOSING)
+def test_hidden_value_needs_no_cast(engine: str) -> None:
+    table = with_hidden_value(engine)
+    row = "1 7 1" if engine == "first-row" else "1 7 2"
+
+    if engine == "deduplicate":
+        assert held(table) == f"{row} | 2 5 1"
+        assert held(table, columns=["v"]) == "5 | 7"
+        assert held(table, where="v > 6") == row
+
+    table.compact(full=True)
+
+    assert held(table) == f"{row} | 2 5 1"
+
+
+@pytest.mark.parametrize("engine", CHOOSING)
+def test_value_that_comes_out_is_an_error(engine: str) -> None:
+    table = new_table(VALUES, write_only="true", merge_engine=engine)
+    put(table, "1 abc 1 | 2 5 1")
+    table = to_int(table)
+    put(table, "3 7 2 | 2 6 2")
+
+    with pytest.raises(InvalidRequest, match=f"{NO_CAST}.*column=v.*'abc'"):
+        table.compact(full=True)
+    if engine == "deduplicate":
+        with pytest.raises(InvalidRequest, match=f"{NO_CAST}.*column=v.*'abc'"):
+            table.to_arrow()
+        assert held(table, columns=["id", "n"]) == "1 1 | 2 2 | 3 2"
+
+
+@pytest.mark.parametrize("engine", FOLDING)
+def test_engines_that_fold_look_at_every_value(engine: str) -> None:
+    table = with_hidden_value(engine)
+
+    with pytest.raises(InvalidRequest, match=NO_CAST):
+        table.to_arrow()
+    with pytest.raises(InvalidRequest, match=NO_CAST):
+        table.compact(full=True)
+
+
+def test_sequence_field_decides_and_so_needs_its_cast() -> None:
+    table = with_hidden_value(sequence__field="v")
+
+    with pytest.raises(InvalidRequest, match=NO_CAST):
+        table.to_arrow()
+
+
+def test_deleted_row_needs_no_cast() -> None:
+    table = new_table(VALUES, write_only="true")
+    put(table, "1 abc 1 | 2 5 1")
+    put(table, "-D 1 abc 2")
+    table = to_int(table)
+
+    assert held(table) == "2 5 1"
+
+    table.compact(full=True)
+
+    assert held(table) == "2 5 1"
+
+
+@pytest.mark.parametrize("row_deduplicate", ["false", "true"])
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+def test_changelog_needs_casts_of_what_it_tells(producer: str, row_deduplicate: str) -> None:
+    options: dict[str, Any] = {
+        "changelog_producer": producer,
+        "changelog_producer__row_deduplicate": row_deduplicate,
+    }
+    table = with_hidden_value(**options)
+    number = table.compact(full=True).snapshot_id
+    assert number is not None
+
+    assert changed(table.changes(number - 1, number)) == "+I 1 7 2 | +I 2 5 1"
+
+    table = new_table(VALUES, write_only="true", **options)
+    put(table, "1 abc 1 | 2 5 1")
+    table.compact(full=True)
+    table = to_int(table)
+    put(table, "2 5 1 | 3 4 2")
+    with pytest.raises(InvalidRequest, match=NO_CAST):
+        table.compact(full=True)
+    put(table, "1 7 2")
+
+    # What key 1 was is told, too.
+    with pytest.raises(InvalidRequest, match=NO_CAST):
+        table.compact(full=True)
+
+
+def test_rows_that_are_looked_up_are_cast_when_they_are_told() -> None:
+    table = new_table(VALUES, write_only="true", changelog_producer="lookup")
+    put(table, " | ".join(f"{number} {number} 0" for number in range(3000)))
+    table.compact(full=True)
+    table = to_int(table)
+    put(table, "5 50 1 | 6 6 1")
+    number = table.compact().snapshot_id
+    assert number is not None
+
+    assert changed(table.changes(number - 1, number)) == (
+        "-U 5 5 0 | +U 5 50 1 | -U 6 6 0 | +U 6 6 1"
+    )
+
+
+def test_types_of_several_schemas_are_cast_each_by_its_own_rule() -> None:
+    table = new_table({"id": "INT NOT NULL", "v": "STRING"}, write_only="true")
+    put(table, "1 abc | 2 1.5 | 3 2.4 | 4 8 | 9 z")
+    table = evolved(table, SchemaChange.update_column_type("v", "DOUBLE"))
+    put(table, "1 inf | 2 2.5 | 5 7.5 | 9 1")
+    table = evolved(table, SchemaChange.update_column_type("v", "DECIMAL(10, 1)"))
+    table = evolved(table, SchemaChange.rename_column("v", "w"))
+    put(table, "1 0.5 | 3 3.5 | 9 _")
+
+    assert held(table) == "1 0.5 | 2 2.5 | 3 3.5 | 4 8.0 | 5 7.5 | 9 _"
+
+    table.compact(full=True)
+
+    assert held(table) == "1 0.5 | 2 2.5 | 3 3.5 | 4 8.0 | 5 7.5 | 9 _"
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "old", "hidden", "new"),
+    [
+        ("ROW<a STRING, b INT>", ("v", "a"), {"a": "5", "b": 1}, {"a": "x", "b": 2}, {"a": 7}),
+        ("ARRAY<STRING>", ("v", "element"), ["5", None], ["x", "y"], [7]),
+        ("MAP<INT, STRING>", ("v", "value"), [(1, "5")], [(1, "x")], [(2, 7)]),
+    ],
+)
+def test_nested_values_are_cast_late_too(
+    kind: str, path: tuple[str, ...], old: object, hidden: object, new: object
+) -> None:
+    table = new_table({"id": "INT NOT NULL", "v": kind}, write_only="true")
+    stored = {"id": [0, 1, 2, 3], "v": [hidden, old, hidden, None]}
+    table.write(pa.table(stored, schema=table.schema.arrow))
+    table = evolved(table, SchemaChange.update_column_type(list(path), "INT"))
+    table.write(pa.table({"id": [0, 2], "v": [new, new]}, schema=table.schema.arrow))
+    expected = table.to_arrow().sort_by("id")
+    table.compact(full=True)
+
+    assert expected.column("v").to_pylist()[3] is None
+    assert "5" in str(expected.column("v").to_pylist()[1])
+    assert table.to_arrow().sort_by("id") == expected
+
+
+def test_large_rows_are_cast_late_by_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_rows, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(large_rows.is_large, "__defaults__", (0.0,))
+    for producer in ("none", "lookup", "full-compaction"):
+        table = with_hidden_value(changelog_producer=producer)
+
+        assert held(table) == "1 7 2 | 2 5 1"
+
+        table.compact(full=True)
+
+        assert held(table) == "1 7 2 | 2 5 1"
+
+
+def test_runs_merged_in_rounds_are_cast_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "runs_at_once", lambda *_: 2)
+    table = new_table(VALUES, write_only="true")
+    for number in range(5):
+        put(table, f"1 abc {number} | {number + 2} {number} 0")
+    table = to_int(table)
+    put(table, "1 7 9")
+
+    assert held(table) == "1 7 9 | 2 0 0 | 3 1 0 | 4 2 0 | 5 3 0 | 6 4 0"
+
+
+def test_nothing_is_carried_along_where_no_cast_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(late_casts, "LateCast", refuse)
+    table = new_table(VALUES, write_only="true")
+    put(table, "1 abc 1")
+    table = evolved(
+        table,
+        SchemaChange.update_column_type("n", "BIGINT"),
+        SchemaChange.add_column("m", "INT"),
+        SchemaChange.rename_column("v", "w"),
+    )
+    put(table, "1 abd 2 3")
+
+    assert held(table) == "1 abd 2 3"
