@@ -27,8 +27,12 @@ _FLOAT = (
 )
 _DECIMAL = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"
 _DAY_NUMBER = r"^-?\d+$"
-_DATE = r"^(?P<y>\d{1,9})-(?P<m>\d{1,9})(?:-(?P<d>\d{1,9}))?(?: .*)?$"
-_TIME = r"^(?P<h>\d{1,3}):(?P<m>\d{1,9})(?::(?P<s>\d{1,9})(?:\.(?P<f>\d*))?)?$"
+_DATE = r"^\s*(?P<y>\d{1,9})(?:-(?P<m>\d{1,9})(?:-(?P<d>\d{1,9}))?)?(?:\s*| .*)$"
+_BLANK_DATE_AND_MORE = r"^ .*\S +\S"
+_TIME = (
+    r"^\s*(?P<h>\d{1,3})\s*(?::\s*(?P<m>\d{1,9})\s*"
+    r"(?::\s*(?P<s>\d{1,9})\s*(?:\.\s*(?P<f>\d*)\s*)?)?)?$"
+)
 _TIMESTAMP = (
     r"^(?P<y>\d{4,6})-(?P<mo>\d{1,2})-(?P<d>\d{1,2})"
     r"(?:[ T](?P<h>\d{1,2}):(?P<mi>\d{1,2})(?P<sec>:(?P<s>\d{1,2})(?:\.(?P<f>\d{0,9}))?)?)?$"
@@ -174,18 +178,21 @@ def to_wide_decimal(array: pa.Array) -> pa.Array:
 
 
 def string_to_date(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """A day number, or `2024-01-31`, `2024-01`, either before a blank and anything."""
+    """A day number, or `2024-01-31`, `2024-01`, after blanks, or before one and anything."""
     numbers = _matches(array, _DAY_NUMBER)
     parts = pc.extract_regex(array, _DATE)
-    days, valid = _days(_group(parts, "y"), _group(parts, "m"), _group(parts, "d", default=1))
+    days, valid = _days(
+        _group(parts, "y"), _group(parts, "m", default=1), _group(parts, "d", default=1)
+    )
     years = _group(parts, "y")
     valid &= parts.is_valid().to_numpy(zero_copy_only=False) & (years <= 9_999)
+    valid &= ~_matches(array, _BLANK_DATE_AND_MORE)
     _check(array, pa.array(valid | numbers))
     return _joined(array, days, numbers).cast(pa.int32()).cast(pa.date32())
 
 
 def string_to_time(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """A count of milliseconds, or `12:34`, `12:34:05`, `12:34:05.678` rounded to them."""
+    """A count of milliseconds, or `12:34`, `12:34:05`, `12:34:05.678` rounded; blanks or not."""
     numbers = _matches(array, _DAY_NUMBER)
     parts = pc.extract_regex(array, _TIME)
     _check(array, pa.array(parts.is_valid().to_numpy(zero_copy_only=False) | numbers))

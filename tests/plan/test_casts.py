@@ -98,6 +98,25 @@ def test_timestamp_text_may_have_a_t_and_lack_seconds() -> None:
     )
 
 
+def test_blanks_around_times_and_dates_do_not_count() -> None:
+    times = cast_of(["12:34:05  ", " 12:34", "1 :2 : 3 . 5", "7 ", "7:00\t"], "CHAR(12)", "TIME(3)")
+    dates = cast_of([" 2024-01-31", "2024-01-31\t", " 2024-02", "2024 "], "CHAR(12)", "DATE")
+
+    assert [str(time) for time in times.to_pylist()] == [
+        "12:34:05",
+        "12:34:00",
+        "01:02:03.500000",
+        "07:00:00",
+        "07:00:00",
+    ]
+    assert [str(date) for date in dates.to_pylist()] == [
+        "2024-01-31",
+        "2024-01-31",
+        "2024-02-01",
+        "2024-01-01",
+    ]
+
+
 def test_float_is_printed_with_the_fewest_digits() -> None:
     assert cast_of([1.1, 3e10, -2e-5], "FLOAT", "STRING").to_pylist() == [
         "1.1",
@@ -128,6 +147,7 @@ def test_decimal_without_whole_digits_is_the_integer_0(digits: int) -> None:
         (["maybe"], "BOOLEAN"),
         (["2024-02-30"], "DATE"),
         (["2024-13-01"], "DATE"),
+        ([" 2024-01-31 12:34:05"], "DATE"),
         (["noon"], "TIME(3)"),
         (["2024-01-31 12:34"], "TIMESTAMP(6)"),
         (["2024-01-31 25:00:00"], "TIMESTAMP(6)"),
