@@ -112,7 +112,7 @@ class CompactionMerge:
             # What was there stays, and what is known above was told before.
             changed = changed & (before == NONE)
             changed = changed if known is None else changed & ~known[piece]
-            self.changelog.write(self.late.cast_table(filter_rows(merged, changed)))
+            self.changelog.write(self.late.cast(filter_rows(merged, changed)))
             return
         if not changed.any():
             return
@@ -122,10 +122,10 @@ class CompactionMerge:
         rows = _all_rows(window).take(pa.array(before[held]))
         after = filter_rows(merged, changed)
         told = changelog_rows(rows, after, at, self.compared, self._equal)
-        self.changelog.write(self.late.cast_table(told))
+        self.changelog.write(self.late.cast(told))
 
     def _equal(self, left: pa.Table, right: pa.Table, columns: Sequence[str]) -> np.ndarray:
-        cast = self.late.cast_table
+        cast = self.late.cast
         return self.equal(cast(left), cast(right), columns)
 
 

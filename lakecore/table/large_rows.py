@@ -150,7 +150,8 @@ class Values:
                     opened.next_row = position + 1
                     opened.left = batch if position + 1 < after else None
                     self._open[names] = opened
-                return late.cast(rows.slice(position - first, 1))
+                row = pa.Table.from_batches([rows.slice(position - first, 1)])
+                return late.cast(row).to_batches()[0]
             del batch, rows
         raise CorruptTable("a data file has fewer rows than it had", file=file.name, row=position)
 

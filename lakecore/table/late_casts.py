@@ -11,7 +11,7 @@ Paimon casts a value when it is first asked for, which makes the same difference
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.model.rows import KEY_PREFIX
-from lakecore.model.types import Field, with_nullable
+from lakecore.model.types import Field, arrow_type, with_nullable
 from lakecore.plan.evolution import ColumnMapping, convert, map_fields, may_fail
+from lakecore.plan.predicate import condition_on, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,9 +43,13 @@ class LateCast:
 
 @dataclass(frozen=True, slots=True)
 class LateCasts:
-    """The columns that are cast late, if any."""
+    """The columns that are cast late, if any, and what rows `wanted` hold.
+
+    A condition on keys may have left out the file that hides a row which it does not want.
+    """
 
     casts: tuple[LateCast, ...] = ()
+    wanted: pc.Expression | None = None
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -75,8 +80,17 @@ class LateCasts:
             for field in fields
         )
 
-    def cast(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with their values. Raises InvalidRequest if one has no cast."""
+    def cast(self, rows: pa.Table) -> pa.Table:
+        """The rows wanted, with their values. Raises InvalidRequest if one has no cast."""
+        if not self.casts:
+            return rows
+        if self.wanted is not None:
+            rows = rows.filter(self.wanted)
+        beside = {each.name for each in self.fields}
+        schema = rows.select([name for name in rows.schema.names if name not in beside]).schema
+        return pa.Table.from_batches([self._cast(batch) for batch in rows.to_batches()], schema)
+
+    def _cast(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         for each in self.casts:
             name, kind = each.column.name, each.stored.type
             place = rows.schema.get_field_index(each.stored.name)
@@ -91,14 +105,6 @@ class LateCasts:
                 rows = rows.set_column(at, rows.schema.field(at), both)
             rows = rows.remove_column(place)
         return rows
-
-    def cast_table(self, rows: pa.Table) -> pa.Table:
-        """The same of a table."""
-        if not self.casts:
-            return rows
-        beside = {each.name for each in self.fields}
-        schema = rows.select([name for name in rows.schema.names if name not in beside]).schema
-        return pa.Table.from_batches([self.cast(batch) for batch in rows.to_batches()], schema)
 
 
 NO_LATE_CASTS = LateCasts()
@@ -129,13 +135,26 @@ def late_casts(
 
 
 def casts_after_merge(
-    files: Iterable[DataFile], fields: Iterable[Field], plan: ReadPlan
+    files: Iterable[DataFile], fields: Sequence[Field], plan: ReadPlan
 ) -> LateCasts:
     """Those that can wait until files are merged: none where merging looks at the values."""
     if not MERGE_FUNCTIONS[plan.engine].chooses_rows:
         return NO_LATE_CASTS
     deciding = {*plan.merge.key, *plan.merge.sequence}
-    return late_casts(files, [each for each in fields if each.name not in deciding], plan.schemas)
+    late = late_casts(files, [each for each in fields if each.name not in deciding], plan.schemas)
+    return replace(late, wanted=keys_wanted(fields, plan)) if late else late
+
+
+def keys_wanted(fields: Iterable[Field], plan: ReadPlan) -> pc.Expression | None:
+    """What the plan's predicate demands of those of the fields that are keys, if anything."""
+    # Engines do not compare NaN alike.
+    keys = [
+        field.name
+        for field in fields
+        if field.name in plan.merge.key and not pa.types.is_floating(arrow_type(field.type))
+    ]
+    condition = condition_on(plan.predicate, keys)
+    return None if condition is None else to_arrow(condition)
 
 
 def _nullable(field: Field) -> DataType:

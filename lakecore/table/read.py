@@ -155,7 +155,7 @@ def merge_runs(
             if late:
                 with closing(merged):
                     for table in merged:
-                        yield late.cast_table(table)
+                        yield late.cast(table)
                         del table
                 return
             if places is None:

@@ -28,7 +28,7 @@ from lakecore.model.rows import (
 from lakecore.model.types import Atomic, Field, Root, arrow_type
 from lakecore.plan.evolution import conform_batch, map_fields, stored_fields
 from lakecore.plan.predicate import columns_of, condition_on
-from lakecore.table.late_casts import NO_LATE_CASTS, LateCasts, late_casts
+from lakecore.table.late_casts import NO_LATE_CASTS, LateCasts, keys_wanted, late_casts
 from lakecore.table.places import place_of
 from lakecore.table.row_groups import matching_row_groups
 
@@ -83,9 +83,10 @@ class SplitFiles:
         """
         with missing_is_corrupt(self.path(file)):
             deleted = self._deleted_rows(file)
-        files, late = self, NO_LATE_CASTS
-        if deleted is not None and self.places is None and not self.late:
-            late = late_casts([file], fields, self.plan.schemas)
+        files, late, wanted = self, NO_LATE_CASTS, keys_wanted(fields, self.plan)
+        hidden = deleted is not None or wanted is not None
+        if hidden and self.places is None and not self.late:
+            late = replace(late_casts([file], fields, self.plan.schemas), wanted=wanted)
             files, fields = replace(self, late=late), (*fields, *late.fields)
         for position, batch in files.stored_rows(file, fields, size):
             if deleted is not None:
@@ -94,7 +95,10 @@ class SplitFiles:
                     mask = np.ones(batch.num_rows, bool)
                     mask[deleted[low:high] - position] = False
                     batch = batch.filter(pa.array(mask))  # noqa: PLW2901  less its deleted rows
-            yield late.cast(batch)
+            if late:
+                yield from late.cast(pa.Table.from_batches([batch])).to_batches()
+            else:
+                yield batch
             del batch
 
     def slices(self, run: SortedRun, fields: Sequence[Field], size: BatchSize) -> Iterator[Slice]:

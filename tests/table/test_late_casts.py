@@ -60,6 +60,22 @@ def test_hidden_value_needs_no_cast(engine: str) -> None:
     assert held(table) == f"{row} | 2 5 1"
 
 
+@pytest.mark.parametrize("beside", ["", " | 4 6 1"])
+def test_value_stays_hidden_where_a_condition_leaves_out_the_file_that_hides_it(
+    beside: str,
+) -> None:
+    table = new_table(VALUES, write_only="true")
+    put(table, "0 abc 1 | 5 7 1")
+    if beside:
+        put(table, beside[2:])
+    table = to_int(table)
+    put(table, "0 2 1 | 3 1 1")
+
+    assert held(table, where="id >= 4") == f"{beside[3:]} | 5 7 1".removeprefix(" | ")
+    assert held(table, columns=["v"], where="id >= 5") == "7"
+    assert held(table, where="id >= 4 and n = 1 and v > 6") == "5 7 1"
+
+
 @pytest.mark.parametrize("engine", CHOOSING)
 def test_value_that_comes_out_is_an_error(engine: str) -> None:
     table = new_table(VALUES, write_only="true", merge_engine=engine)
