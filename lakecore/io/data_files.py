@@ -34,7 +34,8 @@ from lakecore.io.file_format import (
     WriteFormat,
     row_group_bytes_of,
 )
-from lakecore.io.orc_files import TICKS, OrcWriter, orc_columns, read_orc
+from lakecore.io.orc_files import TICKS, OrcWriter
+from lakecore.io.orc_read import orc_columns, read_orc
 from lakecore.io.parquet_read import parquet_columns, parquet_row_groups, read_parquet
 from lakecore.io.parquet_write import ParquetWriter
 from lakecore.io.store import plain_errors

@@ -1,4 +1,4 @@
-"""Data files in ORC, through Arrow's adapter.
+"""Data files in ORC, written through Arrow's adapter; `orc_read.py` reads them.
 
 Written: TIME as int milliseconds, CHAR and VARCHAR as string (readers take lengths from the table's
 schema), the attribute `paimon.id` on every column and part. A timestamp with local time zone is
@@ -16,53 +16,31 @@ ROW, after which Arrow writes wrong values.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyarrow import orc
 
-from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, Unsupported
+from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 from lakecore.io.file_format import Abandoned
-from lakecore.io.freed_memory import release_freed
 from lakecore.io.parquet_types import physical_schema
-from lakecore.io.store import plain_errors
-from lakecore.memory import process_budget
-from lakecore.model.arrow_arrays import list_like, retype_chunked, size_of, struct_array
-from lakecore.model.types import (
-    TIMESTAMPS,
-    Array,
-    Atomic,
-    DataType,
-    Field,
-    Map,
-    Multiset,
-    Root,
-    Row,
-    arrow_type,
-    parse_type,
-)
+from lakecore.model.arrow_arrays import retype_chunked, size_of
+from lakecore.model.types import TIMESTAMPS, Atomic, Field, Root, arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from lakecore.io.file_format import BatchSize, WriteFormat
+    from lakecore.io.file_format import WriteFormat
     from lakecore.io.store import Store
 
 ID_ATTRIBUTE = "paimon.id"
 _CODECS = {"none": "uncompressed", "zstd": "zstd", "snappy": "snappy", "gzip": "zlib", "lz4": "lz4"}
-_JAVA = "ORC_JAVA"
-_STRIPE_BYTES = 64 << 20
+_STRIPE_SHARE = 2
+"""A stripe ends at this part of a row group, as a divisor: stored bytes count, not decoded ones."""
 _DICTIONARY_SHARE_MAX = 0.8
 _ENCODED_SHARE_GUESS = 0.5
-_PROBE_ROWS = 1_024
-_DECODED_RATIO = 4
-_BATCHES_BESIDE = 3
-"""What reading holds of the size of a batch: the one before, the library's own, one read ahead."""
-
-_COUNT = parse_type("INT NOT NULL")
 TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -80,12 +58,13 @@ class OrcWriter:
         self._schema = physical_schema(fields, orc_leaf, ID_ATTRIBUTE)
         self._row_count = 0
         self._raw_bytes = 0
+        self._stripe_bytes = write_format.row_group_bytes // _STRIPE_SHARE
         with ExitStack() as opening:
             self._sink = _Sink(opening.enter_context(store.open_output(path)))
             self._writer = orc.ORCWriter(
                 pa.PythonFile(self._sink, mode="w"),
                 compression=codec,
-                stripe_size=_STRIPE_BYTES,
+                stripe_size=self._stripe_bytes,
                 dictionary_key_size_threshold=_DICTIONARY_SHARE_MAX,
             )
             self._closing = opening.pop_all()
@@ -103,7 +82,11 @@ class OrcWriter:
                 columns=self._schema.names,
                 given=table.column_names,
             )
-        self._write(table)
+        # Whether a stripe is full the library asks only between writes, or every 1024 rows.
+        row_bytes = max(1, size_of(table) // max(1, table.num_rows))
+        step = max(1, self._stripe_bytes // row_bytes)
+        for start in range(0, table.num_rows, step):
+            self._write(table.slice(start, step))
 
     def flush(self) -> None:
         """Nothing: a stripe ends when it is full."""
@@ -254,123 +237,3 @@ def orc_leaf(data_type: Atomic) -> pa.DataType:
     if data_type.root in TIMESTAMPS:
         return pa.timestamp("ns", arrow_type(data_type).tz)
     return arrow_type(data_type)
-
-
-def orc_columns(store: Store, path: str) -> tuple[str, ...]:
-    """The names of the file's top-level columns, in order."""
-    with _orc_errors(path), store.open_input(path) as source:
-        return tuple(orc.ORCFile(source).schema.names)
-
-
-def read_orc(
-    store: Store,
-    path: str,
-    fields: Sequence[Field],
-    batch: BatchSize,
-    row_groups: Iterable[int] | None,
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches of these columns as stored, each with the file position of its first row."""
-    if row_groups is not None:
-        raise Unsupported("row groups are chosen in Parquet files only", path=path)
-    with _orc_errors(path), store.open_input(path) as source:
-        file = orc.ORCFile(source)
-        stored = file.schema.names
-        padded = [field for field in fields if file.writer == _JAVA and _has_char(field.type)]
-        fragment = ds.OrcFileFormat().make_fragment(source)
-        columns = [field.name for field in fields if field.name in stored] or stored[:1]
-
-        def scan(rows: int) -> Iterator[pa.RecordBatch]:
-            scanner = fragment.scanner(columns=columns, batch_size=rows, batch_readahead=1)
-            return iter(scanner.to_batches())
-
-        rows_max = batch.rows
-        if rows_max > 1 and file.nrows:
-            # How many bytes a row takes nothing tells but rows: what is stored is compressed.
-            stored_bytes = max(1.0, _DECODED_RATIO * file.content_length / file.nrows)
-            probe = next(scan(_fitting(min(batch.rows, _PROBE_ROWS), stored_bytes, batch)))
-            rows_max = _fitting(batch.rows, size_of(probe) / max(1, probe.num_rows), batch)
-            del probe
-        at = 0
-        for rows in scan(rows_max):
-            if rows.num_rows:
-                yield at, _without_padding(rows, padded)
-            at += rows.num_rows
-            # A row may be large: what comes next is read without this beside it.
-            del rows
-            release_freed(process_budget().size_bytes)
-
-
-def _fitting(rows: int, row_bytes: float, batch: BatchSize) -> int:
-    """How many rows of so many bytes, of these, a batch has."""
-    return max(1, min(rows, int(batch.size_bytes / _BATCHES_BESIDE / max(1.0, row_bytes))))
-
-
-def _parts(data_type: DataType) -> tuple[DataType, ...]:
-    """The types that a type is made of, in the order of the parts of its Arrow array."""
-    match data_type:
-        case Array(element=element):
-            return (element,)
-        case Multiset(element=element):
-            return (element, _COUNT)
-        case Map(key=key, value=value):
-            return (key, value)
-        case Row(fields=fields):
-            return tuple(field.type for field in fields)
-        case _:
-            return ()
-
-
-def _has_char(data_type: DataType) -> bool:
-    """Whether blanks follow values in it: Java stores CHAR as ORC's own, of a fixed length."""
-    if isinstance(data_type, Atomic):
-        return data_type.root is Root.CHAR
-    return any(_has_char(part) for part in _parts(data_type))
-
-
-def _without_padding(batch: pa.RecordBatch, padded: Sequence[Field]) -> pa.RecordBatch:
-    for field in padded:
-        at = batch.schema.get_field_index(field.name)
-        if at >= 0:
-            bare = _bare(batch.column(at), field.type)
-            batch = batch.set_column(at, batch.schema.field(at), bare)
-    return batch
-
-
-def _bare(array: pa.Array, data_type: DataType) -> pa.Array:
-    """The array without the blanks that pad each CHAR in it."""
-    if not _has_char(data_type):
-        return array
-    kind, parts = array.type, _parts(data_type)
-    if pa.types.is_struct(kind):
-        children = [_bare(array.field(index), part) for index, part in enumerate(parts)]
-        return struct_array(array, children, list(kind))
-    if pa.types.is_map(kind):
-        entries = pa.StructArray.from_arrays(
-            [_bare(array.keys, parts[0]), _bare(array.items, parts[1])],
-            fields=[kind.key_field, kind.item_field],
-        )
-        return list_like(array, kind, entries)
-    if pa.types.is_list(kind):
-        return list_like(array, kind, _bare(array.values, parts[0]))
-    return pc.utf8_rtrim(array, characters=" ")
-
-
-@contextmanager
-def _orc_errors(path: str) -> Iterator[None]:
-    """Raise what Arrow says of the file's bytes as an error of lakecore's tree."""
-    try:
-        with plain_errors(path):
-            try:
-                yield
-            except OSError as error:
-                if error.errno is not None:
-                    raise
-                raise CorruptTable(
-                    "the data file is no readable ORC", path=path, cause=error
-                ) from error
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        if "nanosecond" in str(error):
-            raise Unsupported(
-                "ORC timestamps outside the years 1677 to 2262 cannot be read", path=path
-            ) from error
-        raise CorruptTable("the data file is no readable ORC", path=path, cause=error) from error
