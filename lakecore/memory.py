@@ -4,8 +4,9 @@ A window, a buffer or a cache takes a *lease* before it fills memory and gives i
 cannot get a lease waits (`acquire`), or makes do with less (`acquire_up_to`), or spills.
 
 Parts of the budget: a read or a merge takes a quarter for its batches; a compaction a sixth, up to
-a quarter for encoding, and an eighth for look-ups; writers buffer about a third. A lease says what
-its holder means to hold, not what allocators keep beside it: DECISIONS.md has what was measured.
+a quarter for encoding, and an eighth for look-ups; writers buffer a quarter to a third. A lease
+says what its holder means to hold, not what allocators keep beside it: DECISIONS.md has what was
+measured.
 
 INVARIANT: the bytes leased exceed the budget in two cases only. A lease larger than the whole
 budget is granted alone: one row of 100 MB must still be read under a budget of 64 MB. And

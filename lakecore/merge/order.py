@@ -10,7 +10,7 @@ once are compared.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor, wait
-from functools import cache
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 PIECE_ROWS = 131_072
 PIECE_BYTES = 4 << 20
 """What a piece of a window's rows has at most: a file is written of many."""
+_NUMBER_BITS = 63
+_IDLE_TAKERS: list[ThreadPoolExecutor] = []
+_BUFFER_BYTES = 64 << 20
+"""From which on a window is a write buffer."""
 
 
 def runs_decide(window: Sequence[Slice], spec: MergeSpec) -> bool:
@@ -72,7 +76,25 @@ def key_order(window: Sequence[Slice], codes: np.ndarray) -> np.ndarray:
         return np.argsort(codes, kind="stable")
     if (codes[1:] >= codes[:-1]).all():
         return np.arange(len(codes))
-    return pl.Series(codes).arg_sort().to_numpy().astype(np.int64)
+    return _sorted_places(codes)
+
+
+def _sorted_places(codes: np.ndarray) -> np.ndarray:
+    """The positions of the codes in their order.
+
+    Where a code and its position fit into one number, numbers are sorted in place. To sort them
+    apart takes four times as much memory, and Polars keeps it for a while.
+    """
+    low = int(codes.min())
+    bits = (len(codes) - 1).bit_length()
+    if (int(codes.max()) - low).bit_length() + bits > _NUMBER_BITS:
+        return pl.Series(codes).arg_sort().to_numpy().astype(np.int64)
+    places = codes - low
+    places <<= bits
+    places |= np.arange(len(codes))
+    places.sort()
+    places &= (1 << bits) - 1
+    return places
 
 
 def column_of(window: Sequence[Slice], name: str, rows: np.ndarray) -> pa.ChunkedArray:
@@ -121,22 +143,44 @@ def take_in_pieces(window: Sequence[Slice], positions: np.ndarray) -> Iterator[p
         return rows.take(pa.array(positions[start : start + step]))
 
     # The next piece is taken while this one is written: Arrow lets go of the interpreter's lock.
-    coming = _takers().submit(piece, 0)
+    with _taker(size_of(rows)) as taker:
+        coming = taker.submit(piece, 0)
+        try:
+            for start in starts[1:]:
+                done = coming.result()
+                coming = taker.submit(piece, start)
+                yield done
+            yield coming.result()
+        finally:
+            if not coming.cancel():
+                wait([coming])
+
+
+@contextmanager
+def _taker(size_bytes: int) -> Iterator[ThreadPoolExecutor]:
+    """A thread that takes rows out of so many bytes.
+
+    The one that did so last: what it has freed is at hand for its next piece. Beside a write buffer
+    it holds nothing of before, and nothing after.
+    """
     try:
-        for start in starts[1:]:
-            done = coming.result()
-            coming = _takers().submit(piece, start)
-            yield done
-        yield coming.result()
+        taker = _IDLE_TAKERS.pop()
+    except IndexError:
+        taker = ThreadPoolExecutor(1, thread_name_prefix="lakecore-take")
+    try:
+        if size_bytes >= _BUFFER_BYTES:
+            taker.submit(_release_freed)
+        yield taker
+        if size_bytes >= _BUFFER_BYTES:
+            taker.submit(_release_freed)
     finally:
-        if not coming.cancel():
-            wait([coming])
+        _IDLE_TAKERS.append(taker)
 
 
-@cache
-def _takers() -> ThreadPoolExecutor:
-    """Threads that stay: what one has freed is at hand for its next piece."""
-    return ThreadPoolExecutor(pa.cpu_count(), thread_name_prefix="lakecore-take")
+def _release_freed() -> None:
+    pa.default_memory_pool().release_unused()
+    # What finding the order took.
+    pa.system_memory_pool().release_unused()
 
 
 def piece_rows(rows: pa.Table) -> int:

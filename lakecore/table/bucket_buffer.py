@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lakecore.io.freed_memory import release_freed
 from lakecore.merge import MERGE_FUNCTIONS, interim_function
 from lakecore.merge.groups import in_one
 from lakecore.merge.keep_all import KEEP_ALL
@@ -153,10 +154,11 @@ class BucketBuffer:
         rows = self._take()
         large = is_large(rows.nbytes, rows.num_rows, self._context.budget)
         if spill and not large and self._has_room_on_disk():
+            release_freed(self._context.budget.size_bytes)
             self._spill(rows)
             # The allocator would keep what sorting took, and the next buffer fills beside it.
             del rows
-            pa.default_memory_pool().release_unused()
+            release_freed(self._context.budget.size_bytes)
             self._merge_spilled()
         else:
             self._write_run(rows)
@@ -298,6 +300,7 @@ class BucketBuffer:
         for run in runs:
             self._spills.remove(run)
         self._spilled = []
+        release_freed(self._context.budget.size_bytes)
 
     def _folded(self, pieces: Iterator[pa.Table], sequence_min: int) -> Iterator[pa.Table]:
         """What goes to the data files; the changelog, if there is one, gets all rows."""

@@ -56,6 +56,10 @@ if TYPE_CHECKING:
 
 BUFFER_SHARE = 0.35
 """Of the budget, for rows that wait. Sorting and encoding need room beside them."""
+_BUFFER_SHARE_LEAST = 0.25
+_BUFFER_SHARE_FREE = 0.4
+_LIBRARIES_BYTES = 128 << 20
+"""What a budget below the default feels of the libraries: of the rest the buffers have a share."""
 _LEASE_STEP_BYTES = 16 << 20
 _LARGE_ROW_SHARE = BUFFER_SHARE / 4
 """The part of the budget that a row has which is not buffered."""
@@ -282,7 +286,7 @@ class TableWrite:
         become a file while others hold the budget.
         """
         budget = self._context.budget
-        limit = int(budget.size_bytes * BUFFER_SHARE)
+        limit = _buffer_limit(budget.size_bytes)
         if "write-buffer-size" in self._options.texts:
             limit = min(limit, self._options.write_buffer_size_bytes)
         while True:
@@ -358,6 +362,13 @@ class WriteStart:
     def snapshot_uuid(self) -> str | None:
         """What tells that snapshot from another of its id."""
         return None if self.snapshot is None else self.snapshot.uuid
+
+
+def _buffer_limit(budget_bytes: int) -> int:
+    """What all buffers of a writer may hold."""
+    beside = int((budget_bytes - _LIBRARIES_BYTES) * _BUFFER_SHARE_FREE)
+    least = int(budget_bytes * _BUFFER_SHARE_LEAST)
+    return max(least, min(int(budget_bytes * BUFFER_SHARE), beside))
 
 
 def read_base(context: TableContext) -> WriteStart:
