@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 BUFFER_SHARE = 0.35
 """Of the budget, for rows that wait. Sorting and encoding need room beside them."""
-_BUFFER_SHARE_LEAST = 0.25
+_BUFFER_SHARE_LEAST = 0.3
 _BUFFER_SHARE_FREE = 0.4
 _LIBRARIES_BYTES = 128 << 20
 """What a budget below the default feels of the libraries: of the rest the buffers have a share."""
