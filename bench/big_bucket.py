@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from bench.child import Ran, ran, tell, within
+from bench.child import Ran, compact, ran, stream, tell, within
 from bench.data import COLUMNS, rows
 from bench.report import console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lakecore.table.handle import Table
 
 PAYLOAD_BYTES = 200
 ROW_STORED_BYTES = 260
@@ -86,23 +85,12 @@ def _chunks(ids: np.ndarray, seed: int) -> Iterator[pa.Table]:
         yield part.append_column("data", data)
 
 
-def _compact(table: Table, *, full: bool) -> int:
-    return table.compact(full=full).rows_after or 0
-
-
-def _stream(table: Table) -> int:
-    return sum(batch.num_rows for batch in table.to_batches())
-
-
 def child(verb: str, directory: str, *others: str) -> int:
     """A verb, in this process; how many rows it left or saw."""
-    import lakecore
-
     if verb == "make":
         size, engine, producer, budget = others
         return make(directory, int(size), engine, producer, int(budget))
-    table = lakecore.open_table(directory + "/bench.db/t")
-    return _stream(table) if verb == "stream" else _compact(table, full=verb == "full")
+    return stream(directory) if verb == "stream" else compact(directory, full=verb == "full")
 
 
 def measured(*arguments: object) -> Ran:

@@ -59,3 +59,21 @@ def tell(verb: Callable[[], int]) -> None:
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
     print(json.dumps(answer))
+
+
+def stream(directory: str) -> int:
+    """Go through the rows of a warehouse's table, batch by batch; how many there are."""
+    import lakecore
+
+    seen = 0
+    for batch in lakecore.open_table(directory + "/bench.db/t").to_batches():
+        seen += batch.num_rows
+        del batch
+    return seen
+
+
+def compact(directory: str, *, full: bool = True) -> int:
+    """Compact a warehouse's table; the rows it then has."""
+    import lakecore
+
+    return lakecore.open_table(directory + "/bench.db/t").compact(full=full).rows_after or 0

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.child import Ran, ran, tell, within
+from bench.child import Ran, compact, ran, stream, tell, within
 from bench.data import COLUMNS, rows
 from bench.report import console
 
@@ -61,22 +61,6 @@ def write(directory: str, file_format: str, total_rows: int, key: str, budget_mi
     return sum(table.write(_chunks(run_rows, seed)).rows for seed in range(RUNS))
 
 
-def _stream(directory: str) -> int:
-    import lakecore
-
-    seen = 0
-    for batch in lakecore.open_table(directory + "/bench.db/t").to_batches():
-        seen += batch.num_rows
-        del batch
-    return seen
-
-
-def _compact(directory: str) -> int:
-    import lakecore
-
-    return lakecore.open_table(directory + "/bench.db/t").compact(full=True).rows_after or 0
-
-
 def measured(verb: str, directory: object, *arguments: object) -> Ran:
     """What a verb took, in a process of its own."""
     return ran("bench.formats", verb, directory, *arguments)
@@ -110,4 +94,4 @@ if __name__ == "__main__":
         name, count, named, mebibytes = others
         tell(lambda: write(place, name, int(count), named, int(mebibytes)))
     else:
-        tell(lambda: _stream(place) if called == "stream" else _compact(place))
+        tell(lambda: stream(place) if called == "stream" else compact(place))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from bench.child import Ran, ran, tell, within
+from bench.child import Ran, compact, ran, stream, tell, within
 from bench.report import console
 
 if TYPE_CHECKING:
@@ -76,22 +76,6 @@ def _write(directory: str, kind: str, engine: str, producer: str) -> int:
     return sum(table.write(batches(run)).rows for run in range(RUNS))
 
 
-def _stream(directory: str) -> int:
-    import lakecore
-
-    seen = 0
-    for batch in lakecore.open_table(directory + "/bench.db/t").to_batches():
-        seen += batch.num_rows
-        del batch
-    return seen
-
-
-def _compact(directory: str) -> int:
-    import lakecore
-
-    return lakecore.open_table(directory + "/bench.db/t").compact(full=True).rows_after or 0
-
-
 def measured(verb: str, directory: str, *case: str) -> Ran:
     """What a verb took, in a process of its own."""
     return ran("bench.large_rows", verb, directory, *case)
@@ -118,7 +102,7 @@ if __name__ == "__main__":
     tell(
         {
             "write": lambda: _write(place, *others),
-            "stream": lambda: _stream(place),
-            "compact": lambda: _compact(place),
+            "stream": lambda: stream(place),
+            "compact": lambda: compact(place),
         }[called]
     )
