@@ -26,7 +26,7 @@ from lakecore.merge.equality import equal_rows, equal_values
 from lakecore.merge.order import of_kinds
 from lakecore.model.rows import RETRACTS
 from lakecore.model.types import arrow_schema, arrow_type
-from lakecore.table.late_casts import casts_after_merge, late_casts
+from lakecore.table.late_casts import casts_after_merge, keys_wanted, late_casts
 from lakecore.table.places import Places, row_of
 from lakecore.table.split_files import SplitFiles
 
@@ -87,15 +87,21 @@ class Values:
     ) -> None:
         self._files = SplitFiles(places.split, plan, store)
         self.placed = [field for field in fields if field.name in places.columns]
+        self._wanted = keys_wanted(fields, plan)
         self._starts: dict[int, list[int] | None] = {}
         self._open: dict[tuple[int, tuple[str, ...]], _Opened] = {}
 
     def rows(self, merged: pa.Table) -> Iterator[pa.Table]:
-        """Merged rows with their values; each is a table, if there are values to be read."""
+        """Merged rows with their values; each is a table, if there are values to be read.
+
+        Rows that a condition on keys does not want are left out: what hides one may not be there.
+        """
         placed = [field for field in self.placed if field.name in merged.schema.names]
         if not placed:
             yield merged
             return
+        if self._wanted is not None:
+            merged = merged.filter(self._wanted)
         for at in range(merged.num_rows):
             row = self._row(merged.slice(at, 1), placed)
             # What decoding took is another pool's than that of encoders.

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakecore.format.statistics import stats_columns
 from lakecore.merge.groups import is_valid
+from lakecore.model.rows import KEY_PREFIX
 from lakecore.model.types import Atomic, arrow_schema
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from lakecore.plan.evolution import ColumnMapping
 
 _ROW_BITS = 40
+_PLACE = f"{KEY_PREFIX}PLACE"
+"""No column of a table has such a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,18 +60,20 @@ class Places:
         known = {each.read.name: _all_null(each, counts, file.row_count) for each in placed}
         return {name: null for name, null in known.items() if null is not None}
 
+    def number(self, batch: pa.RecordBatch, file: DataFile, position: int) -> pa.RecordBatch:
+        """Rows of a file, of which the first is at this position, with a column of their places."""
+        first = place_of(self.numbers[file.name], position)
+        places = pa.array(np.arange(first, first + batch.num_rows))
+        return batch.append_column(_PLACE, places)
+
     def put_into(
-        self,
-        batch: pa.RecordBatch,
-        fields: Sequence[Field],
-        first: int,
-        known: Mapping[str, bool],
+        self, batch: pa.RecordBatch, fields: Sequence[Field], known: Mapping[str, bool]
     ) -> pa.RecordBatch:
-        """The columns `fields` of rows of which the first has this place, placed ones as places.
+        """The columns `fields` of rows with a column of their places, placed ones as places.
 
         The batch has all but those of which it is known whether they are null.
         """
-        places = np.arange(first, first + batch.num_rows)
+        places = batch.column(_PLACE)
         columns: list[pa.Array] = []
         schema = arrow_schema(fields)
         for at, field in enumerate(fields):
@@ -76,11 +82,12 @@ class Places:
                 continue
             schema = schema.set(at, pa.field(field.name, pa.int64()))
             if field.name not in known:
-                columns.append(pa.array(places, mask=~is_valid(batch.column(field.name))))
+                valid = pa.array(is_valid(batch.column(field.name)))
+                columns.append(pc.if_else(valid, places, pa.scalar(None, pa.int64())))
             elif known[field.name]:
                 columns.append(pa.nulls(batch.num_rows, pa.int64()))
             else:
-                columns.append(pa.array(places))
+                columns.append(places)
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -29,11 +29,10 @@ from lakecore.model.types import Atomic, Field, Root, arrow_type
 from lakecore.plan.evolution import conform_batch, map_fields, stored_fields
 from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.table.late_casts import NO_LATE_CASTS, LateCasts, keys_wanted, late_casts
-from lakecore.table.places import place_of
 from lakecore.table.row_groups import matching_row_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lakecore.io.data_files import BatchSize
     from lakecore.io.store import Store
@@ -83,22 +82,23 @@ class SplitFiles:
         """
         with missing_is_corrupt(self.path(file)):
             deleted = self._deleted_rows(file)
-        files, late, wanted = self, NO_LATE_CASTS, keys_wanted(fields, self.plan)
-        hidden = deleted is not None or wanted is not None
-        if hidden and self.places is None and not self.late:
-            late = replace(late_casts([file], fields, self.plan.schemas), wanted=wanted)
-            files, fields = replace(self, late=late), (*fields, *late.fields)
-        for position, batch in files.stored_rows(file, fields, size):
+        late, wanted = NO_LATE_CASTS, keys_wanted(fields, self.plan)
+        known = self._known_nulls(file, fields)
+        if (deleted is not None or wanted is not None) and not self.late:
+            read = [field for field in fields if field.name not in known]
+            late = replace(late_casts([file], read, self.plan.schemas), wanted=wanted)
+        for position, batch in self._unplaced(
+            file, (*fields, *late.fields), size, late or self.late
+        ):
             if deleted is not None:
                 low, high = np.searchsorted(deleted, (position, position + batch.num_rows))
                 if low != high:
                     mask = np.ones(batch.num_rows, bool)
                     mask[deleted[low:high] - position] = False
                     batch = batch.filter(pa.array(mask))  # noqa: PLW2901  less its deleted rows
-            if late:
-                yield from late.cast(pa.Table.from_batches([batch])).to_batches()
-            else:
-                yield batch
+            for rows in late.cast(pa.Table.from_batches([batch])).to_batches() if late else [batch]:
+                yield self._placed(rows, fields, known)
+                del rows
             del batch
 
     def slices(self, run: SortedRun, fields: Sequence[Field], size: BatchSize) -> Iterator[Slice]:
@@ -142,31 +142,10 @@ class SplitFiles:
 
         `row_groups` are those to read; None: all that the plan's predicate leaves.
         """
-        file_schema, places = self.plan.schemas[file.schema_id], self.places
-        own = (*file_schema.fields, SEQUENCE_FIELD, KIND_FIELD)
-        mappings = self.late.map_fields(fields, own)
-        known = {} if places is None else places.known_nulls(file, file_schema, mappings)
-        mappings = tuple(each for each in mappings if each.read.name not in known)
-        physical = stored_fields(mappings)
-        path = self.path(file)
-        with missing_is_corrupt(path):
-            if row_groups is None:
-                row_groups = self.wanted_row_groups(file)
-            for position, batch in read_positions(
-                self.store,
-                path,
-                fields=physical,
-                batch_rows=size.rows,
-                batch_bytes=size.size_bytes,
-                row_groups=row_groups,
-                known=self._known_values(file, file_schema, physical),
-            ):
-                batch = conform_batch(batch, mappings)  # noqa: PLW2901  as the schema has it
-                if places is not None:
-                    first = place_of(places.numbers[file.name], position)
-                    batch = places.put_into(batch, fields, first, known)  # noqa: PLW2901
-                yield position, batch
-                del batch
+        known = self._known_nulls(file, fields)
+        for position, batch in self._unplaced(file, fields, size, self.late, row_groups):
+            yield position, self._placed(batch, fields, known)
+            del batch
 
     def wanted_row_groups(self, file: DataFile) -> list[int] | None:
         """The row groups that the plan's predicate leaves; None: all."""
@@ -186,6 +165,52 @@ class SplitFiles:
         with missing_is_corrupt(path):
             groups = row_group_bounds(self.store, path, ())
         return None if groups is None else [group.first_row for group in groups]
+
+    def _unplaced(
+        self,
+        file: DataFile,
+        fields: Sequence[Field],
+        size: BatchSize,
+        late: LateCasts,
+        row_groups: Iterable[int] | None = None,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """`stored_rows` with values, less those known, and the places of rows for `_placed`."""
+        file_schema, places = self.plan.schemas[file.schema_id], self.places
+        own = (*file_schema.fields, SEQUENCE_FIELD, KIND_FIELD)
+        known = self._known_nulls(file, fields)
+        mappings = late.map_fields([field for field in fields if field.name not in known], own)
+        physical = stored_fields(mappings)
+        path = self.path(file)
+        with missing_is_corrupt(path):
+            if row_groups is None:
+                row_groups = self.wanted_row_groups(file)
+            for position, batch in read_positions(
+                self.store,
+                path,
+                fields=physical,
+                batch_rows=size.rows,
+                batch_bytes=size.size_bytes,
+                row_groups=row_groups,
+                known=self._known_values(file, file_schema, physical),
+            ):
+                batch = conform_batch(batch, mappings)  # noqa: PLW2901  as the schema has it
+                if places is not None:
+                    batch = places.number(batch, file, position)  # noqa: PLW2901
+                yield position, batch
+                del batch
+
+    def _known_nulls(self, file: DataFile, fields: Sequence[Field]) -> Mapping[str, bool]:
+        """What `places` know of columns of a file, which need not be read."""
+        if self.places is None:
+            return {}
+        schema = self.plan.schemas[file.schema_id]
+        mappings = map_fields(fields, (*schema.fields, SEQUENCE_FIELD, KIND_FIELD))
+        return self.places.known_nulls(file, schema, mappings)
+
+    def _placed(
+        self, batch: pa.RecordBatch, fields: Sequence[Field], known: Mapping[str, bool]
+    ) -> pa.RecordBatch:
+        return batch if self.places is None else self.places.put_into(batch, fields, known)
 
     def _known_values(
         self, file: DataFile, schema: TableSchema, fields: Sequence[Field]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -60,11 +61,26 @@ def test_hidden_value_needs_no_cast(engine: str) -> None:
     assert held(table) == f"{row} | 2 5 1"
 
 
+@pytest.fixture
+def every_row_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_rows, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(large_rows.is_large, "__defaults__", (0.0,))
+
+
+@pytest.fixture(params=["small", "large"])
+def of_any_size(request: pytest.FixtureRequest) -> None:
+    if request.param == "large":
+        request.getfixturevalue("every_row_is_large")
+
+
+@pytest.mark.usefixtures("of_any_size")
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("engine", ["deduplicate", *FOLDING])
 @pytest.mark.parametrize("beside", ["", " | 4 6 1"])
 def test_value_stays_hidden_where_a_condition_leaves_out_the_file_that_hides_it(
-    beside: str,
+    beside: str, engine: str, file_format: str
 ) -> None:
-    table = new_table(VALUES, write_only="true")
+    table = new_table(VALUES, write_only="true", merge_engine=engine, file__format=file_format)
     put(table, "0 abc 1 | 5 7 1")
     if beside:
         put(table, beside[2:])
@@ -74,6 +90,50 @@ def test_value_stays_hidden_where_a_condition_leaves_out_the_file_that_hides_it(
     assert held(table, where="id >= 4") == f"{beside[3:]} | 5 7 1".removeprefix(" | ")
     assert held(table, columns=["v"], where="id >= 5") == "7"
     assert held(table, where="id >= 4 and n = 1 and v > 6") == "5 7 1"
+
+
+@pytest.mark.usefixtures("of_any_size")
+def test_sequence_of_a_row_that_a_condition_on_keys_leaves_out_needs_no_cast() -> None:
+    table = new_table({**VALUES, "w": "STRING"}, write_only="true", sequence__field="v")
+    put(table, "0 abc 1 a | 5 7 1 b")
+    put(table, "4 6 1 c | 5 8 1 d")
+    table = to_int(table)
+
+    assert held(table, where="id >= 4") == "4 6 1 c | 5 8 1 d"
+    with pytest.raises(InvalidRequest, match=NO_CAST):
+        table.to_arrow()
+
+
+@pytest.mark.usefixtures("of_any_size")
+@pytest.mark.parametrize("engine", ["deduplicate", *FOLDING])
+def test_nested_value_that_a_condition_on_keys_leaves_out_needs_no_cast(engine: str) -> None:
+    columns = {"id": "INT NOT NULL", "v": "ROW<a STRING>", "w": "STRING"}
+    table = new_table(columns, write_only="true", merge_engine=engine)
+
+    def write(**rows: object) -> None:
+        table.write(pa.table(rows, schema=table.schema.arrow))
+
+    write(id=[0, 4, 5], v=[{"a": "x"}, {"a": "6"}, None], w=["o", "p", "q"])
+    write(id=[4, 5], v=[{"a": "7"}, {"a": "8"}], w=[None, "s"])
+    table = evolved(table, SchemaChange.update_column_type(["v", "a"], "INT"))
+    write(id=[0], v=[{"a": 1}], w=["t"])
+    kept = "_" if engine == "deduplicate" else "p"
+
+    assert held(table, where="id >= 4") == f"4 {{'a': 7}} {kept} | 5 {{'a': 8}} s"
+
+
+@pytest.mark.usefixtures("of_any_size")
+@pytest.mark.parametrize("engine", ["deduplicate", *FOLDING])
+def test_difference_needs_no_cast_of_keys_that_a_condition_leaves_out(engine: str) -> None:
+    table = new_table(VALUES, write_only="true", merge_engine=engine)
+    put(table, "0 abc 1 | 4 6 1 | 5 7 1")
+    table = to_int(table)
+    put(table, "0 2 1 | 3 1 1")
+    put(table, "4 8 1 | 6 9 1")
+    differing = table.copy({"incremental-between-scan-mode": "diff"})
+
+    found = differing.changes(1, 3).filter(pl.col("id") >= 4)
+    assert changed(found) == "+U 4 8 1 | +I 6 9 1"
 
 
 @pytest.mark.parametrize("engine", CHOOSING)
@@ -202,9 +262,8 @@ def test_nested_values_are_cast_late_too(
     assert table.to_arrow().sort_by("id") == expected
 
 
-def test_large_rows_are_cast_late_by_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_rows, "_LEAST_BYTES", 1)
-    monkeypatch.setattr(large_rows.is_large, "__defaults__", (0.0,))
+@pytest.mark.usefixtures("every_row_is_large")
+def test_large_rows_are_cast_late_by_their_places() -> None:
     for producer in ("none", "lookup", "full-compaction"):
         table = with_hidden_value(changelog_producer=producer)
 
