@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.model.types import LENGTH_MAX, Atomic, Root, arrow_type
+from lakecore.plan.utf8 import decode_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -124,7 +125,7 @@ def timestamp_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.A
 
 def binary_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
     """The bytes taken as UTF-8, whole: Java cuts nothing here."""
-    return array.cast(pa.string())
+    return decode_text(array)
 
 
 def binary_to_binary(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001

@@ -357,7 +357,6 @@ _MAY_FAIL = {
         if families[0] == "string" and families[1] not in _TOTAL_FROM_TEXT
     ),
     ("float", "decimal"),
-    ("binary", "string"),
     ("integer", "timestamp"),
 }
 """Casts that some values do not have."""

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakecore.errors import CorruptTable, NotFound
+from lakecore.errors import CorruptTable, NotFound, Unsupported
 from lakecore.format.binary_row import decode_rows
 from lakecore.format.deletion_vector import decode_vectors
 from lakecore.io.data_files import read_positions, row_group_bounds
+from lakecore.merge import chooses_value
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import Slice
 from lakecore.model.rows import (
@@ -28,6 +29,7 @@ from lakecore.model.rows import (
 from lakecore.model.types import Atomic, Field, Root, arrow_type
 from lakecore.plan.evolution import conform_batch, map_fields, stored_fields
 from lakecore.plan.predicate import columns_of, condition_on
+from lakecore.plan.utf8 import is_utf8, text_of, with_utf8
 from lakecore.table.late_casts import NO_LATE_CASTS, LateCasts, keys_wanted, late_casts
 from lakecore.table.row_groups import matching_row_groups
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from lakecore.lsm.levels import SortedRun
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
+    from lakecore.plan.evolution import ColumnMapping
     from lakecore.table.places import Places
     from lakecore.table.read import ReadPlan
 
@@ -193,11 +196,37 @@ class SplitFiles:
                 row_groups=row_groups,
                 known=self._known_values(file, file_schema, physical),
             ):
+                batch = self._readable(batch, mappings, file)  # noqa: PLW2901
                 batch = conform_batch(batch, mappings)  # noqa: PLW2901  as the schema has it
                 if places is not None:
                     batch = places.number(batch, file, position)  # noqa: PLW2901
                 yield position, batch
                 del batch
+
+    def _readable(
+        self, batch: pa.RecordBatch, mappings: Sequence[ColumnMapping], file: DataFile
+    ) -> pa.RecordBatch:
+        """The batch with texts that are UTF-8. Raises Unsupported if one that decides is none.
+
+        Java compares bytes, of which several may be shown alike.
+        """
+        for mapping in mappings:
+            if mapping.stored is None:
+                continue
+            at = batch.schema.get_field_index(mapping.stored.name)
+            column = batch.column(at)
+            text = text_of(column, mapping)
+            if text is None or is_utf8(text):
+                continue
+            if not chooses_value(self.plan.merge, mapping.read.name):
+                raise Unsupported(
+                    "a text that is no UTF-8 cannot be compared or aggregated",
+                    column=mapping.read.name,
+                    path=self.path(file),
+                )
+            if text is column:
+                batch = batch.set_column(at, batch.schema.field(at), with_utf8(text))
+        return batch
 
     def _known_nulls(self, file: DataFile, fields: Sequence[Field]) -> Mapping[str, bool]:
         """What `places` know of columns of a file, which need not be read."""

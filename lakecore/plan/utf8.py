@@ -1,0 +1,80 @@
+"""Bytes that are no UTF-8, read as text.
+
+Java keeps the bytes of a text as they are, UTF-8 or not, and shows U+FFFD where they are not: so do
+a cast from BYTES, and a text that was written after one. Arrow's text is UTF-8.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakecore.model.arrow_arrays import list_like, struct_array
+from lakecore.model.types import BINARIES, STRINGS, Atomic
+
+if TYPE_CHECKING:
+    from lakecore.plan.evolution import ColumnMapping
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_t = pa.types
+
+
+def decode_text(array: pa.Array) -> pa.Array:
+    """Bytes as text: of those that are no UTF-8 as many become U+FFFD at once as in Java.
+
+    That is the longest begin of a character, or one byte; but the three bytes of a surrogate are
+    one, where Unicode recommends three.
+    """
+    data = array.cast(pa.binary())
+    try:
+        return data.cast(pa.string())
+    except pa.ArrowInvalid:
+        shown = [None if value is None else _shown(value) for value in data.to_pylist()]
+        return pa.array(shown, pa.string())
+
+
+def text_of(array: pa.Array, mapping: ColumnMapping) -> pa.Array | None:
+    """What of a file's column becomes text, as Arrow's text unchecked; None: nothing."""
+    stored, read = mapping.stored, mapping.read.type
+    if _holds_text(array.type):
+        return array
+    if stored is None or not isinstance(stored.type, Atomic) or stored.type.root not in BINARIES:
+        return None
+    is_text = isinstance(read, Atomic) and read.root in STRINGS
+    return array.cast(pa.binary()).view(pa.string()) if is_text else None
+
+
+def is_utf8(array: pa.Array) -> bool:
+    """Whether all texts inside are UTF-8."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def with_utf8(array: pa.Array) -> pa.Array:
+    """The array with the texts inside as `decode_text` gives them."""
+    kind = array.type
+    if _t.is_string(kind):
+        return decode_text(array)
+    if _t.is_struct(kind):
+        parts = [with_utf8(array.field(index)) for index in range(kind.num_fields)]
+        return struct_array(array, parts, list(kind))
+    if _t.is_map(kind):
+        fields = [kind.key_field, kind.item_field]
+        parts = [with_utf8(array.keys), with_utf8(array.items)]
+        return list_like(array, kind, pa.StructArray.from_arrays(parts, fields=fields))
+    return list_like(array, kind, with_utf8(array.values)) if _t.is_list(kind) else array
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    if _t.is_nested(kind):
+        return any(_holds_text(kind.field(index).type) for index in range(kind.num_fields))
+    return bool(_t.is_string(kind))
+
+
+def _shown(value: bytes) -> str:
+    return _SURROGATE.sub(b"\xff", value).decode("utf-8", "replace")
