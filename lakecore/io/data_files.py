@@ -7,7 +7,7 @@ of the schema that is read with.
 A file that was migrated from Hive lacks columns: those of its partition, and those that were added
 after it was written. What stands for them is given. Where it has the column of a partition, the
 value is the file's, for manifests of other engines may be less precise; but an ORC file holds no
-time of the last second before 1970.
+time of the last second before 1970, and no blanks behind a CHAR.
 
 INVARIANT: batches come in the order of the file, every row once, so that the position of a row
 (which deletion vectors name) is the count of rows before it. `read_positions` says it outright.
@@ -240,12 +240,17 @@ def _typed(
                 stored=batch.column(index).type,
                 wanted=node.type,
             ) from error
-        columns.append(column if value is None else _in_its_second(column, value))
+        columns.append(column if value is None else _as_known(column, value))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _in_its_second(column: pa.Array, value: pa.Scalar) -> pa.Array:
-    """A column of one value; times that ORC holds a second too late, less a second (ORC-763)."""
+def _as_known(column: pa.Array, value: pa.Scalar) -> pa.Array:
+    """A column of one value, with what ORC does not hold.
+
+    That is texts with their blanks, and times that it holds a second too late (ORC-763).
+    """
+    if pa.types.is_string(column.type) and value.is_valid:
+        return pa.repeat(value, len(column))
     if not (pa.types.is_timestamp(column.type) and value.is_valid):
         return column
     second = TICKS[column.type.unit]

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from lakecore.io.file_format import BatchSize
     from lakecore.io.store import Store
 
-_JAVA = "ORC_JAVA"
 _PROBE_ROWS = 1_024
 _DECODED_RATIO = 4
 _BATCHES_BESIDE = 3
@@ -74,7 +73,7 @@ def read_orc(
     with _orc_errors(path), store.open_input(path) as source:
         file = orc.ORCFile(source)
         stored = file.schema.names
-        padded = [field for field in fields if file.writer == _JAVA and _has_char(field.type)]
+        padded = [field for field in fields if _has_char(field.type)]
         columns = [field.name for field in fields if field.name in stored] or stored[:1]
         stripe_rows_max = max(stripe_rows(file.reader.serialized_file_tail()), default=0)
         if stripe_rows_max <= 1:
@@ -164,7 +163,10 @@ def _parts(data_type: DataType) -> tuple[DataType, ...]:
 
 
 def _has_char(data_type: DataType) -> bool:
-    """Whether blanks follow values in it: Java stores CHAR as ORC's own, of a fixed length."""
+    """Whether blanks behind values in it do not count.
+
+    Java stores CHAR as ORC's own, which is filled with blanks, and takes off those of any file.
+    """
     if isinstance(data_type, Atomic):
         return data_type.root is Root.CHAR
     return any(_has_char(part) for part in _parts(data_type))
@@ -180,7 +182,7 @@ def _without_padding(batch: pa.RecordBatch, padded: Sequence[Field]) -> pa.Recor
 
 
 def _bare(array: pa.Array, data_type: DataType) -> pa.Array:
-    """The array without the blanks that pad each CHAR in it."""
+    """The array without the blanks behind each CHAR in it."""
     if not _has_char(data_type):
         return array
     kind, parts = array.type, _parts(data_type)
