@@ -5,8 +5,13 @@ the rows that come out are rows that went in, the values of such a column go thr
 old files store them, in a column beside it, and are cast in the rows that are left. Nothing of this
 is there where no file needs such a cast.
 
+Where rows are folded, a column may have its value from another row than the column beside it. So a
+nested value, of which merging only asks whether it is null, goes through *packed*: one column of
+ROWs, of what is to come out and of what is stored, that is null where the value is.
+
 A value that decides, as in a sequence field, or that is folded with others is cast before. Java
-Paimon casts a value when it is first asked for, which makes the same difference.
+Paimon casts a value when it is first asked for, which makes the same difference; what is inside of
+a nested value it is asked for last.
 """
 
 from __future__ import annotations
@@ -18,9 +23,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.merge import MERGE_FUNCTIONS
+from lakecore.merge import MERGE_FUNCTIONS, chooses_value
+from lakecore.merge.groups import is_valid
 from lakecore.model.rows import KEY_PREFIX
-from lakecore.model.types import Field, arrow_type, with_nullable
+from lakecore.model.types import Atomic, Field, arrow_schema, arrow_type, with_nullable
 from lakecore.plan.evolution import ColumnMapping, convert, map_fields, may_fail
 from lakecore.plan.predicate import condition_on, to_arrow
 
@@ -46,10 +52,12 @@ class LateCasts:
     """The columns that are cast late, if any, and what rows `wanted` hold.
 
     A condition on keys may have left out the file that hides a row which it does not want.
+    `packed`: values as stored are in their column, not beside it.
     """
 
     casts: tuple[LateCast, ...] = ()
     wanted: pc.Expression | None = None
+    packed: bool = False
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -80,15 +88,52 @@ class LateCasts:
             for field in fields
         )
 
+    def pack(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of columns as `map_fields` says, as they are to be merged."""
+        if not self.packed:
+            return rows
+        for name, stored in self._beside.items():
+            columns = [rows.column(part) for part in (name, *stored)]
+            kinds = [pa.field(str(at), column.type) for at, column in enumerate(columns)]
+            null = np.logical_and.reduce([~is_valid(column) for column in columns])
+            packed = pa.StructArray.from_arrays(columns, fields=kinds, mask=pa.array(null))
+            at = rows.schema.get_field_index(name)
+            rows = rows.set_column(at, name, packed).drop_columns(stored)
+        return rows
+
     def cast(self, rows: pa.Table) -> pa.Table:
         """The rows wanted, with their values. Raises InvalidRequest if one has no cast."""
         if not self.casts:
             return rows
         if self.wanted is not None:
             rows = rows.filter(self.wanted)
+        rows = self._unpacked(rows)
         beside = {each.name for each in self.fields}
         schema = rows.select([name for name in rows.schema.names if name not in beside]).schema
         return pa.Table.from_batches([self._cast(batch) for batch in rows.to_batches()], schema)
+
+    @property
+    def _beside(self) -> Mapping[str, list[str]]:
+        """Of each column, those of its values as stored."""
+        names = dict.fromkeys(each.column.name for each in self.casts)
+        return {
+            name: [each.stored.name for each in self.casts if each.column.name == name]
+            for name in names
+        }
+
+    def _unpacked(self, rows: pa.Table) -> pa.Table:
+        if not self.packed:
+            return rows
+        fields = {each.column.name: each.column for each in self.casts}
+        for name, stored in self._beside.items():
+            at = rows.schema.get_field_index(name)
+            value, *parts = (
+                pc.struct_field(rows.column(at), [part]) for part in range(1 + len(stored))
+            )
+            rows = rows.set_column(at, arrow_schema([fields[name]]).field(0), value)
+            for part, column in zip(stored, parts, strict=True):
+                rows = rows.append_column(part, column)
+        return rows
 
     def _cast(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         for each in self.casts:
@@ -138,11 +183,14 @@ def casts_after_merge(
     files: Iterable[DataFile], fields: Sequence[Field], plan: ReadPlan
 ) -> LateCasts:
     """Those that can wait until files are merged: none where merging looks at the values."""
-    if not MERGE_FUNCTIONS[plan.engine].chooses_rows:
-        return NO_LATE_CASTS
-    deciding = {*plan.merge.key, *plan.merge.sequence}
-    late = late_casts(files, [each for each in fields if each.name not in deciding], plan.schemas)
-    return replace(late, wanted=keys_wanted(fields, plan)) if late else late
+    packed = not MERGE_FUNCTIONS[plan.engine].chooses_rows
+    chosen = [
+        field
+        for field in fields
+        if chooses_value(plan.merge, field.name) and not (packed and isinstance(field.type, Atomic))
+    ]
+    late = late_casts(files, chosen, plan.schemas)
+    return replace(late, wanted=keys_wanted(fields, plan), packed=packed) if late else late
 
 
 def keys_wanted(fields: Iterable[Field], plan: ReadPlan) -> pc.Expression | None:

@@ -7,7 +7,7 @@ is null. What is chosen is read after (`large_rows.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,6 +59,19 @@ class Places:
         counts = dict(zip(names, file.value_stats.null_counts or (), strict=False))
         known = {each.read.name: _all_null(each, counts, file.row_count) for each in placed}
         return {name: null for name, null in known.items() if null is not None}
+
+    def asks_for_nulls(self, field: Field) -> bool:
+        """Whether of a column nothing counts but nulls, which are the same before a cast."""
+        return field.name in self.columns and not isinstance(field.type, Atomic)
+
+    def uncast(self, mappings: Sequence[ColumnMapping]) -> tuple[ColumnMapping, ...]:
+        """The mappings, placed columns of which nulls alone count as they are stored."""
+        return tuple(
+            replace(each, read=replace(each.stored, name=each.read.name), changed=False)
+            if each.changed and each.stored is not None and self.asks_for_nulls(each.read)
+            else each
+            for each in mappings
+        )
 
     def number(self, batch: pa.RecordBatch, file: DataFile, position: int) -> pa.RecordBatch:
         """Rows of a file, of which the first is at this position, with a column of their places."""

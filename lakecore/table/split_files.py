@@ -88,7 +88,12 @@ class SplitFiles:
         late, wanted = NO_LATE_CASTS, keys_wanted(fields, self.plan)
         known = self._known_nulls(file, fields)
         if (deleted is not None or wanted is not None) and not self.late:
-            read = [field for field in fields if field.name not in known]
+            read = [
+                field
+                for field in fields
+                if field.name not in known
+                and not (self.places is not None and self.places.asks_for_nulls(field))
+            ]
             late = replace(late_casts([file], read, self.plan.schemas), wanted=wanted)
         for position, batch in self._unplaced(
             file, (*fields, *late.fields), size, late or self.late
@@ -182,6 +187,8 @@ class SplitFiles:
         own = (*file_schema.fields, SEQUENCE_FIELD, KIND_FIELD)
         known = self._known_nulls(file, fields)
         mappings = late.map_fields([field for field in fields if field.name not in known], own)
+        if places is not None:
+            mappings = places.uncast(mappings)
         physical = stored_fields(mappings)
         path = self.path(file)
         with missing_is_corrupt(path):
@@ -198,6 +205,7 @@ class SplitFiles:
             ):
                 batch = self._readable(batch, mappings, file)  # noqa: PLW2901
                 batch = conform_batch(batch, mappings)  # noqa: PLW2901  as the schema has it
+                batch = late.pack(batch)  # noqa: PLW2901
                 if places is not None:
                     batch = places.number(batch, file, position)  # noqa: PLW2901
                 yield position, batch

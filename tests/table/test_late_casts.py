@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import time
 from typing import Any
 
 import polars as pl
@@ -238,17 +239,22 @@ def test_types_of_several_schemas_are_cast_each_by_its_own_rule() -> None:
     assert held(table) == "1 0.5 | 2 2.5 | 3 3.5 | 4 8.0 | 5 7.5 | 9 _"
 
 
-@pytest.mark.parametrize(
-    ("kind", "path", "old", "hidden", "new"),
-    [
-        ("ROW<a STRING, b INT>", ("v", "a"), {"a": "5", "b": 1}, {"a": "x", "b": 2}, {"a": 7}),
-        ("ARRAY<STRING>", ("v", "element"), ["5", None], ["x", "y"], [7]),
-        ("MAP<INT, STRING>", ("v", "value"), [(1, "5")], [(1, "x")], [(2, 7)]),
-    ],
-)
-def test_nested_values_are_cast_late_too(
-    kind: str, path: tuple[str, ...], old: object, hidden: object, new: object
-) -> None:
+NESTED: dict[str, Any] = {
+    "ROW<a STRING, b INT>": (("v", "a"), {"a": "5", "b": 1}, {"a": "x", "b": 2}, {"a": 7}),
+    "ARRAY<STRING>": (("v", "element"), ["5", None], ["x", "y"], [7]),
+    "MAP<INT, STRING>": (("v", "value"), [(1, "5")], [(1, "x")], [(2, 7)]),
+    "ARRAY<ROW<a STRING, t TIME(3)>>": (
+        ("v", "element", "a"),
+        [{"a": "5", "t": time(1, 2)}],
+        [{"a": "x", "t": None}, None],
+        [{"a": 7, "t": time(3)}, None],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_nested_values_are_cast_late_too(kind: str) -> None:
+    path, old, hidden, new = NESTED[kind]
     table = new_table({"id": "INT NOT NULL", "v": kind}, write_only="true")
     stored = {"id": [0, 1, 2, 3], "v": [hidden, old, hidden, None]}
     table.write(pa.table(stored, schema=table.schema.arrow))
@@ -260,6 +266,76 @@ def test_nested_values_are_cast_late_too(
     assert expected.column("v").to_pylist()[3] is None
     assert "5" in str(expected.column("v").to_pylist()[1])
     assert table.to_arrow().sort_by("id") == expected
+
+
+def with_hidden_nested_values(kind: str, engine: str, **options: Any) -> Table:
+    """Keys 0 and 2 have a value without a cast that a newer one hides; 4 has two old types."""
+    path, old, hidden, new = NESTED[kind]
+    columns = {"id": "INT NOT NULL", "v": kind, "n": "INT"}
+    table = new_table(columns, write_only="true", merge_engine=engine, **options)
+
+    def write(ids: list[int], values: list[Any], numbers: list[Any]) -> None:
+        rows = {"id": ids, "v": values, "n": numbers}
+        table.write(pa.table(rows, schema=table.schema.arrow))
+
+    write([0, 1, 2, 4], [hidden, old, hidden, hidden], [1, 1, 1, 1])
+    table = evolved(table, SchemaChange.update_column_type(list(path), "DOUBLE"))
+    write([4], [new], [None])
+    table = evolved(table, SchemaChange.update_column_type(list(path), "INT"))
+    write([0, 1, 5], [new, None, None], [None, 2, 2])
+    write([2, 6], [new, new], [3, 3])
+    return table
+
+
+@pytest.mark.usefixtures("of_any_size")
+@pytest.mark.parametrize("runs", [2, 9])
+@pytest.mark.parametrize("producer", ["none", "lookup", "full-compaction"])
+@pytest.mark.parametrize("engine", FOLDING)
+@pytest.mark.parametrize("kind", NESTED)
+def test_nested_value_that_folding_only_chooses_is_cast_where_it_comes_out(
+    kind: str, engine: str, producer: str, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "runs_at_once", lambda *_: runs)
+    table = with_hidden_nested_values(kind, engine, changelog_producer=producer)
+    new = NESTED[kind][-1]
+
+    found = table.to_arrow().sort_by("id")
+    assert found.schema.field("v").type == table.schema.arrow.field("v").type
+    assert found.column("n").to_pylist() == [1, 2, 3, 1, 2, 3]
+    values = found.column("v").to_pylist()
+    expected = pa.array([new], found.schema.field("v").type).to_pylist()[0]
+    assert [values[0], values[2], values[3], values[5]] == [expected] * 4
+    assert "5" in str(values[1])
+    assert values[4] is None
+    assert table.to_arrow(columns=["v"], where="id = 6").column("v").to_pylist() == [expected]
+
+    number = table.compact(full=True).snapshot_id
+    assert table.to_arrow().sort_by("id") == found
+    if producer != "none":
+        assert number is not None
+        told = table.changes(number - 1, number).collect()
+        assert told.sort("id")["n"].to_list() == [1, 2, 3, 1, 2, 3]
+
+
+@pytest.mark.usefixtures("of_any_size")
+@pytest.mark.parametrize("engine", FOLDING)
+@pytest.mark.parametrize("kind", NESTED)
+def test_nested_value_without_a_cast_that_comes_out_is_an_error(kind: str, engine: str) -> None:
+    _, _, hidden, new = NESTED[kind]
+    table = new_table(
+        {"id": "INT NOT NULL", "v": kind, "n": "INT"}, write_only="true", merge_engine=engine
+    )
+    stored = {"id": [1, 2], "v": [hidden, None], "n": [1, 1]}
+    table.write(pa.table(stored, schema=table.schema.arrow))
+    table = evolved(table, SchemaChange.update_column_type(list(NESTED[kind][0]), "INT"))
+    newer = {"id": [1, 2], "v": [None, new], "n": [2, 2]}
+    table.write(pa.table(newer, schema=table.schema.arrow))
+
+    assert held(table, columns=["id", "n"]) == "1 2 | 2 2"
+    with pytest.raises(InvalidRequest, match=NO_CAST):
+        table.to_arrow()
+    with pytest.raises(InvalidRequest, match=NO_CAST):
+        table.compact(full=True)
 
 
 @pytest.mark.usefixtures("every_row_is_large")
