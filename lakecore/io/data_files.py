@@ -7,7 +7,8 @@ of the schema that is read with.
 A file that was migrated from Hive lacks columns: those of its partition, and those that were added
 after it was written. What stands for them is given. Where it has the column of a partition, the
 value is the file's, for manifests of other engines may be less precise; but an ORC file holds no
-time of the last second before 1970, and no blanks behind a CHAR.
+time of the last second before 1970, and no blanks behind a CHAR. Parts of a ROW go by their names:
+other programs have them in another order, or have more.
 
 INVARIANT: batches come in the order of the file, every row once, so that the position of a row
 (which deletion vectors name) is the count of rows before it. `read_positions` says it outright.
@@ -39,7 +40,7 @@ from lakecore.io.orc_read import orc_columns, read_orc
 from lakecore.io.parquet_read import parquet_columns, parquet_row_groups, read_parquet
 from lakecore.io.parquet_write import ParquetWriter
 from lakecore.io.store import plain_errors
-from lakecore.model.arrow_arrays import retype, rows_only
+from lakecore.model.arrow_arrays import retype, rows_only, with_parts_of
 from lakecore.model.types import Field, arrow_schema
 
 if TYPE_CHECKING:
@@ -231,7 +232,9 @@ def _typed(
                 columns=batch.schema.names,
             )  # fmt: skip
         try:
-            column = retype(batch.column(index), node.type)
+            # Java takes a part that ORC lacks for null.
+            stored = with_parts_of(batch.column(index), node.type, may_lack=path.endswith(".orc"))
+            column = retype(stored, node.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise CorruptTable(
                 "a column of the data file is of another type than its schema says",

@@ -74,6 +74,53 @@ def retype(array: pa.Array, target: pa.DataType, leaf: Leaf = cast_leaf) -> pa.A
     return leaf(array, target)
 
 
+def with_parts_of(array: pa.Array, target: pa.DataType, *, may_lack: bool = False) -> pa.Array:
+    """The array with the parts of its structs by the names of the target, in its order.
+
+    One that is not there is null if it `may_lack` and be null, and else ArrowInvalid. Types of
+    parts, and names of elements, keys and values, are as they were.
+    """
+    if _has_parts_of(array.type, target):
+        return array
+    if _t.is_struct(target) and _t.is_struct(array.type):
+        children: list[pa.Array] = []
+        for part in target:
+            at = array.type.get_field_index(part.name)
+            if at < 0 and not (may_lack and part.nullable):
+                raise pa.ArrowInvalid(f"no part `{part.name}`")
+            child = pa.nulls(len(array), part.type) if at < 0 else array.field(at)
+            children.append(with_parts_of(child, part.type, may_lack=may_lack))
+        fields = [part.with_type(child.type) for part, child in zip(target, children, strict=True)]
+        return struct_array(array, children, fields)
+    if _t.is_map(target) and _t.is_map(array.type):
+        keys = with_parts_of(array.keys, target.key_type, may_lack=may_lack)
+        items = with_parts_of(array.items, target.item_type, may_lack=may_lack)
+        kind = pa.map_(keys.type, target.item_field.with_type(items.type))
+        entries = pa.StructArray.from_arrays(
+            [keys, items], fields=[kind.key_field, kind.item_field]
+        )
+        return list_like(array, kind, entries)
+    values = with_parts_of(array.values, target.value_type, may_lack=may_lack)
+    return list_like(array, pa.list_(array.type.value_field.with_type(values.type)), values)
+
+
+def _has_parts_of(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether structs have the parts that the target has; of another nesting nothing is said."""
+    if source == target or not _t.is_nested(target):
+        return True
+    if _t.is_struct(target) and _t.is_struct(source):
+        return [part.name for part in source] == [part.name for part in target] and all(
+            _has_parts_of(source.field(at).type, part.type) for at, part in enumerate(target)
+        )
+    if _t.is_map(target) and _t.is_map(source):
+        return _has_parts_of(source.key_type, target.key_type) and _has_parts_of(
+            source.item_type, target.item_type
+        )
+    if _t.is_list(target) and _t.is_list(source):
+        return _has_parts_of(source.value_type, target.value_type)
+    return True
+
+
 def size_of(rows: pa.Table | pa.RecordBatch) -> int:
     """The bytes that the values of rows take: `nbytes`, which walks each chunk of each column.
 

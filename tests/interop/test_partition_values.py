@@ -105,3 +105,54 @@ def test_partition_in_the_last_second_before_1970_is_not_what_orc_says(
 
     assert sorted(LakecoreEngine().read(path)) == sorted(java.read(path))
     assert [row[1] for row in sorted(java.read(path))] == times
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_columns_that_migrated_files_lack_are_null_whatever_their_default(
+    file_format: str, peers: Callable[[str], PeerEngine], tmp_path: Path
+) -> None:
+    java, ours, path = peers(limits.JAVA), LakecoreEngine(), tmp_path / "db.db" / "t"
+    types = {"id": "INT", "v": "STRING", "d": "INT", "r": "ROW<a STRING, b STRING>"}
+    case = Case(
+        name="defaults",
+        columns=tuple(Column(key, parse_type(kind)) for key, kind in types.items()),
+        commits=(),
+        options={"file.format": file_format},
+    )
+    java.create(path, case)
+
+    def alter(*changes: Any) -> None:
+        lc.connect(tmp_path).alter_table("db.t", list(changes))
+
+    def adopt(name: str, **columns: list[Any]) -> None:
+        (tmp_path / name).mkdir()
+        table, file = pa.table(columns), str(tmp_path / name / name)
+        if file_format == "orc":
+            orc.write_table(table, file)
+        else:
+            pq.write_table(table, file)
+        java.adopt(path, [], tmp_path / name, file_format)
+
+    def same_rows() -> list[list[Any]]:
+        rows = sorted(ours.read(path), key=str)
+        assert rows == sorted(java.read(path), key=str)
+        return rows
+
+    change = lc.SchemaChange
+    alter(change.update_column_default_value("d", "42"))
+    adopt("first", v=["one"], r=[{"x": "x", "b": "b", "a": "a"}])
+    assert same_rows() == [[None, "one", None, ["a", "b"]]]
+    ours.write(path, (("+I", [1, "two", None, None]),))
+    java.write(path, (("+I", [2, "two", None, None]),))
+    assert [row[2] for row in same_rows()] == [42, 42, None]
+
+    alter(change.drop_column("v"), change.rename_column("d", "e"))
+    alter(change.add_column("v", "STRING"), change.add_column("z", "INT"))
+    alter(change.update_column_default_value("z", "7"))
+    assert [row[3:] for row in same_rows()] == [[None, None]] * 3
+    adopt("second", v=["three"])
+    assert [row[3:] for row in same_rows()].count(["three", None]) == 1
+    table = lc.open_table(path)
+    assert table.to_polars(where="z is null").height == 4
+    assert table.to_polars(where="z = 7").height == 0
+    assert table.to_polars(["e"], "e is null").height == 2

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound, StorageError, Unsupported
 from lakecore.io import parquet_read
@@ -1018,3 +1019,54 @@ def test_text_of_a_partition_has_the_blanks_that_orc_does_not_hold() -> None:
 
     ((_, batch),) = read_positions(store, "a.orc", fields=fields, known=known)
     assert batch.column(0).to_pylist() == ["ab   "]
+
+
+PARTS = {
+    "ROW<`a` INT, `b` STRING>": [{"b": "B", "x": 1.5, "a": 1}, None],
+    "ARRAY<ROW<`a` INT, `b` STRING>>": [[{"b": "B", "x": 1.5, "a": 1}, None], []],
+    "MAP<INT, ROW<`a` INT, `b` STRING>>": [[(7, {"b": "B", "x": 1.5, "a": 1})], None],
+    "ROW<`b` ROW<`a` INT, `b` STRING>>": [{"b": {"b": "B", "x": 1.5, "a": 1}}],
+}
+
+
+def foreign_file(file_format: str, part: pa.DataType, type_name: str) -> tuple[MemoryStore, str]:
+    """A file that another program wrote, with this struct in the column c0."""
+    kind = {"R": part, "A": pa.list_(part), "M": pa.map_(pa.int32(), part)}[type_name[0]]
+    kind = pa.struct([("b", part)]) if type_name.startswith("ROW<`b`") else kind
+    table = pa.table({"c0": pa.array(PARTS[type_name], kind)})
+    sink = pa.BufferOutputStream()
+    if file_format == "orc":
+        orc.write_table(table, sink)
+    else:
+        pq.write_table(table, sink)
+    store, path = MemoryStore(), f"a.{file_format}"
+    assert store.put_if_absent(path, sink.getvalue().to_pybytes())
+    return store, path
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+@pytest.mark.parametrize("type_name", PARTS)
+def test_parts_of_a_row_are_found_by_their_names(type_name: str, file_format: str) -> None:
+    fields = fields_of([type_name])
+    part = pa.struct([("b", pa.string()), ("x", pa.float64()), ("a", pa.int16())])
+    store, path = foreign_file(file_format, part, type_name)
+    (batch,) = read_file(store, path, fields=fields)
+
+    assert batch.schema == arrow_schema(fields)
+    assert str(batch.column(0).to_pylist()) == str(PARTS[type_name]).replace(
+        "'x': 1.5, ", ""
+    ).replace("{'b': 'B', 'a': 1}", "{'a': 1, 'b': 'B'}")
+
+
+@pytest.mark.parametrize("type_name", PARTS)
+def test_part_that_a_file_lacks_is_null_in_orc_and_refused_in_parquet(type_name: str) -> None:
+    fields = fields_of([type_name])
+    part = pa.struct([("b", pa.string())])
+    (batch,) = read_file(*foreign_file("orc", part, type_name), fields=fields)
+
+    assert "{'a': None, 'b': 'B'}" in str(batch.column(0).to_pylist())
+    with pytest.raises(CorruptTable, match="another type than its schema says"):
+        list(read_file(*foreign_file("parquet", part, type_name), fields=fields))
+    required = fields_of([type_name.replace("INT, `b`", "INT NOT NULL, `b`")])
+    with pytest.raises(CorruptTable, match="another type than its schema says"):
+        list(read_file(*foreign_file("orc", part, type_name), fields=required))
