@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,22 @@ def test_warehouse_in_memory_is_shared_by_name() -> None:
     lc.connect(uri, create=True).create_database("shop")
 
     assert lc.connect(uri).list_databases() == ("shop",)
+
+
+def test_session_is_pickled_and_sees_the_same_tables(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path)
+    session.create_database("shop")
+    copy = pickle.loads(pickle.dumps(session))
+    copy.create_table("shop.t", SCHEMA).write([{"id": 1, "name": "a"}])
+
+    assert session.get_table("shop.t").to_arrow().to_pylist() == [{"id": 1, "name": "a"}]
+
+
+def test_session_in_memory_is_not_pickled() -> None:
+    session = lc.connect(f"memory://{SYSTEM.new_uuid()}/w", create=True)
+
+    with pytest.raises(lc.Unsupported, match=r"memory of a process.*warehouse on disk"):
+        pickle.dumps(session)
 
 
 FLAGS: dict[str, Callable[[Any, Path], object]] = {

@@ -16,11 +16,11 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import pyarrow as pa
 
-from lakecore.errors import AlreadyExists, LakecoreError, NotFound, StorageError
+from lakecore.errors import AlreadyExists, LakecoreError, NotFound, StorageError, Unsupported
 from lakecore.io.ambient import SYSTEM, Ambient
 
 if TYPE_CHECKING:
@@ -142,6 +142,13 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._files: dict[str, _MemoryFile] = {}
         self._directories: set[str] = set()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled: another process would see other files under the same names."""
+        raise Unsupported(
+            "what lies in the memory of a process cannot be handed to another; use a warehouse on "
+            "disk, or in an object store"
+        )
 
     def read(self, path: str) -> bytes:
         data: bytes = self._file(path).data.to_pybytes()

@@ -38,7 +38,8 @@ class TableContext:
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled, in a `Table` or whatever else holds it: locks and caches stay."""
         raise Unsupported(
-            "a table cannot be pickled; open it in the other process, by its path",
+            "a table, and what reads or writes it, cannot be pickled; hand over its path and "
+            "options, and open it in the other process: lakecore.open_table(path, options=...)",
             table=self.identifier,
             path=self.layout.root,
         )

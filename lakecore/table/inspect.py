@@ -10,6 +10,7 @@ the table's `scan.*` options travel to. They count rows as stored, not merged.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -155,7 +156,7 @@ class Inspect:
         return SystemTable(
             f"{self._context.identifier}${name}",
             SystemSource(
-                table_schema=system_schema(name), load=lambda: system_rows(self._context, name)
+                table_schema=system_schema(name), load=partial(system_rows, self._context, name)
             ),
         )
 
