@@ -62,7 +62,6 @@ lookup.merge-records-threshold | integer | 1024 | Rows of a key before they are 
 lookup.remote-file.enabled | flag | false | Keep look-up files beside the table.
 lookup.remote-file.level-threshold | integer | -2147483648 | First level with such files.
 manifest.merge-optimize.enabled | flag | true | Merge manifests block by block.
-overwrite-upgrade | flag | true | Move the files of an overwrite to the last level at once.
 page-size | size | 64 kb | Memory page.
 row-tracking.partition-group-on-commit | flag | true | Group new files before ids are given.
 scan.max-splits-per-task | integer | 10 | Splits that a task holds.

@@ -404,6 +404,10 @@ class TableOptions:
         "dynamic-partition-overwrite", FLAG, True, WRITE,
         "An overwrite replaces the partitions that its rows touch, not all.",
     )
+    overwrite_upgrade: bool = option(
+        "overwrite-upgrade", FLAG, True, WRITE,
+        "Files of an overwrite that do not overlap go to the last level at once.", scope=KEYED,
+    )
     partition_expiration_time_ms: int | None = option(
         "partition.expiration-time", DURATION, None, MAINTAIN,
         "Age at which partitions expire.",

@@ -114,7 +114,10 @@ def commit_overwrite(
             return CommitResult(commit_user=by.user, identifier=by.identifier)
         chosen = overwrite.written_by(messages)
     request = CommitRequest(
-        messages=messages, user=by.user, identifier=by.identifier, overwrite=chosen
+        messages=overwrite.at_last_level(context, messages),
+        user=by.user,
+        identifier=by.identifier,
+        overwrite=chosen,
     )
     return commit_or_clean(context, request)
 

@@ -1,16 +1,20 @@
-"""Which partitions an overwrite clears."""
+"""Which partitions an overwrite clears, and where the files go that take their place."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
 from lakecore.model.types import arrow_type
+from lakecore.table.scan import key_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +59,41 @@ def matching(context: TableContext, specs: Sequence[Mapping[str, object]]) -> Pa
         return result
 
     return choose
+
+
+def at_last_level(
+    context: TableContext, messages: Sequence[CommitMessage]
+) -> Sequence[CommitMessage]:
+    """The messages, with the files of a bucket at the last level if they do not overlap.
+
+    They are all that the bucket will hold. At level 0 nobody would see them in a table whose reads
+    leave it out, and a later compaction would tell of them as if they were new.
+    """
+    if not context.schema.primary_keys or not context.options.overwrite_upgrade:
+        return messages
+    found: dict[tuple[bytes, int], list[CommitMessage]] = defaultdict(list)
+    for message in messages:
+        found[message.partition, message.bucket].append(message)
+    lifted: list[CommitMessage] = []
+    for together in found.values():
+        level = context.options.level_count - 1 if _is_one_run(context, together) else None
+        lifted += together if level is None else [_at(level, message) for message in together]
+    return lifted
+
+
+def _is_one_run(context: TableContext, messages: Sequence[CommitMessage]) -> bool:
+    if any(message.compact_before for message in messages):
+        return False
+    files = [file for message in messages for file in message.new_files]
+    lows, highs = key_ranks(files, context.schema)
+    order = np.argsort(lows)
+    return bool((lows[order][1:] > highs[order][:-1]).all())
+
+
+def _at(level: int, message: CommitMessage) -> CommitMessage:
+    return replace(
+        message, new_files=tuple(replace(file, level=level) for file in message.new_files)
+    )
 
 
 def _is(column: pa.Array, value: pa.Scalar) -> pa.Array:

@@ -60,6 +60,10 @@ class PeerEngine:
     def write(self, path: Path, changes: Commit) -> None:
         self.peer.ask("write", path=str(path), rows=changes)
 
+    def overwrite(self, path: Path, changes: Commit) -> None:
+        """Put rows in the place of all others."""
+        self.peer.ask("overwrite", path=str(path), rows=changes)
+
     def read(self, path: Path, options: Mapping[str, str] | None = None) -> list[Row]:
         rows = self.peer.ask("read", path=str(path), options=options or {})
         return cast("list[Row]", rows)

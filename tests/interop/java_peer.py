@@ -1,7 +1,8 @@
 """Java Paimon as a peer: `python -m tests.interop.java_peer VERSION [ZONE]`, in the peers' venv.
 
 One process holds one JVM with one version of Paimon, driven through JPype; no Java source is
-needed. Verbs: create, write, adopt, read, compact, stream, changes, snapshots, system_table.
+needed. Verbs: create, write, overwrite, adopt, read, compact, stream, changes, snapshots,
+system_table.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def main(version: str, zone: str) -> None:
             {
                 "create": peer.create,
                 "write": peer.write,
+                "overwrite": peer.overwrite,
                 "adopt": peer.adopt,
                 "read": peer.read,
                 "compact": peer.compact,
@@ -120,6 +122,26 @@ class JavaPeer:
         # None: there was nothing to commit, as of rows that the table ignores.
         latest = table.snapshotManager().latestSnapshotId()
         return 0 if latest is None else int(latest)
+
+    def overwrite(self, path: str, rows: list[tuple[str, Row]]) -> None:
+        """Put rows in the place of all others of a table without dynamic buckets."""
+        table = self._table(path, None)
+        builder = table.newBatchWriteBuilder().withOverwrite()
+        manager = _class("disk.IOManager").create(self._scratch)
+        write, commit = builder.newWrite(), builder.newCommit()
+        try:
+            write.withIOManager(manager)
+            kinds = {kind.shortString(): kind for kind in _class("types.RowKind").values()}
+            to_java = self._codec.row_writer(_types(table))
+            for kind, row in rows:
+                record = to_java(row)
+                record.setRowKind(kinds[kind])
+                write.write(record)
+            commit.commit(write.prepareCommit())
+        finally:
+            commit.close()
+            write.close()
+            manager.close()
 
     def adopt(self, path: str, partition: Row, folder: str, file_format: str) -> None:
         """Move the files of a folder into a partition, as a migration from Hive does."""

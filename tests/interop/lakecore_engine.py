@@ -47,12 +47,12 @@ class LakecoreEngine:
 
     def write(self, path: Path, changes: Commit) -> None:
         with _refusing("write"):
-            table = lc.open_table(path)
-            data = to_arrow([row for _, row in changes], _columns(path))
-            kinds = [kind for kind, _ in changes]
-            if set(kinds) - {"+I"}:
-                data = data.append_column("_row_kind", pa.array(kinds, pa.string()))
-            table.write(data)
+            lc.open_table(path).write(_data(path, changes))
+
+    def overwrite(self, path: Path, changes: Commit) -> None:
+        """Put rows in the place of all others."""
+        with _refusing("overwrite"):
+            lc.open_table(path).overwrite(_data(path, changes), dynamic=False)
 
     def read(
         self,
@@ -93,6 +93,14 @@ class LakecoreEngine:
     def compact(self, path: Path, *, full: bool) -> None:
         with _refusing("compact"):
             lc.open_table(path).compact(full=full)
+
+
+def _data(path: Path, changes: Commit) -> pa.Table:
+    data = to_arrow([row for _, row in changes], _columns(path))
+    kinds = [kind for kind, _ in changes]
+    if set(kinds) - {"+I"}:
+        data = data.append_column("_row_kind", pa.array(kinds, pa.string()))
+    return data
 
 
 def _changes(frame: pl.LazyFrame, columns: Sequence[Column]) -> list[tuple[str, Row]]:

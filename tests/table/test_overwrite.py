@@ -11,11 +11,12 @@ import pytest
 
 from lakecore.errors import CommitConflict, InvalidRequest, Unsupported
 from lakecore.model.snapshot import CommitKind
-from lakecore.table.overwrite import matching, spec_values
+from lakecore.table.overwrite import at_last_level, matching, spec_values
 from tests.stores import MeddledStore
 from tests.tables import held, in_directory, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
+    from lakecore.model.files import CommitMessage
     from lakecore.table.handle import Table
 
 COLUMNS = {"id": "INT NOT NULL", "p": "STRING", "q": "INT"}
@@ -152,6 +153,60 @@ def test_overwrite_clears_what_others_wrote_meanwhile() -> None:
     table.commit(late)
 
     assert held(table) == "2 b | 4 d"
+
+
+@pytest.mark.parametrize(("engine", "vectors"), [("first-row", "false"), ("deduplicate", "true")])
+def test_rows_show_at_once_where_reads_leave_out_level_0(engine: str, vectors: str) -> None:
+    table = new_table(
+        COLUMNS,
+        keys=["id"],
+        write_only="true",
+        merge_engine=engine,
+        deletion_vectors__enabled=vectors,
+    )
+
+    table.overwrite(rows(table.schema, "1 a 1 | 2 b 2"))
+
+    assert held(table) == "1 a 1 | 2 b 2"
+    assert table.inspect.files()["level"].to_list() == [5]
+
+
+@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+def test_no_compaction_tells_of_an_overwrite(producer: str) -> None:
+    table = new_table(COLUMNS, keys=["id"], write_only="true", changelog_producer=producer)
+    table.overwrite(rows(table.schema, "1 a 1 | 2 b 2"))
+    put(table, "2 c 3")
+
+    table.compact(full=True)
+
+    told = table.changes().collect().sort("_row_kind")
+    assert told.select("_row_kind", "id", "q").rows() == [("+U", 2, 3), ("-U", 2, 2)]
+
+
+def test_files_stay_at_level_0_where_asked() -> None:
+    table = new_table(COLUMNS, keys=["id"], overwrite_upgrade="false")
+
+    table.overwrite(rows(table.schema, "1 a 1"))
+
+    assert table.inspect.files()["level"].to_list() == [0]
+
+
+def test_files_that_overlap_stay_at_level_0() -> None:
+    table = new_table(COLUMNS, keys=["id"])
+    with table.new_write() as writer:
+        writer.write(rows(table.schema, "1 a 1 | 4 a 1"))
+        first = writer.prepare_commit()
+        writer.write(rows(table.schema, "2 b 2"))
+        inside = writer.prepare_commit()
+        writer.write(rows(table.schema, "5 b 2"))
+        beside = writer.prepare_commit()
+
+    def levels(*messages: CommitMessage) -> list[int]:
+        found = at_last_level(table.context, messages)
+        return [file.level for message in found for file in message.new_files]
+
+    assert levels(*first, *inside) == [0, 0]
+    assert levels(*beside, *first) == [5, 5]
 
 
 def test_dynamic_overwrite_without_rows_changes_nothing(table: Table) -> None:
