@@ -137,7 +137,6 @@ postpone.batch-write-fixed-bucket | flag | true | bucket=-2: write real buckets 
 postpone.batch-write-fixed-bucket.max-parallelism | integer | 2048 | bucket=-2: most such buckets.
 postpone.batch-write-fixed-bucket.rescale-load-factor | integer | 32 | bucket=-2: when to add some.
 postpone.default-bucket-num | integer | | bucket=-2: buckets of a new partition.
-postpone.merge-on-read | flag | false | bucket=-2: read postponed rows too.
 postpone.target-row-num-per-bucket | integer | | bucket=-2: rows of a bucket.
 postpone.target-size-per-bucket | size | 1 gb | bucket=-2: bytes of a bucket.
 precommit-compact | flag | false | Flink: join small files before a commit.
@@ -215,6 +214,7 @@ data-evolution.enabled | flag | false | Files may hold some of a row's columns.
 fields.#.map.storage-layout | text | default | Store a MAP by its keys.
 key-value.sequence_number.enabled | flag | false | Show the sequence numbers of rows.
 pk-clustering-override | flag | false | Sort files by other columns than the key.
+postpone.merge-on-read | flag | false | bucket=-2: read postponed rows too.
 query-auth.enabled | flag | false | Ask the catalog what may be read.
 read.changelog | flag | false | Read rows with their kinds.
 scan.fallback-delta-branch | text | | Branch of a chain's deltas.

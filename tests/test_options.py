@@ -216,6 +216,7 @@ def test_options_of_every_golden_table_are_known(path: Path) -> None:
         ({"incremental-to-auto-tag": "t"}, "incremental-to-auto-tag"),
         ({"fields.m.map.storage-layout": "shared-shredding"}, "fields.m.map.storage-layout"),
         ({"manifest.format": "csv"}, "manifest.format"),
+        ({"postpone.merge-on-read": "true"}, "postpone.merge-on-read"),
     ],
 )
 def test_option_that_readers_do_not_do_is_unsupported(options: dict[str, str], key: str) -> None:
