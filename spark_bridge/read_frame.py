@@ -12,11 +12,13 @@ import os
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
-from pyspark.sql.types import DatetimeType, NumericType
+from pyspark.sql import functions as f
+from pyspark.sql.types import DatetimeType, DoubleType, FloatType, NumericType
 
 from lakecore.session import open_table
 from lakecore.table.system_table import SystemTable
 from lakecore.table.travel import Travel
+from spark_bridge.bucket_sql import quoted
 from spark_bridge.plan_read import pin, plan_read
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
 from spark_bridge.system import split_system
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     import polars as pl
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
 
     from lakecore.table.handle import Table
     from spark_bridge.plan_read import PlannedRead
@@ -106,7 +108,23 @@ def _native(spark: SparkSession, planned: PlannedRead) -> DataFrame | None:
     if not planned.native:
         return None
     reader = spark.read.schema(planned.schema).options(**_PARQUET_OPTIONS)
-    return reader.parquet(*planned.native)
+    rows = reader.parquet(*planned.native)
+    if not any(isinstance(each.dataType, FloatType | DoubleType) for each in planned.schema):
+        return rows
+    return rows.select([_compared_by_spark(each) for each in planned.schema])
+
+
+def _compared_by_spark(field: StructField) -> Column:
+    """The column; floats as a product, so that no condition on them reaches the Parquet reader.
+
+    It would pass over row groups by statistics that know nothing of NaN, which Spark takes for the
+    largest number, and by dictionaries in which -0.0 is not the 0.0 that it equals.
+    """
+    column = f.col(quoted(field.name))
+    if not isinstance(field.dataType, FloatType | DoubleType):
+        return column
+    product = column * f.lit(1.0).cast(field.dataType)
+    return product.alias(field.name, metadata=field.metadata or {})
 
 
 def _merged(spark: SparkSession, planned: PlannedRead) -> DataFrame | None:
@@ -125,7 +143,7 @@ def _merged(spark: SparkSession, planned: PlannedRead) -> DataFrame | None:
 def _words(schema: StructType) -> int:
     """About how many times eight bytes a row takes."""
     return sum(
-        1 if isinstance(f.dataType, NumericType | DatetimeType) else 3 for f in schema.fields
+        1 if isinstance(each.dataType, NumericType | DatetimeType) else 3 for each in schema.fields
     )
 
 

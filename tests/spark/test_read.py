@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -175,6 +176,24 @@ def test_files_that_need_no_merge_go_to_sparks_own_reader(
     assert rows(raw) == held(table, snapshot_id=3)
     assert rows(mixed) == rows(by_lakecore) == held(table)
     assert mixed.schema == raw.schema == load(spark, table).schema
+
+
+def test_sparks_own_reader_passes_over_no_nan_and_no_negative_zero(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = {"id": "INT", "f": "FLOAT", "a.d": "DOUBLE", "n": "INT"}
+    table = table_at(tmp_path / "t", columns, keys=())
+    for id_, values in enumerate([[-1.0, math.nan], [-0.0, -0.0], [0.0, 0.0]]):
+        types = [pl.Int32, pl.Float32, pl.Float64, pl.Int32]
+        of_id = {"id": id_, "f": values, "a.d": values, "n": 1}
+        table.write(pl.DataFrame(of_id, schema=dict(zip(columns, types, strict=True))))
+    raw, by_lakecore = read(spark, table), read(spark, table, raw_by_spark=False)
+
+    assert len(raw.inputFiles()) == 3
+    assert raw.schema == by_lakecore.schema
+    for condition in ["f > 0", "`a.d` = double('NaN')", "f = 0", "`a.d` in (0D, 5D)", "n = 1"]:
+        found, expected = rows(raw.where(condition)), rows(by_lakecore.where(condition))
+        assert repr(found) == repr(expected) != "[]"
 
 
 @pytest.mark.parametrize("prefix", ["_data-", ".data-", "a:b-", "{a,b}-"])
