@@ -6,7 +6,9 @@ schema was read at is pinned there, and a frame reads that snapshot for ever.
 
 INVARIANT: the reader has no `pushFilters`. Spark 4.1 to 4.3 keeps one plan for every scan of a
 relation, filters included: a union of two filters of one frame would give the rows of one of them.
-A condition is given as the option `where`, to a relation of its own.
+A condition is given as the option `where`, to a relation of its own. That is also why a table that
+`attach` named takes no options in a scan: in 4.3 a name is one relation in a query, and its scans
+would all have the options of one of them.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, Unsupported
 from spark_bridge.options import MARK, SourceOptions, parse_options
 from spark_bridge.plan_read import Pinned, pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
@@ -73,6 +75,13 @@ class LakecoreSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """What reads the columns of `schema`, each of which must be one of the table's."""
         given = self._given()
+        if self.KEY and self.options:
+            raise Unsupported(
+                "Spark would give the options of one scan to every scan of the table in a query: "
+                "make a view, spark_bridge.read(spark, path, ...).createOrReplaceTempView(name)",
+                options=sorted(self.options),
+                path=given.path,
+            )
         table = given.open()
         if given.system is not None:
             return _SystemReader(given.system_table(table), schema, given.where)

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
+from pyspark.errors import AnalysisException
 
 import lakecore as lc
 from lakecore.errors import AlreadyExists, InvalidRequest
 from spark_bridge.attach_tables import attach
+from spark_bridge.read_frame import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +56,34 @@ def test_every_query_sees_what_was_committed_before_it(
 
     assert before == [1, 2, 3]
     assert ids(spark, f"SELECT id FROM {DATABASE}.t") == [1, 2, 3, 9]
-    assert ids(spark, f"SELECT id FROM {DATABASE}.t WITH (`snapshot-id` = '1')") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("option", ["`snapshot-id` = '1'", "`where` = 'id = 3'"])
+def test_a_scan_takes_no_options_since_spark_would_give_them_to_others(
+    spark: SparkSession, warehouse: Session, option: str
+) -> None:
+    table = fill(warehouse)
+    table.write(pl.DataFrame({"id": [9], "name": ["z"]}))
+    attach(spark, warehouse.warehouse)
+
+    with pytest.raises(AnalysisException, match=r"createOrReplaceTempView"):
+        ids(
+            spark,
+            f"SELECT id FROM {DATABASE}.t WITH ({option}) UNION ALL SELECT id FROM {DATABASE}.t",
+        )
+
+
+def test_states_of_a_table_meet_in_a_query_as_views(
+    spark: SparkSession, warehouse: Session
+) -> None:
+    table = fill(warehouse)
+    table.write(pl.DataFrame({"id": [9], "name": ["z"]}))
+    attach(spark, warehouse.warehouse)
+    read(spark, table, snapshot_id=1).createOrReplaceTempView("t_then")
+
+    added = ids(spark, f"SELECT id FROM {DATABASE}.t WHERE id NOT IN (SELECT id FROM t_then)")
+
+    assert added == [9]
 
 
 def test_what_sql_inserts_is_selected_by_the_same_name(
