@@ -23,7 +23,7 @@ from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.format.layout import BUCKET_PREFIX
 from lakecore.io.ambient import JOB_ID_LENGTH
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
-from lakecore.table.batch_write import Author, commit_or_clean, commit_overwrite
+from lakecore.table.batch_write import Author, author, commit_or_clean, commit_overwrite
 from lakecore.table.commit import CommitRequest
 from lakecore.table.message_files import delete_files
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Publication",
+    "author_of",
     "publish",
     "refuse_shared_buckets",
     "remove_files_of_job",
@@ -54,6 +55,15 @@ class Publication:
     overwrite: bool = False
     partition: Mapping[str, object] = field(default_factory=dict)
     dynamic: bool = False
+
+
+def author_of(context: TableContext, commit_user: str | None, identifier: int) -> Author:
+    """As whom a job commits. InvalidRequest for a number without the user who would look for it."""
+    if commit_user is None and identifier != BATCH_COMMIT_IDENTIFIER:
+        raise InvalidRequest(
+            "an identifier is found again by its commit user: give both", identifier=identifier
+        )
+    return author(context, commit_user, identifier)
 
 
 def publish(

@@ -25,9 +25,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
-from lakecore.table.batch_write import author
 from spark_bridge.check import check_schema
-from spark_bridge.finish import Publication, publish, remove_files_of_job, remove_leftovers
+from spark_bridge.finish import (
+    Publication,
+    author_of,
+    publish,
+    remove_files_of_job,
+    remove_leftovers,
+)
 from spark_bridge.task import MEMORY_PER_TASK, TaskOutcome, WriteTask, new_task, write_rows
 
 if TYPE_CHECKING:
@@ -58,11 +63,13 @@ def writer(
     check_schema(context, schema, overwrite=overwrite)
     identifier = _whole(options, _IDENTIFIER, BATCH_COMMIT_IDENTIFIER)
     how = Publication(
-        by=author(context, options.get(_USER), identifier),
+        by=author_of(context, options.get(_USER), identifier),
         overwrite=overwrite,
         dynamic=_DYNAMIC in context.options.texts and context.options.dynamic_partition_overwrite,
     )
     memory_bytes = _whole(options, _MEMORY, MEMORY_PER_TASK)
+    if memory_bytes < 1:
+        raise InvalidRequest("the option is positive", option=_MEMORY, value=memory_bytes)
     return LakecoreWriter(new_task(context, overwrite=overwrite, memory_bytes=memory_bytes), how)
 
 

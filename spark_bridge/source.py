@@ -95,7 +95,11 @@ class LakecoreSource(DataSource):
         own = {key: text for key, text in self.options.items() if key.lower() in WRITE_OPTIONS}
         others = {key: text for key, text in self.options.items() if key not in own}
         given = parse_options(others, location=self.LOCATION, storage=self.STORAGE)
-        if given.system is not None or given.where is not None or given.stated:
+        if given.system is not None:
+            raise InvalidRequest(
+                "a system table takes no rows", table=f"{given.path}${given.system}"
+            )
+        if given.where is not None or given.stated:
             raise InvalidRequest(
                 "rows go into the newest state of a table: leave out what chooses another",
                 path=given.path,

@@ -26,13 +26,18 @@ from pyspark.sql import functions as f
 from lakecore.errors import CommitConflict, InvalidRequest
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.table import overwrite as overwrites
-from lakecore.table.batch_write import Author, author
 from lakecore.table.commit import CommitRequest
 from lakecore.table.committed import committed
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.check import check_schema
 from spark_bridge.failures import raised_as_own
-from spark_bridge.finish import Publication, publish, remove_files_of_job, remove_leftovers
+from spark_bridge.finish import (
+    Publication,
+    author_of,
+    publish,
+    remove_files_of_job,
+    remove_leftovers,
+)
 from spark_bridge.placement import Owner, Routing, owner_of
 from spark_bridge.settings import GROUPS, described, require_version, settings, transfer
 from spark_bridge.task import (
@@ -52,6 +57,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from lakecore.model.snapshot import CommitResult
+    from lakecore.table.batch_write import Author
     from lakecore.table.context import TableContext
     from lakecore.table.handle import Table
 
@@ -126,7 +132,7 @@ def write(  # noqa: PLR0913  the public verb
     if by not in {"task", "group"}:
         raise InvalidRequest("unknown way to bring rows together", by=by, known=["task", "group"])
     how = _publication(
-        table, mode, partition, dynamic, author(table.context, commit_user, identifier)
+        table, mode, partition, dynamic, author_of(table.context, commit_user, identifier)
     )
     require_version(df.sparkSession)
     context = table.context

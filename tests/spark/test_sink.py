@@ -148,6 +148,12 @@ def test_options_that_say_nothing_are_refused(spark: SparkSession, tmp_path: Pat
 
     with pytest.raises(InvalidRequest, match="whole number"):
         writer(table, {"write.identifier": "x"}, schema, overwrite=False)
+    with pytest.raises(InvalidRequest, match="give both"):
+        writer(table, {"write.identifier": "1"}, schema, overwrite=False)
+    with pytest.raises(InvalidRequest, match="positive"):
+        writer(table, {"write.memory-per-task": "0"}, schema, overwrite=False)
+    with pytest.raises(PySparkException, match="a system table takes no rows"):
+        into(frame(spark, ROWS, 1), table).option("path", f"{table.path}$files").save()
     for option in ("snapshot-id", "versionAsOf", "scan.tag-name"):
         with pytest.raises(PySparkException, match="newest state"):
             into(frame(spark, ROWS, 1), table).option(option, "1").save()

@@ -246,6 +246,8 @@ def test_arguments_that_contradict_each_other_are_refused(
         spark_bridge.write(df, table, partition={"v": "a"})
     with pytest.raises(InvalidRequest, match="unknown mode"):
         spark_bridge.write(df, table, "ignore")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="give both"):
+        spark_bridge.write(df, table, identifier=1)
     with pytest.raises(InvalidRequest, match="unknown way"):
         spark_bridge.write(df, table, by="auto")  # type: ignore[arg-type]
     with pytest.raises(Unsupported, match="memory of one process"):
