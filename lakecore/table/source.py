@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore.errors import CorruptTable, NotFound
 from lakecore.io.data_files import file_columns
 from lakecore.merge.spec import merge_spec
 from lakecore.model.arrow_arrays import size_of
@@ -20,6 +19,7 @@ from lakecore.model.types import Atomic, with_nullable
 from lakecore.table.large_rows import are_large
 from lakecore.table.read import ReadPlan, read_split
 from lakecore.table.scan import ScanContext, ScanPlan, plan_scan
+from lakecore.table.split_files import check_size
 from lakecore.table.windows import READER, on_reader
 
 if TYPE_CHECKING:
@@ -145,20 +145,7 @@ class TableSource:
             if local is None:
                 return None
             # An engine's own reader knows nothing of tables: say it before.
-            try:
-                size_bytes = context.store.size(path)
-            except NotFound as error:
-                raise CorruptTable(
-                    "a file of the snapshot is missing; was the snapshot expired meanwhile?",
-                    file=path,
-                ) from error
-            if size_bytes != file.size_bytes:
-                raise CorruptTable(
-                    "a data file does not have the size it should have",
-                    path=path,
-                    size_bytes=size_bytes,
-                    expected_bytes=file.size_bytes,
-                )
+            check_size(context.store, path, file)
             # What was migrated from Hive has no sequence numbers.
             if not file.sequence_max and not names <= {*file_columns(context.store, path)}:
                 return None

@@ -118,12 +118,6 @@ class SplitFiles:
             left_below = left - file.row_count
             for batch in self.rows(file, fields, size):
                 left -= batch.num_rows
-                if left < left_below:
-                    raise CorruptTable(
-                        "a data file has more rows than the manifest says",
-                        file=self.path(file),
-                        rows=file.row_count,
-                    )
                 keys = order_columns([batch.column(name) for name in plan.merge.key])
                 yield Slice(
                     rows=pa.Table.from_batches([batch]),
@@ -149,6 +143,9 @@ class SplitFiles:
         """The batches of `rows`, deleted ones included, with the position of the first row.
 
         `row_groups` are those to read; None: all that the plan's predicate leaves.
+
+        Raises CorruptTable for a file of more or fewer rows than the manifest says, as one may seem
+        to have that was cut short, or is another's.
         """
         known = self._known_nulls(file, fields)
         for position, batch in self._unplaced(file, fields, size, self.late, row_groups):
@@ -190,8 +187,11 @@ class SplitFiles:
         if places is not None:
             mappings = places.uncast(mappings)
         physical = stored_fields(mappings)
-        path = self.path(file)
+        path, seen = self.path(file), 0
         with missing_is_corrupt(path):
+            if not file.sequence_max:
+                # It may lack columns: then the names tell nothing of whose file it is.
+                check_size(self.store, path, file)
             if row_groups is None:
                 row_groups = self.wanted_row_groups(file)
             for position, batch in read_positions(
@@ -203,6 +203,9 @@ class SplitFiles:
                 row_groups=row_groups,
                 known=self._known_values(file, file_schema, physical),
             ):
+                seen = position + batch.num_rows
+                if seen > file.row_count:
+                    raise _other_rows(path, seen, file)
                 batch = self._readable(batch, mappings, file)  # noqa: PLW2901
                 batch = conform_batch(batch, mappings)  # noqa: PLW2901  as the schema has it
                 batch = late.pack(batch)  # noqa: PLW2901
@@ -210,6 +213,8 @@ class SplitFiles:
                     batch = places.number(batch, file, position)  # noqa: PLW2901
                 yield position, batch
                 del batch
+            if row_groups is None and seen < file.row_count:
+                raise _other_rows(path, seen, file)
 
     def _readable(
         self, batch: pa.RecordBatch, mappings: Sequence[ColumnMapping], file: DataFile
@@ -275,6 +280,29 @@ class SplitFiles:
         path = self.plan.layout.live_index_file(split.partition_path, split.bucket, index_file)
         positions = decode_vectors(self.store.read(path), [where], path)[file.name]
         return positions.astype(np.int64)
+
+
+def check_size(store: Store, path: str, file: DataFile) -> None:
+    """Raise CorruptTable if a data file does not have the size that the manifest says."""
+    with missing_is_corrupt(path):
+        size_bytes = store.size(path)
+    if size_bytes != file.size_bytes:
+        raise CorruptTable(
+            "a data file does not have the size it should have",
+            path=path,
+            size_bytes=size_bytes,
+            expected_bytes=file.size_bytes,
+        )
+
+
+def _other_rows(path: str, seen: int, file: DataFile) -> CorruptTable:
+    few = seen < file.row_count
+    return CorruptTable(
+        f"a data file has {'fewer' if few else 'more'} rows than the manifest says",
+        path=path,
+        rows=seen if few else f"{seen} or more",
+        expected=file.row_count,
+    )
 
 
 @contextmanager

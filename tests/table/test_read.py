@@ -379,6 +379,28 @@ def test_file_with_more_rows_than_its_manifest_entry_is_damaged() -> None:
         list(read_split(damaged, plan, context.store, context.budget))
 
 
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("keys", [("id",), ()])
+@pytest.mark.parametrize("row_count", [2, 4])
+def test_data_file_of_other_rows_than_its_manifest_entry_is_damaged(
+    row_count: int, keys: tuple[str, ...], file_format: str
+) -> None:
+    table = new_table(keys=keys, write_only="true", file__format=file_format)
+    put(table, "1 a | 2 b | 3 c")
+    put(table, " | ".join(f"{number} x" for number in range(row_count)))
+    (first, second) = (split for split in [*splits_of(table)[0]] for split in split.files)
+    store, folder = table.context.store, f"{table.path}/bucket-0"
+    other = store.read(f"{folder}/{second.name}")
+    store.delete(f"{folder}/{first.name}")
+    assert store.put_if_absent(f"{folder}/{first.name}", other)
+
+    with pytest.raises(CorruptTable, match=f"{first.name}.* expected=3"):
+        held(table)
+    with pytest.raises(CorruptTable, match=f"{first.name}.* expected=3"):
+        table.compact(full=True)
+    assert len(table.inspect.snapshots()) == 2
+
+
 class MeetingStore(FailingStore):
     """A store that opens no data file before so many are asked for."""
 

@@ -92,3 +92,15 @@ def test_file_that_has_sequence_numbers_lacks_nothing_but_its_partition(tmp_path
     assert held(table, columns=["id", "q"]) == "1 7 | 2 7"
     with pytest.raises(CorruptTable, match=r"lacks a column. .*column=v"):
         held(table)
+
+
+def test_file_of_another_size_is_not_taken_for_one_that_lacks_columns(tmp_path: Path) -> None:
+    table = migrated(tmp_path / "t", "1 x 7 9 | 2 x 7 8", lost=("v", "q"))
+    other = migrated(tmp_path / "u", "1 x 7 9 | 2 x 7 8", lost=("v", "q", "p"))
+    (place,) = (tmp_path / "t").rglob("data-*")
+    (donor,) = (tmp_path / "u").rglob("data-*")
+    place.write_bytes(donor.read_bytes())
+
+    assert held(other, columns=["id"]) == "1 | 2"
+    with pytest.raises(CorruptTable, match=r"size it should have. path=.*data-"):
+        table.to_arrow()
