@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import zstandard
+from fastavro.schema import SchemaParseException
 
 from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, Unsupported
 
@@ -35,6 +36,7 @@ BROKEN = (
     OSError,
     OverflowError,
     MemoryError,
+    SchemaParseException,
     StopIteration,
     TypeError,
     ValueError,

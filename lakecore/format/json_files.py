@@ -17,9 +17,10 @@ from lakecore.model.snapshot import CommitKind, Snapshot, Tag
 from lakecore.model.types import field_to_json, parse_field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 SNAPSHOT_VERSION = 3
+_LONGS = range(-(1 << 63), 1 << 63)
 
 
 # --- schemas ------------------------------------------------------------------------------------
@@ -59,17 +60,34 @@ def decode_schema(data: bytes, path: str) -> TableSchema:
         fields = tuple(parse_field(field) for field in record.values("fields"))
     except InvalidRequest as error:
         raise CorruptTable("the schema file has a bad column", path=path, why=error) from error
+    names = [field.name for field in fields]
+    if len({*names}) < len(names) or len({field.id for field in fields}) < len(names):
+        raise CorruptTable("a column of the schema is there twice", path=path, columns=names)
     return TableSchema(
         version=version,
         id=record.number("id"),
         fields=fields,
         highest_field_id=record.number("highestFieldId"),
-        partition_keys=tuple(map(str, record.values("partitionKeys"))),
-        primary_keys=tuple(map(str, record.values("primaryKeys"))),
+        partition_keys=_key(record, "partitionKeys", names),
+        primary_keys=_key(record, "primaryKeys", names),
         options=options,
         comment=record.optional_text("comment"),
         time_ms=record.optional_number("timeMillis") or 0,
     )
+
+
+def _key(record: _Record, name: str, columns: Sequence[str]) -> tuple[str, ...]:
+    values = record.values(name)
+    for value in values:
+        if value not in columns:
+            raise CorruptTable(
+                "a key of the schema is no column",
+                path=record.path,
+                field=name,
+                key=value,
+                columns=columns,
+            )
+    return tuple(values)
 
 
 # --- snapshots and tags -------------------------------------------------------------------------
@@ -242,7 +260,7 @@ class _Record:
         value = self.source.get(name)
         if value is None:
             return None
-        if not isinstance(value, int) or isinstance(value, bool):
+        if not isinstance(value, int) or isinstance(value, bool) or value not in _LONGS:
             raise self._bad(name)
         return value
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _READERS: Mapping[bytes, Callable[[pa.BufferReader], pa.Table]] = {
-    b"PAR1": lambda source: pq.ParquetFile(source).read(),
+    b"PAR1": lambda source: pq.ParquetFile(source, page_checksum_verification=True).read(),
     b"ORC": lambda source: orc.ORCFile(source).read(),
 }
 _TYPES: Mapping[str, pa.DataType] = {
@@ -50,6 +50,7 @@ def read_table(data: bytes, path: str, schema: dict[str, Any]) -> pa.Table:
     (read,) = (reader for magic, reader in _READERS.items() if data.startswith(magic))
     try:
         found = read(pa.BufferReader(data))
+        found.validate(full=True)
         columns = [_column(found, field, path) for field in schema["fields"]]
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptTable(

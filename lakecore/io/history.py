@@ -109,6 +109,7 @@ class History:
         except NotFound as error:
             raise CorruptTable("a schema file is missing", path=path) from error
         schema = metadata.decode_schema(text, path)
+        _check_number(schema.id, schema_id, path)
         self._schemas.put(schema_id, schema, 1)
         self._schema_texts.put(schema_id, text, 1)
         return schema
@@ -164,9 +165,8 @@ class History:
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
         """The snapshot of that id. Raises NotFound, naming the live range."""
-        path = self.layout.snapshot(snapshot_id)
         try:
-            return metadata.decode_snapshot(self.store.read(path), path)
+            return self._read_snapshot(snapshot_id)
         except NotFound as error:
             ids = self.snapshot_ids()
             live = f"{ids[0]}..{ids[-1]}" if ids else "none"
@@ -177,9 +177,8 @@ class History:
     def snapshot_if_there(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot of that id; None if it does not exist or has expired."""
         # One request where asking whether it exists, before reading it, takes two or three.
-        path = self.layout.snapshot(snapshot_id)
         try:
-            return metadata.decode_snapshot(self.store.read(path), path)
+            return self._read_snapshot(snapshot_id)
         except NotFound:
             return None
 
@@ -205,7 +204,9 @@ class History:
     def changelog(self, snapshot_id: int) -> Snapshot:
         """What was kept of an expired snapshot. Raises NotFound."""
         path = self.layout.changelog(snapshot_id)
-        return metadata.decode_snapshot(self.store.read(path), path)
+        changelog = metadata.decode_snapshot(self.store.read(path), path)
+        _check_number(changelog.id, snapshot_id, path)
+        return changelog
 
     def tag_names(self) -> tuple[str, ...]:
         """The names of all tags, sorted."""
@@ -331,6 +332,12 @@ class History:
 
     # --- helpers ---------------------------------------------------------------------------------
 
+    def _read_snapshot(self, snapshot_id: int) -> Snapshot:
+        path = self.layout.snapshot(snapshot_id)
+        snapshot = metadata.decode_snapshot(self.store.read(path), path)
+        _check_number(snapshot.id, snapshot_id, path)
+        return snapshot
+
     def _must_read(self, path: str, size_bytes: int | None = None) -> bytes:
         """The bytes of a file that another names.
 
@@ -362,6 +369,12 @@ class History:
         except NotFound:
             return None
         return int(text) if text.isdigit() else None
+
+
+def _check_number(number: int, expected: int, path: str) -> None:
+    """Raise CorruptTable for a file that holds what another number has, as a stray copy does."""
+    if number != expected:
+        raise CorruptTable("the file is that of another number", path=path, id=number)
 
 
 def _lists_of(snapshot: Snapshot) -> tuple[str, str]:

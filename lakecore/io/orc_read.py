@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import orc
 
-from lakecore.errors import CorruptTable, LakecoreError, Unsupported
+from lakecore.errors import LakecoreError, Unsupported
 from lakecore.format.orc_tail import stripe_rows
 from lakecore.io.freed_memory import release_freed
-from lakecore.io.store import plain_errors
+from lakecore.io.store import damage_is_corrupt
 from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import list_like, size_of, struct_array
 from lakecore.model.types import (
@@ -203,19 +203,12 @@ def _bare(array: pa.Array, data_type: DataType) -> pa.Array:
 @contextmanager
 def _orc_errors(path: str) -> Iterator[None]:
     """Raise what Arrow says of the file's bytes as an error of lakecore's tree."""
-    try:
-        with plain_errors(path):
-            try:
-                yield
-            except OSError as error:
-                if error.errno is not None:
-                    raise
-                raise CorruptTable(
-                    "the data file is no readable ORC", path=path, cause=error
-                ) from error
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        if "nanosecond" in str(error):
+    with damage_is_corrupt(path, "ORC"):
+        try:
+            yield
+        except pa.ArrowInvalid as error:
+            if "nanosecond" not in str(error):
+                raise
             raise Unsupported(
                 "ORC timestamps outside the years 1677 to 2262 cannot be read", path=path
             ) from error
-        raise CorruptTable("the data file is no readable ORC", path=path, cause=error) from error

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakecore.errors import CorruptTable
 from lakecore.format.parquet_footer import with_maps_as_lists
 from lakecore.io.file_format import RowGroup
 from lakecore.io.freed_memory import release_freed
-from lakecore.io.store import plain_errors
+from lakecore.io.store import damage_is_corrupt
 from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import size_of
 
@@ -243,28 +242,25 @@ def _open(
         ]
         mean = sum(sizes) // max(1, len(sizes))
         buffer_bytes = min(max(bounds.start, mean), bounds.stop)
-    try:
-        with plain_errors(path):
-            # Arrow decodes text into wide offsets a quarter faster than into narrow ones. Of many
-            # columns with few rows each, to cast them costs more.
-            opened = partial(
-                pq.ParquetFile,
-                buffer_size=buffer_bytes,
-                pre_buffer=local is None and not leaves,
-                binary_type=pa.large_binary() if wide else None,
-            )
-            try:
-                file = opened(source(), metadata=metadata)
-            except pa.ArrowInvalid as error:
-                if metadata is not None or _NULLABLE_KEYS not in str(error):
-                    raise
-                file = opened(source(), metadata=_metadata_without_maps(store, path))
-        with file, plain_errors(path):
+    with damage_is_corrupt(path, "Parquet"):
+        # Arrow decodes text into wide offsets a quarter faster than into narrow ones. Of many
+        # columns with few rows each, to cast them costs more.
+        opened = partial(
+            pq.ParquetFile,
+            buffer_size=buffer_bytes,
+            pre_buffer=local is None and not leaves,
+            binary_type=pa.large_binary() if wide else None,
+            # Java writes checksums of pages.
+            page_checksum_verification=True,
+        )
+        try:
+            file = opened(source(), metadata=metadata)
+        except pa.ArrowInvalid as error:
+            if metadata is not None or _NULLABLE_KEYS not in str(error):
+                raise
+            file = opened(source(), metadata=_metadata_without_maps(store, path))
+        with file:
             yield file
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
-        raise CorruptTable(
-            "the data file is no readable Parquet", path=path, cause=error
-        ) from error
 
 
 def _metadata_without_maps(store: Store, path: str) -> pq.FileMetaData:

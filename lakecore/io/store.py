@@ -20,14 +20,21 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import pyarrow as pa
 
-from lakecore.errors import AlreadyExists, LakecoreError, NotFound, StorageError, Unsupported
+from lakecore.errors import (
+    AlreadyExists,
+    CorruptTable,
+    LakecoreError,
+    NotFound,
+    StorageError,
+    Unsupported,
+)
 from lakecore.io.ambient import SYSTEM, Ambient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-__all__ = ["FileStatus", "MemoryStore", "Store", "plain_errors"]
+__all__ = ["FileStatus", "MemoryStore", "Store", "damage_is_corrupt", "plain_errors"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,28 @@ def plain_errors(path: str) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or error
         raise StorageError("the storage refused", path=path, reason=reason) from error
+
+
+@contextmanager
+def damage_is_corrupt(path: str, what: str) -> Iterator[None]:
+    """Raise what Arrow says of the bytes of a data file as CorruptTable, else as `plain_errors`."""
+    try:
+        with plain_errors(path):
+            try:
+                yield
+            except OSError as error:
+                # Arrow's own has neither a number nor a kind, as what the system says has.
+                if type(error) is not OSError or error.errno is not None:
+                    raise
+                raise _damaged(path, what, error) from error
+    except pa.ArrowMemoryError:
+        raise
+    except (pa.ArrowException, UnicodeDecodeError, ZeroDivisionError) as error:
+        raise _damaged(path, what, error) from error
+
+
+def _damaged(path: str, what: str, error: Exception) -> CorruptTable:
+    return CorruptTable(f"the data file is no readable {what}", path=path, cause=error)
 
 
 @dataclass(frozen=True, slots=True)

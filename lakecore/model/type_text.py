@@ -27,6 +27,7 @@ from lakecore.model.data_types import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_ID_MAX = (1 << 31) - 1
 _UNKNOWN_TO_US = frozenset({"VARIANT", "BLOB", "VECTOR", "GEOMETRY", "GEOGRAPHY"})
 
 Json: TypeAlias = "str | Mapping[str, Json] | Sequence[Json] | int | bool | None"
@@ -81,10 +82,12 @@ def parse_field(source: Json) -> Field:
     """The field that a schema file's JSON describes."""
     if not isinstance(source, dict) or not {"id", "name", "type"} <= source.keys():
         raise InvalidRequest("a field needs id, name and type", field=source)
-    name = str(source["name"])
+    name, number = str(source["name"]), source["id"]
+    if not isinstance(number, int) or isinstance(number, bool) or abs(number) > _ID_MAX:
+        raise InvalidRequest("the id of a field is a number", column=name, id=number)
     description, default = source.get("description"), source.get("defaultValue")
     return Field(
-        id=int(str(source["id"])),
+        id=number,
         name=name,
         type=parse_type(source["type"], context=name),
         description=None if description is None else str(description),

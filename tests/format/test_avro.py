@@ -68,3 +68,10 @@ def test_null_in_place_of_a_record_is_corrupt() -> None:
         list(read_container(_container(["null", NULLABLE_INNER], rows), "m", RECORD))
 
     assert "_IN" in str(error.value)
+
+
+def test_container_of_a_damaged_schema_is_corrupt() -> None:
+    data = _container(RECORD, ROWS).replace(b'"name": "_NAME"', b'"Fame": "_NAME"')
+
+    with pytest.raises(CorruptTable, match=r"damaged.* path=m "):
+        list(read_container(data, "m", RECORD))

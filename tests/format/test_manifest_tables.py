@@ -125,6 +125,17 @@ def written(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
+def test_text_that_is_no_text_is_damage() -> None:
+    data = pq.read_table(io.BytesIO(as_table(one_list(), MANIFEST_LIST_SCHEMA, "parquet")))
+    sink = io.BytesIO()
+    pq.write_table(data, sink, compression="none")
+    name = data["_FILE_NAME"][0].as_py().encode()
+    broken = sink.getvalue().replace(name, name[:-1] + b"\xff")
+
+    with pytest.raises(CorruptTable, match=r"damaged.* path=m "):
+        manifest_files.decode_manifest_list(broken, "m")
+
+
 def test_field_that_may_be_null_may_be_missing_and_no_other() -> None:
     table = pq.read_table(io.BytesIO(as_table(one_list(), MANIFEST_LIST_SCHEMA, "parquet")))
     older = written(table.drop_columns(["_MIN_BUCKET", "_MAX_ROW_ID"]))

@@ -590,7 +590,14 @@ def test_snapshot_without_a_needed_field_is_corrupt(missing: str) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("id", "1"), ("id", True), ("commitUser", 1), ("properties", {"a": 1}), ("properties", [])],
+    [
+        ("id", "1"),
+        ("id", True),
+        ("totalRecordCount", 1 << 63),
+        ("commitUser", 1),
+        ("properties", {"a": 1}),
+        ("properties", []),
+    ],
 )
 def test_snapshot_field_of_another_type_is_corrupt(field: str, value: object) -> None:
     source = {**json.loads(encode_snapshot(SNAPSHOT)), field: value}
@@ -624,6 +631,33 @@ def test_schema_with_a_bad_column_is_corrupt() -> None:
 
     with pytest.raises(CorruptTable, match=r"bad column.*path=schema-0.*INTT"):
         decode_schema(bad, "schema-0")
+
+
+@pytest.mark.parametrize("number", [None, "x", [1], True, 1.5, 1 << 40])
+def test_id_of_a_column_is_a_number(number: object) -> None:
+    bad = {**SCHEMA_JSON, "fields": [{"id": number, "name": "a", "type": "INT"}]}
+
+    with pytest.raises(CorruptTable, match=r"bad column.*path=schema-0.*column=a"):
+        decode_schema(json.dumps(bad).encode(), "schema-0")
+
+
+@pytest.mark.parametrize("role", ["partitionKeys", "primaryKeys"])
+@pytest.mark.parametrize("key", ["zz", None, 1])
+def test_key_of_a_schema_is_one_of_its_columns(role: str, key: object) -> None:
+    bad = {**SCHEMA_JSON, "fields": [{"id": 0, "name": "a", "type": "INT"}], role: ["a", key]}
+
+    with pytest.raises(CorruptTable, match=rf"no column.*path=schema-0.*field={role} key={key}"):
+        decode_schema(json.dumps(bad).encode(), "schema-0")
+
+
+@pytest.mark.parametrize(("ids", "names"), [((0, 0), "ab"), ((0, 1), "aa")])
+def test_column_of_a_schema_is_there_once(ids: tuple[int, int], names: str) -> None:
+    fields = [
+        {"id": number, "name": name, "type": "INT"} for number, name in zip(ids, names, strict=True)
+    ]
+
+    with pytest.raises(CorruptTable, match=r"twice.*path=schema-0"):
+        decode_schema(json.dumps({**SCHEMA_JSON, "fields": fields}).encode(), "schema-0")
 
 
 @pytest.mark.parametrize("text", [b"", b"x", b"-1", b"1 2", b"\xff", b"9" * 30])

@@ -316,6 +316,40 @@ def test_damaged_file_is_corrupt_and_named(
 
 
 @pytest.mark.parametrize("format_name", FORMAT_NAMES)
+def test_damage_anywhere_in_a_compressed_file_is_its_rows_or_corrupt(
+    store: Store, folder: str, format_name: str
+) -> None:
+    fields, table = numbers(2_000)
+    path = f"{folder}/a.{format_name}"
+    write(store, path, fields, table)
+    data = store.read(path)
+    told = 0
+    for at in range(0, len(data), max(1, len(data) // 60)):
+        store.put(path, data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
+        try:
+            read(store, path, fields)
+        except CorruptTable as error:
+            assert path in str(error)  # noqa: PT017  what is told is what is tested
+            told += 1
+
+    assert told
+
+
+def test_damage_of_a_page_is_told_by_the_checksum_that_java_writes(folder: str) -> None:
+    place = Path(__file__).parents[1] / "golden/fixtures/file_indexes/table/bucket-0"
+    data = min(place.glob("data-*.parquet")).read_bytes()
+    path, store = f"{folder}/a.parquet", MemoryStore()
+    fields = [Field(id=0, name="a", type=parse_type("INT"))]
+    store.put(path, data)
+    (value,) = {batch.column(0)[0].as_py() for batch in read_file(store, path, fields=fields)}
+    at = data.index(value.to_bytes(4, "little"), 30)
+    store.put(path, data[:at] + b"\x7f" + data[at + 1 :])
+
+    with pytest.raises(CorruptTable, match=r"a.parquet .*checksum"):
+        read(store, path, fields)
+
+
+@pytest.mark.parametrize("format_name", FORMAT_NAMES)
 def test_column_that_the_file_lacks_is_named(store: Store, folder: str, format_name: str) -> None:
     fields, table = numbers(3)
     path = f"{folder}/a.{format_name}"

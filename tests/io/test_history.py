@@ -152,6 +152,24 @@ def test_manifest_that_was_cut_short_is_a_corrupt_table(table: Table, history: H
         history.delta_manifests(snapshot)
 
 
+def test_snapshot_of_another_number_is_a_corrupt_table(table: Table) -> None:
+    store, layout = table.context.store, table.context.layout
+    store.put(layout.snapshot(3), store.read(layout.snapshot(2)))
+    history = History(store, layout)
+
+    for read in (history.snapshot, history.snapshot_if_there):
+        with pytest.raises(CorruptTable, match=r"another number. path=.*snapshot-3 id=2"):
+            read(3)
+
+
+def test_schema_of_another_number_is_a_corrupt_table(table: Table) -> None:
+    store, layout = table.context.store, table.context.layout
+    store.put(layout.schema(1), store.read(layout.schema(0)))
+
+    with pytest.raises(CorruptTable, match=r"another number. path=.*schema-1 id=0"):
+        History(store, layout).schema(1)
+
+
 def test_missing_schema_is_a_corrupt_table(history: History) -> None:
     with pytest.raises(CorruptTable, match=r"schema file is missing\. path=.*schema-7"):
         history.schema(7)
