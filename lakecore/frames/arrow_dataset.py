@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.frames.source import needed, reading
+from lakecore.frames.source import needed, reading, tell_damage
 from lakecore.plan.predicate import arrow_columns, from_arrow
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class SourceScanner:
         with reading(
             self._source.batches(names, pruner)
             if files is None
-            else _native(pa.schema([schema.field(name) for name in names]), files, condition)
+            else self._native(pa.schema([schema.field(name) for name in names]), files)
         ) as batches:
             for batch in batches:
                 kept = batch if condition is None or files else batch.filter(condition)
@@ -70,6 +70,32 @@ class SourceScanner:
                     kept = kept.select(self._names)
                     shown = kept.schema.equals(self.projected_schema)
                     yield kept if shown else kept.cast(self.projected_schema)
+
+    def _native(self, schema: pa.Schema, files: list[str]) -> Iterator[pa.RecordBatch]:
+        """The matching rows as Arrow itself reads them from the files."""
+        if not files:
+            return
+        # Java writes checksums of pages.
+        checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+        parquet = ds.ParquetFileFormat(default_fragment_scan_options=checked)
+        try:
+            yield from (
+                ds.dataset(
+                    files,
+                    schema=schema,
+                    format=parquet,
+                )
+                .scanner(
+                    filter=self._condition,
+                    batch_size=_BATCH_ROWS,
+                    batch_readahead=_BATCHES_AHEAD,
+                    fragment_readahead=1,
+                )
+                .to_batches()
+            )
+        except (pa.ArrowException, OSError, UnicodeDecodeError):
+            tell_damage(self._source, schema.names)
+            raise
 
     def to_table(self) -> pa.Table:
         """All rows."""
@@ -159,23 +185,6 @@ class SourceDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow is published w
     def sort_by(self, *_arguments: object, **_options: object) -> NoReturn:
         """Unsupported: sort what `to_table` or DuckDB gives."""
         raise _unsupported("sort_by")
-
-
-def _native(
-    schema: pa.Schema, files: list[str], condition: pc.Expression | None
-) -> Iterator[pa.RecordBatch]:
-    """The matching rows as Arrow itself reads them from the files."""
-    if files:
-        yield from (
-            ds.dataset(files, schema=schema, format="parquet")
-            .scanner(
-                filter=condition,
-                batch_size=_BATCH_ROWS,
-                batch_readahead=_BATCHES_AHEAD,
-                fragment_readahead=1,
-            )
-            .to_batches()
-        )
 
 
 def _unsupported(method: str) -> Unsupported:

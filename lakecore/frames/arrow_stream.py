@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
+from lakecore.errors import InvalidRequest
 from lakecore.frames.polars_source import to_frame
 from lakecore.frames.source import checked_limit, needed, reading
 from lakecore.plan.predicate import from_polars
@@ -63,5 +64,12 @@ def _mask(batch: pa.RecordBatch, where: pl.Expr) -> pa.Array:
     """Which rows match; an expression of several columns asks for all of them, as in Polars."""
     frame = to_frame(batch)
     # A condition without columns has one value, which an added column repeats for each row.
-    mask = frame.with_columns(pl.all_horizontal(where).alias(_MATCHES)).get_column(_MATCHES)
+    try:
+        mask = frame.with_columns(pl.all_horizontal(where).alias(_MATCHES)).get_column(_MATCHES)
+    except pl.exceptions.PolarsError as error:
+        raise InvalidRequest(
+            "the condition cannot be computed of each row",
+            condition=where,
+            reason=str(error).splitlines()[0],
+        ) from error
     return mask.to_arrow()

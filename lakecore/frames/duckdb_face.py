@@ -10,6 +10,7 @@ the dataset would, the relation is DuckDB's own scan of the files.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 import duckdb
@@ -42,7 +43,9 @@ def relation(source: BatchSource, connection: DuckDBConnection | None = None) ->
         files = source.native_files(names)
         if files and len(files) <= FOOTERS_MAX:
             columns = [duckdb.ColumnExpression(name) for name in names]
-            return owner.read_parquet(files, hive_partitioning=False).select(*columns)
+            # What DuckDB cannot even open, lakecore's own reader names once it is read.
+            with suppress(duckdb.Error, RuntimeError):
+                return owner.read_parquet(files, hive_partitioning=False).select(*columns)
     return owner.from_arrow(dataset(source))
 
 

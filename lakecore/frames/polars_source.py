@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import atexit
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -17,13 +17,16 @@ import pyarrow as pa
 from polars.io.plugins import register_io_source
 from polars.selectors import Selector, by_name
 
-from lakecore.frames.source import needed, reading
+from lakecore.frames.source import needed, reading, tell_damage
 from lakecore.plan.predicate import from_polars
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from lakecore.frames.source import BatchSource
+
+FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+"""What Polars raises where it cannot read a file."""
 
 FOOTERS_MAX = 256
 """Files whose footers an engine may open for itself; more are pruned by the manifest first."""
@@ -38,7 +41,9 @@ def scan(source: BatchSource) -> pl.LazyFrame:
     """
     files = source.native_files(source.schema.names)
     if files and len(files) <= FOOTERS_MAX:
-        return _native_scan(source.schema, files, source.schema.names)
+        # What Polars cannot even open, lakecore's own reader names once it is read.
+        with suppress(*FAILURES):
+            return _native_scan(source.schema, files, source.schema.names)
 
     def read(
         columns: list[str] | None,
@@ -55,6 +60,21 @@ def scan(source: BatchSource) -> pl.LazyFrame:
     return register_io_source(
         read, schema=polars_schema(source.schema), is_pure=True, explain_name="lakecore"
     )
+
+
+def collect(frame: pl.LazyFrame, source: Callable[[], BatchSource]) -> pl.DataFrame:
+    """The rows of a frame of the source. Raises CorruptTable, naming it, for a damaged file."""
+    try:
+        return frame.collect()
+    except FAILURES as error:
+        if _is_of_a_file(error):
+            tell_damage(source())
+        raise
+
+
+def _is_of_a_file(error: BaseException) -> bool:
+    """Whether a file could not be read, rather than an expression not be computed."""
+    return not isinstance(error, pl.exceptions.PolarsError) or "parquet" in str(error).lower()
 
 
 def polars_schema(schema: pa.Schema) -> pl.Schema:
@@ -124,7 +144,12 @@ def _frames(
     pruner = from_polars(predicate, source.schema) if prune and predicate is not None else None
     files = source.native_files(names, pruner)
     if files is not None:
-        yield from _native(source.schema, files, names, wanted, predicate, row_limit)
+        try:
+            yield from _native(source.schema, files, names, wanted, predicate, row_limit)
+        except FAILURES as error:
+            if _is_of_a_file(error):
+                tell_damage(source, names)
+            raise
         return
     left = row_limit
     with reading(source.batches(names, pruner, row_limit)) as batches:

@@ -89,6 +89,16 @@ def reading(batches: Iterator[pa.RecordBatch]) -> Iterator[Iterator[pa.RecordBat
             batches.close()
 
 
+def tell_damage(source: BatchSource, columns: Sequence[str] | None = None) -> None:
+    """Raise what is wrong with the files of the source, if anything is, as lakecore's own reader.
+
+    An engine that reads files for itself names neither file nor table where it fails.
+    """
+    with reading(source.batches(columns)) as batches:
+        for _ in batches:
+            pass
+
+
 def needed(schema: pa.Schema, columns: Sequence[str] | None, others: Sequence[str]) -> list[str]:
     """The columns (None: all) and the others, each once; at least one, so that rows can count."""
     wanted = schema.names if columns is None else columns

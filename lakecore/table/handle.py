@@ -398,9 +398,11 @@ class Table:
         timestamp: datetime | int | str | None = None,
     ) -> pl.DataFrame:
         """The rows as a Polars frame. Arguments as for `scan`."""
-        return self.scan(
+        frame = self.scan(
             columns, where, limit, snapshot_id=snapshot_id, tag=tag, timestamp=timestamp
-        ).collect()
+        )
+        at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
+        return polars_source.collect(frame, lambda: self._rows(at))
 
     def to_pandas(
         self,

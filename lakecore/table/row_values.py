@@ -104,7 +104,10 @@ def as_filter(where: pl.Expr | str, schema: TableSchema) -> pl.Expr:
     for kind in kinds:
         if kind not in (pl.Boolean, pl.Null):
             raise InvalidRequest("a condition is true or false", expression=expression, type=kind)
-    return expression
+    # Polars filters by one expression, of a type that it knows.
+    if len(kinds) != 1:
+        return pl.all_horizontal(expression)
+    return expression.cast(pl.Boolean) if kinds[0] == pl.Null else expression
 
 
 def as_row_filter(where: pl.Expr | str, schema: TableSchema) -> pl.Expr:

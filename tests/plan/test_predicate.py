@@ -540,6 +540,7 @@ def test_an_sql_condition_is_read(text: str, expected: Predicate) -> None:
     [
         ("i >", r"bad SQL condition\. text=i > reason="),
         ("i = 1 i = 2", "bad SQL condition"),
+        ("(" * 900 + "i = 1" + ")" * 900, "nested too deeply"),
         ("", "not a SQL condition"),
         ("DROP TABLE x", "not a SQL condition"),
         ("SELECT 1", "not a SQL condition"),

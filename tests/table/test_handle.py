@@ -270,6 +270,33 @@ def test_condition_that_is_none_is_refused_before_anything_is_read(
         table.explain(where=where)
 
 
+@pytest.mark.parametrize(
+    ("where", "ids"),
+    [
+        (pl.lit(None), []),
+        (pl.col("id", "n") > 1, [3]),
+        (pl.all().is_not_null(), [1, 3]),
+    ],
+    ids=str,
+)
+def test_condition_of_several_columns_asks_for_all_of_them(where: pl.Expr, ids: list[int]) -> None:
+    table = new_table({"id": "INT NOT NULL", "n": "INT"})
+    put(table, "1 2 | 2 _ | 3 4")
+
+    assert table.to_arrow(where=where)["id"].to_pylist() == ids
+    assert table.scan(where=where).collect()["id"].to_list() == ids
+    assert table.to_polars(where=where)["id"].to_list() == ids
+    assert table.explain(where=where)
+
+
+def test_condition_that_some_row_has_no_value_of_says_so() -> None:
+    table = new_table()
+    put(table, "1 a")
+
+    with pytest.raises(InvalidRequest, match=r"cannot be computed of each row.*strict_cast.*'a'|a"):
+        table.to_arrow(where=pl.col("v").cast(pl.Int32) > 0)
+
+
 def test_columns_are_a_list_and_not_one_text() -> None:
     table = new_table({"a": "INT", "b": "INT"}, keys=())
 

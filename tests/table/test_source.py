@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -182,6 +183,28 @@ def test_native_files_are_those_of_an_append_table(tmp_path: Path) -> None:
 
     assert files is not None
     assert sum(pa.parquet.read_table(file).num_rows for file in files) == 2
+
+
+@pytest.mark.parametrize("at", ["footer", "page"])
+def test_damaged_file_is_named_whoever_reads_it(at: str, tmp_path: Path) -> None:
+    store = LocalStore()
+    table = new_table(keys=[], store=store, path=str(tmp_path / "t"), file__compression="none")
+    put(table, " | ".join(f"{number} text{number}" for number in range(99)))
+    (file,) = (tmp_path / "t").rglob("data-*.parquet")
+    data = file.read_bytes()
+    place = slice(-len(data) // 2, -len(data) // 2 + 20) if at == "footer" else slice(4, 24)
+    file.write_bytes(data[: place.start] + b"\xff" * 20 + data[place.stop :])
+
+    for rows_of in (
+        table.to_polars,
+        table.to_arrow,
+        table.to_arrow_dataset().to_table,
+        table.to_arrow_dataset().count_rows,
+    ):
+        with pytest.raises(CorruptTable, match=file.name):
+            rows_of()
+    with pytest.raises(duckdb.Error):
+        table.to_duckdb().fetchall()
 
 
 @pytest.mark.parametrize("reason", ["merge", "format", "memory"])

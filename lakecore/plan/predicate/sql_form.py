@@ -11,6 +11,7 @@ among them: Polars wraps integers where DuckDB stops. Nor is `lower`: they diffe
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -38,6 +39,8 @@ from lakecore.plan.predicate.polars_form import to_polars
 from lakecore.plan.predicate.sql_literals import literal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lakecore.plan.predicate.literals import Schema
 
 _OPS: dict[type[exp.Expr], Op] = {
@@ -73,7 +76,8 @@ _ALIKE = (
 def from_sql(text: str, schema: Schema) -> Predicate:
     """What a SQL condition says of the rows it keeps; InvalidRequest for bad SQL or columns."""
     known = columns(schema)
-    return _predicate(_parse(text, known), known)
+    with _deep_enough():
+        return _predicate(_parse(text, known), known)
 
 
 def sql_to_polars(text: str, schema: Schema) -> pl.Expr:
@@ -82,7 +86,18 @@ def sql_to_polars(text: str, schema: Schema) -> pl.Expr:
     InvalidRequest for bad SQL or columns, Unsupported for what has no equal in Polars.
     """
     known = columns(schema)
-    return _filter(_parse(text, known), known)
+    with _deep_enough():
+        return _filter(_parse(text, known), known)
+
+
+@contextmanager
+def _deep_enough() -> Iterator[None]:
+    try:
+        yield
+    except RecursionError as error:
+        raise InvalidRequest(
+            "the SQL condition is nested too deeply; name many values by IN (...)"
+        ) from error
 
 
 def _filter(tree: exp.Expr, known: dict[str, Column]) -> pl.Expr:
