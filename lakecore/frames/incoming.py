@@ -208,7 +208,10 @@ def _of_dicts(rows: list[dict[str, object]]) -> pa.RecordBatch:
             ) from error
     if not names:
         raise InvalidRequest("the rows have no columns", rows=len(rows))
-    return pa.RecordBatch.from_arrays(columns, names=names)
+    try:
+        return pa.RecordBatch.from_arrays(columns, names=names)
+    except UnicodeEncodeError as error:
+        raise InvalidRequest("the name of a column is no Unicode text", columns=names) from error
 
 
 def _imported(take: object, data: object) -> pa.RecordBatch | pa.RecordBatchReader:

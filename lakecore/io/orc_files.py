@@ -41,6 +41,7 @@ _STRIPE_SHARE = 2
 """A stripe ends at this part of a row group, as a divisor: stored bytes count, not decoded ones."""
 _DICTIONARY_SHARE_MAX = 0.8
 _ENCODED_SHARE_GUESS = 0.5
+_NANOS_MAX = (1 << 63) - 1
 TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -109,6 +110,8 @@ class OrcWriter:
         self._store.delete(self._path)
 
     def _write(self, table: pa.Table) -> None:
+        for column, name in zip(table.columns, table.column_names, strict=True):
+            self._refuse_far_times(column, name)
         try:
             columns = [
                 _unsliced(retype_chunked(column, node.type))
@@ -138,6 +141,22 @@ class OrcWriter:
                         "second in a way that other engines read; use file.format=parquet",
                         column=name,
                         value=pa.array(old[:1]).cast(leaf.type)[0],
+                        path=self._path,
+                    )
+
+    def _refuse_far_times(self, column: pa.ChunkedArray, name: str) -> None:
+        """Arrow counts the nanoseconds of all."""
+        for chunk in column.chunks:
+            for leaf in _timestamps(chunk):
+                most = _NANOS_MAX * TICKS[leaf.type.unit] // TICKS["ns"]
+                bounds = pc.min_max(pc.cast(leaf, pa.int64())).as_py().values()
+                far = [bound for bound in bounds if bound is not None and abs(bound) > most]
+                if far:
+                    raise InvalidRequest(
+                        "ORC files cannot hold a timestamp outside the years 1677 to 2262; "
+                        "use file.format=parquet",
+                        column=name,
+                        value=pa.array(far[:1], pa.int64()).cast(leaf.type)[0],
                         path=self._path,
                     )
 

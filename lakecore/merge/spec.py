@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from lakecore.errors import Unsupported
 from lakecore.merge.aggregators.fold import Aggregate
+from lakecore.model.merge_rules import AGGREGATE_FUNCTIONS
 from lakecore.model.rows import RETRACTS, RowKind
 from lakecore.options import MergeEngine, SortOrder
 
@@ -175,6 +177,13 @@ def _aggregates(
             function = "last_value" if name in options.sequence_field else function
         if name in ordering or name in schema.primary_keys or function is None:
             continue
+        if function not in AGGREGATE_FUNCTIONS:
+            raise Unsupported(
+                "unknown aggregate function",
+                column=name,
+                function=function,
+                known=sorted(AGGREGATE_FUNCTIONS),
+            )
         found.append(
             Aggregate(
                 column=name,

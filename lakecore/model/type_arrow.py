@@ -181,7 +181,26 @@ def fields_from_polars(schema: Mapping[str, pl.DataType | DataTypeClass]) -> tup
 
 
 def check_no_objects(frame: pl.DataFrame) -> None:
-    """Raise InvalidRequest for a column of Python objects, of which Arrow gets the addresses."""
+    """Raise InvalidRequest for a column of Python objects, of which Arrow gets the addresses.
+
+    Or one of 128-bit integers, which Arrow does not have.
+    """
     for name, kind in frame.schema.items():
         if kind == pl.Object:
             raise InvalidRequest("a column of Python objects has no type in a table", column=name)
+        if _is_wide(kind):
+            raise InvalidRequest(
+                "a column of 128-bit integers has no Arrow type: cast it to pl.Int64 or "
+                "pl.Decimal(38, 0)",
+                column=name,
+                type=kind,
+            )
+
+
+def _is_wide(kind: pl.DataType) -> bool:
+    if isinstance(kind, pl.List | pl.Array):
+        inner = kind.inner
+        return isinstance(inner, pl.DataType) and _is_wide(inner)
+    if isinstance(kind, pl.Struct):
+        return any(_is_wide(f.dtype) for f in kind.fields if isinstance(f.dtype, pl.DataType))
+    return isinstance(kind, pl.Int128 | pl.UInt128)

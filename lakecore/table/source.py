@@ -166,7 +166,8 @@ class TableSource:
             return
         yield from side_by_side(
             [read_split(split, plan, context.store, context.budget) for split in splits],
-            context.budget.size_bytes // _AHEAD_SHARE,
+            # Something must come ahead under any budget.
+            max(1, context.budget.size_bytes // _AHEAD_SHARE),
         )
 
 

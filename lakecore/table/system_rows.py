@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.format.binary_row import decode_rows
 from lakecore.format.partition_path import value_text
 from lakecore.format.statistics import stats_frame
@@ -142,14 +142,21 @@ def _json(value: object) -> str:
 
 def _local_time(time_ms: int) -> datetime:
     """What a clock on the wall of this process showed at that time."""
-    return (_EPOCH + timedelta(milliseconds=time_ms)).astimezone().replace(tzinfo=None)
+    return _utc(time_ms).astimezone().replace(tzinfo=None)
 
 
 def _wall_time(time_ms: int | None) -> datetime | None:
     """A time that was read off a clock on a wall, and taken for UTC."""
     if time_ms is None:
         return None
-    return (_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None)
+    return _utc(time_ms).replace(tzinfo=None)
+
+
+def _utc(time_ms: int) -> datetime:
+    try:
+        return _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError as error:
+        raise CorruptTable("the metadata holds a time beyond any", time_ms=time_ms) from error
 
 
 def _duration(seconds: float) -> str:

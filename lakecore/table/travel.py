@@ -107,7 +107,12 @@ def to_milliseconds(timestamp: datetime | int | str) -> int:
     if not isinstance(timestamp, datetime):
         raise InvalidRequest("a timestamp is a datetime, a text or milliseconds", given=timestamp)
     # NOTE: `timestamp()` is a float, which misses a millisecond now and then.
-    return (timestamp.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+    try:
+        return (timestamp.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+    except (OverflowError, ValueError) as error:
+        raise InvalidRequest(
+            "a timestamp lies between the years 1 and 9999 in UTC", timestamp=timestamp
+        ) from error
 
 
 def _from_options(context: TableContext, travel: Travel) -> Travel:

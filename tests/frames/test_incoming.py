@@ -232,6 +232,22 @@ def test_pandas_frame_with_a_column_twice_is_refused() -> None:
         list(incoming_batches(pd.DataFrame([[1, 2]], columns=["id", "id"])))
 
 
+@pytest.mark.parametrize(
+    "kind", [pl.Int128(), pl.List(pl.UInt128()), pl.Struct({"a": pl.Int128()})]
+)
+def test_column_of_wide_integers_is_refused_by_name(kind: pl.DataType) -> None:
+    frame = pl.DataFrame(schema={"id": pl.Int64(), "w": kind})
+
+    for data in (frame, frame.lazy()):
+        with pytest.raises(InvalidRequest, match=r"128-bit integers .*column=w type="):
+            list(incoming_batches(data))
+
+
+def test_column_whose_name_is_no_text_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="no Unicode text"):
+        list(incoming_batches([{"id": 1, "\ud800": 2}]))
+
+
 def test_column_of_python_objects_is_refused() -> None:
     frame = pl.DataFrame({"i": [1, 2], "o": [object(), object()]})
     for given in (frame, frame.lazy(), [frame], frame.clear().lazy()):

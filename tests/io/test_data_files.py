@@ -714,6 +714,16 @@ def test_orc_refuses_fractions_of_seconds_before_1970(type_name: str, value: obj
         write(MemoryStore(), "a.orc", fields, table)
 
 
+@pytest.mark.parametrize("type_name", ["TIMESTAMP(3)", "TIMESTAMP(6)", "TIMESTAMP(6)" + _LTZ])
+@pytest.mark.parametrize("value", ["1500-01-01T00:00:00", "9999-12-31T23:59:59"])
+def test_orc_refuses_years_that_nanoseconds_do_not_reach(type_name: str, value: str) -> None:
+    fields = fields_of([type_name])
+    table = table_of(fields, [[value]])
+
+    with pytest.raises(InvalidRequest, match=rf"1677 to 2262; .*column=c0 value={value[:4]}"):
+        write(MemoryStore(), "a.orc", fields, table)
+
+
 @pytest.mark.parametrize(
     ("type_name", "value"),
     [

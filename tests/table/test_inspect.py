@@ -12,13 +12,14 @@ import pyarrow as pa
 import pytest
 
 import lakecore as lc
-from lakecore.errors import InvalidRequest, NotFound, Unsupported
+from lakecore.errors import CorruptTable, InvalidRequest, NotFound, Unsupported
 from lakecore.table.inspect import Inspect
 from lakecore.table.system_columns import (
     SYSTEM_TABLES,
     UNSUPPORTED_SYSTEM_TABLES,
     system_schema,
 )
+from tests.tables import new_table, put, reopened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -273,3 +274,14 @@ def test_system_table_of_another_time_is_refused(named: Any) -> None:
         with pytest.raises(InvalidRequest, match="a system table tells of now"):
             face(**named)
     assert snapshots.to_polars(snapshot_id=None).height > 0
+
+
+def test_time_beyond_any_is_told_as_damage() -> None:
+    table = new_table()
+    put(table, "1 a")
+    store, path = table.context.store, table.context.layout.snapshot(1)
+    text = json.loads(store.read(path))
+    store.put(path, json.dumps({**text, "timeMillis": 1 << 60}).encode())
+
+    with pytest.raises(CorruptTable, match=f"time_ms={1 << 60}"):
+        reopened(table).inspect.snapshots()

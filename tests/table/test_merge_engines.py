@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.aggregators import AGGREGATORS
 from lakecore.model.merge_rules import AGGREGATE_FUNCTIONS
 from lakecore.model.rows import ROW_KIND
 from lakecore.options import MergeEngine
-from tests.tables import held, new_table, put
+from tests.tables import held, new_table, put, reopened
 
 if TYPE_CHECKING:
     from lakecore.table.handle import Table
@@ -275,3 +276,16 @@ def test_null_that_is_left_in_a_not_null_column_is_refused(
 
     with pytest.raises(InvalidRequest, match="leaves null in a NOT NULL column"):
         table.write(taken_back)
+
+
+def test_aggregate_function_that_is_not_known_is_named() -> None:
+    table = new_table({"id": "INT NOT NULL", "v": "INT"}, merge_engine="aggregation")
+    put(table, "1 1")
+    put(table, "1 2")
+    path = table.context.layout.schema(0)
+    schema = json.loads(table.context.store.read(path))
+    schema["options"]["fields.v.aggregate-function"] = "median"
+    table.context.store.put(path, json.dumps(schema).encode())
+
+    with pytest.raises(Unsupported, match=r"column=v function=median known=\[.*sum"):
+        reopened(table).to_arrow()

@@ -146,6 +146,12 @@ def test_only_a_few_batches_are_read_ahead(monkeypatch: pytest.MonkeyPatch) -> N
     assert made.count(2) == 0
 
 
+def test_buckets_are_read_side_by_side_under_a_budget_of_a_byte() -> None:
+    table = reopened(many_buckets(), budget_bytes=1)
+
+    assert table.to_arrow().num_rows == 60
+
+
 def test_one_batch_is_read_ahead_if_it_is_large() -> None:
     made: list[int] = []
 

@@ -152,3 +152,10 @@ def test_past_is_read_with_the_schema_it_was_written_with(table: Table) -> None:
     assert held(newer, snapshot_id=3) == "1 c"
     assert held(newer, tag="old") == "1 a"
     assert held(newer, snapshot_id=4) == "1 c _ | 2 d x"
+
+
+@pytest.mark.parametrize("given", ["0001-01-01T00:00:00+12:00", "9999-12-31T23:00:00-12:00"])
+def test_time_that_utc_has_no_year_for_is_refused(given: str) -> None:
+    for each in (given, datetime.fromisoformat(given)):
+        with pytest.raises(InvalidRequest, match="between the years 1 and 9999"):
+            to_milliseconds(each)
