@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import math
 from decimal import Decimal
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import duckdb
@@ -325,6 +327,12 @@ def test_a_polars_timestamp_of_another_unit_is_known_within_bounds_only() -> Non
 
     assert not is_exact(found)
     assert columns_of(found) == {"ns"}
+
+
+def test_expression_too_deep_to_be_read_may_match_any_row() -> None:
+    deep = reduce(or_, [pl.col("i") == number for number in range(1_000)])
+
+    assert from_polars(deep, SCHEMA) == UNKNOWN
 
 
 def test_what_cannot_be_serialized_hides_no_more_than_itself() -> None:

@@ -286,7 +286,7 @@ def test_condition_of_several_columns_asks_for_all_of_them(where: pl.Expr, ids: 
     assert table.to_arrow(where=where)["id"].to_pylist() == ids
     assert table.scan(where=where).collect()["id"].to_list() == ids
     assert table.to_polars(where=where)["id"].to_list() == ids
-    assert table.explain(where=where)
+    assert str(table.explain(where=where))
 
 
 def test_condition_that_some_row_has_no_value_of_says_so() -> None:

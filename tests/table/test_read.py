@@ -388,7 +388,7 @@ def test_data_file_of_other_rows_than_its_manifest_entry_is_damaged(
     table = new_table(keys=keys, write_only="true", file__format=file_format)
     put(table, "1 a | 2 b | 3 c")
     put(table, " | ".join(f"{number} x" for number in range(row_count)))
-    (first, second) = (split for split in [*splits_of(table)[0]] for split in split.files)
+    (first, second) = (file for split in splits_of(table)[0] for file in split.files)
     store, folder = table.context.store, f"{table.path}/bucket-0"
     other = store.read(f"{folder}/{second.name}")
     store.delete(f"{folder}/{first.name}")

@@ -82,7 +82,10 @@ def from_polars(expression: pl.Expr, schema: Schema) -> Predicate:
     """What an expression says of the rows it keeps; InvalidRequest for an unknown column."""
     known = columns(schema)
     check_columns(expression.meta.root_names(), known)
-    return _from_expression(expression, known)
+    try:
+        return _from_expression(expression, known)
+    except RecursionError:  # thousands of values, each beside the next
+        return UNKNOWN
 
 
 def to_polars(predicate: Predicate) -> pl.Expr | None:
