@@ -104,6 +104,8 @@ def as_filter(where: pl.Expr | str, schema: TableSchema) -> pl.Expr:
     for kind in kinds:
         if kind not in (pl.Boolean, pl.Null):
             raise InvalidRequest("a condition is true or false", expression=expression, type=kind)
+    if not kinds:
+        raise InvalidRequest("a condition selects no column", condition=where, columns=schema.names)
     # Polars filters by one expression, of a type that it knows.
     if len(kinds) != 1:
         return pl.all_horizontal(expression)

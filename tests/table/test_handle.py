@@ -254,6 +254,7 @@ def test_limit_that_is_no_whole_number_is_refused(limit: object) -> None:
         ("id", "true or false"),
         (pl.col("id") + 1, "true or false"),
         (pl.col("id") > "a", "cannot be computed"),
+        (pl.col("^zz.*$") > 0, "selects no column"),
     ],
     ids=str,
 )
