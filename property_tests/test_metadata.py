@@ -174,26 +174,38 @@ TYPES: st.SearchStrategy[Any] = st.recursive(
     ),
     max_leaves=4,
 )
-SCHEMA = st.builds(
-    TableSchema,
-    id=COUNT,
-    fields=tuples(
-        st.builds(
-            Field,
-            id=INT,
-            name=TEXT,
-            type=TYPES,
-            description=maybe(TEXT),
-            default_value=maybe(TEXT),
-        )
+FIELDS = st.lists(
+    st.builds(
+        Field,
+        id=INT,
+        name=TEXT,
+        type=TYPES,
+        description=maybe(TEXT),
+        default_value=maybe(TEXT),
     ),
-    highest_field_id=INT,
-    partition_keys=tuples(TEXT),
-    primary_keys=tuples(TEXT),
-    options=st.dictionaries(TEXT, TEXT, max_size=3),
-    comment=maybe(TEXT),
-    time_ms=LONG,
-)
+    max_size=4,
+    unique_by=(lambda field: field.id, lambda field: field.name),
+).map(tuple)
+
+
+def schemas_of(fields: tuple[Field, ...]) -> st.SearchStrategy[TableSchema]:
+    """Schemas of these columns, whose keys are some of them."""
+    names = [field.name for field in fields]
+    keys = tuples(st.sampled_from(names)) if names else st.just(())
+    return st.builds(
+        TableSchema,
+        id=COUNT,
+        fields=st.just(fields),
+        highest_field_id=INT,
+        partition_keys=keys,
+        primary_keys=keys,
+        options=st.dictionaries(TEXT, TEXT, max_size=3),
+        comment=maybe(TEXT),
+        time_ms=LONG,
+    )
+
+
+SCHEMA = FIELDS.flatmap(schemas_of)
 
 
 @given(st.lists(ENTRY, max_size=4), st.sampled_from(["zstd", "none", "snappy"]))

@@ -27,7 +27,7 @@ from lakecore.model.data_types import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_ID_MAX = (1 << 31) - 1
+_IDS = range(-(1 << 31), 1 << 31)
 _UNKNOWN_TO_US = frozenset({"VARIANT", "BLOB", "VECTOR", "GEOMETRY", "GEOGRAPHY"})
 
 Json: TypeAlias = "str | Mapping[str, Json] | Sequence[Json] | int | bool | None"
@@ -83,7 +83,7 @@ def parse_field(source: Json) -> Field:
     if not isinstance(source, dict) or not {"id", "name", "type"} <= source.keys():
         raise InvalidRequest("a field needs id, name and type", field=source)
     name, number = str(source["name"]), source["id"]
-    if not isinstance(number, int) or isinstance(number, bool) or abs(number) > _ID_MAX:
+    if not isinstance(number, int) or isinstance(number, bool) or number not in _IDS:
         raise InvalidRequest("the id of a field is a number", column=name, id=number)
     description, default = source.get("description"), source.get("defaultValue")
     return Field(
