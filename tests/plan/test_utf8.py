@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -136,3 +137,22 @@ def test_stored_text_is_shown_as_java_shows_it(file_format: str) -> None:
     table.write(pa.table(stored, schema=table.schema.arrow))
 
     assert table.to_arrow().column("v").to_pylist() == ["a\ufffdb", "ok"]
+
+
+@pytest.mark.parametrize("bad", [None, b"\xff", b"\xe2\x82", "\u00e9".encode()])
+@pytest.mark.parametrize("at", range(0, 40, 3))
+def test_each_text_of_a_slice_is_looked_at_and_no_other(bad: bytes | None, at: int) -> None:
+    values: list[bytes | None] = [b"x" * (row % 5) for row in range(40)]
+    values[at] = bad
+    column = unchecked(values)
+    for first in range(0, 40, 4):
+        for count in (0, 1, 2, 7, 13):
+            part = column.slice(first, count)
+            wrong = bad in (b"\xff", b"\xe2\x82") and first <= at < first + count
+            assert is_utf8(part) is not wrong
+
+
+def test_a_character_cut_between_two_texts_is_none() -> None:
+    offsets = pa.py_buffer(np.array([0, 1, 2], np.int32))
+    column = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer("é".encode())])
+    assert not is_utf8(column)
