@@ -189,8 +189,9 @@ class SplitFiles:
         physical = stored_fields(mappings)
         path, seen = self.path(file), 0
         with missing_is_corrupt(path):
-            if not file.sequence_max:
-                # It may lack columns: then the names tell nothing of whose file it is.
+            if not file.sequence_max and self.store.local_path(path) is not None:
+                # It may lack columns: then the names tell nothing of whose file it is. Elsewhere
+                # it would be a request more.
                 check_size(self.store, path, file)
             if row_groups is None:
                 row_groups = self.wanted_row_groups(file)
