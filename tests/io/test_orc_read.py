@@ -91,7 +91,11 @@ def test_nothing_is_held_for_who_takes_no_more(tmp_path: Path) -> None:
     del first
     batches.close()  # type: ignore[attr-defined]
 
-    assert pa.total_allocated_bytes() == before
+    # A thread of Arrow's may still be letting go of what it read last.
+    deadline = time.monotonic() + 10
+    while pa.total_allocated_bytes() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert pa.total_allocated_bytes() <= before
 
 
 def test_large_rows_are_stripes_of_their_own(tmp_path: Path) -> None:
