@@ -389,7 +389,7 @@ LIMITS: tuple[Limit, ...] = (
         "write",
         "format:orc",
         any_of=("the year 1500", "the year 9999", "the year 9999 in milliseconds"),
-        says="would result in out of bounds timestamp",
+        says="outside the years 1677 to 2262",
         because=_ORC_NANOS,
     ),
     _limit(
