@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakecore.errors import CorruptTable, InvalidRequest, NotFound, Unsupported
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.store import MemoryStore
 from lakecore.model.types import Atomic, Root, arrow_type, with_nullable
 from lakecore.table.between import changes_of_options
 from lakecore.table.row_values import parse_condition
 from lakecore.table.source import TableSource
+from lakecore.table.split_files import check_size
 from lakecore.table.travel import Travel, as_of, resolve
 from spark_bridge.descriptor import anchored
 from spark_bridge.pieces import Cutting, make_tasks
@@ -229,19 +230,7 @@ def _is_as_said(
     file: DataFile, path: str, local: str, source: TableSource, fields: Iterable[Field]
 ) -> bool:
     """Whether the footer names just the types of the schema. CorruptTable for another size."""
-    try:
-        size_bytes = source.context.store.size(path)
-    except NotFound as error:
-        raise CorruptTable(
-            "a file of the snapshot is missing; was the snapshot expired meanwhile?", file=path
-        ) from error
-    if size_bytes != file.size_bytes:
-        raise CorruptTable(
-            "a data file does not have the size it should have",
-            path=path,
-            size_bytes=size_bytes,
-            expected_bytes=file.size_bytes,
-        )
+    check_size(source.context.store, path, file)
     try:
         stored = pq.read_schema(local)
     except (pa.ArrowInvalid, OSError):

@@ -77,7 +77,7 @@ def with_utf8(array: pa.Array) -> pa.Array:
 
 
 def _is_ascii(array: pa.Array) -> bool:
-    """Whether all bytes of the texts are ASCII: a fifth of the work of looking at each text."""
+    """Whether all bytes of the texts are ASCII: an eighth of the work of looking at each text."""
     _, offsets, data = array.buffers()
     if data is None or not len(array):
         return True

@@ -287,6 +287,16 @@ def test_a_file_that_is_gone_is_said(spark: SparkSession, tmp_path: Path) -> Non
         read(spark, table)
 
 
+def test_a_file_cut_short_is_said_before_a_task_runs(spark: SparkSession, tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    table.compact(full=True)
+    for path in (tmp_path / "t").rglob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:-1])
+
+    with pytest.raises(CorruptTable, match="does not have the size it should have"):
+        read(spark, table)
+
+
 def test_no_table_there(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="nothing"):
         read(spark, tmp_path / "nothing")
