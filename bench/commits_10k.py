@@ -23,7 +23,7 @@ import lakecore
 from bench.data import COLUMNS, rows
 from bench.plan_10k import COLD
 from bench.report import Figures, console, promise
-from lakecore.table import commit as table_commit
+from lakecore.table.commits import commit as table_commit
 
 if TYPE_CHECKING:
     from lakecore.model.files import CommitMessage

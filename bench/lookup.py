@@ -23,12 +23,12 @@ import numpy as np
 import lakecore
 from bench.data import COLUMNS, rows
 from bench.report import Figures, console, promise
-from lakecore.table.compact_bucket import compact_bucket
-from lakecore.table.compact_plan import files_by_bucket, plan_bucket
-from lakecore.table.message_files import delete_files
+from lakecore.table.commits.message_files import delete_files
+from lakecore.table.compactions.compact_bucket import compact_bucket
+from lakecore.table.compactions.compact_plan import files_by_bucket, plan_bucket
 
 if TYPE_CHECKING:
-    from lakecore.table.compact_plan import BucketFiles
+    from lakecore.table.compactions.compact_plan import BucketFiles
     from lakecore.table.handle import Table
 
 KEYS = 10_000

@@ -15,7 +15,7 @@ import numpy as np
 import lakecore
 from bench.data import COLUMNS, rows
 from bench.report import Figures, console, promise
-from lakecore.table.commit import CommitRequest, commit
+from lakecore.table.commits.commit import CommitRequest, commit
 
 COLD = """
 import json, sys, time

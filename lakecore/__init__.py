@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import CommitResult
     from lakecore.session import Session, connect, open_table
     from lakecore.table.handle import Table
-    from lakecore.table.merge_into import MergeInto
+    from lakecore.table.verbs.merge_into import MergeInto
 
 __all__ = [
     "AlreadyExists",
@@ -72,7 +72,7 @@ _HOMES = {
     "lakecore.model.snapshot": ("CommitResult",),
     "lakecore.session": ("Session", "connect", "open_table"),
     "lakecore.table.handle": ("Table",),
-    "lakecore.table.merge_into": ("MergeInto",),
+    "lakecore.table.verbs.merge_into": ("MergeInto",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

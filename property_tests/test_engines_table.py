@@ -84,11 +84,11 @@ def tables(draw: st.DrawFn, engine: str) -> Merging:
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups of two rows, batches of three, spilled runs merged by threes."""
     in_twos = partial(WriteFormat, row_group_rows=2)
-    monkeypatch.setattr("lakecore.table.bucket_files.WriteFormat", in_twos)
-    monkeypatch.setattr("lakecore.table.read._BATCH_ROWS_MAX", 3)
-    monkeypatch.setattr("lakecore.table.bucket_buffer._PIECE_ROWS", 3)
-    monkeypatch.setattr("lakecore.table.bucket_buffer.RUNS_MERGED", 3)
-    monkeypatch.setattr("lakecore.table.write._UNLEASED_BYTES", 0)
+    monkeypatch.setattr("lakecore.table.runs.bucket_files.WriteFormat", in_twos)
+    monkeypatch.setattr("lakecore.table.runs.read._BATCH_ROWS_MAX", 3)
+    monkeypatch.setattr("lakecore.table.writes.bucket_buffer._PIECE_ROWS", 3)
+    monkeypatch.setattr("lakecore.table.writes.bucket_buffer.RUNS_MERGED", 3)
+    monkeypatch.setattr("lakecore.table.writes.write._UNLEASED_BYTES", 0)
 
 
 @pytest.mark.usefixtures("small_pieces")

@@ -29,7 +29,7 @@ from lakecore.model.schema_change import SchemaChange
 from lakecore.model.validation import create_schema
 from lakecore.plan.predicate import from_polars
 from lakecore.table.handle import load_table, write_schema
-from lakecore.table.source import TableSource
+from lakecore.table.reads.source import TableSource
 from property_tests.filter_draws import as_polars, as_sql, conditions, cut_row_groups, settle
 from property_tests.table_draws import (
     WRITES,

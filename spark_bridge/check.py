@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
-from lakecore.table.write import TableWrite
+from lakecore.table.writes.write import TableWrite
 from spark_bridge.types import spark_arrow_schema
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.format.layout import BUCKET_PREFIX
 from lakecore.io.ambient import JOB_ID_LENGTH
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
-from lakecore.table.batch_write import Author, author, commit_or_clean, commit_overwrite
-from lakecore.table.commit import CommitRequest
-from lakecore.table.message_files import delete_files
+from lakecore.table.commits.commit import CommitRequest
+from lakecore.table.commits.message_files import delete_files
+from lakecore.table.writes.batch_write import Author, author, commit_or_clean, commit_overwrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 from lakecore.errors import InvalidRequest
 from lakecore.format.layout import MAIN_BRANCH
 from lakecore.session import open_table
-from lakecore.table.travel import Travel
+from lakecore.table.reads.travel import Travel
 from spark_bridge.system import split_system
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakecore.table.handle import Table
-    from lakecore.table.system_table import SystemTable
+    from lakecore.table.system.system_table import SystemTable
 
 __all__ = ["MARK", "SourceOptions", "parse_options"]
 

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.store import MemoryStore
 from lakecore.model.types import Atomic, Root, arrow_type, with_nullable
-from lakecore.table.between import changes_of_options
-from lakecore.table.row_values import parse_condition
-from lakecore.table.source import TableSource
-from lakecore.table.split_files import check_size
-from lakecore.table.travel import Travel, as_of, resolve
+from lakecore.table.changes.between import changes_of_options
+from lakecore.table.reads.row_values import parse_condition
+from lakecore.table.reads.source import TableSource
+from lakecore.table.reads.travel import Travel, as_of, resolve
+from lakecore.table.runs.split_files import check_size
 from spark_bridge.descriptor import anchored
 from spark_bridge.pieces import Cutting, make_tasks
 from spark_bridge.read_job import ReadJob

@@ -16,8 +16,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DatetimeType, DoubleType, FloatType, NumericType
 
 from lakecore.session import open_table
-from lakecore.table.system_table import SystemTable
-from lakecore.table.travel import Travel
+from lakecore.table.reads.travel import Travel
+from lakecore.table.system.system_table import SystemTable
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.plan_read import pin, plan_read
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange

@@ -19,12 +19,12 @@ from lakecore.frames import arrow_stream
 from lakecore.memory import Budget
 from lakecore.model.arrow_arrays import retype
 from lakecore.plan.predicate import Predicate, all_of, to_polars
-from lakecore.table.read import (
+from lakecore.table.runs.read import (
     ReadPlan,
     batch_size,
     read_split,
 )
-from lakecore.table.split_files import SplitFiles, missing_is_corrupt
+from lakecore.table.runs.split_files import SplitFiles, missing_is_corrupt
 from spark_bridge.worker import set_aside
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from lakecore.model.schema import TableSchema
     from lakecore.table.handle import Table
-    from lakecore.table.system_table import SystemTable
+    from lakecore.table.system.system_table import SystemTable
 
 __all__ = ["LakecoreSource", "marked"]
 

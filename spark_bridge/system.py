@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakecore.table.system_columns import SYSTEM_TABLES, UNSUPPORTED_SYSTEM_TABLES
+from lakecore.table.system.system_columns import SYSTEM_TABLES, UNSUPPORTED_SYSTEM_TABLES
 
 __all__ = ["split_system"]
 

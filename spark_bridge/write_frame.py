@@ -25,9 +25,9 @@ from pyspark.sql import functions as f
 
 from lakecore.errors import CommitConflict, InvalidRequest
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
-from lakecore.table import overwrite as overwrites
-from lakecore.table.commit import CommitRequest
-from lakecore.table.committed import committed
+from lakecore.table.commits.commit import CommitRequest
+from lakecore.table.commits.committed import committed
+from lakecore.table.writes import overwrite as overwrites
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.check import check_schema
 from spark_bridge.failures import raised_as_own
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from lakecore.model.snapshot import CommitResult
-    from lakecore.table.batch_write import Author
     from lakecore.table.context import TableContext
     from lakecore.table.handle import Table
+    from lakecore.table.writes.batch_write import Author
 
 __all__ = ["WriteResult", "WrittenTask", "prepare", "write"]
 

@@ -28,7 +28,7 @@ from lakecore.model.rows import KIND_TEXTS, ROW_KIND
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.model.types import Atomic, Field, Root, parse_type
 from lakecore.model.validation import create_schema
-from lakecore.table.commit import CommitRequest, commit
+from lakecore.table.commits.commit import CommitRequest, commit
 from lakecore.table.handle import Table, load_table, write_schema
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from lakecore.model.arguments import check_flags
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import check_changes
 from lakecore.options import check_texts
-from lakecore.table.change_lookup import check_lookup_change
+from lakecore.table.compactions.change_lookup import check_lookup_change
 from lakecore.table.handle import Table, load_table, write_schema
 
 if TYPE_CHECKING:

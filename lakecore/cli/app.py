@@ -26,7 +26,7 @@ from lakecore.cli.demo import demo
 from lakecore.errors import LakecoreError
 from lakecore.frames.polars_source import to_frame
 from lakecore.session import connect, open_table
-from lakecore.table.explain import show_bytes
+from lakecore.table.reads.explain import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -21,16 +21,16 @@ from lakecore.cli.arguments import Options, Path, stated
 from lakecore.errors import InvalidRequest
 from lakecore.option_types import SIZE
 from lakecore.session import open_table
-from lakecore.table.compaction import CompactionRequest, compact_table
-from lakecore.table.compaction_job import Setback, StepDone, run_compaction
-from lakecore.table.explain import show_bytes
+from lakecore.table.reads.explain import show_bytes
+from lakecore.table.verbs.compaction import CompactionRequest, compact_table
+from lakecore.table.verbs.compaction_job import Setback, StepDone, run_compaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import FrameType
 
     from lakecore.model.compaction import CompactionResult
-    from lakecore.table.compact_parallel import CompactionProgress
+    from lakecore.table.compactions.compact_parallel import CompactionProgress
     from lakecore.table.context import TableContext
 
 _DAY_SECONDS = 86_400

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from lakecore.table.explain import Explanation
+    from lakecore.table.reads.explain import Explanation
 
 __all__ = ["answer", "bars", "beside", "code", "files_left_out", "levels", "spark"]
 

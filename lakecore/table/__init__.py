@@ -1,3 +1,3 @@
-"""What can be done to a table: one file a verb."""
+"""What can be done to a table, by folders, each importing those below: see ARCHITECTURE.md."""
 
 from __future__ import annotations

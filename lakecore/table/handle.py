@@ -25,25 +25,25 @@ from lakecore.model.validation import check_dynamic_rules
 from lakecore.options import check_texts, parse_options
 from lakecore.plan.partitions import Partitions
 from lakecore.plan.predicate import from_polars
-from lakecore.table import overwrite
-from lakecore.table.batch_write import author, clear_partitions, overwrite_rows, write_rows
-from lakecore.table.between import changes_between, changes_of_options
-from lakecore.table.change_lookup import check_lookup_change
-from lakecore.table.changes import ChangesSource
-from lakecore.table.commit import CommitRequest, commit, last_committed
-from lakecore.table.commit_change import check_commit
-from lakecore.table.compaction import CompactionRequest, compact_table
+from lakecore.table.changes.between import changes_between, changes_of_options
+from lakecore.table.changes.changes import ChangesSource
+from lakecore.table.changes.stream import StreamRequest, stream_changes
+from lakecore.table.commits.commit import CommitRequest, commit, last_committed
+from lakecore.table.commits.commit_change import check_commit
+from lakecore.table.compactions.change_lookup import check_lookup_change
 from lakecore.table.context import TableContext, load_context, reload_context, require_table
-from lakecore.table.delete import delete_rows
-from lakecore.table.explain import Explanation, explain
-from lakecore.table.inspect import Inspect
-from lakecore.table.merge_into import MergeInto
-from lakecore.table.row_values import as_filter, as_row_filter
-from lakecore.table.source import TableSource
-from lakecore.table.stream import StreamRequest, stream_changes
-from lakecore.table.travel import Travel, as_of, resolve
-from lakecore.table.update import update_rows
-from lakecore.table.write import TableWrite
+from lakecore.table.reads.explain import Explanation, explain
+from lakecore.table.reads.row_values import as_filter, as_row_filter
+from lakecore.table.reads.source import TableSource
+from lakecore.table.reads.travel import Travel, as_of, resolve
+from lakecore.table.system.inspect import Inspect
+from lakecore.table.verbs.compaction import CompactionRequest, compact_table
+from lakecore.table.verbs.delete import delete_rows
+from lakecore.table.verbs.merge_into import MergeInto
+from lakecore.table.verbs.update import update_rows
+from lakecore.table.writes import overwrite
+from lakecore.table.writes.batch_write import author, clear_partitions, overwrite_rows, write_rows
+from lakecore.table.writes.write import TableWrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

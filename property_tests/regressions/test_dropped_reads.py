@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.io.store import MemoryStore
-from lakecore.table.source import TableSource
+from lakecore.table.reads.source import TableSource
 from tests.tables import new_table
 
 if TYPE_CHECKING:

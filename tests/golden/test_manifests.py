@@ -20,7 +20,7 @@ from lakecore.format.manifest_files import encode_manifest
 from lakecore.format.statistics import StatsCollector, StatsKind, StatsMode
 from lakecore.model.files import EMPTY_ROW
 from lakecore.model.manifest import FileKind, ManifestFile, fold
-from lakecore.table.commit_manifests import ManifestWriter
+from lakecore.table.commits.commit_manifests import ManifestWriter
 from tests.tables import entry, files, new_table
 
 if TYPE_CHECKING:

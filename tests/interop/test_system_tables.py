@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import lakecore as lc
-from lakecore.table.system_columns import SYSTEM_TABLES
+from lakecore.table.system.system_columns import SYSTEM_TABLES
 from tests.interop import limits
 
 if TYPE_CHECKING:

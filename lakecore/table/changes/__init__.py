@@ -1,0 +1,3 @@
+"""Snapshots -> what changed between them."""
+
+from __future__ import annotations

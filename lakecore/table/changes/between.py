@@ -1,0 +1,202 @@
+"""Two points of a table's history -> the changes between them.
+
+As Paimon's `incremental-between` (https://paimon.apache.org/docs/master/flink/sql-query/#batch-incremental):
+the start does not count, the end does. A point is a snapshot id, a tag, or a time, which stands for
+the newest snapshot of then.
+
+- By default the changelog of each snapshot is read, or, of a table without a changelog, the rows
+  that were added; `incremental-between-scan-mode` says otherwise.
+- Between two tags, and with the mode `diff`, the two states are compared: whatever happened between
+  them, and though the snapshots between them have expired. `incremental-between-tag-to-snapshot`
+  makes tags stand for their snapshots instead.
+
+Paimon clips a range that begins before the earliest snapshot that is left; here it is NotFound, for
+the rows would not add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from lakecore.errors import InvalidRequest, NotFound
+from lakecore.model.option_rules import validate_scan
+from lakecore.options import IncrementalScanMode, ScanMode
+from lakecore.plan.changes import Taken, mode_between, taken_between
+from lakecore.table.changes.changes import ChangesSource, StoredRows
+from lakecore.table.changes.difference import Difference
+from lakecore.table.changes.past import past_of
+from lakecore.table.reads.travel import to_milliseconds
+
+if TYPE_CHECKING:
+    from lakecore.model.snapshot import Snapshot, Tag
+    from lakecore.table.changes.changes import Change
+    from lakecore.table.changes.past import Past
+    from lakecore.table.context import TableContext
+
+Point: TypeAlias = int | str | datetime | None
+"""A snapshot id, a tag (or an id as text), a time. None: before the first, or the latest."""
+
+
+def changes_between(context: TableContext, start: Point, end: Point) -> ChangesSource:
+    """The changes after the start up to the end; see the top of this file.
+
+    Where neither is named, the options may name them. Raises NotFound if a point, or a snapshot
+    between them, is not there.
+    """
+    points = _points_of_options(context) if start is None and end is None else None
+    return ChangesSource(context=context, changes=_changes(context, *(points or (start, end))))
+
+
+def changes_of_options(context: TableContext) -> ChangesSource | None:
+    """What the options `incremental-between...` ask a read for; None if they ask for nothing.
+
+    As in Paimon only the rows that add are read, without their kinds.
+    """
+    points = _points_of_options(context)
+    if points is None:
+        return None
+    return ChangesSource(context=context, changes=_changes(context, *points), kinds=False)
+
+
+def _points_of_options(context: TableContext) -> tuple[str, str] | tuple[_Time, _Time] | None:
+    options = context.options
+    if options.incremental_between is not None:
+        return _pair("incremental-between", options.incremental_between, context)
+    if options.incremental_between_timestamp is not None:
+        key, text = "incremental-between-timestamp", options.incremental_between_timestamp
+        first, last = _pair(key, text, context)
+        return _Time(_milliseconds(first)), _Time(_milliseconds(last))
+    if options.scan_mode is ScanMode.INCREMENTAL:
+        validate_scan(options)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Time:
+    """A point in time, in milliseconds since the epoch."""
+
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The snapshot that a point stands for; `tag` if it was named by one."""
+
+    id: int
+    tag: Tag | None = None
+
+
+def _changes(context: TableContext, start: Point | _Time, end: Point | _Time) -> tuple[Change, ...]:
+    past = past_of(context)
+    if past is None:
+        return ()
+    mode = mode_between(context.options)
+    last = _found(context, past, end, at_start=False)
+    if start is None and mode is IncrementalScanMode.DIFF:
+        first = _Found(0)  # to compare with nothing takes no history
+    else:
+        first = _found(context, past, start, at_start=True)
+    if first.id > last.id:
+        raise InvalidRequest(
+            "the start comes after the end",
+            start=_told(start),
+            end=_told(end),
+            start_snapshot=first.id,
+            end_snapshot=last.id,
+            table=context.identifier,
+        )
+    if first.id == last.id:
+        return ()
+    tags = first.tag is not None and last.tag is not None
+    if tags and not context.options.incremental_between_tag_to_snapshot:
+        mode = IncrementalScanMode.DIFF
+    if mode is IncrementalScanMode.DIFF:
+        before = _state(context, first) if first.id > 0 else None
+        return (Difference(before=before, after=_state(context, last)),)
+    taken = [(each, taken_between(each, mode)) for each in past.snapshots(first.id + 1, last.id)]
+    return tuple(
+        StoredRows(snapshot=snapshot, changelog=what is Taken.CHANGELOG)
+        for snapshot, what in taken
+        if what is not None
+    )
+
+
+def _found(context: TableContext, past: Past, point: Point | _Time, *, at_start: bool) -> _Found:
+    match point:
+        case None:
+            return _Found(_before_all(past, "the beginning") if at_start else past.latest)
+        case bool():
+            raise InvalidRequest("a point is a snapshot id, a tag or a time", given=point)
+        case int():
+            return _Found(_known(past, point, at_start=at_start))
+        case str():
+            if point.isdecimal() and point not in context.history.tag_names():
+                return _Found(_known(past, int(point), at_start=at_start))
+            tag = context.history.tag(point)
+            return _Found(tag.snapshot.id, tag)
+        case datetime():
+            return _at_time(past, to_milliseconds(point), point.isoformat(), at_start=at_start)
+        case _Time():
+            return _at_time(past, point.time_ms, str(point.time_ms), at_start=at_start)
+        case _:
+            raise InvalidRequest(
+                "a point is a snapshot id, a tag or a time", given=type(point).__name__
+            )
+
+
+def _known(past: Past, snapshot_id: int, *, at_start: bool) -> int:
+    """The id, if the changes from there on are left."""
+    earliest = past.earliest - 1 if at_start else past.earliest
+    if at_start and snapshot_id == 0:
+        return _before_all(past, "snapshot 0")
+    if not earliest <= snapshot_id <= past.latest:
+        raise past.gone(snapshot_id + 1 if at_start and snapshot_id < earliest else snapshot_id)
+    return snapshot_id
+
+
+def _at_time(past: Past, time_ms: int, told: str, *, at_start: bool) -> _Found:
+    newest = past.newest_at(time_ms)
+    if newest is not None:
+        return _Found(newest)
+    # Whatever ends before the first snapshot is empty.
+    return _Found(_before_all(past, told) if at_start else past.earliest - 1)
+
+
+def _before_all(past: Past, told: str) -> int:
+    """The id before the first snapshot there was. NotFound if that one has expired."""
+    if past.earliest > 1:
+        raise NotFound(
+            "changes since then have expired; begin after the earliest that are left, or before it",
+            start=told,
+            earliest=past.earliest,
+            earliest_ms=past.snapshot(past.earliest).time_ms,
+            table=past.context.identifier,
+        )
+    return 0
+
+
+def _state(context: TableContext, point: _Found) -> Snapshot:
+    """A snapshot to compare, which must be there as a whole."""
+    return context.history.snapshot(point.id) if point.tag is None else point.tag.snapshot
+
+
+def _pair(key: str, text: str, context: TableContext) -> tuple[str, str]:
+    first, comma, last = (part.strip() for part in text.partition(","))
+    if not comma or not first or not last or "," in last:
+        raise InvalidRequest(
+            "the option names two points, with a comma between them",
+            option=key,
+            value=text,
+            table=context.identifier,
+        )
+    return first, last
+
+
+def _milliseconds(text: str) -> int:
+    return int(text) if text.isdecimal() else to_milliseconds(text)
+
+
+def _told(point: Point | _Time) -> object:
+    return point.time_ms if isinstance(point, _Time) else point

@@ -1,0 +1,272 @@
+"""Changes of a table as a stream of batches, from which every face of them is made.
+
+A source is a list of *changes*, one after the other: what a snapshot added, its changelog, what an
+overwrite replaced, a whole state, or the difference of two. Each row has its kind in `_row_kind`,
+before the table's own columns, and is read with the table's newest schema.
+
+Rows come in the order of the snapshots, and within one those of a key in the order in which they
+happened: whoever applies them one after the other comes out at the table. A condition holds for
+each row by itself, so any statistics may leave out files here; but of the pair of -U and +U it may
+leave one alone.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.errors import NotFound, Unsupported
+from lakecore.format.layout import POSTPONE_BUCKET
+from lakecore.frames.source import reading
+from lakecore.model.manifest import FileKind, fold
+from lakecore.model.rows import KIND_TEXTS, RETRACTS, ROW_KIND, VALUE_KIND, VALUE_KIND_ID, RowKind
+from lakecore.model.types import Field, parse_type
+from lakecore.plan.changes import levels_of_first_plan
+from lakecore.plan.predicate import condition_on
+from lakecore.table.reads.scan import ScanContext, plan_merged, plan_scan, plan_stored
+from lakecore.table.reads.source import TableSource, side_by_side
+from lakecore.table.runs.read import read_split
+from lakecore.table.runs.split_files import KIND_FIELD
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+
+    from lakecore.model.files import Split
+    from lakecore.model.manifest import ManifestEntry
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.plan.predicate import Predicate
+    from lakecore.table.context import TableContext
+    from lakecore.table.runs.read import ReadPlan
+
+KIND_COLUMN = Field(id=VALUE_KIND_ID, name=ROW_KIND, type=parse_type("STRING NOT NULL"))
+_TEXTS = pa.array(KIND_TEXTS, pa.string())
+_ADDING = np.array([kind not in RETRACTS for kind in RowKind])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is read of some changes: columns of the table, and of which rows at least."""
+
+    context: TableContext
+    columns: tuple[str, ...]
+    predicate: Predicate | None = None
+
+    @property
+    def scan(self) -> ScanContext:
+        """The table as a scan sees it."""
+        context = self.context
+        return ScanContext(
+            history=context.history,
+            schema=context.schema,
+            options=context.options,
+            partitions=context.partitions,
+        )
+
+    def read_plan(self, splits: Sequence[Split], columns: Sequence[str] | None = None) -> ReadPlan:
+        """How to read these splits; other columns than those wanted, if named."""
+        context = self.context
+        source = TableSource(context=context, snapshot=None, table_schema=context.schema)
+        return source.read_plan(splits, columns or self.columns, self.predicate)
+
+    def stored(self, splits: Sequence[Split]) -> Iterator[Iterator[pa.RecordBatch]]:
+        """The rows of each split as they were stored, each of its own kind."""
+        context = self.context
+        if not context.schema.primary_keys:
+            yield from self.merged(splits, RowKind.INSERT)
+            return
+        schema = replace(context.schema, fields=(*context.schema.fields, KIND_FIELD))
+        source = TableSource(context=context, snapshot=None, table_schema=schema)
+        plan = source.read_plan(splits, (*self.columns, VALUE_KIND), self.predicate)
+        for split in splits:
+            yield read_split(split, plan, context.store, context.budget)
+
+    def merged(self, splits: Sequence[Split], kind: RowKind) -> Iterator[Iterator[pa.RecordBatch]]:
+        """The rows of each split as a batch read gives them, all of one kind."""
+        plan, context = self.read_plan(splits), self.context
+        for split in splits:
+            yield of_kind(read_split(split, plan, context.store, context.budget), kind)
+
+
+class Change(Protocol):
+    """Rows that belong together, to be read."""
+
+    def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
+        """The rows, in streams of batches: the columns wanted, and `_VALUE_KIND`.
+
+        One stream comes after the other. What is planned is planned when it is asked for.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRows:
+    """The rows of the files that a snapshot added, or of its changelog files, as stored."""
+
+    snapshot: Snapshot
+    changelog: bool
+
+    def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
+        """File by file, in the order in which they were listed."""
+        entries = self.entries(wanted.context)
+        yield from wanted.stored(plan_stored(wanted.scan, entries, wanted.predicate))
+
+    def entries(self, context: TableContext) -> list[ManifestEntry]:
+        """The files."""
+        history, snapshot = context.history, self.snapshot
+        if self.changelog:
+            name = snapshot.changelog_manifest_list
+            manifests = history.manifest_list(name, snapshot.changelog_manifest_list_size)
+        else:
+            manifests = history.delta_manifests(snapshot)
+        return [entry for entry in history.entries(manifests) if entry.kind is FileKind.ADD]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced:
+    """What an overwrite removed, merged, as -D, and then what it added as +I."""
+
+    snapshot: Snapshot
+
+    def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
+        """First all that goes: a dynamic bucket may give a key back in another bucket."""
+        history, snapshot = wanted.context.history, self.snapshot
+        delta = history.entries(history.delta_manifests(snapshot))
+        gone = {entry.identity for entry in delta if entry.kind is FileKind.DELETE}
+        new = [entry for entry in delta if entry.kind is FileKind.ADD]
+        if gone:
+            base = history.manifest_list(
+                snapshot.base_manifest_list, snapshot.base_manifest_list_size
+            )
+            old = [entry for entry in fold(history.entries(base)) if entry.identity in gone]
+            before = self._before(wanted.context)
+            splits = plan_merged(wanted.scan, old, before, wanted.predicate)
+            yield from wanted.merged(splits, RowKind.DELETE)
+        splits = plan_merged(wanted.scan, new, snapshot, wanted.predicate)
+        yield from wanted.merged(splits, RowKind.INSERT)
+
+    def _before(self, context: TableContext) -> Snapshot:
+        """The snapshot before: once it has expired, so have the files."""
+        try:
+            return context.history.snapshot(self.snapshot.id - 1)
+        except NotFound as error:
+            raise NotFound(
+                "the rows that an overwrite replaced have expired",
+                overwrite=self.snapshot.id,
+                table=context.identifier,
+            ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """All rows of a snapshot as +I, less those whose changelog is still to come."""
+
+    snapshot: Snapshot
+
+    def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
+        """Split by split."""
+        shown = levels_of_first_plan(wanted.context.options)
+        plan = plan_scan(wanted.scan, self.snapshot, wanted.predicate, shown=shown)
+        yield from wanted.merged(plan.splits, RowKind.INSERT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangesSource:
+    """The rows of changes, one change after the other.
+
+    Without `kinds` only those that add are given out, and as the table's own columns.
+    """
+
+    context: TableContext
+    changes: tuple[Change, ...]
+    kinds: bool = True
+
+    def __post_init__(self) -> None:
+        if self.context.options.bucket == POSTPONE_BUCKET:
+            raise Unsupported(
+                "changes of a table whose buckets are postponed are not supported",
+                option="bucket",
+                value=POSTPONE_BUCKET,
+                table=self.context.identifier,
+            )
+        if self.kinds and ROW_KIND in self.context.schema.by_name:
+            raise Unsupported(
+                "changes of a table with a column of this name are not supported",
+                column=ROW_KIND,
+                table=self.context.identifier,
+            )
+
+    @cached_property
+    def table_schema(self) -> TableSchema:
+        """The columns, as a schema."""
+        schema = self.context.schema
+        return replace(schema, fields=(KIND_COLUMN, *schema.fields)) if self.kinds else schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of all columns."""
+        return self.table_schema.arrow
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        limit: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows in batches of the columns asked for, in the order of the changes.
+
+        The predicate leaves out what cannot match; rows that do not match may still come. With a
+        limit and no predicate, no more rows than that come.
+        """
+        names = self.schema.names if columns is None else list(columns)
+        own = self.context.schema
+        stored = tuple(name for name in names if name != ROW_KIND) or own.names[:1]
+        condition = condition_on(predicate, own.names)
+        wanted = Wanted(context=self.context, columns=stored, predicate=condition)
+        left = limit if predicate is None else None
+        with closing(side_by_side(self._streams(wanted))) as batches:
+            for batch in batches:
+                rows = self._shown(batch, names)
+                if left is not None and rows.num_rows >= left:
+                    yield rows.slice(0, left)
+                    return
+                left = None if left is None else left - rows.num_rows
+                yield rows
+
+    def native_files(
+        self, columns: Sequence[str], predicate: Predicate | None = None
+    ) -> list[str] | None:
+        """None: files do not hold kinds as text."""
+        del columns, predicate
+        return None
+
+    def _streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
+        for change in self.changes:
+            yield from change.streams(wanted)
+
+    def _shown(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        kinds = batch.column(VALUE_KIND).to_numpy(zero_copy_only=False)
+        if not self.kinds:
+            adding = _ADDING[kinds]
+            return (batch if adding.all() else batch.filter(pa.array(adding))).select(names)
+        if ROW_KIND in names:
+            batch = batch.append_column(KIND_COLUMN.name, _TEXTS.take(pa.array(kinds)))
+        # NOTE: a -D may hold null in a NOT NULL column, which a cast would refuse.
+        columns = [batch.column(name) for name in names]
+        schema = pa.schema([self.schema.field(name) for name in names])
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def of_kind(
+    batches: Iterable[pa.RecordBatch], kind: RowKind
+) -> Generator[pa.RecordBatch, None, None]:
+    """The batches, each row of this kind."""
+    with reading(iter(batches)) as rows:
+        for batch in rows:
+            kinds = pa.array(np.full(batch.num_rows, kind, np.int8))
+            yield batch.append_column(VALUE_KIND, kinds)

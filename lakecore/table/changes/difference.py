@@ -1,0 +1,215 @@
+"""The difference of two states of a table.
+
+With a primary key: the files of both states are cut into sections together; a section that both
+have is the same in both, and is not read; of any other both sides are merged as a batch read would,
+and compared key by key, window by window (`merge/difference.py`). That holds for every merge
+engine: to compare new files alone would lose what they are folded into.
+
+Without one: the rows of the files that only the later state has. Rows that were written anew, by a
+compaction say, cannot be told from new ones, and are Unsupported.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakecore.errors import Unsupported
+from lakecore.frames.source import reading
+from lakecore.lsm.levels import sections, sorted_runs
+from lakecore.merge.difference import AFTER, BEFORE, DIFFERENCE
+from lakecore.merge.keys import order_columns
+from lakecore.merge.spec import Slice
+from lakecore.model.files import Split
+from lakecore.model.rows import VALUE_KIND, RowKind
+from lakecore.table.reads.scan import (
+    commit_order,
+    hides_level_0,
+    keep_entries,
+    key_ranks,
+    plan_stored,
+    vectors_of,
+)
+from lakecore.table.runs.read import merge_runs
+from lakecore.table.runs.windows import merge_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from lakecore.model.files import DataFile, IndexFile, VectorRange
+    from lakecore.model.manifest import EntryIdentity, ManifestEntry
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.changes.changes import Wanted
+    from lakecore.table.runs.read import ReadPlan
+
+_Bucket = tuple[bytes, int]
+_Version = tuple["EntryIdentity", "tuple[IndexFile, VectorRange] | None"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """The files of one state."""
+
+    number: int
+    files: Mapping[_Bucket, Sequence[ManifestEntry]]
+    vectors: Mapping[_Bucket, Mapping[str, tuple[IndexFile, VectorRange]]]
+
+    def versions(self, bucket: _Bucket) -> Mapping[_Version, ManifestEntry]:
+        """The files of a bucket, each with the deletions that it has in this state."""
+        own = self.vectors.get(bucket, {})
+        found = self.files.get(bucket, ())
+        return {(entry.identity, own.get(entry.file.name)): entry for entry in found}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What makes one state of a table (None: an empty one) the other."""
+
+    before: Snapshot | None
+    after: Snapshot
+
+    def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
+        """Bucket by bucket, section by section."""
+        sides = (_side(wanted, self.before, BEFORE), _side(wanted, self.after, AFTER))
+        buckets = sorted({bucket for side in sides for bucket in side.files})
+        if not wanted.context.schema.primary_keys:
+            for bucket in buckets:
+                yield from _new_rows(wanted, sides, bucket)
+            return
+        _check_bucket_counts(wanted, sides)
+        for bucket in buckets:
+            for section in _sections(wanted, sides, bucket):
+                yield _compared(wanted, section)
+
+
+def _side(wanted: Wanted, snapshot: Snapshot | None, number: int) -> _Side:
+    files: dict[_Bucket, list[ManifestEntry]] = defaultdict(list)
+    context = wanted.context
+    if snapshot is None:
+        return _Side(number=number, files=files, vectors={})
+    hidden = hides_level_0(context.schema, context.options)
+    live = context.history.live_entries(snapshot)
+    for entry in keep_entries(wanted.scan, live, wanted.predicate):
+        if not (hidden and entry.file.level == 0):
+            files[entry.partition, entry.bucket].append(entry)
+    return _Side(number=number, files=files, vectors=vectors_of(context.history, snapshot))
+
+
+def _check_bucket_counts(wanted: Wanted, sides: Sequence[_Side]) -> None:
+    """Raise Unsupported if a key may have moved to another bucket."""
+    counts: list[dict[bytes, int]] = []
+    for side in sides:
+        entries = [entry for files in side.files.values() for entry in files]
+        counts.append({entry.partition: entry.total_buckets for entry in entries})
+    for partition in counts[0].keys() & counts[1].keys():
+        before, after = counts[0][partition], counts[1][partition]
+        if before != after:
+            raise Unsupported(
+                "the difference of states with different numbers of buckets is not supported",
+                partition=wanted.context.partitions.path(partition),
+                before=before,
+                after=after,
+                table=wanted.context.identifier,
+            )
+
+
+def _new_rows(
+    wanted: Wanted, sides: Sequence[_Side], bucket: _Bucket
+) -> Iterator[Iterator[pa.RecordBatch]]:
+    """The rows of the files that only the later state has."""
+    before, after = (side.versions(bucket) for side in sides)
+    if not before.keys() <= after.keys():
+        raise Unsupported(
+            "files of a table without a primary key were written anew between the two states; "
+            "read the snapshots between them: incremental-between-scan-mode=delta, and for tags "
+            "incremental-between-tag-to-snapshot=true",
+            table=wanted.context.identifier,
+        )
+    new = [entry for version, entry in after.items() if version not in before]
+    own = sides[AFTER].vectors.get(bucket, {})
+    splits = [
+        replace(split, vectors={name: own[name] for name in own if name == split.files[0].name})
+        for split in plan_stored(wanted.scan, new, wanted.predicate)
+    ]
+    yield from wanted.merged(splits, RowKind.INSERT)
+
+
+def _sections(
+    wanted: Wanted, sides: Sequence[_Side], bucket: _Bucket
+) -> Iterator[tuple[Split | None, Split | None]]:
+    """The two sides of each section of a bucket that is not the same in both."""
+    versions = [side.versions(bucket) for side in sides]
+    orders = [commit_order([entry.file for entry in each.values()]) for each in versions]
+    every = {**versions[BEFORE], **versions[AFTER]}
+    names, entries = list(every), list(every.values())
+    lows, highs = key_ranks([entry.file for entry in entries], wanted.context.schema)
+    for section in sections(lows, highs):
+        inside = [names[index] for index in section]
+        if all(name in versions[BEFORE] and name in versions[AFTER] for name in inside):
+            continue
+        found: list[Split | None] = []
+        for side, own, order in zip(sides, versions, orders, strict=True):
+            at = [index for index in section if names[index] in own]
+            files = [entries[index].file for index in at]
+            runs = sorted_runs(files, lows[at].tolist(), highs[at].tolist())
+            tuples = tuple(run.files for run in runs)
+            found.append(_split(wanted, entries[at[0]], tuples, order, side) if files else None)
+        yield found[BEFORE], found[AFTER]
+
+
+def _split(
+    wanted: Wanted,
+    place: ManifestEntry,
+    runs: tuple[tuple[DataFile, ...], ...],
+    order: Mapping[str, int],
+    side: _Side,
+) -> Split:
+    own = side.vectors.get((place.partition, place.bucket), {})
+    names = {file.name for run in runs for file in run}
+    return Split(
+        partition=place.partition,
+        partition_path=wanted.context.partitions.path(place.partition),
+        bucket=place.bucket,
+        total_buckets=place.total_buckets,
+        runs=runs,
+        raw=False,
+        commit_order={name: order[name] for name in names},
+        vectors={name: own[name] for name in names if name in own},
+    )
+
+
+def _compared(
+    wanted: Wanted, section: tuple[Split | None, Split | None]
+) -> Iterator[pa.RecordBatch]:
+    """The rows that differ, with their kinds."""
+    plan = wanted.read_plan(
+        [side for side in section if side is not None], wanted.context.schema.names
+    )
+    plan = replace(plan, merge=replace(plan.merge, in_key_order=True))
+    sides = [
+        _slices(wanted, split, plan, number)
+        for number, split in enumerate(section)
+        if split is not None
+    ]
+    columns = [*wanted.columns, VALUE_KIND]
+    with reading(merge_slices(sides, DIFFERENCE, plan.merge)) as windows:
+        for rows in windows:
+            yield from rows.select(columns).to_batches()
+
+
+def _slices(wanted: Wanted, split: Split, plan: ReadPlan, number: int) -> Iterator[Slice]:
+    context = wanted.context
+    names = list(plan.columns)
+    with reading(merge_runs(split, plan, context.store, context.budget)) as windows:
+        for rows in windows:
+            keys = order_columns([rows.column(name) for name in plan.merge.key])
+            yield Slice(
+                rows=rows.select(names),
+                keys=keys,
+                sequence_min=number,
+                sequence_max=number,
+                commit_order=number,
+            )

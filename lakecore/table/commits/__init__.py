@@ -1,0 +1,3 @@
+"""Commit messages -> snapshots."""
+
+from __future__ import annotations

@@ -1,0 +1,400 @@
+"""Commit messages -> snapshots: the one place where a table changes.
+
+https://paimon.apache.org/docs/master/concepts/spec/snapshot/
+
+A commit writes up to two snapshots under one user and identifier: APPEND (or OVERWRITE) with the
+new files, then COMPACT with what compaction replaced. Each is one loop:
+
+1. read the latest snapshot;
+2. look at the snapshots since the last look: is one of them ours already? (Of a lost race, of a
+   request whose sender died, of a reply that was lost.)
+3. check conflicts with what others committed since the messages were made (`commit_checks.py`);
+4. write manifests and manifest lists under fresh names, merging small ones (`commit_manifests.py`);
+5. `put_if_absent(snapshot-N+1)`. This call is the commit. Lost: remove what step 4 wrote, but for
+   the manifests of the change itself, wait, and begin again (`commit_attempts.py`);
+6. write the hints, which only save readers a listing.
+
+A crash at any point leaves snapshot N or N+1. Certain failure removes what this commit wrote to
+the metadata; an unknown outcome removes nothing and raises CommitUnknown.
+
+Once the rows are in, nothing fails any more. If the COMPACT snapshot cannot be made, its files are
+removed, and the next compaction does it again. If a process died between the two, who commits the
+same messages under the same identifier makes the second.
+
+INVARIANT: every snapshot carries on all that it does not change, the index manifest above all.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakecore.errors import (
+    AlreadyExists,
+    CommitConflict,
+    CommitUnknown,
+    CorruptTable,
+    LakecoreError,
+    NotFound,
+)
+from lakecore.format import metadata
+from lakecore.model.manifest import FileKind, ManifestEntry
+from lakecore.model.snapshot import (
+    BATCH_COMMIT_IDENTIFIER,
+    CommitKind,
+    CommitResult,
+    Snapshot,
+)
+from lakecore.table.commits.base_snapshot import Inherited
+from lakecore.table.commits.commit_attempts import attempts
+from lakecore.table.commits.commit_change import (
+    Change,
+    CommitRequest,
+    PartitionFilter,
+    changes,
+    without_deleted_stats,
+)
+from lakecore.table.commits.commit_checks import check_absent, check_change
+from lakecore.table.commits.commit_manifests import ManifestWriter
+from lakecore.table.commits.committed import committed, last_committed, may_go_on
+from lakecore.table.commits.message_files import check_files_are_there, delete_compaction_files
+from lakecore.table.context import require_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.table.context import TableContext
+
+__all__ = ["CommitRequest", "PartitionFilter", "commit", "commit_compaction", "last_committed"]
+
+log = logging.getLogger("lakecore.commit")
+
+
+def commit(context: TableContext, request: CommitRequest) -> CommitResult:
+    """Make the changes visible; the snapshots that did it.
+
+    Messages that this user committed under this identifier before are not committed again; the
+    result then names the snapshots of that time. If the rows are in and only the compaction that
+    came with them clashes, its files are removed and the facts of the result have a
+    `compaction_lost`: the next compaction does it again. If what became of it is not known, they
+    have a `compaction_unknown`.
+
+    Raises CommitConflict or InvalidRequest, having changed nothing; CommitUnknown; AlreadyExists if
+    the messages were committed before, so that their files are in use.
+    """
+    seen: int | None = None
+    latest: Snapshot | None = None
+    first, compact = changes(request)
+    if request.identifier != BATCH_COMMIT_IDENTIFIER:
+        latest = context.history.latest_snapshot()
+        done = committed(context, request, latest)
+        if done is not None:
+            if not may_go_on(context, request, done):
+                return done
+            committer = _Committer(context, request, done.snapshot_ids[-1])
+            committer.publish_compaction(compact)
+            return committer.result(done)
+        seen = 0 if latest is None else latest.id
+    if request.from_elsewhere:
+        check_files_are_there(context, request.messages)
+    committer = _Committer(context, request, seen, latest)
+    if first.is_empty and not (request.force or request.overwrite):
+        if not compact.is_empty:
+            committer.publish(compact)
+        return committer.result()
+    committer.publish(first)
+    # Rows that somebody else committed for us may be in other files than those of the messages.
+    if not compact.is_empty and not committer.facts:
+        committer.publish_compaction(compact)
+    return committer.result()
+
+
+def commit_compaction(context: TableContext, request: CommitRequest) -> CommitResult:
+    """Make the COMPACT snapshot of the messages alone; a failure is a fact, as in `commit`."""
+    committer = _Committer(context, request)
+    committer.publish_compaction(changes(request)[1])
+    return committer.result()
+
+
+class _Committer:
+    """The snapshots of one commit."""
+
+    def __init__(
+        self,
+        context: TableContext,
+        request: CommitRequest,
+        seen: int | None = None,
+        latest: Snapshot | None = None,
+    ) -> None:
+        """`seen`: the last snapshot among which none is of this commit; None: not looked.
+
+        `latest`: the newest snapshot, if that was just looked at; the first attempt follows it.
+        """
+        self._context = context
+        self._request = request
+        self._seen = seen
+        self._looked_at = latest
+        self._manifests = ManifestWriter(context)
+        self._attempts = 0
+        self._in_doubt = False  # whether the manifests may be those of a snapshot that is there
+        self._uuids: set[str] = set()
+        self._snapshots: list[tuple[Snapshot, Sequence[ManifestEntry]]] = []
+        self.facts: dict[str, int] = {}
+
+    def result(self, before: CommitResult | None = None) -> CommitResult:
+        """What was done; `before` is what an earlier commit of the same messages did."""
+        entries = [entry for _, delta in self._snapshots for entry in delta]
+        added = [entry.file for entry in entries if entry.kind is FileKind.ADD]
+        deleted = [entry.file for entry in entries if entry.kind is FileKind.DELETE]
+        snapshot_ids = tuple(snapshot.id for snapshot, _ in self._snapshots)
+        messages = self._request.messages
+        if before is not None:
+            return replace(
+                before,
+                snapshot_ids=(*before.snapshot_ids, *snapshot_ids),
+                facts={**before.facts, **self.facts},
+            )
+        return CommitResult(
+            snapshot_ids=snapshot_ids,
+            rows=sum(f.row_count for m in messages for f in m.new_files),
+            files_added=len(added),
+            files_deleted=len(deleted),
+            bytes_added=sum(file.size_bytes for file in added),
+            bytes_deleted=sum(file.size_bytes for file in deleted),
+            attempts=self._attempts,
+            commit_user=self._request.user,
+            identifier=self._request.identifier,
+            facts=self.facts,
+        )
+
+    def publish_compaction(self, change: Change) -> None:
+        """Make the second snapshot of a commit, whose first is there; a failure is a fact."""
+        context, messages = self._context, self._request.messages
+        try:
+            self.publish(change)
+        except CommitUnknown as error:
+            log.warning("compaction unknown table=%s reason=%s", context.identifier, error)
+            self.facts["compaction_unknown"] = 1
+        except (LakecoreError, OSError) as error:
+            # All of these say that the snapshot was not made, but one: somebody else has made it.
+            log.warning("compaction lost table=%s reason=%s", context.identifier, error)
+            if not isinstance(error, AlreadyExists):
+                delete_compaction_files(context, messages)
+            self.facts["compaction_lost"] = 1
+        else:
+            compacted = [message for message in messages if message.compact_before]
+            files = [file for message in compacted for file in message.compact_before]
+            self.facts["buckets_compacted"] = len(compacted)
+            self.facts["files_compacted"] = len(files)
+            self.facts["rows_compacted"] = sum(file.row_count for file in files)
+
+    def publish(self, change: Change) -> None:
+        """Make one snapshot of a change."""
+        self._manifests.begin()
+        self._in_doubt = False
+        try:
+            self._race(change)
+        except BaseException:
+            if not self._in_doubt:
+                self._manifests.remove()
+            raise
+
+    def _race(self, change: Change) -> None:
+        context, seen = self._context, self._seen
+        latest, self._looked_at = self._looked_at, None
+        for attempt in attempts(context.options, context.ambient):
+            self._attempts += 1
+            # What takes time stands before the look: who looks long at the latest comes too late.
+            require_table(context)
+            schema_id = max(context.history.schema_ids())
+            if attempt or latest is None:
+                latest = context.history.latest_after(latest)
+            mine = self._mine_since(seen, latest, change.kind)
+            if mine is not None:
+                if mine.uuid not in self._uuids:
+                    self._manifests.remove()
+                    self.facts |= {} if self._snapshots else {"already_committed": 1}
+                self._made(mine, change.delta)
+                return
+            if self._attempt(change, latest, schema_id):
+                return
+            seen = 0 if latest is None else latest.id
+            if latest is not None:
+                # It passed the checks against this snapshot: only later ones are left to look at.
+                change = replace(
+                    change,
+                    base_snapshot_id=latest.id,
+                    bases=frozenset({(latest.id, latest.uuid)}),
+                )
+        raise CommitConflict(
+            "lost every race for the next snapshot; commit the same messages again, or raise "
+            "commit.max-retries",
+            table=context.identifier,
+            attempts=self._attempts,
+        )
+
+    def _made(self, snapshot: Snapshot, delta: Sequence[ManifestEntry]) -> None:
+        self._snapshots.append((snapshot, delta))
+        self._seen = snapshot.id
+
+    def _mine_since(
+        self, seen: int | None, latest: Snapshot | None, kind: CommitKind
+    ) -> Snapshot | None:
+        """Our own snapshot, if an attempt that seemed to fail had made it."""
+        if seen is None or latest is None:
+            return None
+        request = self._request
+        wanted = (request.user, request.identifier, kind)
+        for theirs in self._context.history.commits.after(seen, latest):
+            if theirs.uuid in self._uuids:
+                return theirs
+            # Batch writers do not number their commits, so for them equal names prove nothing.
+            same = (theirs.commit_user, theirs.commit_identifier, theirs.commit_kind) == wanted
+            if same and request.identifier != BATCH_COMMIT_IDENTIFIER:
+                return theirs
+        return None
+
+    def _attempt(self, change: Change, latest: Snapshot | None, schema_id: int) -> bool:
+        """Whether the change became the snapshot after `latest`."""
+        context = self._context
+        try:
+            snapshot, delta = self._prepare(change, latest, schema_id)
+        except CorruptTable:
+            # What another commit made needless may be gone: this attempt had lost before.
+            if context.history.latest_snapshot() != latest:
+                self._manifests.remove()
+                return False
+            raise
+        if not self._put(context.layout.snapshot(snapshot.id), snapshot):
+            # What an overwrite takes away is another thing after the next snapshot.
+            self._manifests.lose(whole=change.kind is CommitKind.OVERWRITE)
+            return False
+        self._write_hints(snapshot)
+        context.history.learn(latest, snapshot, delta)
+        self._made(snapshot, delta)
+        log.info(
+            "committed table=%s snapshot=%d kind=%s files_added=%d files_deleted=%d attempts=%d",
+            context.identifier,
+            snapshot.id,
+            snapshot.commit_kind,
+            sum(entry.kind is FileKind.ADD for entry in delta),
+            sum(entry.kind is FileKind.DELETE for entry in delta),
+            self._attempts,
+        )
+        return True
+
+    def _put(self, path: str, snapshot: Snapshot) -> bool:
+        store = self._context.store
+        assert snapshot.uuid is not None
+        self._uuids.add(snapshot.uuid)
+        data = metadata.encode_snapshot(snapshot)
+        # From here on an exception proves nothing, and whatever was written stays.
+        self._in_doubt = True
+        try:
+            made = store.put_if_absent(path, data)
+        except (LakecoreError, OSError) as error:
+            # The reply was lost, or said no. What lies there now tells, if it can be read at all.
+            try:
+                there = metadata.decode_snapshot(store.read(path), path)
+            except (LakecoreError, OSError) as unread:
+                if isinstance(error, LakecoreError) and not isinstance(error, CommitUnknown):
+                    self._in_doubt = not isinstance(unread, NotFound)
+                    raise error from None
+                raise CommitUnknown(
+                    "the reply to the commit was lost: look for the snapshot before a retry",
+                    table=self._context.identifier,
+                    snapshot_id=snapshot.id,
+                    commit_user=snapshot.commit_user,
+                    identifier=snapshot.commit_identifier,
+                ) from error
+            made = there.uuid == snapshot.uuid
+        self._in_doubt = made
+        return made
+
+    def _write_hints(self, snapshot: Snapshot) -> None:
+        # A hint that cannot be written must not fail a commit that everybody can see.
+        store, layout = self._context.store, self._context.layout
+        with suppress(LakecoreError, OSError):
+            store.put(layout.latest_hint, str(snapshot.id).encode())
+            self._context.history.keep_earliest_hint()
+
+    # --- one attempt -----------------------------------------------------------------------------
+
+    def _prepare(
+        self, change: Change, latest: Snapshot | None, schema_id: int
+    ) -> tuple[Snapshot, Sequence[ManifestEntry]]:
+        """The next snapshot, its manifests written."""
+        context, request = self._context, self._request
+        delta = list(change.delta)
+        cleared: set[bytes] = set()
+        if change.kind is CommitKind.OVERWRITE:
+            removed, cleared = self._removed(change, latest)
+            delta = [*removed, *delta]
+        check_change(context, change, latest, delta)
+        if context.options.manifest_delete_file_drop_stats:
+            delta = without_deleted_stats(delta)
+        base_list, base_size = self._manifests.write_base(latest)
+        delta_list, delta_size = self._manifests.write_delta(delta)
+        changelog_list, changelog_size = (
+            self._manifests.write_delta(change.changelog) if change.changelog else (None, None)
+        )
+        index_manifest = self._manifests.write_indexes(latest, change.indexes, cleared)
+        delta_rows = sum(
+            entry.file.row_count if entry.kind is FileKind.ADD else -entry.file.row_count
+            for entry in delta
+        )
+        before = Inherited.of(latest)
+        records_before = before.total_record_count
+        if records_before is None:
+            live = () if latest is None else context.history.live_entries(latest)
+            records_before = sum(entry.file.row_count for entry in live)
+        snapshot = Snapshot(
+            id=1 if latest is None else latest.id + 1,
+            schema_id=max(schema_id, before.schema_id),
+            uuid=context.ambient.new_uuid(),
+            base_manifest_list=base_list,
+            base_manifest_list_size=base_size,
+            delta_manifest_list=delta_list,
+            delta_manifest_list_size=delta_size,
+            changelog_manifest_list=changelog_list,
+            changelog_manifest_list_size=changelog_size,
+            index_manifest=index_manifest,
+            commit_user=request.user,
+            commit_identifier=request.identifier,
+            commit_kind=change.kind,
+            time_ms=context.ambient.now_ms(),
+            total_record_count=records_before + delta_rows,
+            delta_record_count=delta_rows,
+            changelog_record_count=sum(entry.file.row_count for entry in change.changelog) or None,
+            watermark=_later(before.watermark, request.watermark),
+            statistics=before.statistics if before.schema_id >= schema_id else None,
+            properties=request.properties,
+            next_row_id=before.next_row_id,
+            operation=request.operation,
+        )
+        return snapshot, delta
+
+    def _removed(
+        self, change: Change, latest: Snapshot | None
+    ) -> tuple[list[ManifestEntry], set[bytes]]:
+        """Deletions of all live files of the partitions that the overwrite clears."""
+        if latest is None:
+            return [], set()
+        live = self._context.history.live_entries(latest)
+        check_absent(change, live)
+        indexes = self._context.history.index_entries(latest)
+        partitions = list(
+            dict.fromkeys([*(e.partition for e in live), *(e.partition for e in indexes)])
+        )
+        assert self._request.overwrite is not None
+        chosen = self._request.overwrite(partitions) if partitions else ()
+        cleared = {p for p, choose in zip(partitions, chosen, strict=True) if choose}
+        removed = [replace(e, kind=FileKind.DELETE) for e in live if e.partition in cleared]
+        return removed, cleared
+
+
+def _later(before: int | None, given: int | None) -> int | None:
+    known = [mark for mark in (before, given) if mark is not None]
+    return max(known, default=None)

@@ -1,0 +1,189 @@
+"""Commit messages -> changes: what each of the up to two snapshots of a commit adds and deletes.
+
+APPEND (or OVERWRITE) takes the new files, COMPACT what compaction replaced. A file that is made and
+compacted within one commit is added by the first and deleted by the second.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.files import NO_STATS, CommitMessage
+from lakecore.model.manifest import FileKind, IndexEntry, ManifestEntry
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
+
+if TYPE_CHECKING:
+    from lakecore.model.files import DataFile, IndexFile
+    from lakecore.table.commits.base_snapshot import Base
+
+PartitionFilter = Callable[[Sequence[bytes]], Sequence[bool]]
+"""Serialized partitions -> which of them an overwrite clears."""
+_LONG_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """What to commit, and as whom.
+
+    `overwrite` clears the partitions it chooses (None: nothing is cleared). `force` commits even
+    if there is nothing to change, so that the identifier is on record. `replaces_rows`: the rows
+    were made from those of the snapshot the messages name, so nobody may have changed them since.
+    `from_elsewhere`: the messages are a caller's, so that their files are looked for.
+    """
+
+    messages: Sequence[CommitMessage]
+    user: str
+    identifier: int = BATCH_COMMIT_IDENTIFIER
+    overwrite: PartitionFilter | None = None
+    force: bool = False
+    replaces_rows: bool = False
+    watermark: int | None = None
+    properties: Mapping[str, str] | None = None
+    operation: str | None = None
+    from_elsewhere: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One snapshot's worth of changes, computed from snapshot `base_snapshot_id` or a later one.
+
+    `bases` are the snapshots that the messages name, each by id and uuid.
+    """
+
+    kind: CommitKind
+    messages: Sequence[CommitMessage]
+    delta: Sequence[ManifestEntry]
+    changelog: Sequence[ManifestEntry]
+    indexes: Sequence[IndexEntry]
+    base_snapshot_id: int | None
+    bases: frozenset[Base] = frozenset()
+    replaces_rows: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to change."""
+        return not (self.delta or self.changelog or self.indexes)
+
+
+def check_commit(messages: object, watermark: object, properties: object) -> None:
+    """Raise InvalidRequest for what is no message, and for what a snapshot cannot hold."""
+    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+        raise InvalidRequest(
+            "commit takes a list of commit messages", messages=type(messages).__name__
+        )
+    for message in messages:
+        if not isinstance(message, CommitMessage):
+            raise InvalidRequest(
+                "commit takes the messages that prepare_commit gives", given=type(message).__name__
+            )
+    if watermark is not None and (not isinstance(watermark, int) or isinstance(watermark, bool)):
+        raise InvalidRequest("a watermark is a whole number", watermark=watermark)
+    if watermark is not None and not -_LONG_MAX - 1 <= watermark <= _LONG_MAX:
+        raise InvalidRequest("a watermark has 64 bits", watermark=watermark)
+    if properties is None:
+        return
+    if not isinstance(properties, Mapping):
+        raise InvalidRequest(
+            "properties are a mapping of texts to texts", properties=type(properties).__name__
+        )
+    for name, text in properties.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise InvalidRequest("a property of a commit is a text", property=name, value=text)
+
+
+def changes(request: CommitRequest) -> tuple[Change, Change]:
+    """What the first and the second snapshot of a commit change.
+
+    Raises InvalidRequest if the messages bring a file, or a bucket's index, twice: a table that
+    lists a file twice cannot be read.
+    """
+    messages = request.messages
+    new = _entries(messages, FileKind.ADD, lambda m: m.new_files)
+    gone = _entries(messages, FileKind.DELETE, lambda m: m.deleted_files)
+    before = _entries(messages, FileKind.DELETE, lambda m: m.compact_before)
+    after = _entries(messages, FileKind.ADD, lambda m: m.compact_after)
+    added = Counter(entry.identity for entry in (*new, *after))
+    twice = [identity.name for identity, count in added.items() if count > 1]
+    if twice:
+        raise InvalidRequest("the messages bring a data file twice", files=twice)
+    if gone and request.overwrite is None:
+        raise InvalidRequest(
+            "only an overwrite takes files away", files=[e.file.name for e in gone]
+        )
+    bases = [message.base_snapshot_id for message in messages]
+    base = None if None in bases else min((b for b in bases if b is not None), default=None)
+    named = frozenset(
+        (message.base_snapshot_id, message.base_snapshot_uuid)
+        for message in messages
+        if message.base_snapshot_id is not None
+    )
+    first = Change(
+        kind=CommitKind.APPEND if request.overwrite is None else CommitKind.OVERWRITE,
+        messages=messages,
+        delta=[*gone, *new],
+        changelog=_entries(messages, FileKind.ADD, lambda m: m.changelog_files),
+        indexes=_index_entries(messages, lambda m: m.new_index_files),
+        base_snapshot_id=base,
+        bases=named,
+        replaces_rows=request.replaces_rows,
+    )
+    second = Change(
+        kind=CommitKind.COMPACT,
+        messages=messages,
+        delta=[*before, *after],
+        changelog=_entries(messages, FileKind.ADD, lambda m: m.compact_changelog_files),
+        indexes=_index_entries(messages, lambda m: m.compact_index_files),
+        base_snapshot_id=base,
+        bases=named,
+    )
+    return first, second
+
+
+def without_deleted_stats(delta: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+    """The entries; those of files that go without statistics of their columns."""
+    return [
+        replace(entry, file=replace(entry.file, value_stats=NO_STATS, value_stats_columns=()))
+        if entry.kind is FileKind.DELETE
+        else entry
+        for entry in delta
+    ]
+
+
+def _entries(
+    messages: Sequence[CommitMessage],
+    kind: FileKind,
+    files: Callable[[CommitMessage], Sequence[DataFile]],
+) -> list[ManifestEntry]:
+    return [
+        ManifestEntry(
+            kind=kind,
+            partition=message.partition,
+            bucket=message.bucket,
+            total_buckets=message.total_buckets,
+            file=file,
+        )
+        for message in messages
+        for file in files(message)
+    ]
+
+
+def _index_entries(
+    messages: Sequence[CommitMessage], files: Callable[[CommitMessage], Sequence[IndexFile]]
+) -> list[IndexEntry]:
+    entries = [
+        IndexEntry(partition=message.partition, bucket=message.bucket, file=file)
+        for message in messages
+        for file in files(message)
+    ]
+    seen = Counter((e.partition, e.bucket, e.file.index_type) for e in entries)
+    twice = [bucket for (_, bucket, _), count in seen.items() if count > 1]
+    if twice:
+        raise InvalidRequest(
+            "two messages bring an index file of the same bucket; let one writer own a bucket",
+            buckets=twice,
+        )
+    return entries

@@ -1,0 +1,172 @@
+"""A change and the latest snapshot -> nothing, or what stands against committing it there.
+
+`plan/conflicts.py` has the rules; here is what of the table they are asked about:
+
+- a change that deletes files, or adds files above level 0, is checked against the live files;
+- what was compacted must be what the newest schema and options ask for (`compact_rules.py`);
+- any but an overwrite is checked against what others added since its writers looked at the table:
+  against all there is, if the snapshot that they looked at has been rolled back;
+- rows that were made from others must not meet changes of the same keys (`row_conflicts.py`).
+  A plain append that nobody came before costs no reading at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.errors import AlreadyExists, CommitConflict, NotFound
+from lakecore.model.files import HASH_INDEX
+from lakecore.model.manifest import FileKind
+from lakecore.model.snapshot import CommitKind
+from lakecore.plan.conflicts import (
+    check_bucket_counts,
+    check_files,
+    check_hash_indexes,
+    check_levels,
+)
+from lakecore.table.commits.base_snapshot import committed_since, was_rolled_back
+from lakecore.table.commits.compact_rules import same_rules
+from lakecore.table.commits.row_conflicts import check_rows_untouched
+from lakecore.table.context import with_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lakecore.model.manifest import ManifestEntry
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.commits.commit_change import Change
+    from lakecore.table.context import TableContext
+
+DYNAMIC = -1
+
+
+def check_change(
+    context: TableContext, change: Change, latest: Snapshot | None, delta: Sequence[ManifestEntry]
+) -> None:
+    """That `delta`, the change with what it clears, may follow the latest snapshot.
+
+    Raises CommitConflict, or AlreadyExists if the messages were committed before.
+    """
+    keys = context.schema.key_fields
+    if latest is None:
+        check_files((), delta, keys)
+        return
+    if change.kind is not CommitKind.OVERWRITE:
+        _check_since(context, change, latest)
+    if any(entry.kind is FileKind.DELETE or entry.file.level > 0 for entry in delta):
+        touched = {entry.partition for entry in delta}
+        live = [e for e in context.history.live_entries(latest) if e.partition in touched]
+        check_files(live, delta, keys)
+        if change.kind is CommitKind.COMPACT:
+            check_levels(live, change.messages)
+            _check_rules(context, delta)
+
+
+def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
+    """That the change adds none of these files: its messages were not committed yet."""
+    # A file that only changes its level may have been moved by another compaction: a conflict.
+    moved = {entry.file.name for entry in change.delta if entry.kind is FileKind.DELETE}
+    mine = {
+        entry.identity
+        for entry in change.delta
+        if entry.kind is FileKind.ADD and entry.file.name not in moved
+    }
+    for entry in entries:
+        if entry.identity in mine:
+            raise AlreadyExists(
+                "the messages were committed before: a file they bring is in the table",
+                file=entry.file.name,
+                bucket=entry.bucket,
+            )
+
+
+def _check_rules(context: TableContext, delta: Sequence[ManifestEntry]) -> None:
+    """Raise CommitConflict if the table no longer merges as it did when files were compacted."""
+    moved = {entry.file.name for entry in delta if entry.kind is FileKind.DELETE}
+    written = {entry.file.schema_id for entry in delta if entry.file.name not in moved}
+    history = context.history
+    newest = max(history.schema_ids(), default=0)
+    for schema_id in written - {newest}:
+        before, after = (with_schema(context, history.schema(at)) for at in (schema_id, newest))
+        if not same_rules(before, after):
+            raise CommitConflict(
+                "the table's options or types have changed since the files were compacted: "
+                "compact again",
+                table=context.identifier,
+                schema_id=schema_id,
+                newest_schema_id=newest,
+            )
+
+
+def _check_since(context: TableContext, change: Change, latest: Snapshot) -> None:
+    """Against what others committed since the writers of the messages looked."""
+    base = change.base_snapshot_id
+    if not change.messages:
+        return
+    back = any(was_rolled_back(context.history, each, latest) for each in change.bases)
+    if back:
+        _check_rolled_back(context, change)
+    elif base == latest.id:
+        return
+    known: dict[bytes, int] = {}
+    overwritten: set[bytes] = set()
+    news = [(None, context.history.live_entries(latest))] if back else None
+    for theirs, added in news or _added_since(context, base, latest):
+        check_absent(change, added)
+        for entry in added:
+            known.setdefault(entry.partition, entry.total_buckets)
+        if theirs is None or theirs.commit_kind is CommitKind.OVERWRITE:
+            overwritten |= {message.partition for message in change.messages}
+    check_bucket_counts(known, change.messages)
+    if change.replaces_rows:
+        check_rows_untouched(context, change, latest)
+    # Keys that were known keep their buckets while others only add keys, but not if they overwrite.
+    dealt = {
+        message.partition
+        for message in change.messages
+        if change.kind is CommitKind.APPEND and message.total_buckets == DYNAMIC
+    }
+    grown = any(entry.file.index_type == HASH_INDEX for entry in change.indexes)
+    if context.schema.primary_keys and (grown or dealt & overwritten):
+        _check_indexes(context, change, latest)
+
+
+def _check_rolled_back(context: TableContext, change: Change) -> None:
+    """Raise CommitConflict if a change was made from files that a rollback may have taken away.
+
+    Rows that are only added do not depend on others, but for the keys of dynamic buckets.
+    """
+    dynamic = bool(context.schema.primary_keys) and any(
+        message.total_buckets == DYNAMIC for message in change.messages
+    )
+    if change.kind is CommitKind.COMPACT or change.replaces_rows or dynamic:
+        raise CommitConflict(
+            "the snapshot that this was made from was rolled back; do it again",
+            table=context.identifier,
+            snapshot_id=change.base_snapshot_id,
+        )
+
+
+def _check_indexes(context: TableContext, change: Change, latest: Snapshot) -> None:
+    history, base = context.history, change.base_snapshot_id
+    try:
+        before = () if base is None else history.index_entries(history.snapshot(base))
+    except NotFound as error:
+        raise CommitConflict(
+            "the snapshot that the writer looked at is gone; write again", snapshot_id=base
+        ) from error
+    check_hash_indexes(before, history.index_entries(latest), change.messages)
+
+
+def _added_since(
+    context: TableContext, base: int | None, latest: Snapshot
+) -> Iterator[tuple[Snapshot | None, Sequence[ManifestEntry]]]:
+    """The snapshots after one (None: all), newest first, and the files that each added.
+
+    Where snapshots have expired, all live files stand for what they added.
+    """
+    try:
+        for theirs, entries in committed_since(context.history, base or 0, latest):
+            yield theirs, [entry for entry in entries if entry.kind is FileKind.ADD]
+    except NotFound:
+        yield None, context.history.live_entries(latest)

@@ -1,0 +1,349 @@
+"""What is planned for a bucket -> its compacted files, as a CommitMessage.
+
+Sections are merged window by window, as a read merges them, but in key order, with sequence numbers
+and kinds, and written as files of the output level. Nothing is visible before the commit. What was
+written for a compaction that fails is removed.
+
+In a table that takes look-ups, rows of level 0 meet the rows of their keys above the output level,
+so that the lowest level above 0 holds what a key has become. Where a changelog is wanted, it is
+written along: with `lookup` of what has a file of level 0, with `full-compaction` of what comes to
+the last level. A file of which that is true may still go there under its name; it is read for the
+changelog alone. But it is rewritten if its rows could come out changed: see `must_rewrite`.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from lakecore.errors import LakecoreError
+from lakecore.frames.source import reading
+from lakecore.io.data_files import BatchSize
+from lakecore.io.freed_memory import release_freed, reused_memory
+from lakecore.lsm.levels import SortedRun
+from lakecore.lsm.steps import Rewrite
+from lakecore.merge import MERGE_FUNCTIONS
+from lakecore.merge.equality import equal_rows
+from lakecore.model.arrow_arrays import size_of
+from lakecore.model.files import CommitMessage, FileSource, Split
+from lakecore.model.rows import RETRACTS
+from lakecore.options import ChangelogProducer, MergeEngine
+from lakecore.plan.splits import may_hold_deletions
+from lakecore.table.compactions.compact_merge import BATCHES_BESIDE, CompactionMerge
+from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
+from lakecore.table.reads.source import TableSource
+from lakecore.table.runs.bucket_files import (
+    BucketPlace,
+    FileNames,
+    RollingWriter,
+    changelog_shape,
+    data_shape,
+)
+from lakecore.table.runs.large_rows import EqualPlaces, PlacedChanges, Values, places_of
+from lakecore.table.runs.late_casts import NO_LATE_CASTS, casts_after_merge
+from lakecore.table.runs.read import (
+    MergeRoom,
+    batch_size,
+    merge_fields,
+    merge_runs,
+)
+from lakecore.table.runs.split_files import KIND_FIELD, SplitFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lakecore.lsm.steps import Section
+    from lakecore.merge.changelog import Equal
+    from lakecore.model.files import DataFile
+    from lakecore.table.compactions.compact_merge import Changes
+    from lakecore.table.compactions.compact_plan import BucketCompaction
+    from lakecore.table.context import TableContext
+    from lakecore.table.runs.read import ReadPlan
+
+_KIND_ROWS = 262_144
+_MERGE_SHARE = 6
+"""The part of the budget, as a divisor, that the windows take: less than a read's, for what is
+merged is encoded beside them."""
+_ENCODING_SHARE = 4
+_RELEASE_SHARE = 32
+_LOOKUP_SHARE = 8
+"""The part of the budget, as a divisor, that reading the levels above takes."""
+_LOOKUP_LEAST_BYTES = 8 << 20
+_LOOKUP_BATCHES = 8
+"""Of a level: a batch of keys, one of rows, what each is decoded from, and the rows taken."""
+
+RowsDone: TypeAlias = "Callable[[int], None]"
+"""Is told of rows that were read, how many more."""
+
+
+def compact_bucket(
+    context: TableContext, compaction: BucketCompaction, rows_done: RowsDone
+) -> CommitMessage:
+    """The compacted files of a bucket, written, as a message. A failure leaves none behind."""
+    rewriter = _Rewriter(context, compaction, rows_done)
+    before: list[DataFile] = []
+    after: list[DataFile] = []
+    try:
+        with reused_memory(context.budget.size_bytes), closing(rewriter):
+            for step in compaction.steps:
+                if isinstance(step, Rewrite):
+                    before += step.files
+                    after += rewriter.rewrite(step.sections)
+                elif rewriter.must_rewrite(step.file):
+                    before.append(step.file)
+                    after += rewriter.rewrite([rewriter.alone(step.file)])
+                else:
+                    before.append(step.file)
+                    after.append(replace(step.file, level=compaction.level))
+                    rewriter.move(step.file)
+            changelog = rewriter.changelog_files()
+    except BaseException:
+        rewriter.abort()
+        raise
+    return CommitMessage(
+        partition=compaction.partition,
+        bucket=compaction.bucket,
+        total_buckets=compaction.total_buckets,
+        compact_before=tuple(before),
+        compact_after=tuple(after),
+        compact_changelog_files=changelog,
+        compact_beside=rewriter.beside,
+        base_snapshot_id=compaction.base_snapshot_id,
+    )
+
+
+class _Rewriter:
+    """Writes runs of one bucket anew, and the changelog of it."""
+
+    def __init__(
+        self, context: TableContext, compaction: BucketCompaction, rows_done: RowsDone
+    ) -> None:
+        self._context = context
+        self._compaction = compaction
+        self._rows_done = rows_done
+        self._partition_path = context.partitions.path(compaction.partition)
+        self._place = BucketPlace(
+            store=context.store,
+            layout=context.layout,
+            ambient=context.ambient,
+            partition_path=self._partition_path,
+            bucket=compaction.bucket,
+            names=FileNames(context.ambient.new_uuid()),
+        )
+        schema, options, level = context.schema, context.options, compaction.level
+        self._shape = replace(data_shape(schema, options, level), source=FileSource.COMPACT)
+        self._above = tuple(file for file in compaction.others if file.level > level)
+        files = (*compaction.files, *compaction.others)
+        self._to_last = level >= max([options.level_count - 1, *(file.level for file in files)])
+        self._plan = self._read_plan()
+        self._fields = merge_fields((), self._plan)
+        read = tuple((file,) for file in (*compaction.files, *self._above))
+        self._places = places_of(self._split_of(read), self._fields, self._plan, context.budget)
+        self._late = NO_LATE_CASTS
+        if self._places is None:
+            self._late = casts_after_merge(self._split_of(read).files, self._fields, self._plan)
+        self._values: list[Values] = []
+        self._writers: list[RollingWriter] = []
+        self._changelog: RollingWriter | None = None
+        producers = {ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION}
+        if compaction.keeps_changelog and options.changelog_producer in producers:
+            self._changelog = RollingWriter(self._place, changelog_shape(schema, options, level))
+            self._writers.append(self._changelog)
+        wanted = self._shape.encoding_bytes * (1 if self._changelog is None else 2)
+        wanted = min(wanted, context.budget.size_bytes // _ENCODING_SHARE)
+        self._encoding = context.budget.acquire_up_to(wanted, 0)
+        self._changes, self._equal = self._changed_rows()
+        self._upper: UpperLevels | None = None
+        if self._above and options.needs_lookup:
+            self._upper = self._upper_levels()
+
+    @property
+    def beside(self) -> tuple[str, ...] | None:
+        """The files above level 0 that stay as they are, if rows are looked up."""
+        if not self._context.options.needs_lookup:
+            return None
+        return tuple(file.name for file in self._compaction.others if file.level > 0)
+
+    def rewrite(self, sections: Sequence[Section]) -> tuple[DataFile, ...]:
+        """The merged rows of sections as one run of new files."""
+        writer = RollingWriter(self._place, self._shape)
+        self._writers.append(writer)
+        files = [file for section in sections for run in section for file in run.files]
+        merge = self._merge(files)
+        for section in sections:
+            self._merge_section(section, merge, writer)
+        return writer.close()
+
+    def move(self, file: DataFile) -> None:
+        """Write the changelog of a file that only changes its level, if it has one."""
+        merge = self._merge([file])
+        if merge is None or merge.changelog is None:
+            self._rows_done(file.row_count)
+        else:
+            self._merge_section(self.alone(file), merge, None)
+
+    def must_rewrite(self, file: DataFile) -> bool:
+        """Whether a file that could change its level alone must be written anew.
+
+        - It holds deletions that are to go, or does not count them, as readers of higher levels
+          trust it to.
+        - It comes from level 0 of a table that takes look-ups, and is of another format than the
+          output, or its rows may be merged with rows above: with some engine other than deduplicate
+          or a sequence field as Paimon has it, or because a row above may be the newer one.
+        """
+        return self._must_merge(file) or self._must_count(file)
+
+    def changelog_files(self) -> tuple[DataFile, ...]:
+        """The files of the changelog, ended."""
+        return () if self._changelog is None else self._changelog.close()
+
+    def close(self) -> None:
+        """Let go of what was looked at."""
+        for values in self._values:
+            values.close()
+        if self._upper is not None:
+            self._upper.close()
+        self._encoding.release()
+
+    def _must_merge(self, file: DataFile) -> bool:
+        options, level = self._context.options, self._compaction.level
+        if not options.needs_lookup or file.level != 0 or level == 0:
+            return False
+        formats = options.file_format_per_level
+        default = options.file_format
+        if formats.get(0, default) != formats.get(level, default):
+            return True
+        if self._to_last:
+            return False
+        return self._must_meet(file)
+
+    def _must_meet(self, file: DataFile) -> bool:
+        """Whether rows of a file of level 0 may come out otherwise for what lies above."""
+        options = self._context.options
+        plain = options.merge_engine is MergeEngine.DEDUPLICATE and not options.sequence_field
+        newest_above = max((above.sequence_max for above in self._above), default=-1)
+        return not plain or newest_above >= file.sequence_min
+
+    def _merge(self, files: Sequence[DataFile]) -> CompactionMerge | None:
+        """How these files are merged; None: as a read merges them."""
+        options = self._context.options
+        takes_up = self._compaction.level > 0 and any(file.level == 0 for file in files)
+        upper = self._upper if takes_up else None
+        full = options.changelog_producer is ChangelogProducer.FULL_COMPACTION
+        told = self._changes if (self._to_last if full else takes_up) else None
+        if told is None and not any(self._must_meet(file) for file in files if file.level == 0):
+            upper = None
+        if upper is None and told is None:
+            return None
+        compared: tuple[str, ...] | None = None
+        if options.changelog_producer_row_deduplicate:
+            ignored = options.changelog_producer_row_deduplicate_ignore_fields
+            names = self._context.schema.names
+            compared = tuple(name for name in names if name not in ignored)
+        return CompactionMerge(
+            engine=MERGE_FUNCTIONS[options.merge_engine],
+            upper=upper,
+            changelog=told,
+            last_level=self._compaction.level if full and told is not None else None,
+            compared=compared,
+            first_row=options.merge_engine is MergeEngine.FIRST_ROW,
+            equal=self._equal,
+            late=self._late,
+        )
+
+    def _changed_rows(self) -> tuple[Changes | None, Equal]:
+        """Where changes go, and how rows are compared; large ones are told by their places."""
+        changelog, places = self._changelog, self._places
+        if changelog is None or places is None:
+            return changelog, equal_rows
+        store = self._context.store
+        self._values = [Values(places, self._fields, self._plan, store) for _ in range(4)]
+        before, after, *compared = self._values
+        return PlacedChanges(changelog, before, after), EqualPlaces(*compared)
+
+    def _merge_section(
+        self, section: Section, merge: CompactionMerge | None, writer: RollingWriter | None
+    ) -> None:
+        context, split = self._context, self._split(section)
+        left, held_bytes = split.row_count, 0
+        beside = 0 if merge is None else BATCHES_BESIDE
+        room = MergeRoom(
+            share=_MERGE_SHARE, batches_beside=beside, places=self._places, late=self._late
+        )
+        merged = merge_runs(split, self._plan, context.store, context.budget, merge, room)
+        with reading(merged) as windows:
+            for rows in windows:
+                if writer is not None:
+                    writer.write(rows)
+                held_bytes += size_of(rows)
+                if held_bytes >= context.budget.size_bytes // _RELEASE_SHARE:
+                    # What a window took would stay with the threads that took it.
+                    release_freed(context.budget.size_bytes)
+                    held_bytes = 0
+                left -= rows.num_rows
+                self._rows_done(rows.num_rows)
+                # A row may be large: what comes next is read without this beside it.
+                del rows
+        # What merging made fewer.
+        self._rows_done(left)
+
+    def _must_count(self, file: DataFile) -> bool:
+        counted = self._compaction.keep_deletions and file.delete_row_count != 0
+        if counted or not may_hold_deletions(file):
+            return False
+        split = self._split(self.alone(file))
+        retracts = [int(kind) for kind in RETRACTS]
+        files = SplitFiles(split, self._plan, self._context.store)
+        kinds = files.rows(file, [KIND_FIELD], BatchSize(_KIND_ROWS))
+        with reading(kinds) as batches:
+            return any(np.isin(batch.column(0).to_numpy(), retracts).any() for batch in batches)
+
+    def alone(self, file: DataFile) -> Section:
+        """A file as a section of its own."""
+        return (SortedRun(files=(file,)),)
+
+    def abort(self) -> None:
+        """Remove what was written; what cannot be removed is an orphan."""
+        for writer in self._writers:
+            with suppress(LakecoreError, OSError):
+                writer.abort()
+
+    def _read_plan(self) -> ReadPlan:
+        context = self._context
+        source = TableSource(context=context, snapshot=None, table_schema=context.schema)
+        runs = tuple((file,) for file in (*self._compaction.files, *self._above))
+        plan = source.read_plan([self._split_of(runs)], None)
+        keep = self._compaction.keep_deletions
+        merge = replace(plan.merge, keep_deletions=keep, in_key_order=True)
+        return replace(plan, merge=merge, system_columns=True)
+
+    def _upper_levels(self) -> UpperLevels:
+        context = self._context
+        split = self._split_of(tuple((file,) for file in self._above))
+        levels = {file.level for file in self._above}
+        wanted = context.budget.size_bytes // _LOOKUP_SHARE
+        lease = context.budget.acquire_up_to(wanted, _LOOKUP_LEAST_BYTES)
+        plan = LookupPlan(
+            files=SplitFiles(split, self._plan, context.store, self._places, self._late),
+            fields=(*self._fields, *self._late.fields),
+            size=batch_size(self._fields, lease.size_bytes // (_LOOKUP_BATCHES * len(levels))),
+        )
+        return UpperLevels(plan, lease)
+
+    def _split(self, section: Section) -> Split:
+        return self._split_of(tuple(run.files for run in section))
+
+    def _split_of(self, runs: tuple[tuple[DataFile, ...], ...]) -> Split:
+        compaction = self._compaction
+        return Split(
+            partition=compaction.partition,
+            partition_path=self._partition_path,
+            bucket=compaction.bucket,
+            total_buckets=compaction.total_buckets,
+            runs=runs,
+            raw=False,
+            commit_order=compaction.order,
+        )

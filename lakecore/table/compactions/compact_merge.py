@@ -1,0 +1,133 @@
+"""How a compaction merges where it has to look up older rows, or to tell what it changed.
+
+It wraps the merge function of the table's engine. Of each window:
+
+1. Keys that have a row of level 0, and none of a level above it, are looked up in the levels above
+   the output (`lookup.py`). The rows found there are merged with the others. In a first-row table
+   it is enough that there is one: the rows of such a key are dropped.
+2. The engine merges. Deletions stay in what it gives out until the changelog has been told.
+3. The rows of the changelog (`merge/changelog.py`) are written; the merged rows are given out.
+
+A key with one row keeps it as it is in the changelog, too. (Paimon has a lookup changelog show what
+the merge function makes of it, which is not what a read shows; see DECISIONS.md.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.merge.changelog import ChangedKeys, changed_keys, changelog_rows
+from lakecore.merge.equality import equal_rows
+from lakecore.merge.groups import NONE
+from lakecore.merge.keys import order_columns
+from lakecore.merge.order import column_of, filter_rows, of_kinds
+from lakecore.model.rows import RETRACTS
+from lakecore.table.runs.late_casts import NO_LATE_CASTS, LateCasts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakecore.merge.changelog import Equal
+    from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
+    from lakecore.table.compactions.lookup import UpperLevels
+
+BATCHES_BESIDE = 6
+"""Of the size of a run's batch: rows looked up, rows of before and after, and their order."""
+
+
+class Changes(Protocol):
+    """Where the rows of a changelog go."""
+
+    def write(self, rows: pa.Table, /) -> None:
+        """Append rows."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class CompactionMerge:
+    """The merge function of a compaction.
+
+    `upper` are the levels above the output, None if nothing is there or it needs no look. The
+    changes go to `changelog`, None if nobody wants them. `last_level`: the changelog is that of
+    full-compaction, which compares with this level. `compared`, `equal`: see `changelog_rows`. Rows
+    that are compared or told are cast, as `late` has it.
+    """
+
+    chooses_rows: ClassVar = False
+    engine: MergeFunction
+    upper: UpperLevels | None
+    changelog: Changes | None
+    last_level: int | None
+    compared: Sequence[str] | None
+    first_row: bool
+    equal: Equal = equal_rows
+    late: LateCasts = NO_LATE_CASTS
+
+    def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
+        """The merged rows; see `MergeFunction`."""
+        known: np.ndarray | None = None
+        keys = changed_keys(window, spec, self.last_level)
+        new = keys.without_before
+        if self.upper is not None and len(new):
+            wanted = order_columns([column_of(window, name, keys.first[new]) for name in spec.key])
+            if self.first_row:
+                known = np.zeros(keys.count, bool)
+                known[new] = self.upper.known(wanted)
+            else:
+                found = self.upper.rows(wanted)
+                if found:
+                    window = [*window, *found]
+                    keys = changed_keys(window, spec, self.last_level)
+        done = 0
+        for merged in self.engine(window, replace(spec, keep_deletions=True)):
+            piece = slice(done, done + merged.num_rows)
+            done = piece.stop
+            self._tell(window, keys, known, piece, merged)
+            keep = np.ones(merged.num_rows, bool)
+            if known is not None:
+                keep &= ~known[piece]
+            deletions = None if spec.keep_deletions else of_kinds(merged, RETRACTS)
+            if deletions is not None:
+                keep &= ~deletions
+            yield filter_rows(merged, keep)
+        assert done == keys.count, "every key of the window was merged to one row"
+
+    def _tell(
+        self,
+        window: Sequence[Slice],
+        keys: ChangedKeys,
+        known: np.ndarray | None,
+        piece: slice,
+        merged: pa.Table,
+    ) -> None:
+        """Write the changes of a piece of the keys, whose merged rows these are."""
+        if self.changelog is None:
+            return
+        changed, before = keys.changed[piece], keys.before[piece]
+        if self.first_row:
+            # What was there stays, and what is known above was told before.
+            changed = changed & (before == NONE)
+            changed = changed if known is None else changed & ~known[piece]
+            self.changelog.write(self.late.cast(filter_rows(merged, changed)))
+            return
+        if not changed.any():
+            return
+        before = before[changed]
+        held = before != NONE
+        at = np.where(held, np.cumsum(held) - 1, NONE)
+        rows = _all_rows(window).take(pa.array(before[held]))
+        after = filter_rows(merged, changed)
+        told = changelog_rows(rows, after, at, self.compared, self._equal)
+        self.changelog.write(self.late.cast(told))
+
+    def _equal(self, left: pa.Table, right: pa.Table, columns: Sequence[str]) -> np.ndarray:
+        cast = self.late.cast
+        return self.equal(cast(left), cast(right), columns)
+
+
+def _all_rows(window: Sequence[Slice]) -> pa.Table:
+    return pa.concat_tables([part.rows for part in window])

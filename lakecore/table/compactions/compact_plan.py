@@ -1,0 +1,190 @@
+"""The files of buckets -> what compaction does in each of them.
+
+`lsm/universal.py` picks the runs, `lsm/steps.py` says which of their files are merged and which
+only change their level. Pure but for the clock: `compact_bucket.py` does what is planned here.
+
+The files are those that are live in a snapshot and, within a write, those it has just made: these
+come last in the order of commit.
+
+INVARIANT: deletions are dropped only where the unit says that no older row is left to hide.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lakecore.errors import Unsupported
+from lakecore.lsm.levels import SortedRun, level_runs
+from lakecore.lsm.steps import Step, Upgrade, unit_steps
+from lakecore.lsm.universal import (
+    CompactionPolicy,
+    CompactionUnit,
+    Moment,
+    Reason,
+    last_full_ms,
+    pick,
+    pick_full,
+)
+from lakecore.model.files import DELETION_VECTORS
+from lakecore.table.reads.scan import commit_order, key_ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lakecore.model.files import DataFile
+    from lakecore.model.manifest import ManifestEntry
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.context import TableContext
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketFiles:
+    """The files of a bucket, in order of commit. `base_snapshot_id`: where they were found."""
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    base_snapshot_id: int | None
+    files: tuple[DataFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketCompaction:
+    """What is to be done in a bucket of a snapshot, and the level of what comes out.
+
+    `order` numbers the files of the bucket by commit; `others` are those that stay as they are.
+    Without `keeps_changelog` nobody is told what changes, as after an overwrite.
+    """
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    base_snapshot_id: int | None
+    level: int
+    reason: Reason
+    keep_deletions: bool
+    steps: tuple[Step, ...]
+    others: tuple[DataFile, ...]
+    order: Mapping[str, int]
+    keeps_changelog: bool = True
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """The files that will be replaced, or change their level."""
+        return tuple(chain.from_iterable(_files_of(step) for step in self.steps))
+
+    @property
+    def row_count(self) -> int:
+        """The rows of these files, as stored."""
+        return sum(file.row_count for file in self.files)
+
+
+def plan_buckets(
+    context: TableContext, snapshot: Snapshot, entries: Iterable[ManifestEntry], *, full: bool
+) -> list[BucketCompaction]:
+    """What compaction is to do in the buckets of these live files, where there is any.
+
+    `full`: everything into the last level; otherwise what universal picking takes. Raises
+    Unsupported for a bucket that has deletion vectors, CorruptTable for one whose files of a level
+    above 0 overlap.
+    """
+    buckets = files_by_bucket(entries, snapshot.id)
+    _refuse_vectors(context, snapshot, {(each.partition, each.bucket) for each in buckets})
+    planned = [plan_bucket(context, bucket, full=full) for bucket in buckets]
+    return [compaction for compaction in planned if compaction is not None]
+
+
+def files_by_bucket(entries: Iterable[ManifestEntry], snapshot_id: int | None) -> list[BucketFiles]:
+    """The live files of each bucket."""
+    found: dict[tuple[bytes, int, int], list[DataFile]] = defaultdict(list)
+    for entry in entries:
+        found[entry.partition, entry.bucket, entry.total_buckets].append(entry.file)
+    return [
+        BucketFiles(
+            partition=partition,
+            bucket=number,
+            total_buckets=total,
+            base_snapshot_id=snapshot_id,
+            files=tuple(files),
+        )
+        for (partition, number, total), files in sorted(found.items())
+    ]
+
+
+def plan_bucket(
+    context: TableContext, bucket: BucketFiles, *, full: bool, idle_picks: int = 0
+) -> BucketCompaction | None:
+    """What compaction is to do in a bucket; None: nothing.
+
+    Raises CorruptTable if files of a level above 0 overlap.
+    """
+    policy = CompactionPolicy.of(context.options)
+    files = bucket.files
+    lows, highs = key_ranks(files, context.schema)
+    runs = level_runs(files, lows, highs)
+    if full:
+        unit = _full_unit(runs, policy)
+    else:
+        unit = pick(runs, policy, _moment(context, runs, policy, idle_picks))
+    if unit is None:
+        return None
+    places = {file.name: place for place, file in enumerate(files)}
+    at = np.array([places[file.name] for file in unit.files])
+    steps = unit_steps(unit, lows[at], highs[at], policy)
+    if not steps:
+        return None
+    taken = {file.name for step in steps for file in _files_of(step)}
+    return BucketCompaction(
+        partition=bucket.partition,
+        bucket=bucket.bucket,
+        total_buckets=bucket.total_buckets,
+        base_snapshot_id=bucket.base_snapshot_id,
+        level=unit.level_output,
+        reason=unit.reason,
+        keep_deletions=not unit.drops_deletions,
+        steps=steps,
+        others=tuple(file for file in files if file.name not in taken),
+        order=commit_order(files),
+    )
+
+
+def _files_of(step: Step) -> tuple[DataFile, ...]:
+    return (step.file,) if isinstance(step, Upgrade) else step.files
+
+
+def _full_unit(runs: Sequence[SortedRun], policy: CompactionPolicy) -> CompactionUnit | None:
+    # In the last level a deletion has done its work: its file is written without it.
+    stale = {file.name for run in runs for file in run.files if file.delete_row_count != 0}
+    return pick_full(runs, policy, stale)
+
+
+def _moment(
+    context: TableContext, runs: Sequence[SortedRun], policy: CompactionPolicy, idle_picks: int
+) -> Moment:
+    now_ms = context.ambient.local_wall_clock_ms()
+    return Moment(
+        now_ms=now_ms,
+        hour=now_ms // _HOUR_MS % 24,
+        last_full_ms=last_full_ms(runs, policy),
+        idle_picks=idle_picks,
+    )
+
+
+def _refuse_vectors(
+    context: TableContext, snapshot: Snapshot, buckets: set[tuple[bytes, int]]
+) -> None:
+    for entry in context.history.index_entries(snapshot):
+        found = entry.file.index_type == DELETION_VECTORS
+        if found and (entry.partition, entry.bucket) in buckets:
+            raise Unsupported(
+                "compaction of a bucket that has deletion vectors is not supported",
+                table=context.identifier,
+                bucket=entry.bucket,
+            )

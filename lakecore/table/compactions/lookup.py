@@ -1,0 +1,347 @@
+"""Keys -> their rows in the levels above those that a compaction rewrites.
+
+1. Keys come window after window, in ascending order, so every file is read forward, once at most.
+2. A level is asked for the keys that no lower one had: each compaction took up what lay above.
+3. Of a file only row groups whose key bounds embrace a key are touched. Their key columns are read;
+   the keys found there are positions in the file.
+4. The other columns of the row groups that hold such positions are read, and those rows are taken.
+   To know whether a key is there, nothing more is read than keys.
+
+Memory: of each level one file is open, with a batch of its keys, a batch of its rows, and the row
+groups these come from. A file whose format has no row groups, or no bounds of keys, is read forward
+from its begin.
+
+INVARIANT: bounds of several key columns embrace keys as the first column does, then the second:
+they are the least of each and the greatest of each, which can only be too wide.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.format.binary_row import decode_rows
+from lakecore.merge.groups import NONE
+from lakecore.merge.keys import OrderColumns, order_columns, shared_codes
+from lakecore.merge.spec import Slice
+from lakecore.model.rows import SEQUENCE_NUMBER
+from lakecore.model.types import Atomic, Root
+from lakecore.plan.evolution import map_fields
+from lakecore.table.runs.row_groups import bounded_row_groups
+from lakecore.table.runs.split_files import missing_is_corrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lakecore.io.data_files import BatchSize
+    from lakecore.memory import Lease
+    from lakecore.model.files import DataFile
+    from lakecore.model.types import Field
+    from lakecore.table.runs.split_files import SplitFiles
+
+_UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})
+"""Roots whose bounds in a file leave out NaN and tell no -0.0 from 0.0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupPlan:
+    """What looking up takes: the files above some level, and how they are read.
+
+    `fields` are the columns of the rows to give out.
+    """
+
+    files: SplitFiles
+    fields: tuple[Field, ...]
+    size: BatchSize
+
+    @property
+    def keys(self) -> tuple[Field, ...]:
+        """The key columns."""
+        read = self.files.plan
+        return tuple(read.schema.field(name) for name in read.merge.key)
+
+    def batches(
+        self, file: DataFile, fields: Sequence[Field], row_groups: Iterable[int] | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The stored rows of a file, with their positions."""
+        return self.files.stored_rows(file, fields, self.size, row_groups=row_groups)
+
+
+class UpperLevels:
+    """The files above a level, asked for ascending keys; `close` lets go of them and the lease."""
+
+    def __init__(self, plan: LookupPlan, lease: Lease) -> None:
+        self._plan = plan
+        self._lease = lease
+        files = sorted(plan.files.split.files, key=lambda file: file.level)
+        self._levels = [
+            _Level(plan, level, list(own))
+            for level, own in groupby(files, key=lambda file: file.level)
+        ]
+
+    def rows(self, keys: OrderColumns) -> list[Slice]:
+        """The row of each key that is there, from the lowest level that has one, level by level.
+
+        Of `keys`, each is there once, in order, and greater than all that were asked for before.
+        """
+        found: list[Slice] = []
+        left = np.arange(keys.length)
+        for level in self._levels:
+            asked = keys if len(left) == keys.length else _taken(keys, left)
+            at, rows = level.rows(asked)
+            if rows is not None:
+                found.append(self._slice(rows, level.number))
+            left = left[at == NONE]
+        return found
+
+    def known(self, keys: OrderColumns) -> np.ndarray:
+        """Which of the keys are there; see `rows`."""
+        known = np.zeros(keys.length, bool)
+        for level in self._levels:
+            left = np.flatnonzero(~known)
+            known[left] = level.find(_taken(keys, left))
+        return known
+
+    def close(self) -> None:
+        """Close the files."""
+        for level in self._levels:
+            level.close()
+        self._lease.release()
+
+    def _slice(self, rows: pa.Table, level: int) -> Slice:
+        numbers = rows.column(SEQUENCE_NUMBER).to_numpy()
+        return Slice(
+            rows=rows,
+            keys=order_columns([rows.column(name) for name in self._plan.files.plan.merge.key]),
+            sequence_min=int(numbers.min()),
+            sequence_max=int(numbers.max()),
+            # Older than all that is compacted, and than the levels below it.
+            commit_order=-level,
+            level=level,
+        )
+
+
+class _Level:
+    """The files of one level, in key order."""
+
+    def __init__(self, plan: LookupPlan, level: int, files: Sequence[DataFile]) -> None:
+        self.number = level
+        self._plan = plan
+        low, high = (
+            order_columns(decode_rows(bounds, plan.keys).columns)
+            for bounds in ([file.key_min for file in files], [file.key_max for file in files])
+        )
+        waiting = [
+            _Bounded(file, low.at(index), high.at(index)) for index, file in enumerate(files)
+        ]
+        self._waiting = deque(sorted(waiting, key=lambda bounded: bounded.low))
+        self._open: _File | None = None
+
+    def rows(self, keys: OrderColumns) -> tuple[np.ndarray, pa.Table | None]:
+        """Of each key its place among the rows, or NONE, and the rows; None: there are none."""
+        places = np.full(keys.length, NONE)
+        tables: list[pa.Table] = []
+        count = 0
+        for start, positions, file in self._found(keys):
+            hits = np.flatnonzero(positions != NONE)
+            if len(hits):
+                tables.append(file.rows(positions[hits]))
+                places[start + hits] = count + np.arange(len(hits))
+                count += len(hits)
+        return places, pa.concat_tables(tables) if tables else None
+
+    def find(self, keys: OrderColumns) -> np.ndarray:
+        """Which of the keys the level holds."""
+        known = np.zeros(keys.length, bool)
+        for start, positions, _ in self._found(keys):
+            known[start : start + len(positions)] |= positions != NONE
+        return known
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _found(self, keys: OrderColumns) -> Iterator[tuple[int, np.ndarray, _File]]:
+        """The files that may hold some of the keys: the first of these, and where they lie."""
+        while self._waiting and keys.length:
+            bounded = self._waiting[0]
+            start, end = keys.count_below(bounded.low), keys.count_up_to(bounded.high)
+            if start < end:
+                if self._open is None:
+                    self._open = _File(self._plan, bounded.file)
+                yield start, self._open.find(keys.slice(start, end - start)), self._open
+            if end == keys.length:
+                # What is asked next may lie in it, too.
+                return
+            self.close()
+            self._waiting.popleft()
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounded:
+    """A file with its first and last key."""
+
+    file: DataFile
+    low: tuple[object, ...]
+    high: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A row group, or a whole file (index None): its rows, and keys that embrace its own."""
+
+    index: int | None
+    first_row: int
+    row_count: int
+    low: tuple[object, ...]
+    high: tuple[object, ...]
+
+    @property
+    def end(self) -> int:
+        return self.first_row + self.row_count
+
+
+class _File:
+    """One file, read forward as keys are asked for."""
+
+    def __init__(self, plan: LookupPlan, file: DataFile) -> None:
+        self._plan = plan
+        groups = _groups(plan, file)
+        self._groups = deque(groups or ())
+        whole = groups is None
+        if groups is None:
+            self._groups.append(_Group(None, 0, file.row_count, (), ()))
+        self._all = tuple(self._groups)
+        self._keys = _Forward(plan, file, plan.keys, whole=whole)
+        self._rows = _Forward(plan, file, plan.fields, whole=whole)
+        self._batch: tuple[int, OrderColumns] | None = None
+
+    def find(self, keys: OrderColumns) -> np.ndarray:
+        """The position of each key in the file, or NONE."""
+        positions = np.full(keys.length, NONE)
+        while self._groups:
+            group = self._groups[0]
+            start, end = 0, keys.length
+            if group.index is not None:
+                start, end = keys.count_below(group.low), keys.count_up_to(group.high)
+            if start < end:
+                self._find(group, keys.slice(start, end - start), positions[start:end])
+            if end == keys.length:
+                break
+            self._groups.popleft()
+        return positions
+
+    def rows(self, positions: np.ndarray) -> pa.Table:
+        """The rows at these positions, ascending and beyond those asked for before."""
+        tables: list[pa.Table] = []
+        done = 0
+        for group in self._all:
+            inside = int(np.searchsorted(positions, group.end))
+            while done < inside:
+                at, batch = self._rows.reach(group, int(positions[done]))
+                end = done + int(np.searchsorted(positions[done:inside], at + batch.num_rows))
+                taken = batch.take(pa.array(positions[done:end] - at))
+                tables.append(pa.Table.from_batches([taken]))
+                done = end
+        return pa.concat_tables(tables)
+
+    def close(self) -> None:
+        self._keys.close()
+        self._rows.close()
+
+    def _find(self, group: _Group, keys: OrderColumns, positions: np.ndarray) -> None:
+        """Set the positions of the keys that the group holds."""
+        done = 0
+        at = group.first_row
+        while done < keys.length and at < group.end:
+            if self._batch is None or self._batch[0] + self._batch[1].length <= at:
+                start, batch = self._keys.reach(group, at)
+                columns = [batch.column(field.name) for field in self._plan.keys]
+                self._batch = start, order_columns(columns)
+            start, held = self._batch
+            end = keys.count_up_to(held.at(held.length - 1))
+            if done < end:
+                asked = keys.slice(done, end - done)
+                hits = _hits(asked, held)
+                positions[done:end] = np.where(hits == NONE, NONE, start + hits)
+                done = end
+            at = start + held.length
+
+
+class _Forward:
+    """Batches of some columns of a file, one after the other, of the row groups asked for."""
+
+    def __init__(
+        self, plan: LookupPlan, file: DataFile, fields: Sequence[Field], *, whole: bool
+    ) -> None:
+        self._asked: deque[int] = deque()
+        self._group: int | None = None
+        self._held: tuple[int, pa.RecordBatch] | None = None
+        self._batches = plan.batches(file, fields, None if whole else self._wanted())
+
+    def reach(self, group: _Group, position: int) -> tuple[int, pa.RecordBatch]:
+        """The batch that holds the position, which lies in the group, and where it begins."""
+        if group.index is not None and group.index != self._group:
+            self._asked.append(group.index)
+            self._group, self._held = group.index, None
+        while self._held is None or self._held[0] + self._held[1].num_rows <= position:
+            self._held = next(self._batches)
+        return self._held
+
+    def close(self) -> None:
+        self._held = None
+        if isinstance(self._batches, Generator):
+            self._batches.close()
+
+    def _wanted(self) -> Iterator[int]:
+        # INVARIANT: a row group is asked for before it is waited for, so this never ends early.
+        while self._asked:
+            yield self._asked.popleft()
+
+
+def _groups(plan: LookupPlan, file: DataFile) -> list[_Group] | None:
+    """The row groups with their keys; None if these are not known."""
+    fields = plan.keys
+    if any(isinstance(field.type, Atomic) and field.type.root in _UNORDERED for field in fields):
+        return None
+    files = plan.files
+    mappings = map_fields(fields, files.plan.schemas[file.schema_id].fields)
+    path = files.path(file)
+    with missing_is_corrupt(path):
+        found = bounded_row_groups(files.store, path, {each.read.name: each for each in mappings})
+    if found is None or not found.groups:
+        return None
+    if any(column.null_count for column in (*found.low.columns, *found.high.columns)):
+        return None
+    low, high = order_columns(found.low.columns), order_columns(found.high.columns)
+    return [
+        _Group(group.index, group.first_row, group.row_count, low.at(index), high.at(index))
+        for index, group in enumerate(found.groups)
+        if group.row_count
+    ]
+
+
+def _hits(keys: OrderColumns, held: OrderColumns) -> np.ndarray:
+    """The row of `held` that has each key, or NONE; both are in order, no key twice."""
+    asked, there = shared_codes([keys, held])
+    at = np.searchsorted(there, asked)
+    at[at == len(there)] = 0
+    hits: np.ndarray = np.where(there[at] == asked, at, NONE)
+    return hits
+
+
+def _taken(keys: OrderColumns, rows: np.ndarray) -> OrderColumns:
+    return OrderColumns(
+        tuple(
+            column.take(pa.array(rows)) if isinstance(column, pa.Array) else column[rows]
+            for column in keys.columns
+        ),
+        len(rows),
+    )

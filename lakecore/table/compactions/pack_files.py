@@ -1,0 +1,247 @@
+"""Compaction of a table without a key: the rows of small files, written anew as fewer files.
+
+1. `plan_packing`: the live files of each bucket -> groups of them (`lsm/packing.py`).
+2. `pack_files`: the rows of a group's files, one file's after the other's, with the columns of the
+   newest schema, go to new files. A few files are read at once; memory follows the budget.
+
+A partition of a table without buckets gives a `Packing` for each of its groups: whoever replaces a
+file of one spoils that one alone. A bucket in order gives one for all of its groups: what is packed
+of it must still be neighbours when it is committed.
+
+Sequence numbers: new files count on from the first number of their group, never past its last one,
+so that they stand where its files stood.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from lakecore.errors import LakecoreError, Unsupported
+from lakecore.frames.source import reading
+from lakecore.lsm.packing import (
+    PackingPolicy,
+    cut,
+    pick_adjacent,
+    pick_adjacent_full,
+    pick_small,
+    pick_small_full,
+    picks_adjacent,
+)
+from lakecore.model.files import DELETION_VECTORS, CommitMessage, FileSource, Split
+from lakecore.table.compactions.compact_plan import files_by_bucket
+from lakecore.table.reads.source import TableSource
+from lakecore.table.runs.bucket_files import BucketPlace, FileNames, RollingWriter, data_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from lakecore.lsm.packing import Group
+    from lakecore.model.files import DataFile
+    from lakecore.model.manifest import ManifestEntry
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.compactions.compact_plan import BucketFiles
+    from lakecore.table.context import TableContext
+
+_PIECE_ROWS = 131_072
+"""The most rows between two looks at the size of the file being written."""
+
+RowsDone: TypeAlias = "Callable[[int], None]"
+"""Is told of rows that were read, how many more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """Files of a bucket that are to become fewer, group by group."""
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    base_snapshot_id: int | None
+    groups: tuple[Group, ...]
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """The files that will be replaced."""
+        return tuple(file for group in self.groups for file in group)
+
+    @property
+    def row_count(self) -> int:
+        """The rows of these files."""
+        return sum(file.row_count for file in self.files)
+
+
+def plan_packing(
+    context: TableContext,
+    snapshot: Snapshot,
+    entries: Iterable[ManifestEntry],
+    *,
+    full: bool,
+    step_bytes: int | None = None,
+) -> list[Packing]:
+    """What is to be packed of these live files, in order of partition and bucket.
+
+    `full`: every small file, even if it is not yet worth it; where order means nothing, in parts
+    of about `step_bytes` if that is said. Raises Unsupported for a file that
+    copying its rows would not be enough for.
+    """
+    policy = PackingPolicy.of(context.options)
+    found = [
+        _packing(bucket, groups)
+        for bucket in files_by_bucket(entries, snapshot.id)
+        for groups in _picked(bucket, policy, full=full, step_bytes=step_bytes)
+    ]
+    _refuse_uncopied(context, snapshot, found)
+    return found
+
+
+def _packing(bucket: BucketFiles, groups: tuple[Group, ...]) -> Packing:
+    return Packing(
+        partition=bucket.partition,
+        bucket=bucket.bucket,
+        total_buckets=bucket.total_buckets,
+        base_snapshot_id=bucket.base_snapshot_id,
+        groups=groups,
+    )
+
+
+def _picked(
+    bucket: BucketFiles, policy: PackingPolicy, *, full: bool, step_bytes: int | None
+) -> list[tuple[Group, ...]]:
+    """The groups of a bucket, by the packing they are to be part of."""
+    files, in_order = bucket.files, bucket.total_buckets > 0
+    if full:
+        group = pick_adjacent_full(files, policy) if in_order else pick_small_full(files, policy)
+        if group is None:
+            return []
+        if in_order or step_bytes is None:
+            return [(group,)]
+        return [(part,) for part in cut(group, step_bytes, policy)]
+    if in_order:
+        groups = picks_adjacent(files, policy)
+        return [groups] if groups else []
+    return [(group,) for group in pick_small(files, policy)]
+
+
+def plan_after_write(context: TableContext, bucket: BucketFiles) -> Packing | None:
+    """What the writer of a bucket in order packs of its live files and the new ones; None: nothing.
+
+    One pick, as by a writer of Java Paimon that waits for compaction when it prepares a commit.
+    """
+    group = pick_adjacent(bucket.files, PackingPolicy.of(context.options))
+    if group is None or any(_more_than_rows(file) for file in group):
+        return None
+    return _packing(bucket, (group,))
+
+
+def _refuse_uncopied(
+    context: TableContext, snapshot: Snapshot, packings: Sequence[Packing]
+) -> None:
+    """Raise Unsupported if a file says more of its rows than their values."""
+    marked = {
+        where.data_file
+        for entry in context.history.index_entries(snapshot)
+        if entry.file.index_type == DELETION_VECTORS
+        for where in entry.file.vectors or ()
+    }
+    for packing in packings:
+        for file in packing.files:
+            more = "that has a deletion vector" if file.name in marked else _more_than_rows(file)
+            if more:
+                raise Unsupported(
+                    f"compaction of a file {more} is not supported",
+                    file=file.name,
+                    table=context.identifier,
+                )
+
+
+def _more_than_rows(file: DataFile) -> str:
+    """What is known of a file's rows that copies of them would not say."""
+    if file.first_row_id is not None:
+        return "whose rows have ids"
+    if file.write_columns is not None:
+        return "that holds a part of the columns"
+    return "that was clustered" if file.level else ""
+
+
+def pack_files(context: TableContext, packing: Packing, rows_done: RowsDone) -> CommitMessage:
+    """The new files of a packing, written, as a message. A failure leaves none behind."""
+    writers: list[RollingWriter] = []
+    after: list[DataFile] = []
+    place = BucketPlace(
+        store=context.store,
+        layout=context.layout,
+        ambient=context.ambient,
+        partition_path=context.partitions.path(packing.partition),
+        bucket=packing.bucket,
+        names=FileNames(context.ambient.new_uuid()),
+    )
+    shape = replace(data_shape(context.schema, context.options), source=FileSource.COMPACT)
+    try:
+        for group in packing.groups:
+            writer = RollingWriter(place, shape)
+            writers.append(writer)
+            after += _pack(context, packing, group, writer, rows_done)
+    except BaseException:
+        for writer in writers:
+            # What cannot be removed is an orphan; the error that led here matters more.
+            with suppress(LakecoreError, OSError):
+                writer.abort()
+        raise
+    return CommitMessage(
+        partition=packing.partition,
+        bucket=packing.bucket,
+        total_buckets=packing.total_buckets,
+        compact_before=packing.files,
+        compact_after=tuple(after),
+        base_snapshot_id=packing.base_snapshot_id,
+    )
+
+
+def _pack(
+    context: TableContext,
+    packing: Packing,
+    group: Group,
+    writer: RollingWriter,
+    rows_done: RowsDone,
+) -> list[DataFile]:
+    source = TableSource(context=context, snapshot=None, table_schema=context.schema)
+    splits = [_alone(context, packing, file) for file in group]
+    plan = source.read_plan(splits, None)
+    first = min(file.sequence_min for file in group)
+    written = 0
+    with reading(source.read(splits, plan)) as batches:
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            for start in range(0, rows.num_rows, _PIECE_ROWS):
+                writer.write(rows.slice(start, _PIECE_ROWS), first + written + start)
+            written += rows.num_rows
+            rows_done(rows.num_rows)
+    assert written == sum(file.row_count for file in group), "not all rows were packed"
+    files = writer.close()
+    if packing.total_buckets <= 0:
+        return list(files)
+    # Writers that did not know of each other may have given out one range of numbers twice.
+    last = max(file.sequence_max for file in group)
+    return [
+        replace(
+            file,
+            sequence_min=min(file.sequence_min, last),
+            sequence_max=min(file.sequence_max, last),
+        )
+        for file in files
+    ]
+
+
+def _alone(context: TableContext, packing: Packing, file: DataFile) -> Split:
+    return Split(
+        partition=packing.partition,
+        partition_path=context.partitions.path(packing.partition),
+        bucket=packing.bucket,
+        total_buckets=packing.total_buckets,
+        runs=((file,),),
+        raw=True,
+    )

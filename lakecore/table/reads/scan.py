@@ -1,0 +1,390 @@
+"""A snapshot and a predicate -> splits.
+
+1. Fold the manifests of the snapshot to its live files, leaving out partitions whose values do not
+   match, and manifests of such partitions alone (`live_files.py`).
+2. Leave out buckets that the predicate rules out.
+3. Leave out files by the statistics of their keys: every file that can hold a key goes or stays
+   together with the others, because the predicate on keys is the same for all.
+4. Deal the files of each bucket to splits (`plan/splits.py`).
+5. Leave out raw files by the statistics of their values, and a merged section only if none of its
+   files can match and each of its rows is one that some file holds.
+
+INVARIANT: a value predicate never removes one file of a section that is merged. It would remove
+the newest row of a key and bring an older one back. Nor does it remove a section whose rows are
+folded: a sum, or a row of the newest values of each column, may match though no stored row does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.format.binary_row import decode_rows
+from lakecore.format.layout import POSTPONE_BUCKET
+from lakecore.format.statistics import key_bounds, stats_frame
+from lakecore.lsm.packing import in_order
+from lakecore.merge.keys import order_columns, shared_codes
+from lakecore.model.files import DELETION_VECTORS, Split
+from lakecore.options import MergeEngine
+from lakecore.plan.partitions import bucket_key_fields
+from lakecore.plan.predicate import columns_of, condition_on
+from lakecore.plan.pruning import may_match, prune_buckets
+from lakecore.plan.splits import pack, plan_bucket
+from lakecore.table.reads.live_files import in_partitions, live_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lakecore.io.history import History
+    from lakecore.model.files import DataFile, IndexFile, VectorRange
+    from lakecore.model.manifest import ManifestEntry
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.options import TableOptions
+    from lakecore.plan.partitions import Partitions
+    from lakecore.plan.predicate import Predicate
+
+Bucket = tuple[bytes, int, int]
+"""Partition, bucket, total buckets."""
+_WINNERS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
+"""The merge engines that give out rows as they are stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """How many live files a plan left out, and why."""
+
+    by_partition: int = 0
+    by_bucket: int = 0
+    by_statistics: int = 0
+    hidden_level_0: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlan:
+    """What to read at a snapshot (None: the table is empty), and what was left out."""
+
+    snapshot: Snapshot | None
+    splits: tuple[Split, ...] = ()
+    files_total: int = 0
+    skipped: Skipped = Skipped()
+
+    @property
+    def files_kept(self) -> int:
+        """The number of files that will be read."""
+        return sum(len(split.files) for split in self.splits)
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the files that will be read."""
+        return sum(split.size_bytes for split in self.splits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanContext:
+    """The table as a scan sees it."""
+
+    history: History
+    schema: TableSchema
+    options: TableOptions
+    partitions: Partitions
+
+
+def plan_scan(
+    context: ScanContext,
+    snapshot: Snapshot | None,
+    predicate: Predicate | None = None,
+    *,
+    shown: Callable[[DataFile], bool] | None = None,
+) -> ScanPlan:
+    """The splits of a snapshot that may hold matching rows, in order of partition and bucket.
+
+    `shown` says which files are read, whatever level a batch read leaves out.
+    """
+    if snapshot is None:
+        return ScanPlan(snapshot=None)
+    on_partitions = condition_on(predicate, context.schema.partition_keys)
+    entries, total = live_files(context.history, context.partitions, snapshot, on_partitions)
+    by_partition = total - len(entries)
+    entries, by_bucket = _keep_buckets(entries, context, predicate)
+    settled = shown is None and hides_level_0(context.schema, context.options)
+    visible = [
+        entry
+        for entry in entries
+        if not (settled and entry.file.level == 0)
+        # What is postponed shows once a compaction has dealt it to buckets.
+        and entry.bucket != POSTPONE_BUCKET
+        and (shown is None or shown(entry.file))
+    ]
+    hidden = len(entries) - len(visible)
+    kept, by_key = _keep_keys(visible, context, predicate)
+    splits, by_value = _deal(kept, context, snapshot, predicate, settled=settled)
+    return ScanPlan(
+        snapshot=snapshot,
+        splits=tuple(splits),
+        files_total=total,
+        skipped=Skipped(
+            by_partition=by_partition,
+            by_bucket=by_bucket,
+            by_statistics=by_key + by_value,
+            hidden_level_0=hidden,
+        ),
+    )
+
+
+def plan_merged(
+    context: ScanContext,
+    entries: Sequence[ManifestEntry],
+    snapshot: Snapshot | None,
+    predicate: Predicate | None = None,
+) -> list[Split]:
+    """The splits of some files of a snapshot, whose rows are merged with each other alone."""
+    kept = keep_entries(context, entries, predicate)
+    splits, _ = _deal(kept, context, snapshot, predicate, settled=False)
+    return splits
+
+
+def plan_stored(
+    context: ScanContext, entries: Sequence[ManifestEntry], predicate: Predicate | None = None
+) -> list[Split]:
+    """A split for each file, in their order: no row of theirs hides another.
+
+    So files may be left out by any of their statistics.
+    """
+    kept = keep_entries(context, entries, predicate)
+    matching = _matching_values([entry.file for entry in kept], context, predicate)
+    return [
+        _split(
+            (entry.partition, entry.bucket, entry.total_buckets),
+            ((entry.file,),),
+            raw=True,
+            order={},
+            vectors={},
+            context=context,
+        )
+        for entry, match in zip(kept, matching, strict=True)
+        if match
+    ]
+
+
+def keep_entries(
+    context: ScanContext, entries: Sequence[ManifestEntry], predicate: Predicate | None
+) -> Sequence[ManifestEntry]:
+    """The entries of partitions, buckets and key ranges that may match.
+
+    Of each key all files stay, or none.
+    """
+    on_partitions = condition_on(predicate, context.schema.partition_keys)
+    entries = in_partitions(entries, context.partitions, on_partitions)
+    entries, _ = _keep_buckets(entries, context, predicate)
+    entries, _ = _keep_keys(entries, context, predicate)
+    return entries
+
+
+def hides_level_0(schema: TableSchema, options: TableOptions) -> bool:
+    """Whether batch reads of the table leave out level 0."""
+    if not schema.primary_keys:
+        return False
+    vectors = options.deletion_vectors_enabled and not options.deletion_vectors_merge_on_read
+    return vectors or options.merge_engine is MergeEngine.FIRST_ROW
+
+
+def _keep_buckets(
+    entries: Sequence[ManifestEntry], context: ScanContext, predicate: Predicate | None
+) -> tuple[Sequence[ManifestEntry], int]:
+    fields = bucket_key_fields(context.schema, context.options)
+    if predicate is None or not fields:
+        return entries, 0
+    function = context.options.bucket_function_type
+    # A partition may have a bucket count of its own, from before a rescale.
+    wanted = {
+        count: prune_buckets(predicate, fields, count, function)
+        for count in {entry.total_buckets for entry in entries}
+        if count > 0
+    }
+    kept = [
+        entry
+        for entry in entries
+        if (buckets := wanted.get(entry.total_buckets)) is None or entry.bucket in buckets
+    ]
+    return kept, len(entries) - len(kept)
+
+
+def _keep_keys(
+    entries: Sequence[ManifestEntry], context: ScanContext, predicate: Predicate | None
+) -> tuple[Sequence[ManifestEntry], int]:
+    fields = context.schema.key_fields
+    part = condition_on(predicate, [field.name for field in fields])
+    if part is None or not entries:
+        return entries, 0
+    files = [entry.file for entry in entries]
+    low, high = key_bounds(files, fields)
+    rows = np.array([file.row_count for file in files], np.int64)
+    nulls = pa.RecordBatch.from_arrays(
+        [pa.array(np.zeros(len(files), np.int64)) for _ in fields], [f.name for f in fields]
+    )
+    mask = may_match(part, low, high, nulls, rows)
+    kept = [entry for entry, keep in zip(entries, mask, strict=True) if keep]
+    return kept, len(entries) - len(kept)
+
+
+def _deal(
+    entries: Sequence[ManifestEntry],
+    context: ScanContext,
+    snapshot: Snapshot | None,
+    predicate: Predicate | None,
+    *,
+    settled: bool,
+) -> tuple[list[Split], int]:
+    """The splits of all buckets, and how many files their values ruled out."""
+    buckets: dict[Bucket, list[int]] = defaultdict(list)
+    for index, entry in enumerate(entries):
+        buckets[entry.partition, entry.bucket, entry.total_buckets].append(index)
+    files = [entry.file for entry in entries]
+    matching = _matching_values(files, context, predicate)
+    lows, highs = key_ranks(files, context.schema)
+    vectors = vectors_of(context.history, snapshot)
+    target = context.options.source_split_target_size_bytes
+    open_cost = context.options.source_split_open_file_cost_bytes
+    folds = context.options.merge_engine not in _WINNERS
+    splits: list[Split] = []
+    dropped = 0
+    for bucket, inside in sorted(buckets.items()):
+        own = [files[index] for index in inside]
+        match = {files[index].name: bool(matching[index]) for index in inside}
+        if context.schema.primary_keys:
+            at = np.array(inside)
+            plan = plan_bucket(own, lows[at], highs[at], settled=settled)
+            raw, merged = plan.raw, plan.merged
+        else:
+            raw, merged = in_order(own), ()
+        raw_kept = [file for file in raw if match[file.name]]
+        dropped += len(raw) - len(raw_kept)
+        own_vectors = vectors.get(bucket[:2], {})
+        groups: list[tuple[tuple[tuple[DataFile, ...], ...], bool]]
+        groups = [((tuple(group),), True) for group in pack(raw_kept, target, open_cost)]
+        for runs in merged:
+            section = [file for run in runs for file in run]
+            if folds or any(match[file.name] for file in section):
+                groups.append((runs, False))
+            else:
+                dropped += len(section)
+        order = commit_order(own) if merged else {}
+        splits += [_split(bucket, runs, raw, order, own_vectors, context) for runs, raw in groups]
+    return splits, dropped
+
+
+def commit_order(files: Sequence[DataFile]) -> Mapping[str, int]:
+    """A number for each file of a bucket, given in order of commit: greater for the later.
+
+    Two writers that began at one snapshot number their rows alike. Which of them wins must not
+    hang on the files that a predicate leaves, nor on what a compaction has made of the others.
+    """
+    oldest_first = sorted(files, key=lambda file: -file.level)
+    return {file.name: number for number, file in enumerate(oldest_first)}
+
+
+def _split(
+    bucket: Bucket,
+    runs: tuple[tuple[DataFile, ...], ...],
+    raw: bool,  # noqa: FBT001  one of two kinds of split, named at the call by its tuple
+    order: Mapping[str, int],
+    vectors: Mapping[str, tuple[IndexFile, VectorRange]],
+    context: ScanContext,
+) -> Split:
+    partition, number, total = bucket
+    names = [file.name for run in runs for file in run]
+    return Split(
+        partition=partition,
+        partition_path=context.partitions.path(partition),
+        bucket=number,
+        total_buckets=total,
+        runs=runs,
+        raw=raw,
+        commit_order={} if raw else {name: order[name] for name in names},
+        vectors={name: vectors[name] for name in names if name in vectors} if vectors else {},
+    )
+
+
+def key_ranks(files: Sequence[DataFile], schema: TableSchema) -> tuple[np.ndarray, np.ndarray]:
+    """Integers in the order of the files' first and last keys; zeros for an append table."""
+    fields = schema.key_fields
+    if not fields or not files:
+        zeros = np.zeros(len(files), np.int64)
+        return zeros, zeros
+    low = decode_rows([file.key_min for file in files], fields)
+    high = decode_rows([file.key_max for file in files], fields)
+    lows, highs = shared_codes([order_columns(low.columns), order_columns(high.columns)])
+    return lows, highs
+
+
+def _matching_values(
+    files: Sequence[DataFile], context: ScanContext, predicate: Predicate | None
+) -> np.ndarray:
+    """Per file, whether the statistics of its values leave room for a matching row."""
+    mask = np.ones(len(files), bool)
+    names = columns_of(predicate) if predicate is not None else ()
+    if not names:
+        return mask
+    assert predicate is not None
+    by_schema: dict[int, list[int]] = defaultdict(list)
+    for index, file in enumerate(files):
+        by_schema[file.schema_id].append(index)
+    for schema_id, inside in by_schema.items():
+        own = [files[index] for index in inside]
+        stats = _stats(own, context.history.schema(schema_id), context.schema, sorted(names))
+        rows = np.array([file.row_count for file in own], np.int64)
+        mask[inside] = may_match(predicate, *stats, rows)
+    return mask
+
+
+def _stats(
+    files: Sequence[DataFile], file_schema: TableSchema, schema: TableSchema, names: Sequence[str]
+) -> tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch]:
+    """Least values, greatest values and null counts, as columns `names` of the table's schema.
+
+    A column the files do not have is all null; one whose type has changed is unknown.
+    """
+    twins = {name: file_schema.by_id.get(schema.field(name).id) for name in names}
+    known = [
+        twin
+        for name, twin in twins.items()
+        if twin is not None and _same_values(twin.type, schema.field(name).type)
+    ]
+    frame = stats_frame(files, file_schema, [field.name for field in known])
+    columns: tuple[list[pa.Array], ...] = ([], [], [])
+    rows = pa.array([file.row_count for file in files], pa.int64())
+    for name in names:
+        field, twin = schema.field(name), twins[name]
+        unknown = pa.nulls(len(files), schema.arrow.field(field.name).type)
+        if twin in known:
+            assert twin is not None
+            parts = [batch.column(twin.name) for batch in frame]
+        else:
+            counts = rows if twin is None else pa.nulls(len(files), pa.int64())
+            parts = [unknown, unknown, counts]
+        for column, part in zip(columns, parts, strict=True):
+            column.append(part)
+    low, high, nulls = (pa.RecordBatch.from_arrays(c, list(names)) for c in columns)
+    return low, high, nulls
+
+
+def _same_values(old: object, new: object) -> bool:
+    """Whether statistics under the old type hold under the new one: only nullability differs."""
+    return str(old).removesuffix(" NOT NULL") == str(new).removesuffix(" NOT NULL")
+
+
+def vectors_of(
+    history: History, snapshot: Snapshot | None
+) -> Mapping[tuple[bytes, int], Mapping[str, tuple[IndexFile, VectorRange]]]:
+    """The deletion vectors of a snapshot, by bucket and data file name."""
+    found: dict[tuple[bytes, int], dict[str, tuple[IndexFile, VectorRange]]] = defaultdict(dict)
+    for entry in history.index_entries(snapshot):
+        if entry.file.index_type == DELETION_VECTORS:
+            for where in entry.file.vectors or ():
+                found[entry.partition, entry.bucket][where.data_file] = (entry.file, where)
+    return found

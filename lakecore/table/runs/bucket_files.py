@@ -1,0 +1,353 @@
+"""Rows of one bucket, in the order they are to have -> data files and what is known of them.
+
+A file ends when it reaches `target-file-size`, and the next begins: together they are one run.
+
+Columns of a primary-key table's files (https://paimon.apache.org/docs/master/concepts/spec/datafile/):
+`_KEY_x` for each column of the trimmed primary key (unless `data-file.thin-mode`), sequence number,
+kind, then every column of the table. An append table's files hold the table's columns alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest
+from lakecore.format.binary_row import serialize_row
+from lakecore.format.layout import data_file_name
+from lakecore.format.statistics import (
+    StatsCollector,
+    StatsKind,
+    StatsMode,
+    parse_stats_mode,
+    stats_modes,
+)
+from lakecore.io.data_files import WriteFormat, open_writer, row_group_bytes_of
+from lakecore.model.arrow_arrays import size_of
+from lakecore.model.files import EMPTY_ROW, NO_STATS, DataFile, FileSource
+from lakecore.model.rows import KEY_ID_OFFSET, KEY_PREFIX, RETRACTS, SEQUENCE_NUMBER, VALUE_KIND
+from lakecore.model.types import Field, with_nullable
+from lakecore.table.runs.split_files import KIND_FIELD, SEQUENCE_FIELD
+
+if TYPE_CHECKING:
+    from lakecore.format.layout import Layout
+    from lakecore.io.ambient import Ambient
+    from lakecore.io.data_files import RunWriter
+    from lakecore.io.store import Store
+    from lakecore.model.schema import TableSchema
+    from lakecore.options import TableOptions
+
+MEBIBYTE = 1 << 20
+TARGET_KEYED_BYTES = 128 * MEBIBYTE
+TARGET_APPEND_BYTES = 256 * MEBIBYTE
+ENCODED_GROUPS = 6
+"""Row groups in memory for a file that is written: one fills, two are encoded and become bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileShape:
+    """How the files of one kind and level look, whichever bucket they are in."""
+
+    schema: TableSchema
+    write_format: WriteFormat
+    prefix: str
+    name_compression: bool
+    target_bytes: int
+    stats_modes: tuple[StatsMode, ...]
+    key_stats_modes: tuple[StatsMode, ...]
+    dense_stats: bool
+    thin: bool
+    level: int = 0
+    source: FileSource = FileSource.APPEND
+
+    @property
+    def encoding_bytes(self) -> int:
+        """What writing a file takes in memory."""
+        return ENCODED_GROUPS * self.write_format.row_group_bytes
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the rows carry keys, sequence numbers and kinds."""
+        return bool(self.schema.primary_keys)
+
+    @property
+    def physical_fields(self) -> tuple[Field, ...]:
+        """The columns of the files, in order."""
+        if not self.keyed:
+            return self.schema.fields
+        keys = () if self.thin else tuple(key_field(f) for f in self.schema.key_fields)
+        return (*keys, SEQUENCE_FIELD, KIND_FIELD, *self.schema.fields)
+
+
+def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> FileShape:
+    """The shape of data files at a level."""
+    default = TARGET_KEYED_BYTES if schema.primary_keys else TARGET_APPEND_BYTES
+    default_mode, modes = options.metadata_stats_mode, options.stats_modes
+    return FileShape(
+        schema=schema,
+        write_format=WriteFormat(
+            format=options.file_format_per_level.get(level, options.file_format),
+            compression=options.file_compression_per_level.get(level, options.file_compression),
+            zstd_level=options.file_compression_zstd_level,
+            row_group_bytes=row_group_bytes_of(len(schema.fields)),
+            copies=_copies(schema, options),
+        ),
+        prefix=options.data_file_prefix,
+        name_compression=options.file_suffix_include_compression,
+        target_bytes=options.target_file_size_bytes or default,
+        stats_modes=stats_modes(schema.fields, default_mode, modes),
+        key_stats_modes=stats_modes(schema.key_fields, default_mode, modes),
+        dense_stats=options.metadata_stats_dense_store,
+        thin=options.data_file_thin_mode,
+        level=level,
+    )
+
+
+def changelog_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> FileShape:
+    """The shape of changelog files: of level 0 if a flush writes them, else of what compacts."""
+    data = data_shape(schema, options, level)
+    changed = data
+    if options.changelog_file_stats_mode is not None:
+        mode = parse_stats_mode(options.changelog_file_stats_mode)
+        changed = replace(
+            data,
+            stats_modes=(mode,) * len(data.stats_modes),
+            key_stats_modes=(mode,) * len(data.key_stats_modes),
+        )
+    return replace(
+        changed,
+        write_format=replace(
+            data.write_format,
+            format=options.changelog_file_format or data.write_format.format,
+            compression=options.changelog_file_compression or data.write_format.compression,
+        ),
+        prefix=options.changelog_file_prefix,
+    )
+
+
+def key_field(field: Field) -> Field:
+    """The field `_KEY_x` of a key column x."""
+    return Field(
+        id=field.id + KEY_ID_OFFSET,
+        name=KEY_PREFIX + field.name,
+        type=with_nullable(field.type, nullable=False),
+    )
+
+
+def _copies(schema: TableSchema, options: TableOptions) -> tuple[tuple[str, str], ...]:
+    """The columns that hold what another does: of each key column there are two."""
+    if not schema.primary_keys or options.data_file_thin_mode:
+        return ()
+    return tuple((KEY_PREFIX + field.name, field.name) for field in schema.key_fields)
+
+
+@dataclass(slots=True)
+class FileNames:
+    """The names of the files that one writer of a bucket makes: one count for all kinds."""
+
+    writer: str
+    count: int = 0
+
+    def next(self, shape: FileShape) -> str:
+        """A name that was not given out yet."""
+        name = data_file_name(
+            shape.prefix,
+            self.writer,
+            self.count,
+            shape.write_format.format,
+            shape.write_format.compression if shape.name_compression else None,
+        )
+        self.count += 1
+        return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketPlace:
+    """Where the files of a bucket go, and how they are named."""
+
+    store: Store
+    layout: Layout
+    ambient: Ambient
+    partition_path: str
+    bucket: int
+    names: FileNames
+
+
+class RollingWriter:
+    """Writes rows in the order given, a file after the other."""
+
+    def __init__(self, place: BucketPlace, shape: FileShape) -> None:
+        self._place = place
+        self._shape = shape
+        self._open: _OpenFile | None = None
+        self.files: list[DataFile] = []
+
+    def write(self, rows: pa.Table, sequence_min: int = 0) -> None:
+        """Append rows: the table's columns and, with keys, sequence number and kind.
+
+        `sequence_min` is the sequence number of the first row of an append table's rows.
+        """
+        if not rows.num_rows:
+            return
+        if self._open is None:
+            name = self._place.names.next(self._shape)
+            self._open = _OpenFile(self._place, self._shape, name)
+        self._open.write(rows, sequence_min)
+        if self._open.writer.bytes_written >= self._shape.target_bytes:
+            self._end_file()
+
+    def flush(self) -> None:
+        """Hold no rows in memory; the file goes on."""
+        if self._open is not None:
+            self._open.flush()
+
+    def close(self) -> tuple[DataFile, ...]:
+        """End the last file; all files, in order."""
+        self._end_file()
+        return tuple(self.files)
+
+    def abort(self) -> None:
+        """Remove what was written."""
+        if self._open is not None:
+            self._open.writer.abort()
+            self._open = None
+        for file in self.files:
+            self._place.store.delete(
+                self._place.layout.data_file(self._place.partition_path, self._place.bucket, file)
+            )
+        self.files.clear()
+
+    def _end_file(self) -> None:
+        if self._open is not None:
+            self.files.append(self._open.close())
+            self._open = None
+
+
+class _OpenFile:
+    """One file being written, and what its rows say about it so far."""
+
+    def __init__(self, place: BucketPlace, shape: FileShape, name: str) -> None:
+        self._place = place
+        self._shape = shape
+        self._name = name
+        self._fields = shape.physical_fields
+        path = place.layout.file_in_bucket(place.partition_path, place.bucket, name)
+        self.writer: RunWriter = open_writer(place.store, path, self._fields, shape.write_format)
+        file_format = shape.write_format.format
+        fields, modes = _collected(shape)
+        self._stats = StatsCollector(fields, modes, file_format)
+        self._key_stats = StatsCollector(
+            shape.schema.key_fields, shape.key_stats_modes, file_format
+        )
+        self._unseen: list[pa.Table] = []
+        self._unseen_rows = self._unseen_bytes = 0
+        self._first: pa.Table | None = None
+        self._last: pa.Table | None = None
+        self._sequence_min: int | None = None
+        self._sequence_max = 0
+        self._deletes = 0
+
+    def write(self, rows: pa.Table, sequence_min: int) -> None:
+        schema = self._shape.schema
+        _refuse_nulls(rows, schema)
+        keys = list(schema.trimmed_primary_keys)
+        low, high = sequence_min, sequence_min + rows.num_rows - 1
+        if self._shape.keyed:
+            self._first = rows.select(keys).slice(0, 1) if self._first is None else self._first
+            self._last = rows.select(keys).slice(rows.num_rows - 1)
+            numbers = rows.column(SEQUENCE_NUMBER).to_numpy()
+            low, high = int(numbers.min()), int(numbers.max())
+            kinds = rows.column(VALUE_KIND).to_numpy()
+            self._deletes += int(np.isin(kinds, [int(kind) for kind in RETRACTS]).sum())
+        first = self._sequence_min
+        self._sequence_min = low if first is None else min(first, low)
+        self._sequence_max = max(self._sequence_max, high)
+        self._unseen.append(rows)
+        self._unseen_rows += rows.num_rows
+        self._unseen_bytes += size_of(rows)
+        wanted = self._shape.write_format
+        if (
+            self._unseen_rows >= wanted.row_group_rows
+            or self._unseen_bytes >= wanted.row_group_bytes
+        ):
+            self._see()
+        self.writer.write(
+            pa.Table.from_arrays(
+                [rows.column(field.name.removeprefix(KEY_PREFIX)) for field in self._fields],
+                names=[field.name for field in self._fields],
+            )
+            if self._shape.keyed
+            else rows.select(list(schema.names))
+        )
+
+    def flush(self) -> None:
+        self._see()
+        self.writer.flush()
+
+    def _see(self) -> None:
+        """Take the rows since the last time into the statistics: each time has a price a column."""
+        if not self._unseen:
+            return
+        rows = pa.concat_tables(self._unseen)
+        self._unseen = []
+        self._unseen_rows = self._unseen_bytes = 0
+        if self._shape.keyed:
+            self._key_stats.update(rows)
+        self._stats.update(rows)
+
+    def close(self) -> DataFile:
+        self._see()
+        size_bytes, row_count = self.writer.close()
+        shape = self._shape
+        names = tuple(field.name for field in self._stats.fields)
+        assert self._sequence_min is not None
+        return DataFile(
+            name=self._name,
+            size_bytes=size_bytes,
+            row_count=row_count,
+            key_min=self._key(self._first),
+            key_max=self._key(self._last),
+            key_stats=self._key_stats.finish() if shape.keyed else NO_STATS,
+            value_stats=self._stats.finish(),
+            value_stats_columns=None if names == shape.schema.names else names,
+            sequence_min=self._sequence_min,
+            sequence_max=self._sequence_max,
+            schema_id=shape.schema.id,
+            level=shape.level,
+            creation_time_ms=self._place.ambient.local_wall_clock_ms(),
+            delete_row_count=self._deletes,
+            file_source=shape.source,
+        )
+
+    def _key(self, row: pa.Table | None) -> bytes:
+        if row is None:
+            return EMPTY_ROW
+        types = [field.type for field in self._shape.schema.key_fields]
+        return serialize_row([column.combine_chunks() for column in row.columns], types)
+
+
+def _refuse_nulls(rows: pa.Table, schema: TableSchema) -> None:
+    """Raise InvalidRequest if a NOT NULL column holds null, as taking rows back can leave it.
+
+    Arrow writes such a null as an empty list, as a row of zeros, or as null, by type and format.
+    """
+    for field in schema.fields:
+        if not field.type.nullable and rows.column(field.name).null_count:
+            raise InvalidRequest(
+                "merging the rows of a key leaves null in a NOT NULL column; make it nullable",
+                column=field.name,
+                type=field.type,
+            )
+
+
+def _collected(shape: FileShape) -> tuple[tuple[Field, ...], tuple[StatsMode, ...]]:
+    """The fields that statistics are stored of: all, or only those of a mode that keeps some."""
+    pairs = [
+        (field, mode)
+        for field, mode in zip(shape.schema.fields, shape.stats_modes, strict=True)
+        if not (shape.dense_stats and mode.kind is StatsKind.NONE)
+    ]
+    return tuple(field for field, _ in pairs), tuple(mode for _, mode in pairs)

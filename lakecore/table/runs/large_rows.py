@@ -1,0 +1,235 @@
+"""Runs of large rows -> their merged rows, of which one is in memory at a time.
+
+To merge runs takes a row of each of them. Where a row is a good part of the budget:
+
+1. the runs are merged with places (`places.py`) for the values of columns that are of no fixed
+   width, decide nothing, and come out as they went in;
+2. of each row that comes out, in key order, the values are read.
+
+So it is done column by column: a merged row may have its values from several rows. A column whose
+function makes a new value of several is merged as others are, and a value of each run is held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.errors import CorruptTable
+from lakecore.io.data_files import BatchSize
+from lakecore.io.freed_memory import release_all_freed
+from lakecore.merge import MERGE_FUNCTIONS, chooses_value
+from lakecore.merge.equality import equal_rows, equal_values
+from lakecore.merge.order import of_kinds
+from lakecore.model.rows import RETRACTS
+from lakecore.model.types import arrow_schema, arrow_type
+from lakecore.table.runs.late_casts import casts_after_merge, keys_wanted, late_casts
+from lakecore.table.runs.places import Places, row_of
+from lakecore.table.runs.split_files import SplitFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lakecore.io.store import Store
+    from lakecore.memory import Budget
+    from lakecore.model.files import DataFile, Split
+    from lakecore.model.types import Field
+    from lakecore.table.runs.bucket_files import RollingWriter
+    from lakecore.table.runs.read import ReadPlan
+
+_LARGE_SHARE = 1 / 64
+_LEAST_BYTES = 1 << 20
+"""A row of less is not large under any budget."""
+_ONE = BatchSize(1, _LEAST_BYTES)
+
+
+def are_large(files: Iterable[DataFile], budget: Budget) -> bool:
+    """Whether rows of some file are large, as it stores them."""
+    return any(is_large(file.size_bytes, file.row_count, budget) for file in files)
+
+
+def is_large(size_bytes: int, row_count: int, budget: Budget, share: float = _LARGE_SHARE) -> bool:
+    """Whether of so many rows that have so many bytes each has that part of the budget."""
+    return size_bytes >= max(budget.size_bytes * share, _LEAST_BYTES) * max(1, row_count)
+
+
+def places_of(
+    split: Split, fields: Sequence[Field], plan: ReadPlan, budget: Budget
+) -> Places | None:
+    """The columns to merge by place; None: rows are not large, or must be merged by value."""
+    if not are_large(split.files, budget):
+        return None
+    late = {each.column for each in casts_after_merge(split.files, fields, plan).casts}
+    columns = frozenset(
+        field.name
+        for field in fields
+        if (field in late or not pa.types.is_primitive(arrow_type(field.type)))
+        and chooses_value(plan.merge, field.name)
+    )
+    if not columns:
+        return None
+    return Places(
+        columns=columns,
+        split=split,
+        numbers={file.name: number for number, file in enumerate(split.files)},
+        nulls=not MERGE_FUNCTIONS[plan.engine].chooses_rows,
+    )
+
+
+class Values:
+    """The values of places, asked for file by file, mostly in rising order."""
+
+    def __init__(
+        self, places: Places, fields: Sequence[Field], plan: ReadPlan, store: Store
+    ) -> None:
+        self._files = SplitFiles(places.split, plan, store)
+        self.placed = [field for field in fields if field.name in places.columns]
+        self._wanted = keys_wanted(fields, plan)
+        self._starts: dict[int, list[int] | None] = {}
+        self._open: dict[tuple[int, tuple[str, ...]], _Opened] = {}
+
+    def rows(self, merged: pa.Table) -> Iterator[pa.Table]:
+        """Merged rows with their values; each is a table, if there are values to be read.
+
+        Rows that a condition on keys does not want are left out: what hides one may not be there.
+        """
+        placed = [field for field in self.placed if field.name in merged.schema.names]
+        if not placed:
+            yield merged
+            return
+        if self._wanted is not None:
+            merged = merged.filter(self._wanted)
+        for at in range(merged.num_rows):
+            row = self._row(merged.slice(at, 1), placed)
+            # What decoding took is another pool's than that of encoders.
+            release_all_freed()
+            yield row
+            # What comes next is read without this beside it.
+            del row
+
+    def value(self, place: int, field: Field) -> pa.Array:
+        """The value of one place, as an array of it."""
+        return self._at(*row_of(place), [field]).column(0)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._open.clear()
+
+    def _row(self, row: pa.Table, placed: Sequence[Field]) -> pa.Table:
+        """A row with its values, those that lie in one row read at once."""
+        wanted: dict[int, list[Field]] = {}
+        values: dict[str, pa.Array] = {}
+        for field in placed:
+            place = row.column(field.name)[0].as_py()
+            values[field.name] = pa.nulls(1, arrow_type(field.type))
+            if place is not None:
+                wanted.setdefault(place, []).append(field)
+        for place, fields in wanted.items():
+            found = self._at(*row_of(place), fields)
+            values |= zip(found.schema.names, found.columns, strict=True)
+            del found
+        for node in arrow_schema(placed):
+            at = row.schema.get_field_index(node.name)
+            row = row.set_column(at, node, values[node.name])
+        return row
+
+    def _at(self, number: int, position: int, fields: Sequence[Field]) -> pa.RecordBatch:
+        """Some columns of the row at a position of a file."""
+        file = self._files.split.files[number]
+        group, end = self._group_of(number, file, position)
+        late = late_casts([file], fields, self._files.plan.schemas)
+        files, fields = replace(self._files, late=late), (*fields, *late.fields)
+        names = number, tuple(field.name for field in fields)
+        opened = self._open.pop(names, None)
+        if opened is None or opened.group != group or position < opened.next_row:
+            groups = None if group is None else [group]
+            opened = _Opened(group, files.stored_rows(file, fields, _ONE, row_groups=groups))
+        while (batch := opened.left or next(opened.batches, None)) is not None:
+            opened.left = None
+            first, rows = batch
+            after = first + rows.num_rows
+            if first <= position < after:
+                if position + 1 < end:
+                    opened.next_row = position + 1
+                    opened.left = batch if position + 1 < after else None
+                    self._open[names] = opened
+                row = pa.Table.from_batches([rows.slice(position - first, 1)])
+                return late.cast(row).to_batches()[0]
+            del batch, rows
+        raise CorruptTable("a data file has fewer rows than it had", file=file.name, row=position)
+
+    def _group_of(self, number: int, file: DataFile, position: int) -> tuple[int | None, int]:
+        """The row group of a row, None if the file has none, and where what is read of it ends."""
+        if number not in self._starts:
+            self._starts[number] = self._files.row_group_starts(file)
+        starts = self._starts[number]
+        if starts is None:
+            return None, file.row_count
+        group = int(np.searchsorted(starts, position, side="right")) - 1
+        return group, [*starts, file.row_count][group + 1]
+
+
+Rows: TypeAlias = "tuple[int, pa.RecordBatch]"
+"""The position of the first row in its file, and the rows."""
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A row group that is read, and what came along with its last row, as in a block of Avro."""
+
+    group: int | None
+    batches: Iterator[Rows]
+    next_row: int = 0
+    left: Rows | None = None
+
+
+@dataclass(slots=True)
+class PlacedChanges:
+    """A writer of a changelog that is given places, and reads the values row by row.
+
+    Rows of before and of after are in order, each by themselves.
+    """
+
+    writer: RollingWriter
+    before: Values
+    after: Values
+
+    def write(self, rows: pa.Table) -> None:
+        """Append rows."""
+        taken = of_kinds(rows, RETRACTS)
+        for at in range(rows.num_rows):
+            values = self.after if taken is None or not taken[at] else self.before
+            for row in values.rows(rows.slice(at, 1)):
+                self.writer.write(row)
+                del row
+
+
+@dataclass(slots=True)
+class EqualPlaces:
+    """Which rows are equal, of rows with places: by their values, where places do not tell."""
+
+    before: Values
+    after: Values
+
+    def __call__(self, left: pa.Table, right: pa.Table, columns: Sequence[str]) -> np.ndarray:
+        """See `equal_rows`."""
+        placed = [field for field in self.before.placed if field.name in columns]
+        names = {field.name for field in placed}
+        same = equal_rows(left, right, [name for name in columns if name not in names])
+        for at in np.flatnonzero(same).tolist():
+            one, other = left.slice(at, 1), right.slice(at, 1)
+            same[at] = all(self._are_equal(one, other, field) for field in placed)
+        return same
+
+    def _are_equal(self, one: pa.Table, other: pa.Table, field: Field) -> bool:
+        left, right = (rows.column(field.name)[0].as_py() for rows in (one, other))
+        if left is None or right is None or left == right:
+            return bool(left == right)
+        was, became = self.before.value(left, field), self.after.value(right, field)
+        equal = bool(equal_values(was, became)[0])
+        del was, became
+        release_all_freed()
+        return equal

@@ -1,0 +1,209 @@
+"""Casts that may fail on a value, made when it is known which rows come out.
+
+A value that a newer row hides, or a deletion vector, need not have a cast: nobody sees it. So where
+the rows that come out are rows that went in, the values of such a column go through the merge as
+old files store them, in a column beside it, and are cast in the rows that are left. Nothing of this
+is there where no file needs such a cast.
+
+Where rows are folded, a column may have its value from another row than the column beside it. So a
+nested value, of which merging only asks whether it is null, goes through *packed*: one column of
+ROWs, of what is to come out and of what is stored, that is null where the value is.
+
+A value that decides, as in a sequence field, or that is folded with others is cast before. Java
+Paimon casts a value when it is first asked for, which makes the same difference; what is inside of
+a nested value it is asked for last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.merge import MERGE_FUNCTIONS, chooses_value
+from lakecore.merge.groups import is_valid
+from lakecore.model.rows import KEY_PREFIX
+from lakecore.model.types import Atomic, Field, arrow_schema, arrow_type, with_nullable
+from lakecore.plan.evolution import ColumnMapping, convert, map_fields, may_fail
+from lakecore.plan.predicate import condition_on, to_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lakecore.model.files import DataFile
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.types import DataType
+    from lakecore.table.runs.read import ReadPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateCast:
+    """A column, and the one beside it, of values as stored. In each row one of both is null."""
+
+    column: Field
+    stored: Field
+
+
+@dataclass(frozen=True, slots=True)
+class LateCasts:
+    """The columns that are cast late, if any, and what rows `wanted` hold.
+
+    A condition on keys may have left out the file that hides a row which it does not want.
+    `packed`: values as stored are in their column, not beside it.
+    """
+
+    casts: tuple[LateCast, ...] = ()
+    wanted: pc.Expression | None = None
+    packed: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.casts)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The columns of stored values, to be read beside the others."""
+        return tuple(each.stored for each in self.casts)
+
+    def map_fields(
+        self, fields: Sequence[Field], stored: Sequence[Field]
+    ) -> tuple[ColumnMapping, ...]:
+        """As `plan.evolution` maps them; a file's values are in the one column or the other."""
+        late = {
+            each.stored: field
+            for each in self.casts
+            for field in stored
+            if field.id == each.column.id and _nullable(field) == each.stored.type
+        }
+        beside = set(self.fields)
+        at_once = [field for field in stored if field not in late.values()]
+        plain = iter(map_fields([field for field in fields if field not in beside], at_once))
+        return tuple(
+            ColumnMapping(read=field, stored=late.get(field), changed=False)
+            if field in beside
+            else next(plain)
+            for field in fields
+        )
+
+    def pack(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of columns as `map_fields` says, as they are to be merged."""
+        if not self.packed:
+            return rows
+        for name, stored in self._beside.items():
+            columns = [rows.column(part) for part in (name, *stored)]
+            kinds = [pa.field(str(at), column.type) for at, column in enumerate(columns)]
+            null = np.logical_and.reduce([~is_valid(column) for column in columns])
+            packed = pa.StructArray.from_arrays(columns, fields=kinds, mask=pa.array(null))
+            at = rows.schema.get_field_index(name)
+            rows = rows.set_column(at, name, packed).drop_columns(stored)
+        return rows
+
+    def cast(self, rows: pa.Table) -> pa.Table:
+        """The rows wanted, with their values. Raises InvalidRequest if one has no cast."""
+        if not self.casts:
+            return rows
+        if self.wanted is not None:
+            rows = rows.filter(self.wanted)
+        rows = self._unpacked(rows)
+        beside = {each.name for each in self.fields}
+        schema = rows.select([name for name in rows.schema.names if name not in beside]).schema
+        return pa.Table.from_batches([self._cast(batch) for batch in rows.to_batches()], schema)
+
+    @property
+    def _beside(self) -> Mapping[str, list[str]]:
+        """Of each column, those of its values as stored."""
+        names = dict.fromkeys(each.column.name for each in self.casts)
+        return {
+            name: [each.stored.name for each in self.casts if each.column.name == name]
+            for name in names
+        }
+
+    def _unpacked(self, rows: pa.Table) -> pa.Table:
+        if not self.packed:
+            return rows
+        fields = {each.column.name: each.column for each in self.casts}
+        for name, stored in self._beside.items():
+            at = rows.schema.get_field_index(name)
+            value, *parts = (
+                pc.struct_field(rows.column(at), [part]) for part in range(1 + len(stored))
+            )
+            rows = rows.set_column(at, arrow_schema([fields[name]]).field(0), value)
+            for part, column in zip(stored, parts, strict=True):
+                rows = rows.append_column(part, column)
+        return rows
+
+    def _cast(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        for each in self.casts:
+            name, kind = each.column.name, each.stored.type
+            place = rows.schema.get_field_index(each.stored.name)
+            stored = rows.column(place)
+            if pa.types.is_nested(stored.type):
+                # A slice of lists would show all their elements.
+                stored = stored.take(pa.array(np.arange(len(stored))))
+            if stored.null_count < len(stored):
+                at = rows.schema.get_field_index(name)
+                values = convert(stored, kind, each.column.type, name)
+                both = pc.coalesce(values, rows.column(at))
+                rows = rows.set_column(at, rows.schema.field(at), both)
+            rows = rows.remove_column(place)
+        return rows
+
+
+NO_LATE_CASTS = LateCasts()
+
+
+def late_casts(
+    files: Iterable[DataFile], fields: Iterable[Field], schemas: Mapping[int, TableSchema]
+) -> LateCasts:
+    """The casts of these columns that may fail on a value of the files, by the schema of each."""
+    read = tuple(fields)
+    found = {
+        (mapping.read, _nullable(mapping.stored)): None
+        for schema_id in dict.fromkeys(file.schema_id for file in files)
+        for mapping in map_fields(read, schemas[schema_id].fields)
+        if mapping.changed and mapping.stored is not None
+        if may_fail(mapping.stored.type, mapping.read.type)
+    }
+    # No column of a table has such a name.
+    return LateCasts(
+        tuple(
+            LateCast(
+                column=field,
+                stored=Field(id=field.id, name=f"{KEY_PREFIX}STORED_{number}", type=kind),
+            )
+            for number, (field, kind) in enumerate(found)
+        )
+    )
+
+
+def casts_after_merge(
+    files: Iterable[DataFile], fields: Sequence[Field], plan: ReadPlan
+) -> LateCasts:
+    """Those that can wait until files are merged: none where merging looks at the values."""
+    packed = not MERGE_FUNCTIONS[plan.engine].chooses_rows
+    chosen = [
+        field
+        for field in fields
+        if chooses_value(plan.merge, field.name) and not (packed and isinstance(field.type, Atomic))
+    ]
+    late = late_casts(files, chosen, plan.schemas)
+    return replace(late, wanted=keys_wanted(fields, plan), packed=packed) if late else late
+
+
+def keys_wanted(fields: Iterable[Field], plan: ReadPlan) -> pc.Expression | None:
+    """What the plan's predicate demands of those of the fields that are keys, if anything."""
+    # Engines do not compare NaN alike.
+    keys = [
+        field.name
+        for field in fields
+        if field.name in plan.merge.key and not pa.types.is_floating(arrow_type(field.type))
+    ]
+    condition = condition_on(plan.predicate, keys)
+    return None if condition is None else to_arrow(condition)
+
+
+def _nullable(field: Field) -> DataType:
+    return with_nullable(field.type, nullable=True)

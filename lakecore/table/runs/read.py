@@ -1,0 +1,200 @@
+"""A split -> its rows, as Arrow batches of the columns asked for.
+
+- A *raw* split is scanned file by file as it is, less the rows its deletion vectors name.
+- Any other split is one section of overlapping runs, merged window by window (`windows.py`).
+
+Memory follows the window, not the table: batches are sized so that those of all runs, and what is
+merged of them, fit the lease taken from the budget. The bytes of rows in memory are known when they
+are decoded (`io/parquet_read.py`); what is asked for is bytes, and rows only as a bound.
+
+INVARIANT: no predicate on values is applied here before the merge. Hiding the newest row of a key
+would bring an older one back.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakecore.io.data_files import BatchSize
+from lakecore.io.spill import SpillDirectory
+from lakecore.lsm.levels import SortedRun, runs_are_ordered
+from lakecore.merge import MERGE_FUNCTIONS
+from lakecore.model.types import arrow_type
+from lakecore.plan.splits import may_hold_deletions
+from lakecore.table.runs.large_rows import Values, places_of
+from lakecore.table.runs.late_casts import NO_LATE_CASTS, LateCasts, casts_after_merge
+from lakecore.table.runs.rounds import Rounds, runs_at_once
+from lakecore.table.runs.split_files import KIND_FIELD, SEQUENCE_FIELD, SplitFiles
+from lakecore.table.runs.windows import BATCHES_HELD, merge_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lakecore.format.layout import Layout
+    from lakecore.io.store import Store
+    from lakecore.memory import Budget
+    from lakecore.merge.spec import MergeFunction, MergeSpec
+    from lakecore.model.files import Split
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.types import Field
+    from lakecore.plan.predicate import Predicate
+    from lakecore.table.runs.places import Places
+
+_BATCH_ROWS_MAX = 262_144
+_ROW_BYTES = 16
+"""What a row takes beside its values."""
+_READERS = 8
+"""Of the runs of a remote store: to open a file there is to wait. A local one keeps a core busy."""
+_LEASE_SHARE = 4
+_LEASE_LEAST_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """All that reading a split takes, but for the store and the budget. Picklable.
+
+    `schema` is the one the rows are given out in, `schemas` those of the files by id, `columns`
+    the names of the columns to give out, in order. The predicate may leave out row groups. With
+    `system_columns`, sections give out the sequence number and the kind of each row, too.
+    """
+
+    layout: Layout
+    schema: TableSchema
+    schemas: Mapping[int, TableSchema]
+    columns: tuple[str, ...]
+    engine: str
+    merge: MergeSpec
+    predicate: Predicate | None = None
+    system_columns: bool = False
+
+    @property
+    def output(self) -> pa.Schema:
+        """The Arrow schema of the batches."""
+        return pa.schema([self.schema.arrow.field(name) for name in self.columns])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeRoom:
+    """What merging a section takes of the budget: one part in `share`.
+
+    The merge function holds `batches_beside` those of the runs. Another than the plan's engine is
+    given `places`, of large rows, or `late`.
+    """
+
+    share: int = _LEASE_SHARE
+    batches_beside: int = 0
+    places: Places | None = None
+    late: LateCasts = NO_LATE_CASTS
+
+
+def read_split(
+    split: Split, plan: ReadPlan, store: Store, budget: Budget
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a split in batches of the plan's columns. Raw rows come in file order."""
+    if split.raw:
+        yield from _read_raw(split, plan, store, budget)
+        return
+    columns = list(plan.columns)
+    for table in merge_runs(split, plan, store, budget):
+        yield from table.select(columns).to_batches()
+        del table
+
+
+def merge_runs(
+    split: Split,
+    plan: ReadPlan,
+    store: Store,
+    budget: Budget,
+    merge: MergeFunction | None = None,
+    room: MergeRoom | None = None,
+) -> Iterator[pa.Table]:
+    """The merged rows of a section, window after window in key order.
+
+    The tables hold the plan's columns and those that merging needed. `merge`: None is the plan's
+    engine.
+    """
+    room = MergeRoom() if room is None else room
+    engine = MERGE_FUNCTIONS[plan.engine]
+    runs = [SortedRun(files=files) for files in split.runs]
+    fields = merge_fields(runs, plan)
+    spec, places, late = plan.merge, room.places, room.late
+    if merge is None:
+        merge, places = engine, places_of(split, fields, plan, budget)
+        late = casts_after_merge(split.files, fields, plan) if places is None else late
+    fields = (*fields, *late.fields)
+    if places is not None:
+        # Values are read forward.
+        spec = replace(spec, in_key_order=True)
+    files = SplitFiles(split, plan, store, places, late)
+    readers = 1 if files.are_local else _READERS
+    with budget.acquire_up_to(budget.size_bytes // room.share, _LEASE_LEAST_BYTES) as lease:
+        at_once = runs_at_once(runs, len(fields), budget)
+        batches = BATCHES_HELD * min(len(runs), at_once) + room.batches_beside
+        size = batch_size(fields, lease.size_bytes // batches)
+        with closing(SpillDirectory()) as spills:
+            if len(runs) <= at_once:
+                slices = [files.slices(run, fields, size) for run in runs]
+            else:
+                # Rows of a key are told apart by their numbers once runs have become one.
+                fields = tuple(dict.fromkeys((*fields, SEQUENCE_FIELD)))
+                rounds = Rounds(
+                    merge=engine,
+                    spec=spec,
+                    budget=budget,
+                    spills=spills,
+                    open_run=lambda run: files.slices(run, fields, size),
+                    commit_order=lambda run: split.commit_order.get(run.files[0].name, 0),
+                    readers=readers,
+                )
+                slices = rounds.streams(runs, at_once)
+            merged = merge_slices(slices, merge, spec, budget, readers)
+            if late:
+                with closing(merged):
+                    for table in merged:
+                        yield late.cast(table)
+                        del table
+                return
+            if places is None:
+                yield from merged
+                return
+            values = Values(places, fields, plan, store)
+            with closing(merged), closing(values):
+                for table in merged:
+                    yield from values.rows(table)
+
+
+def merge_fields(runs: Sequence[SortedRun], plan: ReadPlan) -> tuple[Field, ...]:
+    """The columns to read: those asked for, the key, and what deciding the winners takes."""
+    spec, schema = plan.merge, plan.schema
+    fields = [schema.field(name) for name in spec.columns_for(plan.columns)]
+    if plan.system_columns or spec.sequence or not runs_are_ordered(runs):
+        fields.append(SEQUENCE_FIELD)
+    if plan.system_columns or any(may_hold_deletions(file) for run in runs for file in run.files):
+        fields.append(KIND_FIELD)
+    return tuple(fields)
+
+
+def batch_size(fields: Sequence[Field], batch_bytes: int) -> BatchSize:
+    """The size of batches of these columns that take about so many bytes while they are merged.
+
+    Beside its values a row takes a code of its key, its place in an order, and masks.
+    """
+    kinds = [arrow_type(field.type) for field in fields]
+    least = sum(kind.bit_width if pa.types.is_primitive(kind) else 32 for kind in kinds) / 8
+    rows = max(1, min(int(batch_bytes / (least + _ROW_BYTES)), _BATCH_ROWS_MAX))
+    return BatchSize(rows, max(1, batch_bytes))
+
+
+def _read_raw(
+    split: Split, plan: ReadPlan, store: Store, budget: Budget
+) -> Iterator[pa.RecordBatch]:
+    fields = [plan.schema.field(name) for name in plan.columns]
+    files = SplitFiles(split, plan, store)
+    with budget.acquire_up_to(budget.size_bytes // _LEASE_SHARE, _LEASE_LEAST_BYTES) as lease:
+        size = batch_size(fields, lease.size_bytes // 3)
+        for file in split.files:
+            yield from files.rows(file, fields, size)

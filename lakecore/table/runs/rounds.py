@@ -1,0 +1,131 @@
+"""Many sorted runs of level 0 -> few, on local disk, so that those merged at once fit the budget.
+
+An open run holds pages of each of its columns beside its batches. Where the runs of a section hold
+more than a part of the budget:
+
+1. those of level 0 are cut into groups of neighbours in the order of their commits;
+2. each group is merged, window by window, to one run on local disk, and closed;
+3. these runs, and those of the other levels, are merged.
+
+A group is merged as a write buffer's runs are before its last merge: by the engine itself if it may
+see some rows of a key before the others, else so that all rows stay (`interim_function`). Deletions
+stay in any case.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakecore.io.freed_memory import release_freed
+from lakecore.merge import interim_function
+from lakecore.merge.keep_all import KEEP_ALL
+from lakecore.merge.keys import order_columns
+from lakecore.merge.spec import Slice
+from lakecore.model.arrow_arrays import size_of
+from lakecore.table.runs.windows import counted, in_pieces, merge_slices, with_whole_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from lakecore.io.spill import SpillDirectory, SpilledRun
+    from lakecore.lsm.levels import SortedRun
+    from lakecore.memory import Budget
+    from lakecore.merge.spec import MergeFunction, MergeSpec
+
+_OPEN_SHARE = 4
+"""The part of the budget, as a divisor, that open runs may hold beside their batches."""
+_COLUMN_BYTES = 768 << 10
+"""Of a column, the pages in memory: as stored, and as they are decoded."""
+_ROW_GROUP_BYTES = 24 << 20
+"""Of a run of many columns: its decoded row groups, and its footer."""
+_DECODED_RATIO = 4
+_AT_ONCE_MIN = 4
+_PIECE_SHARE = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """How runs are merged in rounds. `open_run` gives the slices of a run; each call, from anew.
+
+    `readers` runs of a round are read at once.
+    """
+
+    merge: MergeFunction
+    spec: MergeSpec
+    budget: Budget
+    spills: SpillDirectory
+    open_run: Callable[[SortedRun], Iterator[Slice]]
+    commit_order: Callable[[SortedRun], int]
+    readers: int = 1
+
+    def streams(self, runs: Sequence[SortedRun], at_once: int) -> list[Iterator[Slice]]:
+        """The slices of the runs, those of level 0 merged to so few that all can be open at once.
+
+        `at_once` runs are merged in a round.
+        """
+        level_0 = sorted((run for run in runs if run.level == 0), key=self.commit_order)
+        others = [run for run in runs if run.level != 0]
+        count = -(-len(level_0) // at_once)
+        step = max(1, -(-len(level_0) // max(1, count)))
+        groups = [level_0[start : start + step] for start in range(0, len(level_0), step)]
+        merged = [self._merged(group) for group in groups]
+        return [*merged, *(self.open_run(run) for run in others)]
+
+    def _merged(self, group: Sequence[SortedRun]) -> Iterator[Slice]:
+        """The slices of one run made of a group."""
+        interim = interim_function(self.merge)
+        spec = replace(self.spec, keep_deletions=True, in_key_order=True)
+        low = min(run.sequence_min for run in group)
+        high = max(run.sequence_max for run in group)
+        slices = [self.open_run(run) for run in group]
+        merging = merge_slices(slices, interim, spec, self.budget, self.readers)
+        with closing(merging) as merged:
+            first = next(merged, None)
+            if first is None:
+                return iter(())
+            piece_bytes = max(1, self.budget.size_bytes // _PIECE_SHARE)
+            row_bytes = max(1, size_of(first) // first.num_rows)
+            rows_max = max(1, piece_bytes // row_bytes)
+
+            def pieces() -> Iterator[pa.Table]:
+                for table in chain([first], merged):
+                    yield from in_pieces([table], rows_max)
+                    release_freed(self.budget.size_bytes)
+
+            run = self.spills.write(first.schema, pieces(), low, high)
+        release_freed(self.budget.size_bytes)
+        order = max(self.commit_order(each) for each in group)
+        return counted(self._slices(run, order, unique=interim is not KEEP_ALL), run.row_count)
+
+    def _slices(self, run: SpilledRun, commit_order: int, *, unique: bool) -> Iterator[Slice]:
+        tables: Iterable[pa.Table] = (
+            pa.Table.from_batches([batch]) for batch in self.spills.read(run)
+        )
+        if not unique:
+            tables = with_whole_keys(tables, self.spec.key, self.budget)
+        for rows in tables:
+            yield Slice(
+                rows=rows,
+                keys=order_columns([rows.column(name) for name in self.spec.key]),
+                sequence_min=run.sequence_min,
+                sequence_max=run.sequence_max,
+                commit_order=commit_order,
+                unique=unique,
+            )
+            del rows
+
+
+def runs_at_once(runs: Sequence[SortedRun], columns: int, budget: Budget) -> int:
+    """How many such runs of so many columns may be open at once."""
+    most = min(_COLUMN_BYTES * columns, _ROW_GROUP_BYTES)
+    held = [
+        min(most, _DECODED_RATIO * max((file.size_bytes for file in run.files), default=0))
+        for run in runs
+    ]
+    mean = max(1, sum(held) // max(1, len(held)))
+    return max(_AT_ONCE_MIN, budget.size_bytes // _OPEN_SHARE // mean)

@@ -1,0 +1,317 @@
+"""The data files of a split -> rows as columns of the table, whatever schema they were written by.
+
+Memory follows the batch. INVARIANT: row groups are left out by conditions on the key alone where
+rows are merged, by others only in a raw split (`row_groups.py`).
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.errors import CorruptTable, NotFound, Unsupported
+from lakecore.format.binary_row import decode_rows
+from lakecore.format.deletion_vector import decode_vectors
+from lakecore.io.data_files import read_positions, row_group_bounds
+from lakecore.merge import chooses_value
+from lakecore.merge.keys import order_columns
+from lakecore.merge.spec import Slice
+from lakecore.model.rows import (
+    SEQUENCE_NUMBER,
+    SEQUENCE_NUMBER_ID,
+    VALUE_KIND,
+    VALUE_KIND_ID,
+)
+from lakecore.model.types import Atomic, Field, Root, arrow_type
+from lakecore.plan.evolution import conform_batch, map_fields, stored_fields
+from lakecore.plan.predicate import columns_of, condition_on
+from lakecore.plan.utf8 import is_utf8, text_of, with_utf8
+from lakecore.table.runs.late_casts import NO_LATE_CASTS, LateCasts, keys_wanted, late_casts
+from lakecore.table.runs.row_groups import matching_row_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from lakecore.io.data_files import BatchSize
+    from lakecore.io.store import Store
+    from lakecore.lsm.levels import SortedRun
+    from lakecore.model.files import DataFile, Split
+    from lakecore.model.schema import TableSchema
+    from lakecore.plan.evolution import ColumnMapping
+    from lakecore.table.runs.places import Places
+    from lakecore.table.runs.read import ReadPlan
+
+SEQUENCE_FIELD = Field(
+    id=SEQUENCE_NUMBER_ID, name=SEQUENCE_NUMBER, type=Atomic(root=Root.BIGINT, nullable=False)
+)
+KIND_FIELD = Field(
+    id=VALUE_KIND_ID, name=VALUE_KIND, type=Atomic(root=Root.TINYINT, nullable=False)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFiles:
+    """The files of a split, read as a plan says.
+
+    `places`: the columns given as places. `late`: those given as stored, too, to be cast later.
+    """
+
+    split: Split
+    plan: ReadPlan
+    store: Store
+    places: Places | None = None
+    late: LateCasts = NO_LATE_CASTS
+
+    def path(self, file: DataFile) -> str:
+        """Where a file lies."""
+        return self.plan.layout.data_file(self.split.partition_path, self.split.bucket, file)
+
+    @property
+    def are_local(self) -> bool:
+        """Whether all of them lie on local disks."""
+        return all(self.store.local_path(self.path(file)) for file in self.split.files)
+
+    def rows(
+        self, file: DataFile, fields: Sequence[Field], size: BatchSize
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file as columns `fields` of the table's schema, old schemas cast to it.
+
+        Rows that the file's deletion vector names are left out. Raises CorruptTable if a file that
+        the snapshot names is not there, or is damaged.
+        """
+        with missing_is_corrupt(self.path(file)):
+            deleted = self._deleted_rows(file)
+        late, wanted = NO_LATE_CASTS, keys_wanted(fields, self.plan)
+        known = self._known_nulls(file, fields)
+        if (deleted is not None or wanted is not None) and not self.late:
+            read = [
+                field
+                for field in fields
+                if field.name not in known
+                and not (self.places is not None and self.places.asks_for_nulls(field))
+            ]
+            late = replace(late_casts([file], read, self.plan.schemas), wanted=wanted)
+        for position, batch in self._unplaced(
+            file, (*fields, *late.fields), size, late or self.late
+        ):
+            if deleted is not None:
+                low, high = np.searchsorted(deleted, (position, position + batch.num_rows))
+                if low != high:
+                    mask = np.ones(batch.num_rows, bool)
+                    mask[deleted[low:high] - position] = False
+                    batch = batch.filter(pa.array(mask))  # noqa: PLW2901  less its deleted rows
+            for rows in late.cast(pa.Table.from_batches([batch])).to_batches() if late else [batch]:
+                yield self._placed(rows, fields, known)
+                del rows
+            del batch
+
+    def slices(self, run: SortedRun, fields: Sequence[Field], size: BatchSize) -> Iterator[Slice]:
+        """The rows of a run, to be merged."""
+        plan, split = self.plan, self.split
+        left = sum(file.row_count for file in run.files)
+        all_come = plan.predicate is None and not split.vectors
+        for file in run.files:
+            left_below = left - file.row_count
+            for batch in self.rows(file, fields, size):
+                left -= batch.num_rows
+                keys = order_columns([batch.column(name) for name in plan.merge.key])
+                yield Slice(
+                    rows=pa.Table.from_batches([batch]),
+                    keys=keys,
+                    sequence_min=file.sequence_min,
+                    sequence_max=file.sequence_max,
+                    commit_order=split.commit_order.get(file.name, 0),
+                    level=file.level,
+                    more=left > 0 if all_come else None,
+                )
+                # What comes next is read without this beside it: a row may be large.
+                del batch, keys
+            left = left_below
+
+    def stored_rows(
+        self,
+        file: DataFile,
+        fields: Sequence[Field],
+        size: BatchSize,
+        *,
+        row_groups: Iterable[int] | None = None,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The batches of `rows`, deleted ones included, with the position of the first row.
+
+        `row_groups` are those to read; None: all that the plan's predicate leaves.
+
+        Raises CorruptTable for a file of more or fewer rows than the manifest says, as one may seem
+        to have that was cut short, or is another's.
+        """
+        known = self._known_nulls(file, fields)
+        for position, batch in self._unplaced(file, fields, size, self.late, row_groups):
+            yield position, self._placed(batch, fields, known)
+            del batch
+
+    def wanted_row_groups(self, file: DataFile) -> list[int] | None:
+        """The row groups that the plan's predicate leaves; None: all."""
+        plan = self.plan
+        names = plan.schema.names if self.split.raw else plan.merge.key
+        condition = condition_on(plan.predicate, names)
+        if condition is None:
+            return None
+        fields = [plan.schema.field(name) for name in sorted(columns_of(condition))]
+        mappings = map_fields(fields, plan.schemas[file.schema_id].fields)
+        columns = {mapping.read.name: mapping for mapping in mappings}
+        return matching_row_groups(self.store, self.path(file), condition, columns)
+
+    def row_group_starts(self, file: DataFile) -> list[int] | None:
+        """The positions at which the row groups of a file begin; None if it has none."""
+        path = self.path(file)
+        with missing_is_corrupt(path):
+            groups = row_group_bounds(self.store, path, ())
+        return None if groups is None else [group.first_row for group in groups]
+
+    def _unplaced(
+        self,
+        file: DataFile,
+        fields: Sequence[Field],
+        size: BatchSize,
+        late: LateCasts,
+        row_groups: Iterable[int] | None = None,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """`stored_rows` with values, less those known, and the places of rows for `_placed`."""
+        file_schema, places = self.plan.schemas[file.schema_id], self.places
+        own = (*file_schema.fields, SEQUENCE_FIELD, KIND_FIELD)
+        known = self._known_nulls(file, fields)
+        mappings = late.map_fields([field for field in fields if field.name not in known], own)
+        if places is not None:
+            mappings = places.uncast(mappings)
+        physical = stored_fields(mappings)
+        path, seen = self.path(file), 0
+        with missing_is_corrupt(path):
+            if not file.sequence_max and self.store.local_path(path) is not None:
+                # It may lack columns: then the names tell nothing of whose file it is. Elsewhere
+                # it would be a request more.
+                check_size(self.store, path, file)
+            if row_groups is None:
+                row_groups = self.wanted_row_groups(file)
+            for position, batch in read_positions(
+                self.store,
+                path,
+                fields=physical,
+                batch_rows=size.rows,
+                batch_bytes=size.size_bytes,
+                row_groups=row_groups,
+                known=self._known_values(file, file_schema, physical),
+            ):
+                seen = position + batch.num_rows
+                if seen > file.row_count:
+                    raise _other_rows(path, seen, file)
+                batch = self._readable(batch, mappings, file)  # noqa: PLW2901
+                batch = conform_batch(batch, mappings)  # noqa: PLW2901  as the schema has it
+                batch = late.pack(batch)  # noqa: PLW2901
+                if places is not None:
+                    batch = places.number(batch, file, position)  # noqa: PLW2901
+                yield position, batch
+                del batch
+            if row_groups is None and seen < file.row_count:
+                raise _other_rows(path, seen, file)
+
+    def _readable(
+        self, batch: pa.RecordBatch, mappings: Sequence[ColumnMapping], file: DataFile
+    ) -> pa.RecordBatch:
+        """The batch with texts that are UTF-8. Raises Unsupported if one that decides is none.
+
+        Java compares bytes, of which several may be shown alike.
+        """
+        for mapping in mappings:
+            if mapping.stored is None:
+                continue
+            at = batch.schema.get_field_index(mapping.stored.name)
+            column = batch.column(at)
+            text = text_of(column, mapping)
+            if text is None or is_utf8(text):
+                continue
+            if not chooses_value(self.plan.merge, mapping.read.name):
+                raise Unsupported(
+                    "a text that is no UTF-8 cannot be compared or aggregated",
+                    column=mapping.read.name,
+                    path=self.path(file),
+                )
+            if text is column:
+                batch = batch.set_column(at, batch.schema.field(at), with_utf8(text))
+        return batch
+
+    def _known_nulls(self, file: DataFile, fields: Sequence[Field]) -> Mapping[str, bool]:
+        """What `places` know of columns of a file, which need not be read."""
+        if self.places is None:
+            return {}
+        schema = self.plan.schemas[file.schema_id]
+        mappings = map_fields(fields, (*schema.fields, SEQUENCE_FIELD, KIND_FIELD))
+        return self.places.known_nulls(file, schema, mappings)
+
+    def _placed(
+        self, batch: pa.RecordBatch, fields: Sequence[Field], known: Mapping[str, bool]
+    ) -> pa.RecordBatch:
+        return batch if self.places is None else self.places.put_into(batch, fields, known)
+
+    def _known_values(
+        self, file: DataFile, schema: TableSchema, fields: Sequence[Field]
+    ) -> dict[str, pa.Scalar]:
+        """The values of the fields that all rows of a file share: those of its partition.
+
+        A file that was migrated from Hive has no sequence numbers. Columns that were added after it
+        was written are null.
+        """
+        known: dict[str, pa.Scalar] = {}
+        if not file.sequence_max:
+            known = {f.name: pa.scalar(None, arrow_type(f.type)) for f in fields if f.nullable}
+        names = [field.name for field in fields if field.name in schema.partition_keys]
+        if names:
+            row = decode_rows([self.split.partition], schema.partition_fields)
+            known |= {name: row.column(name)[0] for name in names}
+        return known
+
+    def _deleted_rows(self, file: DataFile) -> np.ndarray | None:
+        """The positions that the file's deletion vector names, ascending; None without a vector."""
+        split = self.split
+        if file.name not in split.vectors:
+            return None
+        index_file, where = split.vectors[file.name]
+        path = self.plan.layout.live_index_file(split.partition_path, split.bucket, index_file)
+        positions = decode_vectors(self.store.read(path), [where], path)[file.name]
+        return positions.astype(np.int64)
+
+
+def check_size(store: Store, path: str, file: DataFile) -> None:
+    """Raise CorruptTable if a data file does not have the size that the manifest says."""
+    with missing_is_corrupt(path):
+        size_bytes = store.size(path)
+    if size_bytes != file.size_bytes:
+        raise CorruptTable(
+            "a data file does not have the size it should have",
+            path=path,
+            size_bytes=size_bytes,
+            expected_bytes=file.size_bytes,
+        )
+
+
+def _other_rows(path: str, seen: int, file: DataFile) -> CorruptTable:
+    few = seen < file.row_count
+    return CorruptTable(
+        f"a data file has {'fewer' if few else 'more'} rows than the manifest says",
+        path=path,
+        rows=seen if few else f"{seen} or more",
+        expected=file.row_count,
+    )
+
+
+@contextmanager
+def missing_is_corrupt(path: str) -> Iterator[None]:
+    """Raises CorruptTable, within it, if this file of a snapshot is not there."""
+    try:
+        yield
+    except NotFound as error:
+        raise CorruptTable(
+            "a file of the snapshot is missing; was the snapshot expired meanwhile?", file=path
+        ) from error

@@ -1,0 +1,3 @@
+"""What a table says of itself: the `$` tables."""
+
+from __future__ import annotations

@@ -1,0 +1,166 @@
+"""What a table's metadata says of itself, as rows: the `$` tables of Paimon.
+
+Each function of `Inspect` is one of them, and each row what Java Paimon shows for the same table,
+with these exceptions: bytes are given in hex (Java prints the address of an object), rows come in
+a settled order, partitions with timestamps do not fail, and `buckets` travels in time as well.
+
+`files`, `manifests`, `partitions` and `buckets` speak of one snapshot: the newest, or the one that
+the table's `scan.*` options travel to. They count rows as stored, not merged.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.table.system.system_columns import (
+    SYSTEM_TABLES,
+    UNSUPPORTED_SYSTEM_TABLES,
+    system_schema,
+)
+from lakecore.table.system.system_rows import system_rows
+from lakecore.table.system.system_table import SystemSource, SystemTable
+
+if TYPE_CHECKING:
+    from lakecore.table.context import TableContext
+
+__all__ = ["Inspect"]
+
+
+class Inspect:
+    """The metadata of a table as frames, read anew at each call. `table.inspect` gives it."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+
+    def snapshots(self) -> pl.DataFrame:
+        """The live snapshots, oldest first.
+
+        - snapshot_id BIGINT: the snapshot, numbered from 1
+        - schema_id BIGINT: the schema of the table when it was committed
+        - commit_user STRING: the job that committed it
+        - commit_identifier BIGINT: the number that job gave the commit
+        - commit_kind STRING: APPEND, COMPACT, OVERWRITE or ANALYZE
+        - commit_time TIMESTAMP(3): when, in local time of this process
+        - base_manifest_list, delta_manifest_list, changelog_manifest_list STRING: the files that
+          list what was there before, what it changed, and its changelog
+        - total_record_count BIGINT: rows stored after it, unmerged
+        - delta_record_count BIGINT: rows it added, less those of files it took away
+        - changelog_record_count BIGINT: rows of its changelog
+        - watermark BIGINT: its watermark, in milliseconds since 1970
+        - next_row_id BIGINT: the first row id that is free after it
+        """
+        return self._frame("snapshots")
+
+    def schemas(self) -> pl.DataFrame:
+        """The schemas the table has had, oldest first.
+
+        - schema_id BIGINT: the schema, numbered from 0
+        - fields, partition_keys, primary_keys, options STRING: its parts, as JSON
+        - comment STRING: the comment of the table
+        - update_time TIMESTAMP(3): when it was made, in local time of this process
+        """
+        return self._frame("schemas")
+
+    def options(self) -> pl.DataFrame:
+        """The options that were set, in the order of the schema file.
+
+        - key STRING, value STRING: the option and its value, as text
+        """
+        return self._frame("options")
+
+    def files(self) -> pl.DataFrame:
+        """The live data files, by partition and bucket.
+
+        - partition STRING: the partition's values, as {a, b}
+        - bucket INT, level INT: where the file lies; level 0 is the newest
+        - file_path STRING: its whole path
+        - file_format STRING: parquet, orc or avro
+        - schema_id BIGINT: the schema it was written with
+        - record_count BIGINT: its rows, unmerged
+        - file_size_in_bytes BIGINT: its size
+        - min_key, max_key STRING: its first and last key, as [a, b]; null for an append table
+        - null_value_counts STRING: nulls by column, as {a=0, b=1}
+        - min_value_stats, max_value_stats STRING: bounds by column, as {a=1, b=null}; a DATE is its
+          day, a TIME its milliseconds, a binary value in hex
+        - min_sequence_number, max_sequence_number BIGINT: its range of sequence numbers
+        - creation_time TIMESTAMP(3): when it was written, by the clock on its writer's wall
+        - deleteRowCount BIGINT: its rows of kind -U and -D
+        - file_source STRING: APPEND or COMPACT, whichever wrote it
+        - first_row_id BIGINT: the row id of its first row
+        - write_cols ARRAY<STRING>: the columns it holds, if not all
+        """
+        return self._frame("files")
+
+    def manifests(self) -> pl.DataFrame:
+        """The manifests of the snapshot: those before it, its own, those of its changelog.
+
+        - file_name STRING: the manifest, in the folder `manifest`
+        - file_size BIGINT: its bytes
+        - num_added_files, num_deleted_files BIGINT: data files it adds and takes away
+        - schema_id BIGINT: the schema it was written with
+        - min_partition_stats, max_partition_stats STRING: bounds of partition values, as {a, b}
+        - min_row_id, max_row_id BIGINT: the row ids in it
+        """
+        return self._frame("manifests")
+
+    def partitions(self) -> pl.DataFrame:
+        """The partitions that have data files, sorted by their text.
+
+        - partition STRING: the partition, as a=1/b=2; empty for an unpartitioned table
+        - record_count BIGINT: rows stored, unmerged
+        - file_size_in_bytes BIGINT, file_count BIGINT: bytes and number of its data files
+        - last_update_time TIMESTAMP(3): when the newest was written, by its writer's clock
+        - created_at TIMESTAMP(3), created_by, updated_by, options STRING: null, since a filesystem
+          catalog does not know
+        """
+        return self._frame("partitions")
+
+    def buckets(self) -> pl.DataFrame:
+        """The buckets that have data files, sorted by partition and number.
+
+        - partition STRING: the partition's values, as {a, b}
+        - bucket INT: the bucket
+        - record_count BIGINT: rows stored, unmerged
+        - file_size_in_bytes BIGINT, file_count BIGINT: bytes and number of its data files
+        - last_update_time TIMESTAMP(3): when the newest was written, by its writer's clock
+        """
+        return self._frame("buckets")
+
+    def tags(self) -> pl.DataFrame:
+        """The tags, sorted by name.
+
+        - tag_name STRING: the tag
+        - snapshot_id BIGINT, schema_id BIGINT: the snapshot it keeps, and that one's schema
+        - commit_time TIMESTAMP(3): when that was committed, in local time of this process
+        - record_count BIGINT: rows stored then, unmerged
+        - create_time TIMESTAMP(3): when the tag was made, by its maker's clock
+        - time_retained STRING: how long it is kept, as PT24H; null means for ever
+        """
+        return self._frame("tags")
+
+    def system_table(self, name: str) -> SystemTable:
+        """The `$` table of that name, as a table that can be read."""
+        if not isinstance(name, str):
+            raise InvalidRequest("a system table is named by a text", name=name)
+        if name not in SYSTEM_TABLES:
+            known = name in UNSUPPORTED_SYSTEM_TABLES
+            raise Unsupported(
+                "the system table is not supported" if known else "no such system table",
+                table=f"{self._context.identifier}${name}",
+                system_tables=list(SYSTEM_TABLES),
+            )
+        return SystemTable(
+            f"{self._context.identifier}${name}",
+            SystemSource(
+                table_schema=system_schema(name), load=partial(system_rows, self._context, name)
+            ),
+        )
+
+    def _frame(self, name: str) -> pl.DataFrame:
+        frame = pl.from_arrow(system_rows(self._context, name))
+        assert isinstance(frame, pl.DataFrame)
+        return frame

@@ -1,0 +1,92 @@
+"""Which buckets a compaction is about: partitions by value or condition, buckets by number.
+
+A compaction takes whole buckets, so a condition may name partition keys only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest
+from lakecore.table.reads.row_values import holds, parse_condition
+from lakecore.table.writes import overwrite
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import polars as pl
+
+    from lakecore.model.manifest import ManifestEntry
+    from lakecore.table.context import TableContext
+
+
+def chosen_entries(
+    context: TableContext,
+    live: Sequence[ManifestEntry],
+    *,
+    partitions: Sequence[Mapping[str, object]] | None,
+    where: pl.Expr | str | None,
+    buckets: Sequence[int] | None,
+) -> list[ManifestEntry]:
+    """The live files of the buckets that are asked for; None asks for all."""
+    found = list({entry.partition: None for entry in live})
+    wanted = set(found)
+    if partitions is not None:
+        _check_list(partitions)
+        choose = overwrite.matching(context, partitions)
+        wanted = _where_true(found, choose(found))
+    if where is not None:
+        wanted &= _where_true(found, _matching(context, where, found))
+    numbers = None if buckets is None else _numbers(buckets)
+    return [
+        entry
+        for entry in live
+        if entry.partition in wanted and (numbers is None or entry.bucket in numbers)
+    ]
+
+
+def _check_list(partitions: object) -> None:
+    if not isinstance(partitions, Sequence) or isinstance(partitions, str | bytes):
+        raise InvalidRequest(
+            "partitions is a list of mappings of partition keys to values",
+            given=type(partitions).__name__,
+        )
+
+
+def _numbers(buckets: object) -> set[int]:
+    if not isinstance(buckets, Iterable) or isinstance(buckets, str | bytes):
+        raise InvalidRequest("buckets is a list of numbers", buckets=buckets)
+    numbers = set()
+    for each in buckets:
+        if not isinstance(each, int) or isinstance(each, bool):
+            raise InvalidRequest("a bucket is a number", bucket=each)
+        numbers.add(each)
+    return numbers
+
+
+def _where_true(partitions: Sequence[bytes], mask: Sequence[bool]) -> set[bytes]:
+    return {partition for partition, chosen in zip(partitions, mask, strict=True) if chosen}
+
+
+def _matching(
+    context: TableContext, where: pl.Expr | str, partitions: Sequence[bytes]
+) -> Sequence[bool]:
+    """Per partition, whether a condition on partition keys holds."""
+    condition = parse_condition(where, context.schema)
+    keys = context.schema.partition_keys
+    others = [name for name in condition.columns if name not in keys]
+    if others:
+        raise InvalidRequest(
+            "whole partitions are compacted: a condition may name partition keys only",
+            columns=others,
+            partition_keys=keys,
+            table=context.identifier,
+        )
+    if not partitions or not keys:
+        return [True] * len(partitions)
+    values = pa.Table.from_batches([context.partitions.values(partitions)])
+    mask: list[bool] = holds(values, condition.expression).to_pylist()
+    return mask

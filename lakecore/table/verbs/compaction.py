@@ -1,0 +1,359 @@
+"""`Table.compact`: which buckets, in which steps, and one COMPACT snapshot for each of these.
+
+A step:
+
+1. Take the latest snapshot, then the newest schema: it knows the columns of every live file.
+2. Plan (`compact_work.py`), and take whole buckets up to `max_bytes`, but one at least.
+3. Compact them side by side (`compact_parallel.py`), commit.
+4. If another commit has compacted or overwritten one of the files meanwhile, begin again from the
+   new snapshot. What was done for buckets that nobody else touched is kept. If the table was rolled
+   back, or an option has changed that decides how rows lie and merge, nothing is kept.
+
+Without `max_bytes` there is one step, and each bucket has one turn. With it, steps follow one
+another until nothing is left to do. The commits are all the record there is: who is killed between
+two of them is taken over by whoever calls next.
+
+INVARIANT: the steps come to an end whatever others write. Of the buckets that were there at first,
+each has so many turns: one for a full compaction; otherwise two for each of its files, which is
+more than picking could use up if nobody wrote.
+
+Writers are never in the way: their new files are of level 0, and stay there beside the compacted
+ones. A process that dies leaves files that nothing names, and the table as it was.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from lakecore.errors import (
+    AlreadyExists,
+    CommitConflict,
+    CommitUnknown,
+    CorruptTable,
+    InvalidRequest,
+    LakecoreError,
+    Unsupported,
+)
+from lakecore.io.ambient import forked
+from lakecore.model.compaction import CompactionResult
+from lakecore.plan.conflicts import check_files, check_levels
+from lakecore.table.commits.base_snapshot import is_there, was_rolled_back
+from lakecore.table.commits.commit import CommitRequest, commit
+from lakecore.table.commits.commit_change import changes
+from lakecore.table.commits.compact_rules import same_rules
+from lakecore.table.commits.message_files import delete_files
+from lakecore.table.compactions.compact_parallel import Tally, compact_buckets
+from lakecore.table.compactions.compact_work import Work, do_work, left_to_plan, plan_work
+from lakecore.table.context import reload_context, require_table
+from lakecore.table.verbs.compact_choice import chosen_entries
+from lakecore.table.writes.batch_write import author
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import polars as pl
+
+    from lakecore.model.files import CommitMessage
+    from lakecore.model.manifest import ManifestEntry
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.compactions.compact_parallel import Progress, RowsDone
+    from lakecore.table.context import TableContext
+
+PLANS_MAX = 20
+"""How often a step is planned before it gives way to others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionRequest:
+    """Which buckets to compact, None being all, and how; see `Table.compact`."""
+
+    full: bool = False
+    partitions: Sequence[Mapping[str, object]] | None = None
+    where: pl.Expr | str | None = None
+    buckets: Sequence[int] | None = None
+    max_bytes: int | None = None
+    dry_run: bool = False
+
+
+Stepped: TypeAlias = "Callable[[CompactionResult], None]"
+"""Is told of each step that was committed."""
+
+
+def compact_table(
+    context: TableContext,
+    request: CompactionRequest,
+    progress: Progress | None = None,
+    stepped: Stepped | None = None,
+) -> CompactionResult:
+    """Compact the buckets that are asked for; `progress` is told after each window.
+
+    What `progress` raises ends the compaction as a failure does: steps that were committed stay,
+    what the present one wrote is removed. Raises CommitConflict if others were first with every
+    plan of a step; then the table is as they left it.
+    """
+    most: object = request.max_bytes
+    if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
+        raise InvalidRequest("max_bytes is a whole number, at least 1", max_bytes=most)
+    call = _Call(context, request, Tally(progress))
+    if request.dry_run:
+        return call.planned()
+    done = CompactionResult(attempts=0)
+    while True:
+        step = call.step()
+        done = _plus(done, step, buckets=len(call.changed))
+        if not step.snapshot_ids:
+            return done
+        if stepped is not None:
+            stepped(step)
+        if request.max_bytes is None:
+            return done
+
+
+class _Call:
+    """One compaction, step by step."""
+
+    def __init__(self, context: TableContext, request: CompactionRequest, tally: Tally) -> None:
+        self._context = context
+        self._request = request
+        self._tally = tally
+        self._user = author(context).user
+        self._turns: Counter[tuple[bytes, int]] | None = None
+        self._snapshot: Snapshot | None = None
+        self.changed: set[tuple[bytes, int]] = set()
+
+    def planned(self) -> CompactionResult:
+        """What would be done with the files there are."""
+        left = list(self._plan([]))
+        whole = [*left]
+        steps = 0
+        while left:
+            steps += 1
+            left = left[len(self._portion(left)) :]
+        files = [file for work in whole for file in work.files]
+        return CompactionResult(
+            buckets=len({(work.partition, work.bucket) for work in whole}),
+            files_before=len(files),
+            files_after=None if files else 0,
+            bytes_before=sum(file.size_bytes for file in files),
+            bytes_after=None if files else 0,
+            rows_before=sum(file.row_count for file in files),
+            rows_after=None if files else 0,
+            steps=steps,
+        )
+
+    def step(self) -> CompactionResult:
+        """The next step; without a snapshot if nothing is left to do."""
+        messages: list[CommitMessage] = []
+        for attempt in range(1, PLANS_MAX + 1):
+            try:
+                if not self._compact(messages):
+                    continue
+                if not messages:
+                    return CompactionResult(attempts=attempt)
+                if not same_rules(self._context, reload_context(self._context)):
+                    continue
+            except BaseException:
+                delete_files(self._context, messages)
+                raise
+            snapshot_id = self._commit(messages)
+            if snapshot_id is not None:
+                self._took_turns(messages)
+                return _result(messages, snapshot_id, attempt)
+        delete_files(self._context, messages)
+        raise CommitConflict(
+            "other commits replaced the files of every plan; compact when they are done",
+            table=self._context.identifier,
+            attempts=PLANS_MAX,
+        )
+
+    def _compact(self, messages: list[CommitMessage]) -> bool:
+        """Whether all that was planned is done; else the table has moved on, and plans are void.
+
+        `messages` are those of earlier plans; they become those of this one.
+        """
+        plan: Sequence[Work] = ()
+        try:
+            plan = self._plan(messages)
+            self._tally.begin(plan)
+            portion = self._portion(plan)
+            done: list[CommitMessage] = []
+            # Drawn here, so that names of files do not depend on which thread is first.
+            own = {id(work): forked(self._context.ambient) for work in portion}
+
+            def compact(work: Work, rows_done: RowsDone) -> CommitMessage:
+                return do_work(replace(self._context, ambient=own[id(work)]), work, rows_done)
+
+            try:
+                compact_buckets(portion, compact, self._context.budget, self._tally, done)
+            finally:
+                uuid = None if self._snapshot is None else self._snapshot.uuid
+                messages += [replace(message, base_snapshot_uuid=uuid) for message in done]
+        except CorruptTable:
+            if not self._moved_on(plan):
+                raise
+            return False
+        return True
+
+    def _plan(self, messages: list[CommitMessage]) -> Sequence[Work]:
+        """What there is to do beside the messages, less those that became void."""
+        before, rules = self._snapshot, self._context
+        snapshot = self._snapshot = rules.history.latest_snapshot()
+        require_table(rules)
+        context = reload_context(rules)
+        _require_compactable(context)
+        # The caches of what never changes are kept while the table is the same.
+        self._context = rules if context.schema == rules.schema else context
+        if snapshot is None:
+            delete_files(context, messages)
+            messages.clear()
+            return ()
+        live = self._context.history.live_entries(snapshot)
+        base_stays = before is None or not was_rolled_back(
+            context.history, (before.id, before.uuid), snapshot
+        )
+        fitting = [
+            message
+            for message in messages
+            if base_stays and same_rules(rules, context) and _still_fits(context, message, live)
+        ]
+        delete_files(context, [message for message in messages if message not in fitting])
+        messages[:] = fitting
+        request = self._request
+        entries = chosen_entries(
+            self._context,
+            live,
+            partitions=request.partitions,
+            where=request.where,
+            buckets=request.buckets,
+        )
+        if self._turns is None:
+            keyed_full = request.full and bool(context.schema.primary_keys)
+            found = Counter((entry.partition, entry.bucket) for entry in entries)
+            self._turns = Counter(dict.fromkeys(found, 1)) if keyed_full else found + found
+        waiting = [entry for entry in entries if self._turns[entry.partition, entry.bucket] > 0]
+        left = left_to_plan(self._context, messages, waiting)
+        return plan_work(
+            self._context, snapshot, left, full=request.full, step_bytes=request.max_bytes
+        )
+
+    def _portion(self, plan: Sequence[Work]) -> Sequence[Work]:
+        """The part of a plan that one step takes: whole buckets, from the first on."""
+        if self._request.max_bytes is None:
+            return plan
+        size_bytes = 0
+        for count, work in enumerate(plan):
+            size_bytes += sum(file.size_bytes for file in work.files)
+            if count and size_bytes > self._request.max_bytes:
+                return plan[:count]
+        return plan
+
+    def _commit(self, messages: Sequence[CommitMessage]) -> int | None:
+        """The snapshot of the messages; None if others came first."""
+        context = self._context
+        try:
+            done = commit(context, CommitRequest(messages=messages, user=self._user))
+        except (CommitUnknown, AlreadyExists):
+            # The files may be in the table, or are.
+            raise
+        except CommitConflict:
+            return None
+        except CorruptTable:
+            # What it read may have expired meanwhile; if not, the next plan meets it, too.
+            return None
+        except (LakecoreError, OSError):
+            delete_files(context, messages)
+            raise
+        return done.snapshot_id
+
+    def _took_turns(self, messages: Sequence[CommitMessage]) -> None:
+        buckets = [(message.partition, message.bucket) for message in messages]
+        assert self._turns is not None
+        self._turns.subtract(buckets)
+        self.changed.update(buckets)
+
+    def _moved_on(self, plan: Sequence[Work]) -> bool:
+        """Whether what could not be read may be gone because others have replaced it."""
+        history, base = self._context.history, self._snapshot
+        latest = history.latest_snapshot()
+        if base is None or latest is None:
+            return latest is not base
+        if not plan:
+            # It was metadata: of a snapshot that has expired, perhaps.
+            return not is_there(history, base, latest)
+        there = {(e.partition, e.bucket, e.file.name) for e in history.live_entries(latest)}
+        planned = {(work.partition, work.bucket, file.name) for work in plan for file in work.files}
+        return not planned <= there
+
+
+def _require_compactable(context: TableContext) -> None:
+    """Raise Unsupported where compaction takes more than is there yet, naming it."""
+    schema, options = context.schema, context.options
+    reason = ""
+    facts: dict[str, object] = {}
+    if options.deletion_vectors_enabled:
+        reason = "compaction of a table with deletion vectors is not supported"
+        facts = {"option": "deletion-vectors.enabled"}
+    elif options.record_level_expire_time_ms is not None:
+        reason = "compaction that drops rows by their age is not supported"
+        facts = {"option": "record-level.expire-time"}
+    elif options.compaction_skip_expired_partitions and options.partition_expiration_time_ms:
+        reason = "compaction that leaves out expired partitions is not supported"
+        facts = {"option": "compaction.skip-expired-partitions"}
+    if reason:
+        raise Unsupported(reason, table=context.identifier, **facts)
+    # What else holds a writer back leaves compaction to somebody: here it is done.
+    replace(options, write_only=True).require_writable(
+        primary_keys=schema.primary_keys, partition_keys=schema.partition_keys
+    )
+
+
+def _still_fits(
+    context: TableContext, message: CommitMessage, live: Sequence[ManifestEntry]
+) -> bool:
+    """Whether the message can be committed to these live files."""
+    own = [e for e in live if (e.partition, e.bucket) == (message.partition, message.bucket)]
+    _, change = changes(CommitRequest(messages=[message], user=""))
+    try:
+        check_files(own, change.delta, context.schema.key_fields)
+        check_levels(own, [message])
+    except CommitConflict:
+        return False
+    return True
+
+
+def _result(messages: Sequence[CommitMessage], snapshot_id: int, attempts: int) -> CompactionResult:
+    before = [file for message in messages for file in message.compact_before]
+    after = [file for message in messages for file in message.compact_after]
+    return CompactionResult(
+        snapshot_ids=(snapshot_id,),
+        buckets=len({(message.partition, message.bucket) for message in messages}),
+        files_before=len(before),
+        files_after=len(after),
+        files_upgraded=len({file.name for file in before} & {file.name for file in after}),
+        bytes_before=sum(file.size_bytes for file in before),
+        bytes_after=sum(file.size_bytes for file in after),
+        rows_before=sum(file.row_count for file in before),
+        rows_after=sum(file.row_count for file in after),
+        steps=1,
+        attempts=attempts,
+    )
+
+
+def _plus(done: CompactionResult, step: CompactionResult, *, buckets: int) -> CompactionResult:
+    """The sums over what is done and a step; a plan that only saw the end counts as no attempt."""
+    idle = bool(done.steps) and not step.snapshot_ids
+    return CompactionResult(
+        snapshot_ids=(*done.snapshot_ids, *step.snapshot_ids),
+        buckets=buckets,
+        files_before=done.files_before + step.files_before,
+        files_after=(done.files_after or 0) + (step.files_after or 0),
+        files_upgraded=done.files_upgraded + step.files_upgraded,
+        bytes_before=done.bytes_before + step.bytes_before,
+        bytes_after=(done.bytes_after or 0) + (step.bytes_after or 0),
+        rows_before=done.rows_before + step.rows_before,
+        rows_after=(done.rows_after or 0) + (step.rows_after or 0),
+        steps=done.steps + step.steps,
+        attempts=done.attempts + step.attempts - idle,
+    )

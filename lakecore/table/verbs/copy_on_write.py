@@ -1,0 +1,176 @@
+"""Changes of tables without a key: files that hold rows that match are written anew.
+
+1. Of each file that may hold such rows, the condition's columns are read.
+2. A file that holds some is read whole, and its rows, less those that go, changed where they
+   change, go to new files. If all of them go, nothing is written.
+3. One OVERWRITE snapshot takes the old files away and adds the new ones. If another commit has
+   taken one of the old files away meanwhile, it is a CommitConflict: its rows may have changed.
+
+Rows that others append meanwhile stay.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import Unsupported
+from lakecore.frames.source import reading
+from lakecore.model.files import CommitMessage
+from lakecore.table.reads.row_values import holds, values_of
+from lakecore.table.runs.read import read_split
+from lakecore.table.verbs.verb_write import VerbWrite
+from lakecore.table.writes import overwrite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from lakecore.model.files import DataFile, Split
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.plan.row_changes import Verb
+    from lakecore.table.context import TableContext
+    from lakecore.table.reads.row_values import Condition
+    from lakecore.table.reads.source import TableSource
+    from lakecore.table.writes.batch_write import Author
+
+
+class FileRewriter:
+    """Puts new files in the place of those that hold rows to change; a context manager."""
+
+    def __init__(self, context: TableContext, source: TableSource, verb: Verb) -> None:
+        if context.options.deletion_vectors_enabled:
+            raise Unsupported(
+                f"{verb} of an append table with deletion vectors is not supported",
+                option="deletion-vectors.enabled",
+                table=context.identifier,
+            )
+        self._context = context
+        self._source = source
+        self._verb = verb
+        # What it takes away must not be compacted within the same commit.
+        options = replace(context.options, write_only=True)
+        self._write = VerbWrite(replace(context, options=options), verb)
+        self._replaced: dict[tuple[bytes, int, int], list[DataFile]] = defaultdict(list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._write.close()
+
+    def rewrite(self, condition: Condition | None, values: Mapping[str, object] | None) -> None:
+        """Set these values in the rows that match (no condition: in all); None takes them away."""
+        predicate = None if condition is None else condition.predicate
+        for split in self._source.plan(predicate).splits:
+            for file in split.files:
+                alone = self.alone(split, file)
+                count = self._count(alone, condition)
+                if not count:
+                    continue
+                self.replace(alone)
+                if values is None:
+                    self.delete(count)
+                if values is not None or count < file.row_count:
+                    self._rewrite(alone, condition, values)
+
+    def commit(self, by: Author) -> CommitResult:
+        """Make the changes visible in one snapshot; none if there is no change."""
+        base = self._source.snapshot
+        gone = [
+            CommitMessage(
+                partition=partition,
+                bucket=bucket,
+                total_buckets=count,
+                deleted_files=tuple(files),
+                base_snapshot_id=None if base is None else base.id,
+                base_snapshot_uuid=None if base is None else base.uuid,
+            )
+            for (partition, bucket, count), files in self._replaced.items()
+        ]
+        return self._write.commit(
+            [*gone, *self._write.prepare_commit()],
+            by,
+            overwrite=overwrite.nothing if gone else None,
+        )
+
+    def alone(self, split: Split, file: DataFile) -> Split:
+        """One file of a split."""
+        if file.name in split.vectors:
+            raise Unsupported(
+                f"{self._verb} of a file that has a deletion vector is not supported",
+                file=file.name,
+                table=self._context.identifier,
+            )
+        return replace(split, runs=((file,),))
+
+    def replace(self, alone: Split) -> None:
+        """Take a file away; what stays of it is to be written."""
+        bucket = (alone.partition, alone.bucket, alone.total_buckets)
+        self._replaced[bucket] += alone.files
+
+    def keep(self, rows: pa.Table) -> None:
+        """Write rows that stay as they are."""
+        self._write.write(rows)
+
+    def update(self, rows: pa.Table) -> None:
+        """Write rows that have new values."""
+        self._write.write(rows)
+        self._write.updated += rows.num_rows
+
+    def delete(self, count: int) -> None:
+        """Count rows that are not written."""
+        self._write.deleted += count
+
+    def insert(self, rows: pa.Table) -> None:
+        """Add rows, of any columns; where one is null or missing, its default value stands."""
+        self._write.write(self._write.new_rows(rows))
+        self._write.inserted += rows.num_rows
+
+    def _count(self, split: Split, condition: Condition | None) -> int:
+        """How many rows of a file match."""
+        if condition is None:
+            return split.row_count
+        names = condition.columns or self._context.schema.names[:1]
+        return sum(
+            pc.sum(holds(rows, condition.expression)).as_py() or 0
+            for rows in self.rows(split, names)
+        )
+
+    def _rewrite(
+        self, split: Split, condition: Condition | None, values: Mapping[str, object] | None
+    ) -> None:
+        schema = self._context.schema
+        for rows in self.rows(split, schema.names):
+            if condition is None:
+                chosen = pa.chunked_array([pa.repeat(pa.scalar(True), rows.num_rows)])
+            else:
+                chosen = holds(rows, condition.expression)
+            self.keep(rows.filter(pc.invert(chosen)))
+            if values is not None:
+                changed = rows.filter(chosen)
+                self.update(with_values(changed, values_of(changed, values, schema.arrow)))
+
+    def rows(self, split: Split, names: Sequence[str]) -> Iterator[pa.Table]:
+        """The columns of a file's rows, always in the same order."""
+        context = self._context
+        plan = self._source.read_plan([split], names)
+        with reading(read_split(split, plan, context.store, context.budget)) as batches:
+            for batch in batches:
+                yield pa.Table.from_batches([batch])
+
+
+def with_values(rows: pa.Table, values: Mapping[str, pa.ChunkedArray]) -> pa.Table:
+    """The rows with other values in some columns."""
+    for name, column in values.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+    return rows

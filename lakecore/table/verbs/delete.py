@@ -1,0 +1,62 @@
+"""DELETE: rows that match a condition are taken away, in a keyed table by a row of kind -D each.
+
+Only the condition's columns and those that a -D must hold are read: with a condition on the key,
+no value column is, but those that may not be null.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakecore.frames.source import reading
+from lakecore.plan.row_changes import Verb, check_deletion, deletion_columns
+from lakecore.table.reads.row_values import matching, parse_condition
+from lakecore.table.verbs.copy_on_write import FileRewriter
+from lakecore.table.verbs.row_writer import RowWriter, newest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import polars as pl
+
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.table.context import TableContext
+    from lakecore.table.reads.row_values import Condition
+    from lakecore.table.reads.source import TableSource
+    from lakecore.table.writes.batch_write import Author
+
+
+def delete_rows(context: TableContext, where: pl.Expr | str, by: Author) -> CommitResult:
+    """Take the rows that match away, in one commit; see `Table.delete`."""
+    check_deletion(context.options)
+    source = newest(context, Verb.DELETE)
+    condition = parse_condition(where, context.schema)
+    if not context.schema.primary_keys:
+        with FileRewriter(context, source, Verb.DELETE) as rewriter:
+            rewriter.rewrite(condition, None)
+            return rewriter.commit(by)
+    columns = deletion_columns(context.schema, context.options)
+    with RowWriter(context, source, Verb.DELETE) as writer:
+        for rows in matching_rows(source, condition, columns):
+            writer.delete(rows)
+        return writer.commit(by)
+
+
+def matching_rows(
+    source: TableSource, condition: Condition | None, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The columns of the rows that match (None: of all), as they are read."""
+    needed = list(columns)
+    predicate = None
+    if condition is not None:
+        needed = list(dict.fromkeys((*columns, *condition.columns)))
+        predicate = condition.predicate
+    with reading(source.batches(needed, predicate)) as batches:
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            if condition is not None:
+                rows = matching(rows, condition.expression)
+            if rows.num_rows:
+                yield rows.select(list(columns))

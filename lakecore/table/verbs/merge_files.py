@@ -1,0 +1,200 @@
+"""MERGE into a table without a key: files in which a clause applies to a row are written anew.
+
+1. Of each file that may match, the columns that choosing clauses takes are read, and what the
+   source does not match is inserted.
+2. The files in which a clause applies to a row are read whole, and written anew. Rows that no
+   clause applies to go to the new files as they are.
+
+A source that memory does not hold is merged part after part: what is read in either step goes to
+local disk first, in the same parts (`row_parts.py`), so that no file is read for each of them.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.plan.row_changes import Verb
+from lakecore.table.reads.row_values import values_of
+from lakecore.table.verbs.copy_on_write import FileRewriter, with_values
+from lakecore.table.verbs.merge_plan import Action, Match, on_fields, plan_merge
+from lakecore.table.verbs.merge_rows import (
+    SourcePart,
+    check_once,
+    chosen_steps,
+    holding,
+    in_chunks,
+    join_keys,
+    matching_pairs,
+)
+from lakecore.table.verbs.merge_sides import SOURCE, TARGET, Picked
+from lakecore.table.verbs.merge_source import MergeSource
+from lakecore.table.verbs.row_parts import RowParts
+from lakecore.table.verbs.row_writer import newest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    import polars as pl
+
+    from lakecore.model.files import Split
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.table.context import TableContext
+    from lakecore.table.reads.source import TableSource
+    from lakecore.table.verbs.merge_plan import Clause, MergePlan, Step
+    from lakecore.table.writes.batch_write import Author
+
+_FILE = "_lakecore_file"
+
+
+def merge_files(
+    context: TableContext,
+    data: object,
+    on: Sequence[str] | pl.Expr | str,
+    clauses: Sequence[Clause],
+    by: Author,
+) -> CommitResult:
+    """Carry the clauses out, in one commit; see `MergeInto`."""
+    schema = context.schema
+    if not clauses:
+        raise InvalidRequest("a merge needs a clause: when_matched_..., when_not_matched_...")
+    if isinstance(on, str) and on in schema.names:
+        on = (on,)
+    target = newest(context, Verb.MERGE)
+    with MergeSource(data, on_fields(schema, on), context.budget) as source:
+        plan = plan_merge(schema, context.options, source.schema, on, clauses)
+        if source.part_count > 1 and not plan.on:
+            raise Unsupported(
+                "a source larger than its share of memory is merged on columns, not on a condition",
+                on=str(on),
+            )
+        with FileRewriter(context, target, Verb.MERGE) as rewriter:
+            _FileMerge(
+                context=context, target=target, source=source, plan=plan, rewriter=rewriter
+            ).run()
+            return rewriter.commit(by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FileMerge:
+    """A merge under way."""
+
+    context: TableContext
+    target: TableSource
+    source: MergeSource
+    plan: MergePlan
+    rewriter: FileRewriter
+
+    def run(self) -> None:
+        """Merge the source."""
+        files = self._files()
+        touched: set[int] = set()
+        with self._parted(self.plan.first, dict(enumerate(files))) as parted:
+            for part in self._parts():
+                for rows in parted(part):
+                    applied = [target.column(_FILE) for _, target, _ in self._changes(rows, part)]
+                    touched.update(*(pc.unique(each).to_pylist() for each in applied))
+                self._insert(part)
+        anew = {number: files[number] for number in sorted(touched)}
+        for alone in anew.values():
+            self.rewriter.replace(alone)
+        with self._parted(self.context.schema.names, anew) as parted:
+            for part in self._parts() if anew else ():
+                for rows in parted(part):
+                    self._write(rows, part)
+
+    def _parts(self) -> Iterator[SourcePart]:
+        count = self.source.part_count
+        for number in range(count):
+            rows = self.source.part(number)
+            found = np.zeros(rows.num_rows, bool)
+            yield SourcePart(rows=rows, number=number, count=count, found=found)
+
+    def _files(self) -> list[Split]:
+        """The files that may match, each by itself."""
+        found: dict[str, Split] = {}
+        choosy = bool(self.plan.on) and not self.plan.steps[Match.NOT_MATCHED_BY_SOURCE]
+        for number in range(self.source.part_count if choosy else 1):
+            predicate = None
+            if choosy:
+                rows = self.source.part(number)
+                predicate = holding(rows, self.plan.on, self.context.schema)
+            for split in self.target.plan(predicate).splits:
+                for file in split.files:
+                    found.setdefault(file.name, self.rewriter.alone(split, file))
+        return list(found.values())
+
+    @contextmanager
+    def _parted(
+        self, names: Sequence[str], files: Mapping[int, Split]
+    ) -> Iterator[Callable[[SourcePart], Iterator[pa.Table]]]:
+        """What gives out the rows of files that may match a part, each with its file's number."""
+
+        def read() -> Iterator[pa.Table]:
+            for number, alone in files.items():
+                for rows in self.rewriter.rows(alone, names):
+                    yield rows.append_column(_FILE, pa.repeat(number, rows.num_rows))
+
+        if self.source.part_count == 1:
+            yield lambda _: read()
+            return
+        with RowParts(self.plan.on) as parts:
+            for rows in in_chunks(_batches(read()), 0):
+                parts.add(rows)
+            yield lambda part: (
+                rows.combine_chunks()
+                for rows in in_chunks(_batches(parts.part(part.number, part.count)), 0)
+            )
+
+    def _insert(self, part: SourcePart) -> None:
+        """Add the rows of the source that no row of the table matched."""
+        new = Picked(part.rows, np.flatnonzero(~part.found))
+        for step, chosen in chosen_steps(self.plan.steps[Match.NOT_MATCHED], new, None):
+            rows = step.sides.rows(step.values.values(), new.of(chosen), None)
+            values = values_of(rows, step.values, self.context.schema.arrow)
+            self.rewriter.insert(pa.table(values))
+
+    def _write(self, rows: pa.Table, part: SourcePart) -> None:
+        """Write what the clauses leave of the rows."""
+        names = self.context.schema.names
+        stays = np.ones(rows.num_rows, bool)
+        for step, target, source in self._changes(rows, part):
+            stays[target.at] = False
+            if step.action is Action.DELETE:
+                self.rewriter.delete(len(target.at))
+                continue
+            named = step.sides.rows(step.values.values(), source, target)
+            values = values_of(named, step.values, self.context.schema.arrow)
+            self.rewriter.update(with_values(target.table(names), values))
+        self.rewriter.keep(rows.select(names).filter(pa.array(stays)))
+
+    def _changes(
+        self, rows: pa.Table, part: SourcePart
+    ) -> Iterator[tuple[Step, Picked, Picked | None]]:
+        """Each step that applies to some of the rows, those rows, and their partners."""
+        steps = self.plan.steps
+        at, of = matching_pairs(
+            join_keys(rows, self.plan, TARGET), join_keys(part.rows, self.plan, SOURCE), self.plan
+        )
+        part.found[of] = True
+        if steps[Match.MATCHED]:
+            check_once(rows.drop_columns(_FILE), at, self.context)
+        target, source = Picked(rows, at), Picked(part.rows, of)
+        for step, chosen in chosen_steps(steps[Match.MATCHED], source, target):
+            yield step, target.of(chosen), source.of(chosen)
+        alone = np.ones(rows.num_rows, bool)
+        alone[at] = False
+        others = Picked(rows, np.flatnonzero(alone))
+        for step, chosen in chosen_steps(steps[Match.NOT_MATCHED_BY_SOURCE], None, others):
+            yield step, others.of(chosen), None
+
+
+def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    for rows in tables:
+        yield from rows.to_batches()

@@ -1,0 +1,211 @@
+"""The clauses of a MERGE, checked against the table and its source, and the columns they take.
+
+A value or condition of a *matched* clause names columns of both sides, one of *not matched* those
+of the source, one of *not matched by source* those of the table (`merge_sides.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from lakecore.errors import InvalidRequest
+from lakecore.frames.source import checked_columns
+from lakecore.model.types import Atomic
+from lakecore.plan.row_changes import deletion_columns, update_shape
+from lakecore.table.verbs.merge_sides import SOURCE, Sides
+from lakecore.table.verbs.row_writer import tells_before
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.types import Field
+    from lakecore.options import TableOptions
+    from lakecore.plan.row_changes import UpdateShape
+
+
+class Match(StrEnum):
+    """Which rows a clause is for."""
+
+    MATCHED = "matched"
+    NOT_MATCHED = "not matched"
+    NOT_MATCHED_BY_SOURCE = "not matched by source"
+
+
+class Action(StrEnum):
+    """What a clause does to them."""
+
+    UPDATE = "update"
+    DELETE = "delete"
+    INSERT = "insert"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause:
+    """A clause as it was stated; `values` None means every column, from the source."""
+
+    match: Match
+    action: Action
+    condition: pl.Expr | str | None = None
+    values: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A clause, checked.
+
+    `first` are the table's columns that choosing it takes, `rest` those that doing it takes. Key
+    columns in `same` stand in the source too, and must be equal: an update cannot set them.
+    """
+
+    action: Action
+    sides: Sides
+    condition: pl.Expr | None = None
+    values: Mapping[str, object] = field(default_factory=dict)
+    shape: UpdateShape | None = None
+    first: tuple[str, ...] = ()
+    rest: tuple[str, ...] = ()
+    same: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergePlan:
+    """What a merge does, and what it reads of the table.
+
+    The sides are compared by the columns `on`, or by `condition`. `first` are the columns that are
+    read of every row that may match, `rest` those that are read, after it, of rows that do.
+    """
+
+    on: tuple[str, ...]
+    condition: pl.Expr | None
+    sides: Sides
+    steps: Mapping[Match, tuple[Step, ...]]
+    first: tuple[str, ...]
+    rest: tuple[str, ...]
+
+
+def on_fields(schema: TableSchema, on: Sequence[str] | pl.Expr | str) -> tuple[Field, ...]:
+    """The table's columns to compare by; none if that is a condition."""
+    if isinstance(on, str | pl.Expr):
+        return ()
+    fields = tuple(schema.field(name) for name in dict.fromkeys(checked_columns(on, schema)))
+    if not fields:
+        raise InvalidRequest("name the columns to merge on, or a condition")
+    for each in fields:
+        if not isinstance(each.type, Atomic):
+            raise InvalidRequest(
+                "a column with parts cannot be merged on", column=each.name, type=each.type
+            )
+    return fields
+
+
+def plan_merge(
+    schema: TableSchema,
+    options: TableOptions,
+    source: pa.Schema,
+    on: Sequence[str] | pl.Expr | str,
+    clauses: Sequence[Clause],
+) -> MergePlan:
+    """The clauses as steps. Raises InvalidRequest for names and values that do not fit."""
+    both = Sides(source=source, target=schema.arrow)
+    names = tuple(each.name for each in on_fields(schema, on))
+    condition = None
+    if isinstance(on, str | pl.Expr):
+        condition = both.condition(on, "the condition to merge on")
+    sides = {
+        Match.MATCHED: both,
+        Match.NOT_MATCHED: Sides(source=source),
+        Match.NOT_MATCHED_BY_SOURCE: Sides(target=schema.arrow),
+    }
+    planner = _Planner(schema=schema, options=options, source=source, on=names)
+    steps = {
+        match: tuple(planner.step(each, sides[match]) for each in clauses if each.match is match)
+        for match in Match
+    }
+    of_target = (*steps[Match.MATCHED], *steps[Match.NOT_MATCHED_BY_SOURCE])
+    first = (
+        _in_order(
+            schema,
+            (
+                *(schema.primary_keys if of_target else ()),
+                *names,
+                *both.target_columns([condition]),
+                *(name for step in of_target for name in step.first),
+            ),
+        )
+        or schema.names[:1]
+    )
+    rest = _in_order(schema, (name for step in of_target for name in step.rest))
+    rest = tuple(name for name in rest if name not in first)
+    # A second reading holds the pairs of the first: no more than the source has rows.
+    bounded = set(names) >= set(schema.primary_keys) and not steps[Match.NOT_MATCHED_BY_SOURCE]
+    if not bounded:
+        first, rest = _in_order(schema, (*first, *rest)), ()
+    return MergePlan(on=names, condition=condition, sides=both, steps=steps, first=first, rest=rest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planner:
+    schema: TableSchema
+    options: TableOptions
+    source: pa.Schema
+    on: tuple[str, ...]
+
+    def step(self, clause: Clause, sides: Sides) -> Step:
+        """The clause, checked."""
+        condition = sides.condition(clause.condition, f"a condition of {clause.match}")
+        first = sides.target_columns([condition])
+        if clause.action is Action.DELETE:
+            rest = deletion_columns(self.schema, self.options)
+            return Step(
+                action=clause.action, sides=sides, condition=condition, first=first, rest=rest
+            )
+        values = self._from_source(clause.action) if clause.values is None else clause.values
+        sides.check_values(values, self.schema.arrow)
+        if clause.values is not None and not values:
+            raise InvalidRequest("name the columns to set, and their values", clause=clause.match)
+        shape = None
+        rest = sides.target_columns(values.values())
+        if clause.action is Action.UPDATE:
+            shape = update_shape(self.schema, self.options, values)
+            rest = self.schema.names if tells_before(self.options) else (*rest, *shape.carried)
+        elif self.options.rowkind_field in values:
+            raise InvalidRequest(
+                "the column of rowkind.field is set by the verb: leave it out",
+                column=self.options.rowkind_field,
+            )
+        by_source = clause.values is None and clause.action is Action.UPDATE
+        return Step(
+            action=clause.action,
+            sides=sides,
+            condition=condition,
+            values=values,
+            shape=shape,
+            first=first,
+            rest=rest,
+            same=tuple(k for k in self.schema.primary_keys if by_source and k not in self.on),
+        )
+
+    def _from_source(self, action: Action) -> dict[str, pl.Expr]:
+        """Every column's value from the column of its name in the source."""
+        wanted = [name for name in self.schema.names if name != self.options.rowkind_field]
+        missing = [name for name in wanted if name not in self.source.names]
+        if missing:
+            raise InvalidRequest(
+                "the source lacks columns of the table: name the columns and their values",
+                clause=f"{action} all",
+                columns=missing,
+            )
+        keys = self.schema.primary_keys if action is Action.UPDATE else ()
+        return {name: pl.col(SOURCE + name) for name in wanted if name not in keys}
+
+
+def _in_order(schema: TableSchema, names: Iterable[str]) -> tuple[str, ...]:
+    chosen = set(names)
+    return tuple(name for name in schema.names if name in chosen)

@@ -1,0 +1,337 @@
+"""How a MERGE is carried out: the table streams past the source, and only what changes is written.
+
+For each part of the source (one, if memory holds it):
+
+1. what the source holds in the columns `on` rules out partitions, buckets, files and row groups of
+   the table, unless rows that the source does not match are meant too;
+2. split by split, the key, the `on` columns and those of conditions are read and joined with the
+   source; the clause of each pair is chosen;
+3. of the splits and row groups where pairs were found, what writing them takes besides is read, and
+   they are written. Where that is nothing, or where pairs may outnumber the rows of the source,
+   because `on` leaves out a part of the key, step 2 reads all columns instead;
+4. the rows of the source that found no partner are new.
+
+A row of the table that several rows of the source match is an error: which of them is right?
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.frames.polars_source import to_frame
+from lakecore.frames.source import reading
+from lakecore.merge.keys import order_columns, shared_codes
+from lakecore.plan.fit import show
+from lakecore.plan.predicate import UNKNOWN, Column, all_of, between, is_in
+from lakecore.plan.row_changes import Verb, check_deletion, check_engine, deletion_columns
+from lakecore.table.reads.row_values import holds, said_plainly, values_of
+from lakecore.table.runs.read import read_split
+from lakecore.table.verbs.merge_plan import Action, Match, on_fields, plan_merge
+from lakecore.table.verbs.merge_sides import SOURCE, TARGET, Picked
+from lakecore.table.verbs.merge_source import MergeSource
+from lakecore.table.verbs.row_parts import in_part
+from lakecore.table.verbs.row_writer import RowWriter, key_of, newest
+from lakecore.table.verbs.update import updated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lakecore.model.files import Split
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.plan.predicate import Predicate
+    from lakecore.table.context import TableContext
+    from lakecore.table.reads.source import TableSource
+    from lakecore.table.verbs.merge_plan import Clause, MergePlan, Step
+    from lakecore.table.writes.batch_write import Author
+
+_LISTED_MAX = 1000
+"""Up to so many values of a column are looked for one by one; more, as a range."""
+_CHUNK_ROWS = 131_072
+_CHUNK_BYTES = 32 << 20
+_AT_TARGET, _AT_SOURCE = "_lakecore_target", "_lakecore_source"
+
+
+def merge_rows(
+    context: TableContext,
+    data: object,
+    on: Sequence[str] | pl.Expr | str,
+    clauses: Sequence[Clause],
+    by: Author,
+) -> CommitResult:
+    """Carry the clauses out, in one commit; see `MergeInto`."""
+    schema, options = context.schema, context.options
+    if not clauses:
+        raise InvalidRequest("a merge needs a clause: when_matched_..., when_not_matched_...")
+    if isinstance(on, str) and on in schema.names:
+        on = (on,)
+    check_engine(options, Verb.MERGE)
+    if any(clause.action is Action.DELETE for clause in clauses):
+        check_deletion(options)
+    target = newest(context, Verb.MERGE)
+    with MergeSource(data, on_fields(schema, on), context.budget) as source:
+        plan = plan_merge(schema, options, source.schema, on, clauses)
+        count = source.part_count
+        if count > 1 and not plan.on:
+            raise Unsupported(
+                "a source larger than its share of memory is merged on columns, not on a condition",
+                on=str(on),
+            )
+        with RowWriter(context, target, Verb.MERGE) as writer:
+            merge = _Merge(context=context, target=target, plan=plan, writer=writer)
+            for number in range(count):
+                rows = source.part(number)
+                found = np.zeros(rows.num_rows, bool)
+                merge.run(SourcePart(rows=rows, number=number, count=count, found=found))
+            return writer.commit(by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePart:
+    """A part of the source; `found` marks its rows that a row of the table has matched."""
+
+    rows: pa.Table
+    number: int
+    count: int
+    found: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """Pairs of a step that are written when the rest of their columns is read."""
+
+    step: Step
+    keys: pa.Table
+    source: Picked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Merge:
+    """A merge under way."""
+
+    context: TableContext
+    target: TableSource
+    plan: MergePlan
+    writer: RowWriter
+
+    def run(self, part: SourcePart) -> None:
+        """Merge one part of the source."""
+        by_source = self.plan.steps[Match.NOT_MATCHED_BY_SOURCE]
+        if part.rows.num_rows or by_source:
+            predicate = None
+            if not by_source and self.plan.on:
+                predicate = holding(part.rows, self.plan.on, self.context.schema)
+            for split in self.target.plan(predicate).splits:
+                self._merge_split(split, predicate, part)
+        if self.plan.steps[Match.NOT_MATCHED]:
+            new = np.flatnonzero(~part.found)
+            for start in range(0, len(new), _CHUNK_ROWS):
+                picked = Picked(part.rows, new[start : start + _CHUNK_ROWS])
+                steps = self.plan.steps[Match.NOT_MATCHED]
+                for step, chosen in chosen_steps(steps, picked, None):
+                    self._insert(step, picked.of(chosen))
+
+    def _merge_split(self, split: Split, predicate: Predicate | None, part: SourcePart) -> None:
+        plan, context = self.plan, self.context
+        read = self.target.read_plan([split], plan.first, predicate)
+        waiting: list[_Waiting] = []
+        keys = join_keys(part.rows, plan, SOURCE)
+        with reading(read_split(split, read, context.store, context.budget)) as batches:
+            for whole in in_chunks(batches, part.rows.num_rows):
+                rows = in_part(whole, plan.on, part.number, part.count)
+                at, of = matching_pairs(join_keys(rows, plan, TARGET), keys, plan)
+                part.found[of] = True
+                if plan.steps[Match.MATCHED]:
+                    check_once(rows, at, context)
+                    waiting += self._matched(Picked(rows, at), Picked(part.rows, of))
+                if plan.steps[Match.NOT_MATCHED_BY_SOURCE]:
+                    alone = np.ones(rows.num_rows, bool)
+                    alone[at] = False
+                    self._alone(Picked(rows, np.flatnonzero(alone)))
+        if waiting:
+            self._read_again(split, waiting)
+
+    def _matched(self, target: Picked, source: Picked) -> Iterator[_Waiting]:
+        """Do what the clauses say to pairs; give out those that more must be read for."""
+        for step, chosen in chosen_steps(self.plan.steps[Match.MATCHED], source, target):
+            pairs = (target.of(chosen), source.of(chosen))
+            self._check_same(step, *pairs)
+            if set(step.rest).isdisjoint(self.plan.rest):
+                self._change(step, *pairs)
+            else:
+                names = self.context.schema.trimmed_primary_keys
+                yield _Waiting(step=step, keys=pairs[0].table(names), source=pairs[1])
+
+    def _alone(self, target: Picked) -> None:
+        """Do what the clauses say to rows that the source does not match."""
+        for step, chosen in chosen_steps(
+            self.plan.steps[Match.NOT_MATCHED_BY_SOURCE], None, target
+        ):
+            self._change(step, target.of(chosen), None)
+
+    def _read_again(self, split: Split, waiting: Sequence[_Waiting]) -> None:
+        """Find the pairs' rows by their keys, with the columns that were not read yet."""
+        schema, context = self.context.schema, self.context
+        names = schema.trimmed_primary_keys
+        keys = pa.concat_tables([each.keys for each in waiting])
+        predicate = holding(keys, names, schema)
+        columns = [n for n in schema.names if n in {*self.plan.first, *self.plan.rest}]
+        read = self.target.read_plan([split], columns, predicate)
+        begins = np.cumsum([0, *(each.keys.num_rows for each in waiting)])
+        with reading(read_split(split, read, context.store, context.budget)) as batches:
+            for rows in in_chunks(batches, 0):
+                at, of = _same_keys(rows, keys, names)
+                for each, start, end in zip(waiting, begins[:-1], begins[1:], strict=True):
+                    mine = (of >= start) & (of < end)
+                    if mine.any():
+                        source = each.source.of(of[mine] - start)
+                        self._change(each.step, Picked(rows, at[mine]), source)
+
+    def _change(self, step: Step, target: Picked, source: Picked | None) -> None:
+        """Update or delete rows of the table."""
+        schema = self.context.schema
+        if step.action is Action.DELETE:
+            names = deletion_columns(schema, self.context.options)
+            self.writer.delete(target.table(names))
+            return
+        assert step.shape is not None
+        names = tuple(dict.fromkeys((*step.rest, *schema.primary_keys)))
+        before = target.table(names)
+        rows = step.sides.rows(step.values.values(), source, target)
+        values = values_of(rows, step.values, schema.arrow)
+        self.writer.update(before, updated(before, values, step.shape, schema))
+
+    def _insert(self, step: Step, source: Picked) -> None:
+        rows = step.sides.rows(step.values.values(), source, None)
+        self.writer.insert(pa.table(values_of(rows, step.values, self.context.schema.arrow)))
+
+    def _check_same(self, step: Step, target: Picked, source: Picked) -> None:
+        """Raise InvalidRequest if an update of all columns would change the key."""
+        for name in step.same:
+            either = pl.col(TARGET + name).ne_missing(pl.col(SOURCE + name))
+            changes = holds(step.sides.rows([either], source, target), either)
+            if pc.any(changes).as_py():
+                index = pc.index(changes, pa.scalar(True)).as_py()
+                raise InvalidRequest(
+                    "a column of the primary key cannot be updated: merge on it, or name the "
+                    "columns to set",
+                    column=name,
+                    value=show(source.column(name)[index]),
+                    table=self.context.identifier,
+                )
+
+
+def holding(rows: pa.Table, names: Iterable[str], schema: TableSchema) -> Predicate:
+    """What rows of the table have that hold, column by column, one of the values of `rows`."""
+    types = schema.arrow
+    return all_of(
+        [_one_of(Column(name, types.field(name).type), rows.column(name)) for name in names]
+    )
+
+
+def check_once(rows: pa.Table, at: np.ndarray, context: TableContext) -> None:
+    """Raise InvalidRequest if a row of the table is in several pairs."""
+    times = np.bincount(at, minlength=rows.num_rows)
+    if (times > 1).any():
+        raise InvalidRequest(
+            "several rows of the source match one row of the table: make it one",
+            key=key_of(rows, pa.array(times > 1), context.schema),
+            table=context.identifier,
+        )
+
+
+def chosen_steps(
+    steps: Sequence[Step], source: Picked | None, target: Picked | None
+) -> Iterator[tuple[Step, np.ndarray]]:
+    """Each step with the positions of the rows that it is the first to apply to."""
+    one = target if source is None else source
+    assert one is not None
+    left = np.arange(len(one.at))
+    for step in steps:
+        if not len(left):
+            return
+        if step.condition is None:
+            yield step, left
+            return
+        rows = step.sides.rows(
+            [step.condition],
+            None if source is None else source.of(left),
+            None if target is None else target.of(left),
+        )
+        apply = holds(rows, step.condition).to_numpy()
+        if apply.any():
+            yield step, left[apply]
+        left = left[~apply]
+
+
+def join_keys(rows: pa.Table, plan: MergePlan, side: str) -> pl.DataFrame:
+    """What the sides are compared by, and the number of each row."""
+    if plan.condition is None:
+        frame = to_frame(rows.select(list(plan.on)))
+        frame.columns = [f"on{index}" for index in range(frame.width)]
+    else:
+        own = plan.sides.of_side([plan.condition], side)
+        columns = {name: rows.column(column) for name, column in own.items()}
+        frame = to_frame(pa.table(columns)) if columns else pl.DataFrame(height=rows.num_rows)
+    number = _AT_SOURCE if side == SOURCE else _AT_TARGET
+    return frame.with_columns(pl.int_range(rows.num_rows, dtype=pl.Int64).alias(number))
+
+
+def matching_pairs(
+    target: pl.DataFrame, source: pl.DataFrame, plan: MergePlan
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of the table and of the source that match, as two arrays side by side."""
+    if plan.condition is None:
+        names = [name for name in target.columns if name != _AT_TARGET]
+        joined = target.join(source, on=names, how="inner")
+    else:
+        with said_plainly(plan.condition):
+            joined = target.join_where(source, plan.condition)
+    return joined[_AT_TARGET].to_numpy(), joined[_AT_SOURCE].to_numpy()
+
+
+def _same_keys(
+    rows: pa.Table, keys: pa.Table, names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The positions in `rows` of the keys that are there, and those in `keys`."""
+    mine, wanted = shared_codes(
+        [order_columns([each.column(name) for name in names]) for each in (rows, keys)]
+    )
+    order = np.argsort(wanted, kind="stable")
+    place = np.searchsorted(wanted, mine, sorter=order)
+    place[place == len(order)] = 0
+    of = order[place]
+    at = np.flatnonzero(wanted[of] == mine)
+    return at, of[at]
+
+
+def _one_of(column: Column, values: pa.ChunkedArray) -> Predicate:
+    """That a column holds one of the values, or lies among them if they are many."""
+    distinct = pc.unique(values.drop_null())
+    if len(distinct) <= _LISTED_MAX:
+        return is_in(column, distinct)
+    if pa.types.is_floating(column.type):
+        return UNKNOWN  # NaN lies between no bounds
+    bounds = pc.min_max(distinct)
+    return between(column, bounds["min"], bounds["max"])
+
+
+def in_chunks(batches: Iterator[pa.RecordBatch], rows_min: int) -> Iterator[pa.Table]:
+    """The batches as tables of at least so many rows, unless they are large."""
+    held: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size_bytes = rows + batch.num_rows, size_bytes + batch.nbytes
+        if rows >= max(rows_min, _CHUNK_ROWS) or size_bytes >= _CHUNK_BYTES:
+            yield pa.Table.from_batches(held)
+            held, rows, size_bytes = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held)

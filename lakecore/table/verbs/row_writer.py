@@ -1,0 +1,166 @@
+"""The rows that a verb changes, computed from the newest snapshot and committed once.
+
+1. `newest` is the table as the verb reads it: the latest snapshot, level 0 included.
+2. `RowWriter` takes in deletions, updates and insertions, and writes them as rows of kind -D, +U
+   and +I by the path that every write takes (`verb_write.py`).
+3. `commit` makes one snapshot of them, which names the verb. It is a CommitConflict if somebody
+   changed one of these rows since the snapshot that was read (`table/commits/row_conflicts.py`).
+
+With `changelog-producer` = `input`, an update of a deduplicate table is a -U and a +U: whoever
+follows the changelog learns both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.rows import ROW_KIND, RowKind
+from lakecore.options import ChangelogProducer, MergeEngine
+from lakecore.plan.fit import show
+from lakecore.plan.row_changes import removing_groups
+from lakecore.table.context import require_table
+from lakecore.table.reads.source import TableSource
+from lakecore.table.verbs.verb_write import VerbWrite
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.options import TableOptions
+    from lakecore.plan.row_changes import Verb
+    from lakecore.table.context import TableContext
+    from lakecore.table.writes.batch_write import Author
+
+
+def newest(context: TableContext, verb: Verb) -> TableSource:
+    """The table as it is now, to be changed. Raises InvalidRequest for a table of another time."""
+    options, schema = context.options, context.schema
+    options.require_readable()
+    options.require_writable(primary_keys=schema.primary_keys, partition_keys=schema.partition_keys)
+    then = (
+        options.scan_version,
+        options.scan_snapshot_id,
+        options.scan_tag_name,
+        options.scan_timestamp,
+        options.scan_timestamp_millis,
+        options.incremental_between,
+        options.incremental_between_timestamp,
+    )
+    if any(each is not None for each in then):
+        raise InvalidRequest(
+            f"{verb} changes the newest rows, and this table is read at another time: "
+            "take away its scan options",
+            table=context.identifier,
+        )
+    # What level 0 holds is newer than what is read without it.
+    seen = replace(context, options=replace(options, deletion_vectors_merge_on_read=True))
+    snapshot = context.history.latest_snapshot()
+    require_table(context)
+    return TableSource(context=seen, snapshot=snapshot, table_schema=schema)
+
+
+def tells_before(options: TableOptions) -> bool:
+    """Whether an update writes the row as it was, too."""
+    return (
+        options.changelog_producer is ChangelogProducer.INPUT
+        and options.merge_engine is MergeEngine.DEDUPLICATE
+    )
+
+
+class RowWriter:
+    """Writes the rows that a verb changes in what it read of a table; a context manager."""
+
+    def __init__(self, context: TableContext, source: TableSource, verb: Verb) -> None:
+        self._context = context
+        self._base = source.snapshot
+        self._kind_column = context.options.rowkind_field or ROW_KIND
+        self._write = VerbWrite(context, verb)
+        self._tells_before = tells_before(context.options)
+        self._removing = tuple(chain.from_iterable(removing_groups(context.options)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._write.close()
+
+    def delete(self, rows: pa.Table) -> None:
+        """Take rows away; they hold what `deletion_columns` names."""
+        if self._removing:
+            require_one(rows, self._removing, self._context.schema)
+        self._put(rows, RowKind.DELETE)
+        self._write.deleted += rows.num_rows
+
+    def update(self, before: pa.Table, after: pa.Table) -> None:
+        """Put rows in the place of others of the same keys."""
+        if self._tells_before:
+            self._put(before, RowKind.UPDATE_BEFORE)
+        self._put(after, RowKind.UPDATE_AFTER)
+        self._write.updated += after.num_rows
+
+    def insert(self, rows: pa.Table) -> None:
+        """Add rows, of any columns; where one is null or missing, its default value stands."""
+        kinds = pa.repeat(RowKind.INSERT.text, rows.num_rows)
+        field = self._context.options.rowkind_field
+        if field is not None:
+            rows = _with_column(rows, field, kinds)
+        self._put(self._write.new_rows(rows), RowKind.INSERT)
+        self._write.inserted += rows.num_rows
+
+    def commit(self, by: Author) -> CommitResult:
+        """Make the changes visible in one snapshot; none if there is no change."""
+        # The writer may have looked at a later snapshot than the one the rows were read from.
+        messages = [
+            replace(
+                message,
+                base_snapshot_id=None if self._base is None else self._base.id,
+                base_snapshot_uuid=None if self._base is None else self._base.uuid,
+            )
+            for message in self._write.prepare_commit()
+        ]
+        return self._write.commit(messages, by, replaces_rows=True)
+
+    def _put(self, rows: pa.Table, kind: RowKind) -> None:
+        kinds = pa.repeat(kind.text, rows.num_rows)
+        self._write.write(_with_column(rows, self._kind_column, kinds))
+
+
+def require_one(rows: pa.Table, sequence: Sequence[str], schema: TableSchema) -> None:
+    """Raise InvalidRequest if all these columns are null in a row: it would not be taken."""
+    absent = pc.is_null(rows.column(sequence[0]))
+    for name in sequence[1:]:
+        absent = pc.and_(absent, pc.is_null(rows.column(name)))
+    if pc.any(absent).as_py():
+        raise InvalidRequest(
+            "the row would change nothing: all sequence columns of its group are null",
+            sequence_columns=tuple(sequence),
+            key=key_of(rows, absent, schema),
+        )
+
+
+def key_of(rows: pa.Table, chosen: pa.ChunkedArray, schema: TableSchema) -> tuple[str, ...]:
+    """The key of the first of the rows chosen, for an error; without a key, what is there of it."""
+    index = pc.index(chosen, pa.scalar(True)).as_py()
+    return tuple(
+        show(rows.column(name)[index]) for name in schema.primary_keys or rows.schema.names
+    )
+
+
+def _with_column(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    index = rows.schema.get_field_index(name)
+    if index < 0:
+        return rows.append_column(name, values)
+    return rows.set_column(index, name, values)

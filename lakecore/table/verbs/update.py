@@ -1,0 +1,114 @@
+"""UPDATE: columns of the rows that match a condition get new values.
+
+A table without a primary key gets new files (`copy_on_write.py`), one with a key a row of
+kind +U for each row that matches.
+
+New values are computed from the row as it was, all of them at once: one that is set does not show
+in another. What else a +U holds, the merge engine decides (`plan/row_changes.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import InvalidRequest
+from lakecore.plan.row_changes import Verb, check_engine, update_shape
+from lakecore.table.reads.row_values import (
+    check_expression,
+    named_values,
+    parse_condition,
+    plain_value,
+    values_of,
+)
+from lakecore.table.verbs.copy_on_write import FileRewriter
+from lakecore.table.verbs.delete import matching_rows
+from lakecore.table.verbs.row_writer import RowWriter, key_of, newest, require_one, tells_before
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.options import TableOptions
+    from lakecore.plan.row_changes import UpdateShape
+    from lakecore.table.context import TableContext
+    from lakecore.table.writes.batch_write import Author
+
+
+def update_rows(
+    context: TableContext,
+    values: Mapping[str, object],
+    where: pl.Expr | str | None,
+    by: Author,
+) -> CommitResult:
+    """Set columns of the rows that match, in one commit; see `Table.update`."""
+    schema, options = context.schema, context.options
+    check_engine(options, Verb.UPDATE)
+    source = newest(context, Verb.UPDATE)
+    shape = update_shape(schema, options, named_values(values))
+    check_values(values, schema.arrow, schema.arrow)
+    condition = None if where is None else parse_condition(where, schema)
+    if not schema.primary_keys:
+        with FileRewriter(context, source, Verb.UPDATE) as rewriter:
+            rewriter.rewrite(condition, values)
+            return rewriter.commit(by)
+    columns = columns_of_update(schema, options, shape, values)
+    with RowWriter(context, source, Verb.UPDATE) as writer:
+        for before in matching_rows(source, condition, columns):
+            writer.update(
+                before, updated(before, values_of(before, values, schema.arrow), shape, schema)
+            )
+        return writer.commit(by)
+
+
+def check_values(values: Mapping[str, object], schema: pa.Schema, target: pa.Schema) -> None:
+    """Raise InvalidRequest for values that columns of `schema` do not give, or `target` lacks."""
+    if not values:
+        raise InvalidRequest("name the columns to set, and their values")
+    for name, value in values.items():
+        if isinstance(value, pl.Expr):
+            check_expression(value, schema, f"the value of {name}")
+        else:
+            plain_value(target.field(name), value)
+
+
+def columns_of_update(
+    schema: TableSchema, options: TableOptions, shape: UpdateShape, values: Mapping[str, object]
+) -> tuple[str, ...]:
+    """The columns of the old rows that an update reads."""
+    if tells_before(options):
+        return schema.names
+    roots = [
+        name
+        for value in values.values()
+        if isinstance(value, pl.Expr)
+        for name in value.meta.root_names()
+    ]
+    return tuple(dict.fromkeys((*shape.carried, *roots)))
+
+
+def updated(
+    before: pa.Table,
+    values: Mapping[str, pa.ChunkedArray],
+    shape: UpdateShape,
+    schema: TableSchema,
+) -> pa.Table:
+    """The rows with new values, as they are written; InvalidRequest if one changes nothing."""
+    after = before.select(list(shape.carried))
+    for name, column in values.items():
+        after = after.append_column(name, column)
+    for name in shape.not_null:
+        column = after.column(name)
+        if column.null_count:
+            raise InvalidRequest(
+                "a null changes nothing here: a partial-update table keeps the value before it",
+                column=name,
+                key=key_of(after, pc.is_null(column), schema),
+            )
+    for sequence in shape.sequences:
+        require_one(after, sequence, schema)
+    return after

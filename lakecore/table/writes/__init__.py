@@ -1,0 +1,3 @@
+"""Rows -> data files -> commit messages."""
+
+from __future__ import annotations

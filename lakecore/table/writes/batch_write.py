@@ -1,0 +1,187 @@
+"""Rows in, one commit out: what `write`, `overwrite` and the removal of partitions share.
+
+If the commit certainly failed, the files that were written for it are removed again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
+from lakecore.table.commits.commit import CommitRequest, PartitionFilter, commit, commit_compaction
+from lakecore.table.commits.message_files import delete_files
+from lakecore.table.writes import overwrite
+from lakecore.table.writes.write import TableWrite
+from lakecore.table.writes.write_compaction import WriteCompaction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.model.files import CommitMessage
+    from lakecore.table.context import TableContext
+
+COMPACTIONS_MAX = 3
+"""How often a write compacts before it leaves that to others."""
+
+log = logging.getLogger("lakecore.compaction")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """As whom to commit, and under which number."""
+
+    user: str
+    identifier: int = BATCH_COMMIT_IDENTIFIER
+
+
+def author(
+    context: TableContext,
+    commit_user: str | None = None,
+    identifier: int = BATCH_COMMIT_IDENTIFIER,
+) -> Author:
+    """The user that was given, or a new one. Raises InvalidRequest for a bad name or number."""
+    check_author(commit_user, identifier)
+    if commit_user is None:
+        prefix = context.options.commit_user_prefix
+        drawn = context.ambient.new_uuid()
+        commit_user = f"{prefix}_{drawn}" if prefix else drawn
+    return Author(user=commit_user, identifier=identifier)
+
+
+def check_author(commit_user: object, identifier: object) -> None:
+    """Raise InvalidRequest for a user or identifier that a snapshot file cannot hold."""
+    if not isinstance(identifier, int) or isinstance(identifier, bool):
+        raise InvalidRequest("the identifier of a commit is a whole number", identifier=identifier)
+    if not -BATCH_COMMIT_IDENTIFIER - 1 <= identifier <= BATCH_COMMIT_IDENTIFIER:
+        raise InvalidRequest("the identifier of a commit has 64 bits", identifier=identifier)
+    if commit_user is not None and not (isinstance(commit_user, str) and commit_user):
+        raise InvalidRequest("a commit user is a text, and not empty", commit_user=commit_user)
+
+
+def write_rows(context: TableContext, data: object, by: Author) -> CommitResult:
+    """Add rows in one commit."""
+    with TableWrite(context) as writer:
+        writer.write(data)
+        messages = writer.prepare_commit()
+    request = CommitRequest(messages=messages, user=by.user, identifier=by.identifier)
+    return compact_again(context, request, commit_or_clean(context, request))
+
+
+def overwrite_rows(
+    context: TableContext,
+    data: object,
+    partition: Mapping[str, object],
+    by: Author,
+    *,
+    dynamic: bool,
+) -> CommitResult:
+    """Put rows in the place of those of some partitions, in one commit; see `Table.overwrite`."""
+    # What cannot be found is said before the rows are written.
+    given: object = partition
+    if not isinstance(given, Mapping) or given:
+        overwrite.matching(context, [partition])
+    with TableWrite(context, overwrite=True) as writer:
+        writer.write(data)
+        messages = writer.prepare_commit()
+    return commit_overwrite(context, messages, partition, by, dynamic=dynamic)
+
+
+def commit_overwrite(
+    context: TableContext,
+    messages: Sequence[CommitMessage],
+    partition: Mapping[str, object],
+    by: Author,
+    *,
+    dynamic: bool,
+) -> CommitResult:
+    """Put the rows of messages in the place of those of some partitions, in one commit."""
+    chosen = overwrite.matching(context, [partition]) if partition else overwrite.everything
+    if partition:
+        outside = _outside(chosen, messages)
+        if outside:
+            delete_files(context, messages)
+            raise InvalidRequest(
+                "the data has rows outside the partition to overwrite",
+                table=context.identifier,
+                partitions=[dict(context.partitions.texts(each)) for each in outside[:3]],
+            )
+    elif dynamic and context.schema.partition_keys:
+        if not messages:
+            return CommitResult(commit_user=by.user, identifier=by.identifier)
+        chosen = overwrite.written_by(messages)
+    request = CommitRequest(
+        messages=overwrite.at_last_level(context, messages),
+        user=by.user,
+        identifier=by.identifier,
+        overwrite=chosen,
+    )
+    return commit_or_clean(context, request)
+
+
+def clear_partitions(
+    context: TableContext, chosen: PartitionFilter, operation: str
+) -> CommitResult:
+    """Remove the rows of some partitions, in one commit."""
+    schema = context.schema
+    context.options.require_writable(
+        primary_keys=schema.primary_keys, partition_keys=schema.partition_keys
+    )
+    request = CommitRequest(
+        messages=(), user=author(context).user, overwrite=chosen, operation=operation
+    )
+    return commit(context, request)
+
+
+def commit_or_clean(context: TableContext, request: CommitRequest) -> CommitResult:
+    """Commit; if it certainly failed, or was done before, remove the files of the messages."""
+    try:
+        result = commit(context, request)
+    except (CommitConflict, InvalidRequest):
+        # Only these prove that nothing became visible.
+        delete_files(context, request.messages)
+        raise
+    if result.facts.get("already_committed"):
+        delete_files(context, request.messages)
+    return result
+
+
+def compact_again(
+    context: TableContext, request: CommitRequest, result: CommitResult
+) -> CommitResult:
+    """The result of a commit; if its compaction was lost, what is still due is done from anew.
+
+    The rows are in, so nothing fails any more.
+    """
+    lost = [message for message in request.messages if message.compact_before]
+    for _ in range(COMPACTIONS_MAX - 1):
+        if "compaction_lost" not in result.facts:
+            break
+        try:
+            messages = WriteCompaction(context, overwrite=False).compact_again(lost)
+        except (LakecoreError, OSError) as error:
+            log.warning("compaction lost table=%s reason=%s", context.identifier, error)
+            break
+        if not messages:
+            break
+        done = commit_compaction(context, CommitRequest(messages=messages, user=request.user))
+        result = replace(
+            result,
+            snapshot_ids=(*result.snapshot_ids, *done.snapshot_ids),
+            attempts=result.attempts + done.attempts,
+            files_added=result.files_added + done.files_added,
+            files_deleted=result.files_deleted + done.files_deleted,
+            bytes_added=result.bytes_added + done.bytes_added,
+            bytes_deleted=result.bytes_deleted + done.bytes_deleted,
+            facts=done.facts,
+        )
+    return result
+
+
+def _outside(chosen: PartitionFilter, messages: Sequence[CommitMessage]) -> list[bytes]:
+    partitions = list({message.partition: None for message in messages})
+    inside = chosen(partitions) if partitions else ()
+    return [each for each, is_inside in zip(partitions, inside, strict=True) if not is_inside]

@@ -1,0 +1,148 @@
+"""Which partitions an overwrite clears, and where the files go that take their place."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.types import arrow_type
+from lakecore.table.reads.scan import key_ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.model.files import CommitMessage
+    from lakecore.table.commits.commit import PartitionFilter
+    from lakecore.table.context import TableContext
+
+
+def everything(partitions: Sequence[bytes]) -> Sequence[bool]:
+    """Clear the whole table."""
+    return [True] * len(partitions)
+
+
+def nothing(partitions: Sequence[bytes]) -> Sequence[bool]:
+    """Clear no partition: the messages name the files to take away."""
+    return [False] * len(partitions)
+
+
+def written_by(messages: Sequence[CommitMessage]) -> PartitionFilter:
+    """Clear the partitions that the messages write: `dynamic-partition-overwrite`."""
+    written = {message.partition for message in messages}
+    return lambda partitions: [partition in written for partition in partitions]
+
+
+def matching(context: TableContext, specs: Sequence[Mapping[str, object]]) -> PartitionFilter:
+    """Clear the partitions that match any of the specs; a spec may leave partition keys out.
+
+    Values are of the column's type, or their text; None is null.
+    """
+    wanted = [spec_values(context, spec) for spec in specs]
+
+    def choose(partitions: Sequence[bytes]) -> Sequence[bool]:
+        values = context.partitions.values(partitions)
+        chosen = pa.array([False] * len(partitions))
+        for spec in wanted:
+            match = pa.array([True] * len(partitions))
+            for name, value in spec.items():
+                match = pc.and_(match, _is(values.column(name), value))
+            chosen = pc.or_(chosen, match)
+        result: list[bool] = chosen.to_pylist()
+        return result
+
+    return choose
+
+
+def at_last_level(
+    context: TableContext, messages: Sequence[CommitMessage]
+) -> Sequence[CommitMessage]:
+    """The messages, with the files of a bucket at the last level if they do not overlap.
+
+    They are all that the bucket will hold. At level 0 nobody would see them in a table whose reads
+    leave it out, and a later compaction would tell of them as if they were new.
+    """
+    if not context.schema.primary_keys or not context.options.overwrite_upgrade:
+        return messages
+    found: dict[tuple[bytes, int], list[CommitMessage]] = defaultdict(list)
+    for message in messages:
+        found[message.partition, message.bucket].append(message)
+    lifted: list[CommitMessage] = []
+    for together in found.values():
+        level = context.options.level_count - 1 if _is_one_run(context, together) else None
+        lifted += together if level is None else [_at(level, message) for message in together]
+    return lifted
+
+
+def _is_one_run(context: TableContext, messages: Sequence[CommitMessage]) -> bool:
+    if any(message.compact_before for message in messages):
+        return False
+    files = [file for message in messages for file in message.new_files]
+    lows, highs = key_ranks(files, context.schema)
+    order = np.argsort(lows)
+    return bool((lows[order][1:] > highs[order][:-1]).all())
+
+
+def _at(level: int, message: CommitMessage) -> CommitMessage:
+    return replace(
+        message, new_files=tuple(replace(file, level=level) for file in message.new_files)
+    )
+
+
+def _is(column: pa.Array, value: pa.Scalar) -> pa.Array:
+    """Where the column is the value: NaN is NaN, and each zero is a partition of its own."""
+    if not value.is_valid:
+        return pc.is_null(column)
+    if not pa.types.is_floating(column.type):
+        return pc.fill_null(pc.equal(column, value), False)
+    if math.isnan(value.as_py()):
+        return pc.fill_null(pc.is_nan(column), False)
+    bits = pa.int32() if pa.types.is_float32(column.type) else pa.int64()
+    wanted = pa.array([value], column.type).view(bits)[0]
+    return pc.fill_null(pc.equal(column.view(bits), wanted), False)
+
+
+def spec_values(context: TableContext, spec: Mapping[str, object]) -> Mapping[str, pa.Scalar]:
+    """The values of a partition spec as the types of their columns.
+
+    Raises InvalidRequest for a column that is no partition key, or a value that is not of its type.
+    """
+    keys = context.schema.partition_keys
+    if not isinstance(spec, Mapping):
+        raise InvalidRequest(
+            "a partition is a mapping of its keys to their values",
+            given=type(spec).__name__,
+            partition_keys=keys,
+        )
+    if not spec:
+        raise InvalidRequest("a partition needs at least one value", partition_keys=keys)
+    values: dict[str, pa.Scalar] = {}
+    for name, value in spec.items():
+        if name not in keys:
+            raise InvalidRequest(
+                "not a partition key", column=name, table=context.identifier, partition_keys=keys
+            )
+        wanted = arrow_type(context.schema.field(name).type)
+        try:
+            values[name] = pa.array([value]).cast(wanted)[0]
+        except (
+            pa.ArrowInvalid,
+            pa.ArrowNotImplementedError,
+            pa.ArrowTypeError,
+            OverflowError,
+            UnicodeEncodeError,
+        ) as error:
+            raise InvalidRequest(
+                "the value is not of the partition key's type",
+                column=name,
+                value=value,
+                type=context.schema.field(name).type,
+            ) from error
+    return values

@@ -1,0 +1,386 @@
+"""Rows -> data files of each bucket -> commit messages. Nothing is visible before the commit.
+
+1. `write` makes the rows fit the schema (`plan/conform.py`), gives each its partition and bucket
+   (`plan/bucketing.py`), and puts it in the buffer of its bucket.
+2. All buffers together hold a lease of the memory budget. When it cannot grow, the largest buffer
+   is emptied: rows of a primary-key table are sorted, merged and spilled to local disk as one
+   sorted run; rows of an append table go on the bucket's open data file.
+3. `prepare_commit` empties every buffer. A bucket of a primary-key table: its spilled runs and its
+   buffer are merged to one level-0 run of data files in key order, with a key at most once. Files
+   roll at `target-file-size`.
+4. Unless the table is `write-only`, compaction does in these buckets what it is time for
+   (`write_compaction.py`). The buffers are given back before.
+
+Sequence numbers: each row takes the next number of its bucket, in order of arrival. With
+`changelog-producer` = `input`, every row that was handed in goes to a changelog file too, unmerged.
+
+INVARIANT: a row goes to the bucket that its partition's own bucket count gives. A partition that
+was written with another count is refused.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import InvalidRequest, LakecoreError
+from lakecore.format.binary_row import hash_rows
+from lakecore.frames.incoming import incoming_batches
+from lakecore.io.spill import SpillDirectory
+from lakecore.merge.kinds import refused_kinds
+from lakecore.merge.spec import merge_spec
+from lakecore.model.files import CommitMessage
+from lakecore.model.rows import VALUE_KIND, RowKind
+from lakecore.plan.bucketing import bucket_ids, split_by_bucket, split_by_partition
+from lakecore.plan.conform import ConformedBatch, KindRule, conform
+from lakecore.plan.partitions import bucket_key_fields
+from lakecore.table.commits.message_files import check_not_committed, delete_files
+from lakecore.table.context import require_table
+from lakecore.table.runs.large_rows import is_large
+from lakecore.table.writes.bucket_buffer import BucketBuffer, BucketKey
+from lakecore.table.writes.dynamic_index import DynamicIndex
+from lakecore.table.writes.write_compaction import WriteCompaction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.context import TableContext
+
+BUFFER_SHARE = 0.35
+"""Of the budget, for rows that wait. Sorting and encoding need room beside them."""
+_BUFFER_SHARE_LEAST = 0.3
+_BUFFER_SHARE_FREE = 0.4
+_LIBRARIES_BYTES = 128 << 20
+"""What a budget below the default feels of the libraries: of the rest the buffers have a share."""
+_LEASE_STEP_BYTES = 16 << 20
+_LARGE_ROW_SHARE = BUFFER_SHARE / 4
+"""The part of the budget that a row has which is not buffered."""
+_UNLEASED_BYTES = 1 << 20
+_FLUSHERS = 4
+
+
+class TableWrite:
+    """A writer of one table: `write`, then `prepare_commit`, and `Table.commit` the messages.
+
+    A context manager; leaving it without `prepare_commit` drops what was written.
+    """
+
+    def __init__(
+        self, context: TableContext, *, overwrite: bool = False, base: WriteStart | None = None
+    ) -> None:
+        """`base`: what is known of the table already; else the latest snapshot is read."""
+        context.options.require_writable(
+            primary_keys=context.schema.primary_keys,
+            partition_keys=context.schema.partition_keys,
+        )
+        self._context = context
+        self._overwrite = overwrite
+        self._schema, self._options = context.schema, context.options
+        self._keyed = bool(self._schema.primary_keys)
+        self._kinds = KindRule(
+            rowkind_field=self._options.rowkind_field,
+            keyed=self._keyed,
+            ignore_delete=self._options.ignore_delete,
+            ignore_update_before=self._options.ignore_update_before,
+        )
+        self._spec = merge_spec(self._schema, self._options, keep_deletions=True, in_key_order=True)
+        self._refused = refused_kinds(self._options.merge_engine, self._spec)
+        self._lease = context.budget.acquire(0)
+        self._spills = SpillDirectory()
+        self._given = base
+        self._base = base
+        self._buckets: dict[BucketKey, BucketBuffer] = {}
+        self._indexes: dict[bytes, DynamicIndex] = {}
+        self._sequences: dict[BucketKey, int] = {}
+        self._compaction = WriteCompaction(context, overwrite=overwrite)
+        self._rows = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def row_count(self) -> int:
+        """The rows handed in so far."""
+        return self._rows
+
+    def write(self, data: object) -> int:
+        """Take in rows; how many. See `Table.write` for what `data` may be.
+
+        Raises InvalidRequest, naming column, value and row, if a row does not fit; then everything
+        this writer took in is dropped.
+        """
+        before = self._rows
+        try:
+            for batch in incoming_batches(data):
+                rows = conform(batch, self._schema, first_row=self._rows, kinds=self._kinds)
+                self._check_kinds(rows)
+                self._rows += batch.num_rows
+                table = pa.Table.from_batches([rows.rows])
+                if self._keyed:
+                    count = rows.rows.num_rows
+                    zeros = pa.array(np.zeros(count, np.int8))
+                    kinds = zeros if rows.kinds is None else rows.kinds
+                    table = table.append_column(VALUE_KIND, kinds)
+                self._route(table)
+                del batch, rows, table
+        except BaseException:
+            self.close()
+            raise
+        return self._rows - before
+
+    def prepare_commit(self) -> list[CommitMessage]:
+        """Write out every buffer, and compact what it is time for; a message to commit a bucket.
+
+        The writer can go on. With dynamic buckets, commit the messages before it does: their keys
+        are known once they are in the table. If it fails, nothing that was written stays.
+        """
+        try:
+            finished = self._finish_all([bucket for _, bucket in sorted(self._buckets.items())])
+            messages = [self._with_index(message) for message in finished if message is not None]
+        except BaseException:
+            self.close()
+            raise
+        for key, bucket in self._buckets.items():
+            self._sequences[key] = bucket.next_sequence
+        self._forget()
+        try:
+            return self._compaction.compact(messages)
+        except BaseException:
+            delete_files(self._context, messages)
+            raise
+
+    def abort(self, messages: Sequence[CommitMessage] = ()) -> None:
+        """Remove the files of messages that will not be committed, and drop what is buffered.
+
+        Raises InvalidRequest, and removes none of them, if they were committed.
+        """
+        self.close()
+        check_not_committed(self._context, messages)
+        delete_files(self._context, messages)
+
+    def close(self) -> None:
+        """Drop what was written since the last `prepare_commit`."""
+        for bucket in self._buckets.values():
+            # What cannot be removed is an orphan; the error that led here matters more.
+            with suppress(LakecoreError, OSError):
+                bucket.abort()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._buckets = {}
+        self._indexes = {}
+        self._base = self._given
+        self._spills.close()
+        self._lease.release()
+
+    def _check_kinds(self, rows: ConformedBatch) -> None:
+        if self._refused is None or rows.kinds is None:
+            return
+        refused = pa.array([int(kind) for kind in self._refused.kinds], pa.int8())
+        at = pc.index(pc.is_in(rows.kinds, refused), value=True).as_py()
+        if at >= 0:
+            raise InvalidRequest(
+                self._refused.reason,
+                **self._refused.facts,
+                kind=RowKind(rows.kinds[at].as_py()).text,
+                key=rows.rows.select(list(self._schema.primary_keys)).slice(at, 1).to_pylist()[0],
+                table=self._context.identifier,
+            )
+
+    # --- routing ---------------------------------------------------------------------------------
+
+    def _route(self, rows: pa.Table) -> None:
+        for partition, part in split_by_partition(rows, self._schema.partition_fields):
+            ids, count = self._bucket_ids(partition, part)
+            if ids is None:
+                self._add(self._bucket(partition, 0), part)
+            else:
+                for number, own in split_by_bucket(ids, count).cut(part):
+                    self._add(self._bucket(partition, number), own)
+        self._make_room()
+
+    def _bucket_ids(self, partition: bytes, rows: pa.Table) -> tuple[np.ndarray | None, int]:
+        """The bucket of each row, and a bound of them; None if they all go to bucket 0."""
+        options = self._options
+        self._check_bucket_count(partition)
+        if options.bucket > 0:
+            if options.bucket == 1:
+                return None, 1
+            fields = bucket_key_fields(self._schema, options)
+            columns = [rows.column(field.name).combine_chunks() for field in fields]
+            types = [field.type for field in fields]
+            ids = bucket_ids(columns, types, options.bucket, options.bucket_function_type)
+            return ids, options.bucket
+        if not self._keyed:
+            return None, 1
+        index = self._indexes.get(partition)
+        if index is None:
+            snapshot = None if self._overwrite else self._base_state().snapshot
+            index = self._indexes[partition] = DynamicIndex(self._context, partition, snapshot)
+        fields = self._schema.key_fields
+        columns = [rows.column(field.name).combine_chunks() for field in fields]
+        assignment = index.assign(hash_rows(columns, [field.type for field in fields]))
+        return assignment.buckets, int(assignment.buckets.max()) + 1
+
+    def _check_bucket_count(self, partition: bytes) -> None:
+        written = self._base_state().bucket_counts.get(partition)
+        if written is not None and written != self._options.bucket and not self._overwrite:
+            raise InvalidRequest(
+                "the partition was written with another number of buckets: overwrite it, or set "
+                "the option bucket back",
+                table=self._context.identifier,
+                partition=dict(self._context.partitions.texts(partition)),
+                buckets=written,
+                option_bucket=self._options.bucket,
+            )
+
+    def _base_state(self) -> WriteStart:
+        if self._base is None:
+            self._base = read_base(self._context)
+        return self._base
+
+    def _bucket(self, partition: bytes, number: int) -> BucketBuffer:
+        key = (partition, number)
+        found = self._buckets.get(key)
+        if found is None:
+            counts_on = self._keyed or self._options.bucket > 0
+            base = self._base_state().sequences.get(key, -1) + 1
+            ignores = self._overwrite or not counts_on
+            start = max(0 if ignores else base, self._sequences.get(key, 0) if counts_on else 0)
+            found = self._buckets[key] = BucketBuffer(
+                self._context,
+                self._spec,
+                self._spills,
+                key,
+                next_sequence=start,
+                keeps_changelog=not self._overwrite,
+            )
+        return found
+
+    def _add(self, bucket: BucketBuffer, rows: pa.Table) -> None:
+        bucket.add(rows)
+        if is_large(rows.nbytes, rows.num_rows, self._context.budget, _LARGE_ROW_SHARE):
+            # Such rows are encoded before others come.
+            bucket.empty(spill=False)
+
+    def _make_room(self) -> None:
+        """Keep the buffers within their share of the budget: empty the largest while they are not.
+
+        Without a lease there is still room for a few rows. Else each batch, however small, would
+        become a file while others hold the budget.
+        """
+        budget = self._context.budget
+        limit = _buffer_limit(budget.size_bytes)
+        if "write-buffer-size" in self._options.texts:
+            limit = min(limit, self._options.write_buffer_size_bytes)
+        while True:
+            held = sum(bucket.size_bytes for bucket in self._buckets.values())
+            wanted = -(-held // _LEASE_STEP_BYTES) * _LEASE_STEP_BYTES
+            if held <= limit and (self._lease.resize(wanted) or held <= _UNLEASED_BYTES):
+                return
+            largest = max(self._buckets.values(), key=lambda bucket: bucket.size_bytes)
+            if largest.size_bytes == 0:
+                return
+            largest.empty(spill=self._options.write_buffer_spillable is not False)
+
+    # --- finishing -------------------------------------------------------------------------------
+
+    def _with_index(self, message: CommitMessage) -> CommitMessage:
+        """The message, with the new hash index of its bucket if that has grown."""
+        index = self._indexes.get(message.partition)
+        if index is None or message.bucket not in index.grown:
+            return message
+        file, path = index.write(message.bucket)
+        self._buckets[message.partition, message.bucket].index_paths.append(path)
+        return replace(message, new_index_files=(file,))
+
+    def _finish_all(self, buckets: Sequence[BucketBuffer]) -> list[CommitMessage | None]:
+        """The message of each bucket, if it has something to say.
+
+        Small ones side by side, for they mostly wait for the store; a large one keeps the cores
+        busy by itself, and takes memory.
+        """
+        small = [bucket for bucket in buckets if bucket.is_small]
+        with ThreadPoolExecutor(_FLUSHERS) as pool:
+            coming = {bucket.key: pool.submit(self._finish, bucket) for bucket in small}
+            done = {key: future.result() for key, future in coming.items()}
+        for bucket in buckets:
+            if bucket.key not in done:
+                done[bucket.key] = self._finish(bucket)
+        return [done[bucket.key] for bucket in buckets]
+
+    def _finish(self, bucket: BucketBuffer) -> CommitMessage | None:
+        files, changelog = bucket.finish()
+        if not files and not changelog:
+            return None
+        partition, number = bucket.key
+        return CommitMessage(
+            partition=partition,
+            bucket=number,
+            total_buckets=self._options.bucket,
+            new_files=files,
+            changelog_files=changelog,
+            base_snapshot_id=self._base_state().snapshot_id,
+            base_snapshot_uuid=self._base_state().snapshot_uuid,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteStart:
+    """What a writer must know of the table it adds to. Picklable.
+
+    `bucket_counts` are those the partitions were written with, `sequences` the greatest sequence
+    number of each bucket.
+    """
+
+    snapshot: Snapshot | None
+    bucket_counts: Mapping[bytes, int]
+    sequences: Mapping[BucketKey, int]
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The snapshot that was looked at; None for an empty table."""
+        return None if self.snapshot is None else self.snapshot.id
+
+    @property
+    def snapshot_uuid(self) -> str | None:
+        """What tells that snapshot from another of its id."""
+        return None if self.snapshot is None else self.snapshot.uuid
+
+
+def _buffer_limit(budget_bytes: int) -> int:
+    """What all buffers of a writer may hold."""
+    beside = int((budget_bytes - _LIBRARIES_BYTES) * _BUFFER_SHARE_FREE)
+    least = int(budget_bytes * _BUFFER_SHARE_LEAST)
+    return max(least, min(int(budget_bytes * BUFFER_SHARE), beside))
+
+
+def read_base(context: TableContext) -> WriteStart:
+    """What the latest snapshot tells a writer."""
+    snapshot = context.history.latest_snapshot()
+    counts: dict[bytes, int] = {}
+    sequences: dict[BucketKey, int] = {}
+    if snapshot is None:
+        require_table(context)
+    else:
+        for entry in context.history.live_entries(snapshot):
+            counts[entry.partition] = entry.total_buckets
+            key = (entry.partition, entry.bucket)
+            sequences[key] = max(sequences.get(key, -1), entry.file.sequence_max)
+    return WriteStart(snapshot=snapshot, bucket_counts=counts, sequences=sequences)

@@ -1,0 +1,283 @@
+"""Within a write: what compaction is due in the buckets it touched.
+
+When its new files are written and its buffers given back, and unless the table is `write-only`:
+
+1. The files of a bucket are those live in the latest snapshot, and the new ones. (An overwrite has
+   the new ones alone: what it throws away is not compacted first.)
+2. Universal picking looks at them once, as it does in Java Paimon when a writer that waits prepares
+   a commit. That is enough: it leaves no more runs than `num-sorted-run.compaction-trigger`, so
+   never as many as `num-sorted-run.stop-trigger`. With `full-compaction.delta-commits` = N, a
+   bucket that the last N commits, this one included, have not compacted in full is.
+   In a table without a key, neighbours in a bucket are picked once (`lsm/packing.py`); where there
+   are no buckets, writers leave compaction to others.
+3. What it picks is compacted, several buckets at once if the one memory budget has room for it.
+4. The messages carry both. Their commit makes two snapshots: APPEND adds the new files, COMPACT
+   replaces files, the new ones too.
+
+Another compaction may take the same files. If it does before they are read, the bucket is planned
+again from the newer snapshot, and left to a later compaction if that happens too often; if it does
+before the commit, the commit gives the compaction up (`commit.py`), and what is due then is
+compacted anew (`batch_write.py`).
+
+INVARIANT: the rows of a write never depend on its compaction. A damaged data file is the exception:
+it raises CorruptTable, before anything is visible.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakecore.errors import CorruptTable, NotFound, Unsupported
+from lakecore.lsm.universal import Reason
+from lakecore.model.files import DELETION_VECTORS, CommitMessage
+from lakecore.model.manifest import FileKind
+from lakecore.model.snapshot import CommitKind
+from lakecore.table.commits.message_files import delete_compaction_files
+from lakecore.table.compactions.compact_parallel import worker_count
+from lakecore.table.compactions.compact_plan import BucketFiles, files_by_bucket, plan_bucket
+from lakecore.table.compactions.compact_work import do_work
+from lakecore.table.compactions.pack_files import plan_after_write
+from lakecore.table.context import reload_context
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.compactions.compact_work import Work
+    from lakecore.table.context import TableContext
+    from lakecore.table.writes.bucket_buffer import BucketKey
+
+PLANS_MAX = 3
+
+log = logging.getLogger("lakecore.compaction")
+
+
+class WriteCompaction:
+    """Compacts what one writer writes.
+
+    A writer that goes on remembers, for each bucket, the picks that found nothing: a gentle
+    `lookup-compact` waits for some of them before it takes level 0. The first commit of a writer
+    begins at none, as it does in Java Paimon.
+    """
+
+    def __init__(self, context: TableContext, *, overwrite: bool) -> None:
+        self._context = context
+        self._overwrite = overwrite
+        self._idle_picks: dict[BucketKey, int] = {}
+
+    def compact(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
+        """The messages of new files, with what is due in their buckets compacted.
+
+        A failure removes what compaction has written, and leaves the new files to the caller.
+        """
+        if not messages or not _compacts(self._context):
+            return list(messages)
+        state = self._state(messages)
+        if state is None:
+            return list(messages)
+        done: list[CommitMessage] = []
+        try:
+            self._compact_all(messages, state, done)
+        except BaseException:
+            delete_compaction_files(self._context, done)
+            raise
+        return done
+
+    def compact_again(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
+        """What is due now in the buckets of messages whose rows were committed, as messages."""
+        latest = self._context.history.latest_snapshot()
+        if latest is None:
+            return []
+        buckets = [
+            CommitMessage(
+                partition=message.partition,
+                bucket=message.bucket,
+                total_buckets=message.total_buckets,
+                base_snapshot_id=latest.id,
+                base_snapshot_uuid=latest.uuid,
+            )
+            for message in messages
+        ]
+        return [message for message in self.compact(buckets) if message.compact_before]
+
+    def _compact_all(
+        self, messages: Sequence[CommitMessage], state: _State, done: list[CommitMessage]
+    ) -> None:
+        """Add each message, its bucket compacted; those done before a failure too."""
+        count = worker_count(self._context.budget, len(messages))
+        if count == 1:
+            # One after the other: when one fails, those before it are in the list.
+            done.extend(self._bucket(message, state) for message in messages)
+            return
+        with ThreadPoolExecutor(count) as pool:
+            tasks = [pool.submit(self._bucket, message, state) for message in messages]
+            try:
+                wait(tasks, return_when=FIRST_EXCEPTION)
+            finally:
+                for task in tasks:
+                    task.cancel()
+        failures = [None if task.cancelled() else task.exception() for task in tasks]
+        ended = zip(tasks, failures, strict=True)
+        done += [task.result() for task, failure in ended if not (task.cancelled() or failure)]
+        for failure in failures:
+            if failure is not None:
+                raise failure
+
+    def _bucket(self, message: CommitMessage, state: _State | None) -> CommitMessage:
+        """One message, its bucket compacted; as it is if others keep taking the files."""
+        for _ in range(PLANS_MAX):
+            if state is None:
+                return message
+            plan = self._plan(message, state)
+            if plan is None:
+                return message
+            try:
+                done = do_work(state.context, plan, _untold)
+            except (CorruptTable, NotFound):
+                state = self._state([message])
+                if state is not None and _all_there(plan, message, state):
+                    raise
+                continue
+            return replace(
+                message,
+                compact_before=done.compact_before,
+                compact_after=done.compact_after,
+                compact_changelog_files=done.compact_changelog_files,
+                compact_index_files=done.compact_index_files,
+                compact_beside=done.compact_beside,
+            )
+        log.info("compaction left table=%s bucket=%d", self._context.identifier, message.bucket)
+        return message
+
+    def _plan(self, message: CommitMessage, state: _State) -> Work | None:
+        key = (message.partition, message.bucket)
+        if key in state.left_alone:
+            return None
+        live = state.live.get(key)
+        bucket = BucketFiles(
+            partition=message.partition,
+            bucket=message.bucket,
+            total_buckets=message.total_buckets,
+            base_snapshot_id=message.base_snapshot_id,
+            files=(*(() if live is None else live.files), *message.new_files),
+        )
+        if not state.context.schema.primary_keys:
+            return plan_after_write(state.context, bucket)
+        idle = self._idle_picks.get(key, 0)
+        full = key in state.due_in_full
+        plan = plan_bucket(state.context, bucket, full=full, idle_picks=idle)
+        if plan is None:
+            self._idle_picks[key] = idle + 1
+            return None
+        if plan.reason is Reason.LEVEL_0:
+            self._idle_picks[key] = 0
+        return replace(plan, keeps_changelog=not self._overwrite)
+
+    def _state(self, messages: Sequence[CommitMessage]) -> _State | None:
+        """The table as compaction finds it; None if it cannot be compacted as it is now."""
+        context = self._context
+        snapshot = context.history.latest_snapshot()
+        touched = {(message.partition, message.bucket): message for message in messages}
+        entries = [
+            entry
+            for entry in (() if snapshot is None else context.history.live_entries(snapshot))
+            if (entry.partition, entry.bucket) in touched and not self._overwrite
+        ]
+        if max(context.history.schema_ids(), default=0) > context.schema.id:
+            # With the writer's own schema, columns that others have added would be lost.
+            context = replace(reload_context(context), history=context.history)
+            if not _compacts(context) or not _is_writable(context):
+                return None
+        live = {(each.partition, each.bucket): each for each in files_by_bucket(entries, None)}
+        left_alone = {
+            (entry.partition, entry.bucket)
+            for entry in context.history.index_entries(snapshot)
+            if entry.file.index_type == DELETION_VECTORS and not self._overwrite
+        }
+        # Somebody has changed the number of buckets meanwhile: the commit will say so.
+        left_alone |= {
+            (entry.partition, entry.bucket)
+            for entry in entries
+            if entry.total_buckets != touched[entry.partition, entry.bucket].total_buckets
+        }
+        return _State(
+            context=context,
+            live=live,
+            left_alone=frozenset(left_alone),
+            due_in_full=_due_in_full(context, snapshot, touched),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """What compaction knows of a table: the live files of touched buckets, and which are due."""
+
+    context: TableContext
+    live: dict[BucketKey, BucketFiles]
+    left_alone: frozenset[BucketKey]
+    due_in_full: frozenset[BucketKey]
+
+
+def _due_in_full(
+    context: TableContext, snapshot: Snapshot | None, buckets: Collection[BucketKey]
+) -> frozenset[BucketKey]:
+    """The buckets that none of the last commits, less this one, has compacted in full.
+
+    Read off the log of snapshots: whoever compacts counts, and every commit but a compaction. Where
+    the log does not reach back far enough, a bucket is due.
+    """
+    every = context.options.full_compaction_delta_commits
+    if every is None:
+        return frozenset()
+    history, level_max = context.history, context.options.level_count - 1
+    waiting = set(buckets)
+    commits = 1
+    while waiting and commits < every:
+        if snapshot is None:
+            return frozenset()
+        if snapshot.commit_kind is CommitKind.COMPACT:
+            waiting -= {
+                (entry.partition, entry.bucket)
+                for entry in history.entries(history.delta_manifests(snapshot))
+                if entry.kind is FileKind.ADD and entry.file.level >= level_max
+            }
+        elif snapshot.commit_kind is not CommitKind.ANALYZE:
+            commits += 1
+        try:
+            snapshot = history.snapshot(snapshot.id - 1) if snapshot.id > 1 else None
+        except NotFound:
+            break
+    return frozenset(waiting)
+
+
+def _all_there(plan: Work, message: CommitMessage, state: _State) -> bool:
+    """Whether all files of a plan are live still, or new: then none may be missing."""
+    live = state.live.get((message.partition, message.bucket))
+    there = {file.name for file in (*(() if live is None else live.files), *message.new_files)}
+    return {file.name for file in plan.files} <= there
+
+
+def _compacts(context: TableContext) -> bool:
+    """Whether writes of the table compact."""
+    options = context.options
+    in_buckets = bool(context.schema.primary_keys) or options.bucket > 0
+    return in_buckets and not (options.write_only or options.deletion_vectors_enabled)
+
+
+def _is_writable(context: TableContext) -> bool:
+    schema = context.schema
+    try:
+        context.options.require_writable(
+            primary_keys=schema.primary_keys, partition_keys=schema.partition_keys
+        )
+    except Unsupported:
+        return False
+    return True
+
+
+def _untold(rows: int) -> None:
+    """Nobody waits to be told how far a compaction within a write has come."""
+    del rows

@@ -1,0 +1,292 @@
+"""The changes of a table, snapshot by snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+from lakecore.errors import InvalidRequest, NotFound, Unsupported
+from lakecore.model.files import CommitMessage
+from lakecore.table.commits.commit import CommitRequest, commit
+from tests.tables import changed, new_table, put, reopened, rows
+
+if TYPE_CHECKING:
+    from lakecore.table.handle import Table
+
+
+def streamed(
+    table: Table, from_snapshot: int | None = None, until: Any = "latest", **named: Any
+) -> dict[int, str]:
+    return {number: changed(frame) for number, frame in table.stream(from_snapshot, until, **named)}
+
+
+def history(*lines: str, **options: Any) -> Table:
+    table = new_table(**options)
+    for line in lines:
+        put(table, line)
+    return table
+
+
+def keep_changelog_alone(table: Table, snapshot_id: int) -> None:
+    """Expire a snapshot, but for its changelog."""
+    store, layout = table.context.store, table.context.layout
+    store.put(layout.changelog(snapshot_id), store.read(layout.snapshot(snapshot_id)))
+    store.delete(layout.snapshot(snapshot_id))
+
+
+# --- follow-up -----------------------------------------------------------------------------------
+
+
+def test_snapshots_come_one_by_one_from_the_first_named() -> None:
+    table = history("1 a", "1 b", "-D 1 b")
+
+    assert streamed(table, 1) == {1: "+I 1 a", 2: "+I 1 b", 3: "-D 1 b"}
+    assert streamed(table, 2, 2) == {2: "+I 1 b"}
+    assert streamed(table, 4) == {}
+
+
+def test_snapshots_that_change_no_row_are_passed_over() -> None:
+    table = history("1 a", changelog_producer="input")
+    table.compact(full=True)
+    table.commit([], identifier=7, commit_user="job")
+    put(table, "1 b")
+
+    assert streamed(table, 1) == {1: "+I 1 a", 4: "+I 1 b"}
+
+
+def test_producers_that_compact_are_followed_by_their_changelog_alone() -> None:
+    table = history("1 a", changelog_producer="lookup", write_only="true")
+    lookup_changelog(table, "1 a")
+
+    assert streamed(table, 1) == {2: "+I 1 a"}
+
+
+def lookup_changelog(table: Table, line: str) -> None:
+    """A compaction of the one file to level 5, whose changelog holds these rows."""
+    context = table.context
+    (entry,) = context.history.live_entries(context.history.snapshot(1))
+    writer = new_writer(table)
+    put(writer, line)
+    snapshot = writer.context.history.snapshot(1)
+    (made,) = writer.context.history.live_entries(snapshot)
+    source = writer.context.layout.data_file("", 0, made.file)
+    target = context.layout.data_file("", 0, made.file)
+    context.store.put(target, writer.context.store.read(source))
+    message = CommitMessage(
+        partition=entry.partition,
+        bucket=entry.bucket,
+        total_buckets=entry.total_buckets,
+        compact_before=(entry.file,),
+        compact_after=(replace(entry.file, level=5),),
+        compact_changelog_files=(made.file,),
+    )
+    commit(context, CommitRequest(messages=[message], user="compactor", identifier=1))
+
+
+def new_writer(table: Table) -> Table:
+    return new_table({column.name: str(column.type) for column in table.schema.fields})
+
+
+def test_overwrites_are_passed_over_unless_asked_for() -> None:
+    table = history("1 a | 2 b", "2 c")
+    table.overwrite(rows(table.schema, "2 d | 3 e"))
+
+    assert streamed(table, 3) == {}
+    seeing = table.copy({"streaming-read-overwrite": "true"})
+    assert streamed(seeing, 3) == {3: "-D 1 a | -D 2 c | +I 2 d | +I 3 e"}
+    seeing.truncate()
+    assert streamed(seeing, 4) == {4: "-D 2 d | -D 3 e"}
+
+
+def test_overwrite_takes_back_only_what_it_replaced() -> None:
+    columns = {"id": "INT NOT NULL", "p": "STRING NOT NULL"}
+    table = new_table(columns, keys=("id", "p"), partitions=("p",))
+    table = table.copy({"streaming-read-overwrite": "true"})
+    put(table, "1 a | 1 b")
+    put(table, "2 a | -D 1 a")
+    table.overwrite(rows(table.schema, "3 a"))
+
+    assert streamed(table, 3) == {3: "-D 2 a | +I 3 a"}
+    assert streamed(table, 3, where="p = 'b'") == {3: ""}
+
+
+def test_rows_that_an_overwrite_replaced_expire_with_their_snapshot() -> None:
+    table = history("1 a").copy({"streaming-read-overwrite": "true"})
+    table.overwrite(rows(table.schema, "2 b"))
+    table.context.store.delete(table.context.layout.snapshot(1))
+
+    with pytest.raises(NotFound, match=r"rows that an overwrite replaced .* overwrite=2"):
+        streamed(table, 2)
+
+
+def test_overwrites_of_a_table_without_key_give_new_rows_if_asked_for() -> None:
+    table = history("1 a | 2 b", keys=())
+    table.overwrite(rows(table.schema, "3 c"), dynamic=False)
+
+    assert streamed(table, 2) == {}
+    seeing = table.copy({"streaming-read-append-overwrite": "true"})
+    assert streamed(seeing, 2) == {2: "+I 3 c"}
+
+
+# --- the first plan ------------------------------------------------------------------------------
+
+
+def test_fresh_reader_begins_with_the_latest_state() -> None:
+    table = history("1 a | 2 b", "1 c | -D 2 b")
+
+    assert streamed(table) == {2: "+I 1 c"}
+    assert streamed(new_table()) == {}
+    with pytest.raises(InvalidRequest, match="would end before it"):
+        table.stream(until=1)
+
+
+def test_fresh_reader_and_follower_see_each_row_once() -> None:
+    table = history("1 a", changelog_producer="lookup", write_only="true")
+    assert streamed(table) == {1: ""}
+
+    lookup_changelog(table, "1 a")
+    put(table, "2 b")
+    assert streamed(table) == {3: "+I 1 a"}
+    full = table.copy({"changelog-producer": "full-compaction"})
+    assert streamed(full) == {3: "+I 1 a"}
+    assert streamed(full.copy({"num-levels": "4"})) == {3: ""}
+
+
+def test_fresh_reader_sees_level_0_where_no_changelog_will_show_it() -> None:
+    for options in ({"merge_engine": "first-row"}, {"deletion_vectors__enabled": "true"}):
+        table = history("1 a", write_only="true", **options)
+        assert table.to_arrow().num_rows == 0
+
+        assert streamed(table) == {1: "+I 1 a"}
+
+
+# --- columns and conditions ----------------------------------------------------------------------
+
+
+def test_columns_and_conditions_hold_for_each_frame() -> None:
+    table = history("1 a", "-U 1 a | +U 1 b", changelog_producer="input")
+
+    assert streamed(table, 1, columns=["v"]) == {1: "a", 2: "a | b"}
+    assert streamed(table, 1, where="_row_kind = '+U'") == {1: "", 2: "+U 1 b"}
+    assert streamed(table, where=pl.col("v") == "b", columns=["_row_kind"]) == {2: "+I"}
+
+
+def test_columns_that_are_not_there_are_told_at_once() -> None:
+    for asked in ({"columns": ["nosuch"]}, {"where": "nosuch = 1"}):
+        with pytest.raises(InvalidRequest, match="unknown column"):
+            history("1 a").stream(1, "latest", **asked)
+
+
+def test_nothing_is_read_before_a_frame_is_collected() -> None:
+    table = history("1 a", "1 b")
+    stream = table.stream(1, "latest")
+    number, frame = next(stream)
+    put(table, "1 c")
+
+    assert (number, changed(frame)) == (1, "+I 1 a")
+    assert [each for each, _ in stream] == [2]
+
+
+# --- what has expired ----------------------------------------------------------------------------
+
+
+def test_changelog_that_was_kept_is_read() -> None:
+    for options in ({}, {"changelog_producer": "input"}):
+        table = history("1 a", "1 b", "1 c", **options)
+        keep_changelog_alone(table, 1)
+        keep_changelog_alone(table, 2)
+
+        assert streamed(table, 1) == {1: "+I 1 a", 2: "+I 1 b", 3: "+I 1 c"}
+
+
+def test_changelog_with_a_gap_before_the_snapshots_is_not_there() -> None:
+    table = history("1 a", "1 b", "1 c")
+    keep_changelog_alone(table, 1)
+    table.context.store.delete(table.context.layout.snapshot(2))
+
+    with pytest.raises(NotFound, match=r"expired.* snapshot_id=1 earliest=3 latest=3"):
+        table.stream(1, "latest")
+
+
+def test_snapshot_that_expires_while_it_is_followed_is_told() -> None:
+    table = history("1 a", "1 b", "1 c")
+    stream = table.stream(1, "latest")
+    next(stream)
+    table.context.store.delete(table.context.layout.snapshot(2))
+
+    with pytest.raises(NotFound, match=r"expired.* snapshot_id=2 earliest=3 latest=3"):
+        next(stream)
+
+
+def test_snapshot_that_expires_into_the_changelog_is_followed() -> None:
+    table = history("1 a", "1 b", "1 c")
+    stream = table.stream(1, "latest")
+    next(stream)
+    keep_changelog_alone(table, 2)
+
+    assert [(number, changed(frame)) for number, frame in stream] == [
+        (2, "+I 1 b"),
+        (3, "+I 1 c"),
+    ]
+
+
+# --- what is not done ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "message"),
+    [
+        ({}, {"until": None}, "a stream without an end .* until=None"),
+        ({}, {"until": 9}, "waits for snapshots to come .* until=9"),
+        ({}, {"consumer_id": "c"}, "option=consumer-id value=c"),
+        ({"consumer-id": "c"}, {}, "option=consumer-id value=c"),
+        ({"scan.mode": "latest"}, {}, "option=scan.mode value=latest"),
+        ({"scan.snapshot-id": "1"}, {}, "option=scan.snapshot-id value=1"),
+        ({"incremental-between": "1,2"}, {}, "option=incremental-between"),
+        ({"streaming.read.snapshot.delay": "1 s"}, {}, "option=streaming.read.snapshot.delay"),
+        ({"scan.bounded.watermark": "5"}, {}, "option=scan.bounded.watermark"),
+    ],
+)
+def test_other_streams_are_unsupported(
+    options: dict[str, str], arguments: dict[str, Any], message: str
+) -> None:
+    table = history("1 a").copy(options)
+
+    with pytest.raises(Unsupported, match=message):
+        table.stream(**{"until": "latest", **arguments})
+
+
+def test_snapshot_named_goes_before_the_options_that_name_one() -> None:
+    table = history("1 a", "1 b").copy({"scan.snapshot-id": "1"})
+
+    assert streamed(table, 2) == {2: "+I 1 b"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"from_snapshot": 4}, NotFound, "no such snapshot yet.* snapshot_id=4"),
+        ({"from_snapshot": 0}, NotFound, "the first snapshot of a table is 1"),
+        ({"from_snapshot": 2, "until": 0}, InvalidRequest, "begins after its end"),
+        ({"until": "newest"}, InvalidRequest, "until is a snapshot id or 'latest'"),
+        ({"until": True}, InvalidRequest, "until is a snapshot id or 'latest'"),
+        ({"from_snapshot": "1"}, InvalidRequest, "from_snapshot is a snapshot id"),
+    ],
+)
+def test_requests_that_cannot_be_are_refused(
+    arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    table = history("1 a", "1 b")
+
+    with pytest.raises(error, match=message):
+        table.stream(**{"until": "latest", **arguments})
+
+
+def test_overwrites_are_not_asked_for_where_changes_would_come_twice() -> None:
+    table = history("1 a", changelog_producer="lookup", write_only="true")
+
+    with pytest.raises(InvalidRequest, match="would give changes twice"):
+        reopened(table).copy({"streaming-read-overwrite": "true"}).stream(1, "latest")

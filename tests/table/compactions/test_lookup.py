@@ -1,0 +1,177 @@
+"""Keys find their rows in the levels above, and no more is read for it than it takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from lakecore.io.file_format import BatchSize, WriteFormat
+from lakecore.merge.keys import order_columns
+from lakecore.model.files import Split
+from lakecore.model.rows import SEQUENCE_NUMBER
+from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
+from lakecore.table.reads.source import TableSource
+from lakecore.table.runs.read import merge_fields
+from lakecore.table.runs.split_files import SplitFiles
+from tests.tables import new_table, put
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakecore.merge.keys import OrderColumns
+    from lakecore.table.handle import Table
+
+GROUP = 100
+FIELDS = {"id": "INT NOT NULL", "a": "INT", "b": "STRING"}
+
+
+@pytest.fixture(autouse=True)
+def small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "lakecore.table.runs.bucket_files.WriteFormat",
+        lambda **given: WriteFormat(**given, row_group_rows=GROUP),
+    )
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """What is read: of each batch the columns, and the row group of its first row."""
+    seen: list[tuple[int, int]] = []
+    batches = LookupPlan.batches
+
+    def recorded(*given: object, **named: object) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for position, batch in batches(*given, **named):  # type: ignore[arg-type]
+            seen.append((batch.num_columns, position // GROUP))
+            yield position, batch
+
+    monkeypatch.setattr(LookupPlan, "batches", recorded)
+    return seen
+
+
+def filled(*counts: int, **options: str) -> Table:
+    """A table with so many keys, even ones, in each of its levels, the last level first."""
+    table = new_table(
+        FIELDS,
+        changelog_producer="lookup",
+        write_only="true",
+        compaction__max_size_amplification_percent="2000000000",
+        **options,  # type: ignore[arg-type]
+    )
+    for number, count in enumerate(counts):
+        put(table, " | ".join(f"{key} {number} v{key}" for key in range(0, 2 * count, 2)))
+        table.compact()
+    assert len(table.inspect.files()) == len(counts)
+    return table
+
+
+def upper(table: Table) -> UpperLevels:
+    """All files of the table, to be looked into."""
+    context = table.context
+    snapshot = context.history.latest_snapshot()
+    assert snapshot is not None
+    files = tuple((entry.file,) for entry in context.history.live_entries(snapshot))
+    split = Split(
+        partition=bytes(12), partition_path="", bucket=0, total_buckets=1, runs=files, raw=False
+    )
+    plan = TableSource(context=context, snapshot=snapshot, table_schema=table.schema).read_plan(
+        [split], None
+    )
+    plan = replace(plan, system_columns=True)
+    fields = merge_fields((), plan)
+    size = BatchSize(30)
+    there = SplitFiles(split, plan, context.store)
+    found = LookupPlan(files=there, fields=fields, size=size)
+    return UpperLevels(found, context.budget.acquire(0))
+
+
+def keys(*values: int) -> OrderColumns:
+    return order_columns([pa.array(values, pa.int32())])
+
+
+def rows_of(levels: UpperLevels, *values: int) -> list[tuple[int, list[int], list[int]]]:
+    """Of each level that has some of the keys: its number, the keys, and their values."""
+    return [
+        (part.level, part.rows["id"].to_pylist(), part.rows["a"].to_pylist())
+        for part in levels.rows(keys(*values))
+    ]
+
+
+def test_keys_are_found_in_the_lowest_level_that_has_them() -> None:
+    levels = upper(filled(600, 100, 20))
+
+    assert rows_of(levels, 0, 3, 38, 40, 198, 200, 1198, 1200) == [
+        (3, [0, 38], [2, 2]),
+        (4, [40, 198], [1, 1]),
+        (5, [200, 1198], [0, 0]),
+    ]
+
+
+def test_slices_are_older_than_what_is_compacted_and_know_their_numbers() -> None:
+    found = upper(filled(600, 100)).rows(keys(2, 6, 900))
+
+    assert [part.commit_order for part in found] == [-4, -5]
+    for part in found:
+        numbers = part.rows[SEQUENCE_NUMBER].to_pylist()
+        assert (part.sequence_min, part.sequence_max) == (min(numbers), max(numbers))
+
+
+def test_only_row_groups_that_may_hold_a_key_are_read(reads: list[tuple[int, int]]) -> None:
+    levels = upper(filled(1000))
+
+    assert rows_of(levels, 2, 4, 1001, 1598, 1600) == [(5, [2, 4, 1598, 1600], [0, 0, 0, 0])]
+    touched = {columns: {group for each, group in reads if each == columns} for columns in (1, 5)}
+    # In row group 5 no key was found, so nothing but its keys was read.
+    assert touched == {1: {0, 5, 7, 8}, 5: {0, 7, 8}}
+
+
+def test_who_asks_only_whether_keys_are_there_reads_nothing_else(
+    reads: list[tuple[int, int]],
+) -> None:
+    levels = upper(filled(1000, 10))
+    reads.clear()
+
+    assert levels.known(keys(2, 3, 18, 20, 1998, 2000)).tolist() == [
+        *(True, False, True, True, True, False)
+    ]
+    assert {columns for columns, _ in reads} == {1}
+
+
+def test_windows_read_each_row_group_forward_and_once(reads: list[tuple[int, int]]) -> None:
+    levels = upper(filled(1000))
+    found: list[int] = []
+    for start in range(0, 2000, 14):
+        for part in levels.rows(keys(*range(start, start + 14))):
+            found += part.rows["id"].to_pylist()
+
+    assert found == list(range(0, 2000, 2))
+    of_keys = [group for columns, group in reads if columns == 1]
+    assert of_keys == sorted(of_keys)
+    assert len(of_keys) == 10 * -(-GROUP // 30)
+    assert len(reads) == 2 * len(of_keys)
+
+
+@pytest.mark.parametrize("file_format", ["orc", "avro"])
+def test_files_without_row_groups_are_read_forward(file_format: str) -> None:
+    levels = upper(filled(500, file__format=file_format))
+
+    assert rows_of(levels, 4, 5, 600) == [(5, [4, 600], [0, 0])]
+    assert rows_of(levels, 602, 998, 1000) == [(5, [602, 998], [0, 0])]
+
+
+def test_closing_lets_go_of_files_and_lease(reads: list[tuple[int, int]]) -> None:
+    table = filled(1000)
+    levels = upper(table)
+    rows_of(levels, 2, 900)
+
+    levels.close()
+
+    assert reads
+    assert table.context.budget.used_bytes == 0
+
+
+@pytest.mark.parametrize("values", [(), (-5,), (5000,), (1, 3, 5)])
+def test_keys_that_are_nowhere_are_not_found(values: Sequence[int]) -> None:
+    assert upper(filled(200)).rows(keys(*values)) == []

@@ -1,0 +1,184 @@
+"""Snapshots and predicates to splits: what is left out, and what never is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakecore.options import MergeEngine
+from lakecore.plan.predicate import from_sql
+from lakecore.table.reads.scan import ScanContext, ScanPlan, Skipped, hides_level_0, plan_scan
+from tests.tables import held, new_table, put
+
+if TYPE_CHECKING:
+    from lakecore.table.context import TableContext
+    from lakecore.table.handle import Table
+
+PARTITIONED = {"id": "INT NOT NULL", "p": "STRING NOT NULL", "v": "INT"}
+
+
+def planned(table: Table, where: str | None = None) -> ScanPlan:
+    context: TableContext = table.context
+    scan = ScanContext(
+        history=context.history,
+        schema=context.schema,
+        options=context.options,
+        partitions=context.partitions,
+    )
+    predicate = None if where is None else from_sql(where, context.schema)
+    return plan_scan(scan, context.history.latest_snapshot(), predicate)
+
+
+def places(plan: ScanPlan) -> list[tuple[str, int, bool, int]]:
+    """Partition path, bucket, raw, number of files of each split."""
+    return [(s.partition_path, s.bucket, s.raw, len(s.files)) for s in plan.splits]
+
+
+def test_empty_table_has_no_splits() -> None:
+    assert planned(new_table()) == ScanPlan(snapshot=None)
+
+
+def test_splits_come_in_order_of_partition_and_bucket() -> None:
+    table = new_table(PARTITIONED, keys=["id", "p"], partitions=["p"], bucket="2")
+    put(table, " | ".join(f"{n} {p} 0" for p in "cab" for n in range(9)))
+
+    assert places(planned(table)) == [
+        (f"p={p}", bucket, False, 1) for p in "abc" for bucket in (0, 1)
+    ]
+
+
+def test_files_of_a_section_are_one_split_and_sections_are_splits() -> None:
+    table = new_table()
+    for line in ("1 a | 5 a", "3 b | 4 b", "7 c | 9 c"):
+        put(table, line)
+
+    assert places(planned(table)) == [("", 0, False, 2), ("", 0, False, 1)]
+
+
+def test_raw_files_are_packed_to_the_target_size() -> None:
+    table = new_table(keys=[], source__split__target_size="1 b")
+    for line in ("1 a", "2 b"):
+        put(table, line)
+    assert places(planned(table)) == [("", 0, True, 1)] * 2
+    packed = table.copy({"source.split.target-size": "1 gb"})
+
+    assert places(planned(packed)) == [("", 0, True, 2)]
+
+
+@pytest.mark.parametrize(
+    ("where", "kept", "skipped"),
+    [
+        ("p = 'a'", 2, Skipped(by_partition=4)),
+        ("p > 'a' AND v >= 0", 4, Skipped(by_partition=2)),
+        ("p = 'z'", 0, Skipped(by_partition=6)),
+        ("p = 'a' OR v = 99", 2, Skipped(by_statistics=4)),
+        ("p = 'a' AND id = 3", 1, Skipped(by_partition=4, by_bucket=1)),
+        ("id = 3", 3, Skipped(by_bucket=3)),
+        ("id > 100", 0, Skipped(by_statistics=6)),
+        ("v > 100", 0, Skipped(by_statistics=6)),
+        ("v IS NULL", 0, Skipped(by_statistics=6)),
+        ("v = 5", 6, Skipped()),
+    ],
+)
+def test_what_cannot_match_is_left_out(where: str, kept: int, skipped: Skipped) -> None:
+    table = new_table(PARTITIONED, keys=["id", "p"], partitions=["p"], bucket="2")
+    put(table, " | ".join(f"{n} {p} {n}" for p in "abc" for n in range(9)))
+    plan = planned(table, where)
+
+    assert (plan.files_kept, plan.files_total) == (kept, 6)
+    assert plan.skipped == skipped
+
+
+def test_value_predicate_spares_the_newest_row_of_a_key() -> None:
+    table = new_table({"id": "INT NOT NULL", "v": "INT"})
+    put(table, "1 5")
+    put(table, "1 9")
+
+    assert planned(table, "v = 5").files_kept == 2
+    assert held(table, where="v = 5") == ""
+    assert held(table, where="v = 9") == "1 9"
+
+
+def test_value_predicate_spares_the_deletion_of_a_key() -> None:
+    table = new_table({"id": "INT NOT NULL", "v": "INT"})
+    put(table, "1 5")
+    put(table, "-D 1 9")
+
+    assert held(table, where="v = 5") == ""
+
+
+def test_key_predicate_leaves_out_files_of_a_section() -> None:
+    table = new_table()
+    for line in ("1 a | 5 a", "2 b | 9 b", "1 c | 2 c"):
+        put(table, line)
+    plan = planned(table, "id = 9")
+
+    assert (plan.files_kept, plan.skipped.by_statistics) == (1, 2)
+    assert held(table, where="id = 9") == "9 b"
+    assert held(table, where="id = 5") == "5 a"
+
+
+def test_section_whose_rows_are_folded_is_not_left_out_for_its_stored_values() -> None:
+    table = new_table({"id": "INT NOT NULL", "v": "INT"})
+    put(table, "1 5")
+    put(table, "1 6")
+    context = table.context
+    fold = context.options.__class__(merge_engine=MergeEngine.AGGREGATION)
+    scan = ScanContext(
+        history=context.history, schema=context.schema, options=fold, partitions=context.partitions
+    )
+    predicate = from_sql("v > 10", context.schema)
+
+    assert planned(table, "v > 10").files_kept == 0
+    assert plan_scan(scan, context.history.latest_snapshot(), predicate).files_kept == 2
+
+
+@pytest.mark.parametrize("mode", ["none", "counts", "truncate(2)", "full"])
+def test_rows_are_found_whatever_the_statistics(mode: str) -> None:
+    columns = {"id": "STRING NOT NULL", "v": "STRING"}
+    table = new_table(columns, metadata__stats_mode=mode)
+    put(table, "abcd x | abce _")
+    put(table, "b wxyz")
+
+    for where, wanted in (
+        ("id = 'abcd'", "abcd x"),
+        ("id > 'abcd'", "abce _ | b wxyz"),
+        ("v >= 'wxy'", "abcd x | b wxyz"),
+        ("v IS NULL", "abce _"),
+        ("v IS NOT NULL AND id < 'b'", "abcd x"),
+    ):
+        assert held(table, where=where) == wanted
+
+
+def test_files_at_level_0_are_hidden_where_their_rows_are_not_settled() -> None:
+    options: list[tuple[dict[str, Any], bool]] = [
+        ({}, False),
+        ({"deletion_vectors__enabled": "true"}, True),
+        ({"deletion_vectors__enabled": "true", "deletion_vectors__merge_on_read": "true"}, False),
+    ]
+    for stated, hides in options:
+        table = new_table(**stated)
+        assert hides_level_0(table.schema, table.options) is hides
+    append = new_table(keys=[], deletion_vectors__enabled="true")
+    assert not hides_level_0(append.schema, append.options)
+    table = new_table()
+    put(table, "1 a")
+    hiding = table.context.options.__class__(deletion_vectors_enabled=True)
+    scan = ScanContext(
+        history=table.context.history,
+        schema=table.schema,
+        options=hiding,
+        partitions=table.context.partitions,
+    )
+
+    plan = plan_scan(scan, table.context.history.latest_snapshot())
+    assert (plan.splits, plan.skipped) == ((), Skipped(hidden_level_0=1))
+
+
+def test_bytes_are_those_of_the_files_to_read() -> None:
+    table = new_table(keys=[])
+    put(table, "1 a")
+    (split,) = planned(table).splits
+
+    assert planned(table).size_bytes == split.files[0].size_bytes == split.size_bytes
