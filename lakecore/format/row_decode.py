@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import CorruptTable, InvalidRequest
-from lakecore.format.row_words import MULTISET_COUNT, natural_width
+from lakecore.format.row_words import natural_width
 from lakecore.model.types import (
     BINARIES,
     STRINGS,
@@ -31,6 +31,7 @@ from lakecore.model.types import (
     Root,
     Row,
     arrow_type,
+    inner_types,
 )
 
 if TYPE_CHECKING:
@@ -269,11 +270,11 @@ def _collection(part: bytes, data_type: DataType) -> object:
                 else _value(part, header + 8 * place, field.type)
                 for place, field in enumerate(fields)
             }
-        case Map(key=key) | Multiset(element=key):
+        case Map() | Multiset():
             (size,) = struct.unpack_from("<i", part)
-            counted = data_type.value if isinstance(data_type, Map) else MULTISET_COUNT
-            keys = _elements(part[4 : 4 + size], key)
-            return list(zip(keys, _elements(part[4 + size :], counted), strict=True))
+            of_keys, of_items = inner_types(data_type)
+            keys = _elements(part[4 : 4 + size], of_keys)
+            return list(zip(keys, _elements(part[4 + size :], of_items), strict=True))
         case Atomic():
             raise AssertionError("an atomic value is no collection")
 

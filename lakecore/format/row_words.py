@@ -31,6 +31,7 @@ from lakecore.model.types import (
     Multiset,
     Root,
     Row,
+    inner_types,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 INLINE_BYTES_MAX = 7
 """Strings and binaries up to this length lie in the slot itself."""
 
-MULTISET_COUNT = Atomic(root=Root.INT, nullable=False)
 _U32 = np.uint64(32)
 _KEEP = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 _NATURAL_WIDTH = {
@@ -326,10 +326,9 @@ def _nested_words(
 def _collection(value: pa.Scalar, data_type: Array | Map | Multiset) -> bytes:
     if isinstance(data_type, Array):
         return _array_bytes(value.values, data_type.element)
-    element = data_type.key if isinstance(data_type, Map) else data_type.element
-    keys = _array_bytes(value.values.field(0), element)
-    counted = data_type.value if isinstance(data_type, Map) else MULTISET_COUNT
-    return len(keys).to_bytes(4, "little") + keys + _array_bytes(value.values.field(1), counted)
+    parts = zip(range(2), inner_types(data_type), strict=True)
+    keys, items = (_array_bytes(value.values.field(at), kind) for at, kind in parts)
+    return len(keys).to_bytes(4, "little") + keys + items
 
 
 def _array_bytes(values: pa.Array, element: DataType) -> bytes:

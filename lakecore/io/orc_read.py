@@ -23,18 +23,8 @@ from lakecore.format.orc_tail import stripe_rows
 from lakecore.io.freed_memory import release_freed
 from lakecore.io.store import damage_is_corrupt
 from lakecore.memory import process_budget
-from lakecore.model.arrow_arrays import list_like, size_of, struct_array
-from lakecore.model.types import (
-    Array,
-    Atomic,
-    DataType,
-    Field,
-    Map,
-    Multiset,
-    Root,
-    Row,
-    parse_type,
-)
+from lakecore.model.arrow_arrays import inner_of, nested_like, size_of
+from lakecore.model.types import Atomic, DataType, Field, Root, inner_types
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -50,8 +40,6 @@ _PIECES = 16
 """Of a batch that is streamed."""
 _STRIPE_COPIES = 3
 """What decoding a stripe whole takes of its rows: the library's own form of them is beside."""
-
-_COUNT = parse_type("INT NOT NULL")
 
 
 def orc_columns(store: Store, path: str) -> tuple[str, ...]:
@@ -147,21 +135,6 @@ def _streamed(
                 deque(coming, maxlen=0)
 
 
-def _parts(data_type: DataType) -> tuple[DataType, ...]:
-    """The types that a type is made of, in the order of the parts of its Arrow array."""
-    match data_type:
-        case Array(element=element):
-            return (element,)
-        case Multiset(element=element):
-            return (element, _COUNT)
-        case Map(key=key, value=value):
-            return (key, value)
-        case Row(fields=fields):
-            return tuple(field.type for field in fields)
-        case _:
-            return ()
-
-
 def _has_char(data_type: DataType) -> bool:
     """Whether blanks behind values in it do not count.
 
@@ -169,7 +142,7 @@ def _has_char(data_type: DataType) -> bool:
     """
     if isinstance(data_type, Atomic):
         return data_type.root is Root.CHAR
-    return any(_has_char(part) for part in _parts(data_type))
+    return any(_has_char(part) for part in inner_types(data_type))
 
 
 def _without_padding(batch: pa.RecordBatch, padded: Sequence[Field]) -> pa.RecordBatch:
@@ -185,19 +158,10 @@ def _bare(array: pa.Array, data_type: DataType) -> pa.Array:
     """The array without the blanks behind each CHAR in it."""
     if not _has_char(data_type):
         return array
-    kind, parts = array.type, _parts(data_type)
-    if pa.types.is_struct(kind):
-        children = [_bare(array.field(index), part) for index, part in enumerate(parts)]
-        return struct_array(array, children, list(kind))
-    if pa.types.is_map(kind):
-        entries = pa.StructArray.from_arrays(
-            [_bare(array.keys, parts[0]), _bare(array.items, parts[1])],
-            fields=[kind.key_field, kind.item_field],
-        )
-        return list_like(array, kind, entries)
-    if pa.types.is_list(kind):
-        return list_like(array, kind, _bare(array.values, parts[0]))
-    return pc.utf8_rtrim(array, characters=" ")
+    if not pa.types.is_nested(array.type):
+        return pc.utf8_rtrim(array, characters=" ")
+    pairs = zip(inner_of(array), inner_types(data_type), strict=True)
+    return nested_like(array, array.type, [_bare(inner, part) for inner, part in pairs])
 
 
 @contextmanager

@@ -27,9 +27,9 @@ from lakecore.model.types import (
     Field,
     Map,
     Multiset,
-    Root,
     Row,
     arrow_type,
+    inner_types,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ _ELEMENT_ID = 536_870_911
 _IDS_PER_COLUMN = 1024
 _DAY_NS = 86_400_000_000_000
 _JULIAN_DAY_OF_EPOCH = 2_440_588
-_COUNT = Atomic(root=Root.INT, nullable=False)
 
 
 def parquet_leaf(data_type: Atomic) -> pa.DataType:
@@ -123,13 +122,9 @@ def _leaves(data_type: DataType) -> Iterator[tuple[tuple[str, ...], Atomic]]:
             return
         case Array():
             parts = ((("list", "element"), data_type.element),)
-        case Multiset():
-            parts = ((("key_value", "key"), data_type.element), (("key_value", "value"), _COUNT))
-        case Map():
-            parts = (
-                (("key_value", "key"), data_type.key),
-                (("key_value", "value"), data_type.value),
-            )
+        case Multiset() | Map():
+            keys, values = inner_types(data_type)
+            parts = ((("key_value", "key"), keys), (("key_value", "value"), values))
         case Row():
             parts = tuple(((field.name,), field.type) for field in data_type.fields)
     for prefix, part in parts:
@@ -165,10 +160,9 @@ class _Nodes:
                 physical = self.leaf(data_type)
             case Array():
                 physical = pa.list_(part("element", data_type.element))
-            case Multiset():
-                physical = pa.map_(key(data_type.element), part("value", _COUNT))
-            case Map():
-                physical = pa.map_(key(data_type.key), part("value", data_type.value))
+            case Multiset() | Map():
+                keys, values = inner_types(data_type)
+                physical = pa.map_(key(keys), part("value", values))
             case Row():
                 physical = pa.struct([self.column(field) for field in data_type.fields])
         metadata = {self.id_name: str(id_)}

@@ -56,14 +56,8 @@ def retype(array: pa.Array, target: pa.DataType, leaf: Leaf = cast_leaf) -> pa.A
         ]
         return struct_array(array, children, list(target))
     if _t.is_map(target) and _t.is_map(source):
-        entries = pa.StructArray.from_arrays(
-            [
-                retype(array.keys, target.key_type, leaf),
-                retype(array.items, target.item_type, leaf),
-            ],
-            fields=[target.key_field, target.item_field],
-        )
-        return list_like(array, target, entries)
+        keys = retype(array.keys, target.key_type, leaf)
+        return nested_like(array, target, [keys, retype(array.items, target.item_type, leaf)])
     if _t.is_list(target) and _is_list_like(source):
         if not _t.is_list(source) and not _t.is_map(source):
             array = array.cast(pa.list_(source.value_field))
@@ -96,10 +90,7 @@ def with_parts_of(array: pa.Array, target: pa.DataType, *, may_lack: bool = Fals
         keys = with_parts_of(array.keys, target.key_type, may_lack=may_lack)
         items = with_parts_of(array.items, target.item_type, may_lack=may_lack)
         kind = pa.map_(keys.type, target.item_field.with_type(items.type))
-        entries = pa.StructArray.from_arrays(
-            [keys, items], fields=[kind.key_field, kind.item_field]
-        )
-        return list_like(array, kind, entries)
+        return nested_like(array, kind, [keys, items])
     values = with_parts_of(array.values, target.value_type, may_lack=may_lack)
     return list_like(array, pa.list_(array.type.value_field.with_type(values.type)), values)
 
@@ -143,6 +134,23 @@ def retype_chunked(
     return pa.chunked_array([retype(chunk, target, leaf) for chunk in column.chunks], type=target)
 
 
+def inner_of(array: pa.Array) -> list[pa.Array]:
+    """The parts of a struct, the keys and values of a map, the elements of a list."""
+    if _t.is_struct(array.type):
+        return [array.field(index) for index in range(array.type.num_fields)]
+    return [array.keys, array.items] if _t.is_map(array.type) else [array.values]
+
+
+def nested_like(like: pa.Array, target: pa.DataType, inner: Sequence[pa.Array]) -> pa.Array:
+    """An array of the type around others, as `inner_of` has them; nulls and offsets of `like`."""
+    if _t.is_struct(target):
+        return struct_array(like, inner, list(target))
+    if _t.is_map(target):
+        fields = [target.key_field, target.item_field]
+        return list_like(like, target, pa.StructArray.from_arrays(list(inner), fields=fields))
+    return list_like(like, target, *inner)
+
+
 def struct_array(
     like: pa.Array, children: Sequence[pa.Array], fields: Sequence[pa.Field]
 ) -> pa.Array:
@@ -169,14 +177,8 @@ def without_nulls_under_nulls(array: pa.Array, above: pa.Array | None = None) ->
             without_nulls_under_nulls(_any_value(array.field(index), kind.field(index), here), here)
             for index in range(kind.num_fields)
         ]
-        return struct_array(array, children, list(kind))
-    if _t.is_map(kind):
-        entries = pa.StructArray.from_arrays(
-            [without_nulls_under_nulls(array.keys), without_nulls_under_nulls(array.items)],
-            fields=[kind.key_field, kind.item_field],
-        )
-        return list_like(array, kind, entries)
-    return list_like(array, kind, without_nulls_under_nulls(array.values))
+        return nested_like(array, kind, children)
+    return nested_like(array, kind, [without_nulls_under_nulls(each) for each in inner_of(array)])
 
 
 def _any_value(child: pa.Array, field: pa.Field, above: pa.Array) -> pa.Array:

@@ -147,6 +147,25 @@ def with_nullable(data_type: DataType, nullable: bool) -> DataType:  # noqa: FBT
     return replace(data_type, nullable=nullable)
 
 
+_COUNT = Atomic(root=Root.INT, nullable=False)
+"""Of an element of a MULTISET."""
+
+
+def inner_types(data_type: DataType) -> tuple[DataType, ...]:
+    """The types that a type is made of, in the order of what is inside of its Arrow arrays."""
+    match data_type:
+        case Atomic():
+            return ()
+        case Array():
+            return (data_type.element,)
+        case Multiset():
+            return (data_type.element, _COUNT)
+        case Map():
+            return (data_type.key, data_type.value)
+        case Row():
+            return tuple(field.type for field in data_type.fields)
+
+
 def leaves(data_type: DataType) -> Iterator[Atomic]:
     """The types without parts that a type is made of; itself, if it is one."""
     match data_type:

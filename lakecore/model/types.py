@@ -19,6 +19,7 @@ from lakecore.model.data_types import (
     Multiset,
     Root,
     Row,
+    inner_types,
     leaves,
     with_nullable,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "fields_from_arrow",
     "fields_from_polars",
     "from_arrow",
+    "inner_types",
     "leaves",
     "parse_field",
     "parse_type",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.errors import CorruptTable, Unsupported
-from lakecore.model.arrow_arrays import list_like, struct_array
+from lakecore.model.arrow_arrays import inner_of, nested_like, struct_array
 from lakecore.model.types import (
     BINARIES,
     STRINGS,
@@ -31,6 +31,7 @@ from lakecore.model.types import (
     Row,
     arrow_schema,
     arrow_type,
+    inner_types,
 )
 from lakecore.plan.casts import cast, cast_may_fail, rule_of
 
@@ -96,15 +97,10 @@ def convert(array: pa.Array, stored: DataType, read: DataType, column: str) -> p
                 for part in read.fields
             ]
             return struct_array(array, children, list(target))
-        case Array(), Array():
-            values = convert(array.values, stored.element, read.element, column)
-            return list_like(array, target, values)
         case _:
-            keys, items = array.keys, array.items
-            pairs = zip(_entry(stored), _entry(read), (keys, items), strict=True)
-            entries = [convert(values, of, to, column) for of, to, values in pairs]
-            fields = [target.key_field, target.item_field]
-            return list_like(array, target, pa.StructArray.from_arrays(entries, fields=fields))
+            pairs = zip(inner_types(stored), inner_types(read), inner_of(array), strict=True)
+            inner = [convert(values, of, to, column) for of, to, values in pairs]
+            return nested_like(array, target, inner)
 
 
 def may_fail(stored: DataType, read: DataType) -> bool:
@@ -115,12 +111,9 @@ def may_fail(stored: DataType, read: DataType) -> bool:
         case Row(), Row():
             pairs = [(_of(stored.fields, part.id), part) for part in read.fields]
             return any(of is not None and may_fail(of.type, to.type) for of, to in pairs)
-        case Array(), Array():
-            return may_fail(stored.element, read.element)
         case _:
-            return any(
-                may_fail(of, to) for of, to in zip(_entry(stored), _entry(read), strict=True)
-            )
+            inner = zip(inner_types(stored), inner_types(read), strict=True)
+            return any(may_fail(of, to) for of, to in inner)
 
 
 def _mapping(read: Field, stored: Field | None) -> ColumnMapping:
@@ -179,11 +172,3 @@ def _column(batch: pa.RecordBatch, mapping: ColumnMapping) -> pa.Array:
 
 def _of(fields: Sequence[Field], id_: int) -> Field | None:
     return next((field for field in fields if field.id == id_), None)
-
-
-def _entry(data_type: DataType) -> tuple[DataType, DataType]:
-    if isinstance(data_type, Map):
-        return data_type.key, data_type.value
-    assert isinstance(data_type, Multiset)
-    count = Atomic(root=Root.INT, nullable=False)
-    return data_type.element, count

@@ -26,9 +26,9 @@ from lakecore.model.types import (
     DataType,
     Map,
     Multiset,
-    Root,
     Row,
     arrow_type,
+    inner_types,
     with_nullable,
 )
 from lakecore.plan.fit_values import Misfit, fit_values, is_string
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _t = pa.types
 _VALUE_SHOWN_MAX = 120
-_COUNT = Atomic(root=Root.INT, nullable=False)
 _INT32_MAX = 2_147_483_647
 
 
@@ -97,8 +96,9 @@ def fit(
             case Map():
                 return _fit_map(array, data_type, place)
             case Multiset():
-                counts = Map(key=data_type.element, value=_COUNT, nullable=data_type.nullable)
-                return _fit_map(array, counts, place)
+                keys, counts = inner_types(data_type)
+                as_map = Map(key=keys, value=counts, nullable=data_type.nullable)
+                return _fit_map(array, as_map, place)
     except Misfit as misfit:
         raise place.refusal(misfit, array, data_type) from misfit
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakecore.model.arrow_arrays import list_like, struct_array
+from lakecore.model.arrow_arrays import inner_of, nested_like
 from lakecore.model.types import BINARIES, STRINGS, Atomic
 
 if TYPE_CHECKING:
@@ -66,14 +66,9 @@ def with_utf8(array: pa.Array) -> pa.Array:
     kind = array.type
     if _t.is_string(kind):
         return decode_text(array)
-    if _t.is_struct(kind):
-        parts = [with_utf8(array.field(index)) for index in range(kind.num_fields)]
-        return struct_array(array, parts, list(kind))
-    if _t.is_map(kind):
-        fields = [kind.key_field, kind.item_field]
-        parts = [with_utf8(array.keys), with_utf8(array.items)]
-        return list_like(array, kind, pa.StructArray.from_arrays(parts, fields=fields))
-    return list_like(array, kind, with_utf8(array.values)) if _t.is_list(kind) else array
+    if not _t.is_nested(kind):
+        return array
+    return nested_like(array, kind, [with_utf8(each) for each in inner_of(array)])
 
 
 def _is_ascii(array: pa.Array) -> bool:
