@@ -5,11 +5,14 @@ filter on a TIMESTAMP_MS column, so timestamps of milliseconds are shown to it i
 which hold the same values and are DuckDB's own TIMESTAMP.
 
 Where all files can be read as they are, are few, and DuckDB's Parquet reader gives the types that
-the dataset would, the relation is DuckDB's own scan of the files.
+the dataset would, the relation is DuckDB's own scan of the files. It is not where that would give
+other rows: DuckDB takes a path for a pattern if it can be one, finds columns without regard to case
+and `*` for all of them, and believes bounds of floats, which know nothing of NaN.
 """
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 DuckDBConnection: TypeAlias = duckdb.DuckDBPyConnection
 DuckDBRelation: TypeAlias = duckdb.DuckDBPyRelation
 
+_PATTERN = re.compile(r"[*?\[\]{}\\]")
+
 
 def dataset(source: BatchSource) -> SourceDataset:
     """The source as the Arrow dataset that suits DuckDB best."""
@@ -39,9 +44,9 @@ def relation(source: BatchSource, connection: DuckDBConnection | None = None) ->
     if not isinstance(owner, duckdb.DuckDBPyConnection):
         raise InvalidRequest("to_duckdb takes a DuckDB connection", given=type(owner).__name__)
     names = source.schema.names
-    if all(_reads_alike(field.type) for field in source.schema):
+    if _told_apart(names) and all(_reads_alike(field.type) for field in source.schema):
         files = source.native_files(names)
-        if files and len(files) <= FOOTERS_MAX:
+        if files and len(files) <= FOOTERS_MAX and not any(map(_PATTERN.search, files)):
             columns = [duckdb.ColumnExpression(name) for name in names]
             # What DuckDB cannot even open, lakecore's own reader names once it is read.
             with suppress(duckdb.Error, RuntimeError):
@@ -49,12 +54,16 @@ def relation(source: BatchSource, connection: DuckDBConnection | None = None) ->
     return owner.from_arrow(dataset(source))
 
 
+def _told_apart(names: list[str]) -> bool:
+    """Whether each name means one column to DuckDB."""
+    return len({name.lower() for name in names}) == len(names) and "*" not in names
+
+
 def _reads_alike(kind: pa.DataType) -> bool:
-    """Whether DuckDB makes the same type of a Parquet column as of an Arrow column."""
+    """Whether DuckDB reads a Parquet column as it reads an Arrow column."""
     t = pa.types
     return bool(
         t.is_integer(kind)
-        or t.is_floating(kind)
         or t.is_boolean(kind)
         or t.is_string(kind)
         or t.is_binary(kind)

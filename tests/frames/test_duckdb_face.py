@@ -120,6 +120,52 @@ def test_files_as_they_are_go_to_the_reader_of_duckdb(
     assert found.filter("id > 2").fetchall() == [(3, "c")]
 
 
+@pytest.mark.parametrize("name", ["w?", "w*", "w[ab]", "w{a,b}"])
+def test_a_path_is_no_pattern(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path, name: str
+) -> None:
+    rows = pa.table({"id": [1]})
+    for folder in (name, "wa"):
+        (tmp_path / folder).mkdir()
+        pq.write_table(rows, tmp_path / folder / "0.parquet")
+    source = HeldRows(rows, [str(tmp_path / name / "0.parquet")])
+
+    assert duckdb_face.relation(source, connection).fetchall() == [(1,)]
+
+
+def test_nan_is_above_all_numbers_in_files_too(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": [1, 2], "half": [1.0, float("nan")]})
+    pq.write_table(rows, tmp_path / "0.parquet")
+    found = duckdb_face.relation(HeldRows(rows, [str(tmp_path / "0.parquet")]), connection)
+
+    assert found.filter("half > 3").select("id").fetchall() == [(2,)]
+    assert found.filter("half = 'nan'::DOUBLE").select("id").fetchall() == [(2,)]
+
+
+def test_a_column_may_be_named_as_all_of_them(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": [1], "*": [2]})
+    pq.write_table(rows, tmp_path / "0.parquet")
+    found = duckdb_face.relation(HeldRows(rows, [str(tmp_path / "0.parquet")]), connection)
+
+    assert found.fetchall() == [(1, 2)]
+
+
+def test_columns_whose_names_differ_by_case_alone_keep_their_values(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    rows = pa.table({"a": [1, 2], "A": [3, 4]})
+    pq.write_table(rows, tmp_path / "0.parquet")
+    for files in ([str(tmp_path / "0.parquet")], None):
+        found = duckdb_face.relation(HeldRows(rows, files), connection)
+
+        assert found.fetchall() == [(1, 3), (2, 4)]
+        assert found.filter(f'"{found.columns[1]}" = 4').fetchall() == [(2, 4)]
+
+
 MEASURE = """
 import resource, sys
 import duckdb, polars
