@@ -329,6 +329,27 @@ def test_a_polars_timestamp_of_another_unit_is_known_within_bounds_only() -> Non
     assert columns_of(found) == {"ns"}
 
 
+def test_a_cast_to_float_rounds_the_column_and_the_whole_number_beside_it() -> None:
+    column = pl.col("l").cast(pl.Float64)
+    inside, outside = 2**53 - 1, 2**60
+
+    assert from_polars(column >= inside, SCHEMA) == c("l", ">=", inside)
+    assert from_polars(column.is_between(0, outside), SCHEMA) == all_of(
+        (literal("l", ">=", 0), UNKNOWN)
+    )
+    for condition in (column >= outside, outside <= column, column.is_in([float(outside)])):
+        assert from_polars(condition, SCHEMA) == UNKNOWN
+    assert from_polars(column.eq_missing(outside), SCHEMA) == UNKNOWN
+    assert not is_exact(from_polars(pl.col("dec").cast(pl.Float64) == 1, SCHEMA))
+
+
+def test_a_time_finer_than_a_date_may_have_been_cut_to_its_unit() -> None:
+    finer = pl.lit(NOON.replace(microsecond=1))
+
+    assert from_polars(pl.col("d").cast(pl.Datetime("ms")) == finer, SCHEMA) == UNKNOWN
+    assert from_polars(pl.col("d").cast(pl.Datetime("ms")) >= NOON, SCHEMA) == c("d", ">", DAY)
+
+
 def test_expression_too_deep_to_be_read_may_match_any_row() -> None:
     deep = reduce(or_, [pl.col("i") == number for number in range(1_000)])
 

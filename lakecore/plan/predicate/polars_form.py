@@ -67,7 +67,7 @@ _CLOSED = {
     "None": (Op.GT, Op.LT),
 }
 _LITERAL_NODES = {"Literal", "Cast", "Agg", "Alias", "BinaryExpr"}
-_WIDER = {  # casts that keep every value of these columns, and so may be looked through
+_WIDER = {  # casts that keep the order of these columns, and so may be looked through
     "Int8": _t.is_int8,
     "Int16": lambda kind: kind in (pa.int8(), pa.int16()),
     "Int32": lambda kind: kind in (pa.int8(), pa.int16(), pa.int32()),
@@ -187,14 +187,16 @@ def _binary(op: str, left: Json, right: Json, known: dict[str, Column]) -> Predi
         return all_of((_predicate(left, known), _predicate(right, known)))
     if op in ("Or", "LogicalOr"):
         return any_of((_predicate(left, known), _predicate(right, known)))
-    column, value = _column(left, known), _value(right)
+    side, column, value = left, _column(left, known), _value(right)
     mirrored = column is None
     if mirrored:
-        column, value = _column(right, known), _value(left)
+        side, column, value = right, _column(right, known), _value(left)
     if column is None or value is None:
         return UNKNOWN
     if op in _OPS:
-        return _compare(column, _OPS[op].mirrored if mirrored else _OPS[op], value)
+        return _against(side, column, _OPS[op].mirrored if mirrored else _OPS[op], value)
+    if _rounds(side, column):
+        return UNKNOWN
     if op == "EqValidity":
         if not value.is_valid:
             return IsNull(column.name)
@@ -220,18 +222,40 @@ def _function(function: Json, inputs: list[Json], known: dict[str, Column]) -> P
             return IsNotNull(name)
         case {"Boolean": {"IsIn": {"nulls_equal": nulls_equal}}}, [inner, collection]:
             column, value = _column(inner, known), _value(collection)
-            if column is not None and value is not None:
+            if column is not None and value is not None and not _rounds(inner, column):
                 return _is_in(column, value, nulls_equal=nulls_equal is True)
         case {"Boolean": {"IsBetween": {"closed": str(closed)}}}, [inner, lower, upper]:
             column, least, greatest = _column(inner, known), _value(lower), _value(upper)
             if column is not None and least is not None and greatest is not None:
                 above, below = _CLOSED[closed]
-                return all_of((_compare(column, above, least), _compare(column, below, greatest)))
+                over, under = (above, least), (below, greatest)
+                return all_of(_against(inner, column, op, bound) for op, bound in (over, under))
         case {"StringExpr": "StartsWith"} | {"BinaryExpr": "StartsWith"}, [inner, prefix]:
             column, value = _column(inner, known), _value(prefix)
             if column is not None and value is not None:
                 return starts_with(column, value)
     return UNKNOWN
+
+
+def _against(side: Json, column: Column, op: Op, value: pa.Scalar) -> Predicate:
+    """An expression of a column, which may be rounded by a cast to Float64, against a literal.
+
+    The literal is rounded likewise: as floats, 2**60 is 2**60 - 1.
+    """
+    if value.is_valid and _rounds(side, column):
+        if _t.is_integer(value.type):
+            value = pa.scalar(float(value.as_py()))
+        elif not _t.is_floating(value.type):
+            return UNKNOWN
+    if _t.is_date(column.type) and not _is_of_milliseconds(value):
+        return UNKNOWN  # a cast of the column may have cut the literal to its unit
+    return _compare(column, op, value)
+
+
+def _is_of_milliseconds(value: pa.Scalar) -> bool:
+    """Whether a timestamp is a whole number of milliseconds; true of anything else."""
+    unit = position_unit(value.type)
+    return unit is None or not value.is_valid or Fraction(value.value) * unit % 1_000_000 == 0
 
 
 def _compare(column: Column, op: Op, value: pa.Scalar) -> Predicate:
@@ -258,6 +282,15 @@ def _is_in(column: Column, value: pa.Scalar, *, nulls_equal: bool) -> Predicate:
     if values.null_count:
         return any_of((found, IsNull(column.name)))
     return all_of((found, IsNotNull(column.name)))
+
+
+def _rounds(tree: Json, column: Column) -> bool:
+    """Whether an expression of a column may be another number than the column's."""
+    match tree:
+        case {"Cast": {"dtype": {"Literal": "Float64"}}}:
+            return not _t.is_floating(column.type)
+        case _:
+            return False
 
 
 def _column(tree: Json, known: dict[str, Column]) -> Column | None:
