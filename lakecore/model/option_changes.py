@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
+from lakecore.option_values import RENAMED
 from lakecore.options import find_option, parse_options
 
 if TYPE_CHECKING:
@@ -74,11 +75,20 @@ def check_option_change(
                 way_out="compact fully and set deletion-vectors.modifiable=true first",
                 table=table,
             )
-    if key in _NEVER_BACK:
-        skipped = before.ignore_delete or before.ignore_update_before
-        skips = after.ignore_delete or after.ignore_update_before
-        if skipped and not skips:
-            raise InvalidRequest("the option cannot go from true to false", option=key, table=table)
+    if not _skipped(options) <= _skipped({**options, key: value}):
+        raise InvalidRequest("the option cannot go from true to false", option=key, table=table)
+
+
+def _skipped(options: Mapping[str, str | None]) -> frozenset[str]:
+    """What options that never go back skip, stated by the keys of today or by older ones."""
+    stated = {
+        key: text
+        for key, text in options.items()
+        if text is not None and RENAMED.get(key, key) in _NEVER_BACK
+    }
+    parsed = parse_options(stated)
+    deletes, updates = parsed.ignore_delete, parsed.ignore_update_before
+    return frozenset([*["-D"] * deletes, *["-U"] * (deletes or updates)])
 
 
 def rename_in_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:

@@ -488,6 +488,34 @@ def test_skipped_rows_do_not_come_back() -> None:
     assert "from true to false" in refused(skipping, SchemaChange.remove_option("ignore-delete"))
 
 
+def test_skipped_rows_do_not_come_back_by_another_key_of_the_option() -> None:
+    old, today = "deduplicate.ignore-delete", "ignore-delete"
+    skipping = after(make(), SchemaChange.set_option(old, "true"))
+
+    for change in (
+        SchemaChange.set_option(today, "false"),
+        SchemaChange.set_option(old, "false"),
+        SchemaChange.remove_option(old),
+    ):
+        assert "from true to false" in refused(skipping, change)
+    both = after(skipping, SchemaChange.set_option(today, "true"))
+    assert after(both, SchemaChange.remove_option(old)).options[today] == "true"
+
+
+def test_rows_of_one_kind_go_on_being_skipped_while_those_of_another_are() -> None:
+    both = after(
+        make(),
+        SchemaChange.set_option("ignore-update-before", "true"),
+        SchemaChange.set_option("ignore-delete", "true"),
+    )
+
+    assert "from true to false" in refused(both, SchemaChange.remove_option("ignore-delete"))
+    assert (
+        "ignore-update-before"
+        not in after(both, SchemaChange.remove_option("ignore-update-before")).options
+    )
+
+
 @pytest.mark.parametrize("key", ["type", "path"])
 def test_kind_and_place_of_a_table_never_change(key: str) -> None:
     value = "format-table" if key == "type" else "/elsewhere"
