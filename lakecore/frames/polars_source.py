@@ -17,6 +17,7 @@ import pyarrow as pa
 from polars.io.plugins import register_io_source
 from polars.selectors import Selector, by_name
 
+from lakecore.errors import InvalidRequest
 from lakecore.frames.source import needed, reading, tell_damage
 from lakecore.plan.predicate import from_polars
 
@@ -60,6 +61,13 @@ def scan(source: BatchSource) -> pl.LazyFrame:
     return register_io_source(
         read, schema=polars_schema(source.schema), is_pure=True, explain_name="lakecore"
     )
+
+
+def select(frame: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:
+    """The columns of a frame. Raises InvalidRequest for one that is named twice."""
+    if len(set(names)) < len(names):
+        raise InvalidRequest("a Polars frame has a column once", columns=names)
+    return frame.select(_named(names))
 
 
 def collect(frame: pl.LazyFrame, source: Callable[[], BatchSource]) -> pl.DataFrame:

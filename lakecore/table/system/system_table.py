@@ -101,7 +101,7 @@ class SystemTable:
         if where is not None:
             frame = frame.filter(as_filter(where, self.schema))
         if columns is not None:
-            frame = frame.select(self._known(columns))
+            frame = polars_source.select(frame, self._known(columns))
         most = checked_limit(limit)
         return frame if most is None else frame.head(most)
 
