@@ -57,6 +57,7 @@ __all__ = [
     "describe_options",
     "find_option",
     "options_page",
+    "parse_known",
     "parse_options",
 ]
 
@@ -107,6 +108,12 @@ def parse_options(
             by_column = cast("dict[str, object]", values[name])
             by_column[column] = _value(DECLARED[name], key, text, table)
     return replace(TableOptions(texts=kept, table=table), **values)  # type: ignore[arg-type]
+
+
+def parse_known(options: Mapping[str, str], *, table: str = "") -> TableOptions:
+    """The typed value of those options that lakecore knows: keys of newer releases pass."""
+    known = {key: text for key, text in options.items() if find_option(key) is not None}
+    return parse_options(known, table=table)
 
 
 def check_texts(options: object, *, table: str = "") -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import pickle
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,45 @@ def test_unknown_option_and_storage_are_refused(tmp_path: Path) -> None:
         lc.connect({"warehouse": str(tmp_path), "wharehouse": "x"})
     with pytest.raises(lc.Unsupported, match="scheme=ftp"):
         lc.connect("ftp://host/w")
+
+
+def with_option(path: Path, key: str, text: str) -> Path:
+    """The table at the path, with an option that a newer release wrote into its schema."""
+    newest = max((path / "schema").iterdir())
+    schema = json.loads(newest.read_text())
+    schema["options"][key] = text
+    newest.write_text(json.dumps(schema))
+    return path
+
+
+def test_table_with_an_unknown_option_is_opened_once_that_is_to_be_ignored(tmp_path: Path) -> None:
+    lc.open_table(tmp_path / "t", create=True, schema=SCHEMA).write([{"id": 1, "name": "a"}])
+    path = with_option(tmp_path / "t", "shiny.mode", "on")
+    with pytest.raises(lc.Unsupported, match=r"lakecore\.ignore-options=shiny\.mode"):
+        lc.open_table(path)
+
+    table = lc.open_table(path, options={"lakecore.ignore-options": "shiny.*"})
+    table.copy({"write-only": "true"}).write([{"id": 2, "name": "b"}])
+
+    assert sorted(table.refresh().to_polars()["id"]) == [1, 2]
+    with pytest.raises(lc.InvalidRequest, match="needs a primary key"):
+        lc.open_table(path, options={"lakecore.ignore-options": "shiny.*", "sequence.field": "id"})
+
+
+def test_unknown_option_of_a_table_goes_or_is_ignored_by_all(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path)
+    session.create_database("shop")
+    for name in ("a", "b"):
+        session.create_table(f"shop.{name}", SCHEMA)
+        with_option(tmp_path / "shop.db" / name, "shiny.mode", "on")
+    ignored = lc.SchemaChange.set_option("lakecore.ignore-options", "shiny.mode")
+    session.alter_table("shop.a", [lc.SchemaChange.remove_option("shiny.mode")])
+    session.alter_table("shop.b", [ignored])
+
+    assert "shiny.mode" not in session.get_table("shop.a").schema.options
+    assert session.get_table("shop.b").schema.options["shiny.mode"] == "on"
+    session.alter_table("shop.b", [lc.SchemaChange.add_column("note", "STRING")])
+    assert session.get_table("shop.b").schema.names == ("id", "name", "note")
 
 
 # --- a session, verb by verb ----------------------------------------------------------------------

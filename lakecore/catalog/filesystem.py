@@ -41,7 +41,7 @@ from lakecore.io.services import SERVICES
 from lakecore.model.arguments import check_flags
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import check_changes
-from lakecore.options import check_texts
+from lakecore.options import check_texts, parse_known
 from lakecore.table.compactions.change_lookup import check_lookup_change
 from lakecore.table.handle import Table, load_table, write_schema
 
@@ -262,7 +262,7 @@ class FilesystemCatalog:
                 table=str(name),
             )
             before, after = (
-                each.parsed_options({}, table=str(name)) for each in (current, changed)
+                parse_known(each.stated_options, table=str(name)) for each in (current, changed)
             )
             check_lookup_change(history, before, after)
             if write_schema(self.store, layout, changed):

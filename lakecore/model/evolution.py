@@ -37,7 +37,7 @@ from lakecore.model.schema_change import (
 )
 from lakecore.model.types import DataType, Field, with_nullable
 from lakecore.model.validation import key_columns, lift_keys, validate_schema
-from lakecore.options import TableOptions, find_option, parse_options
+from lakecore.options import parse_known, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ def evolve(
     primary, partitions, kept = lift_keys(
         draft.options, draft.primary_keys, draft.partition_keys, table=table
     )
-    options = _known_options(kept, table)
+    options = parse_known(kept, table=table)
     outcome = TableSchema(
         id=schema.id + 1,
         fields=key_columns(draft.fields, primary, nullable=options.primary_key_nullable),
@@ -86,12 +86,6 @@ def evolve(
     )
     validate_schema(outcome, options, table=table)
     return outcome
-
-
-def _known_options(options: dict[str, str], table: str) -> TableOptions:
-    """The typed options; keys of newer releases pass, as no change of this call set them."""
-    known = {key: text for key, text in options.items() if find_option(key) is not None}
-    return parse_options(known, table=table)
 
 
 @dataclass(kw_only=True)
@@ -214,7 +208,7 @@ class _Draft:
         path = find_path(self.fields, change.path)
         self.keep(path, self.partition_keys, "the type of a partition key cannot change")
         self.keep(path, self.primary_keys, "the type of a primary-key column cannot change")
-        options = _known_options(self.options, self.table)
+        options = parse_known(self.options, table=self.table)
         self.keep(
             path,
             options.bucket_key,
@@ -252,7 +246,7 @@ class _Draft:
         self.fields = change_type(self.fields, path, renull)
 
     def check_nullability(self, old: DataType, path: tuple[str, ...], *, nullable: bool) -> None:
-        options = _known_options(self.options, self.table)
+        options = parse_known(self.options, table=self.table)
         if old.nullable and not nullable and options.alter_column_null_to_not_null_disabled:
             raise InvalidRequest(
                 "a nullable column cannot become NOT NULL, as rows may hold null",

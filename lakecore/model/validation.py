@@ -51,7 +51,7 @@ from lakecore.model.types import (
     parse_type,
     with_nullable,
 )
-from lakecore.options import TableOptions, parse_options
+from lakecore.options import TableOptions, parse_known, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -165,7 +165,7 @@ def check_dynamic_rules(schema: TableSchema, options: TableOptions, *, table: st
         validate_schema(replace(schema, options=dict(options.texts)), options, table=table)
     except InvalidRequest:
         try:
-            validate_schema(schema, schema.parsed_options(table=table), table=table)
+            validate_schema(schema, parse_known(schema.stated_options, table=table), table=table)
         except (InvalidRequest, Unsupported):
             return
         raise

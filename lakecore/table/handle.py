@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from polars.selectors import by_name
-
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format import metadata
 from lakecore.format.layout import MAIN_BRANCH, Layout
@@ -22,7 +20,7 @@ from lakecore.model.option_changes import check_option_change
 from lakecore.model.option_rules import validate_scan
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.model.validation import check_dynamic_rules
-from lakecore.options import check_texts, parse_options
+from lakecore.options import check_texts, parse_known, parse_options
 from lakecore.plan.partitions import Partitions
 from lakecore.plan.predicate import from_polars
 from lakecore.table.changes.between import changes_between, changes_of_options
@@ -543,10 +541,7 @@ def _lazy(
         frame = frame.filter(as_filter(where, source.table_schema))
     if columns is None:
         return frame
-    names = checked_columns(columns, source.table_schema)
-    if len(set(names)) < len(names):
-        raise InvalidRequest("a Polars frame has a column once", columns=names)
-    return frame.select(by_name(*names))
+    return polars_source.select(frame, checked_columns(columns, source.table_schema))
 
 
 def load_table(  # noqa: PLR0913  what it is given is what a table is bound to
@@ -579,9 +574,7 @@ def load_table(  # noqa: PLR0913  what it is given is what a table is bound to
         for key in given.keys() - {"branch"}:
             check_option_change(stated, key, given[key], has_snapshots=True, table=name)
         check_dynamic_rules(context.schema, context.options, table=name)
-        check_lookup_change(
-            context.history, context.schema.parsed_options(table=name), context.options
-        )
+        check_lookup_change(context.history, parse_known(stated, table=name), context.options)
     return Table(context)
 
 
