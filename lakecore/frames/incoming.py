@@ -13,6 +13,7 @@ INVARIANT: nothing is collected whole that can stream. A batch has at most `ROWS
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol, cast
@@ -54,11 +55,20 @@ class _Index(Protocol):
     names: list[object]
 
 
+class _Places(Protocol):
+    def __getitem__(self, at: object, /) -> object: ...
+
+
+class _Types(Protocol):
+    def __iter__(self) -> Iterator[object]: ...
+
+
 class _PandasFrame(Protocol):
     """What is used of a pandas frame."""
 
     index: _Index
-    iloc: dict[slice, object]
+    iloc: _Places
+    dtypes: _Types
 
     def reset_index(self, *, drop: bool) -> _PandasFrame: ...
     def droplevel(self, level: list[int]) -> _PandasFrame: ...
@@ -95,7 +105,7 @@ def _batches(data: object) -> Iterator[pa.RecordBatch]:
         case "duckdb.DuckDBPyRelation":
             return _of_reader(cast("_Relation", data).to_arrow_reader(_STREAM_ROWS))
     if hasattr(data, "__arrow_c_stream__"):
-        return _of_reader(_imported(pa.RecordBatchReader.from_stream, data))
+        return _of_stream(data)
     if hasattr(data, "__arrow_c_array__"):
         return iter((_imported(pa.record_batch, data),))
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | dict | set | frozenset):
@@ -131,6 +141,14 @@ def _of_reader(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         yield _empty(reader.schema)
 
 
+def _of_stream(data: object) -> Iterator[pa.RecordBatch]:
+    reader = _imported(pa.RecordBatchReader.from_stream, data)
+    try:
+        yield from _of_reader(reader)
+    except pa.ArrowInvalid as error:  # of a row that is null, for one
+        raise InvalidRequest("the stream does not hold rows", cause=error) from error
+
+
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     """No rows, but the columns: they are looked at all the same."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
@@ -159,6 +177,12 @@ def _of_pandas(frame: _PandasFrame) -> Iterator[pa.RecordBatch]:
             table = pa.Table.from_pandas(piece, preserve_index=False)
         except _REFUSED_BY_ARROW as error:
             raise InvalidRequest("the pandas frame has no Arrow form", cause=error) from error
+        for at, kind in enumerate(whole.dtypes):
+            if str(kind) == "object":
+                values = cast("_PandasFrame", piece).iloc[:, at]
+                check_times(
+                    table.field(at).name, table.column(at), cast("Iterable[object]", values)
+                )
         yield from _of_table(table)
 
 
@@ -200,18 +224,52 @@ def _of_dicts(rows: list[dict[str, object]]) -> pa.RecordBatch:
     for name in names:
         if not isinstance(name, str):
             raise InvalidRequest("the name of a column is a text", column=name)
+        values = [row.get(name) for row in rows]
         try:
-            columns.append(pa.array([row.get(name) for row in rows]))
+            columns.append(pa.array(values))
         except _REFUSED_BY_ARROW as error:
             raise InvalidRequest(
                 "the values of a column have no common type", column=name, cause=error
             ) from error
+        check_times(name, columns[-1], values)
     if not names:
         raise InvalidRequest("the rows have no columns", rows=len(rows))
     try:
         return pa.RecordBatch.from_arrays(columns, names=names)
     except UnicodeEncodeError as error:
         raise InvalidRequest("the name of a column is no Unicode text", columns=names) from error
+
+
+def check_times(name: str, array: pa.Array | pa.ChunkedArray, values: Iterable[object]) -> None:
+    """Raise InvalidRequest for times of several kinds, of which Arrow makes one all the same.
+
+    A datetime among dates would lose its time of day, one without a zone among others be UTC.
+    """
+    if not pa.types.is_temporal(array.type):
+        return
+    there = array.is_valid().to_pylist()
+    kinds = {_kind_of_time(each) for each, is_there in zip(values, there, strict=True) if is_there}
+    kinds -= {""}
+    if "time with a zone" in kinds:
+        raise InvalidRequest("a time of day has no zone: take it off first", column=name)
+    if len(kinds) > 1:
+        raise InvalidRequest(
+            "the values of a column have no common type", column=name, kinds=sorted(kinds)
+        )
+
+
+def _kind_of_time(value: object) -> str:
+    match value:
+        case dt.datetime(tzinfo=None):
+            return "datetime"
+        case dt.datetime():
+            return "datetime with a zone"
+        case dt.date():
+            return "date"
+        case dt.time(tzinfo=zone) if zone is not None:
+            return "time with a zone"
+        case _:
+            return ""
 
 
 def _imported(take: object, data: object) -> pa.RecordBatch | pa.RecordBatchReader:

@@ -126,20 +126,30 @@ def _plain(array: pa.Array) -> pa.Array:
         elif isinstance(array, pa.DictionaryArray):
             array = _decoded(array)
         elif _t.is_run_end_encoded(array.type):
-            array = pc.run_end_decode(array)
+            array = _repeated(array)
         else:
             return array
 
 
 def _decoded(array: pa.DictionaryArray) -> pa.Array:
-    """Each row's value of the dictionary; that of a Polars category is a view."""
-    values = array.dictionary
-    # PyArrow takes no rows of views.
+    """Each row's value of the dictionary."""
+    return _taken(array.dictionary, array.indices)
+
+
+def _repeated(array: pa.RunEndEncodedArray) -> pa.Array:
+    """Each row's value of its run, of whatever type: Arrow itself decodes a few."""
+    places = np.arange(len(array)) + array.offset
+    runs = np.searchsorted(array.run_ends.to_numpy(), places, side="right")
+    return _taken(_plain(array.values), pa.array(runs))
+
+
+def _taken(values: pa.Array, indices: pa.Array) -> pa.Array:
+    """The values at these places; PyArrow takes none of views, as Polars categories are."""
     if _t.is_string_view(values.type):
         values = values.cast(pa.large_string())
     elif _t.is_binary_view(values.type):
         values = values.cast(pa.large_binary())
-    return values.take(array.indices)
+    return values.take(indices)
 
 
 def _check_not_null(array: pa.Array, alive: pa.Array | None) -> None:

@@ -253,3 +253,41 @@ def test_column_of_python_objects_is_refused() -> None:
     for given in (frame, frame.lazy(), [frame], frame.clear().lazy()):
         with pytest.raises(InvalidRequest, match=r"Python objects .* column=o"):
             list(incoming_batches(given))
+
+
+ZONED = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+NAIVE, DAY = ZONED.replace(tzinfo=None), ZONED.date()
+TIMES: dict[str, tuple[list[object], str]] = {
+    "day and time": ([DAY, NAIVE], "common type.*column=t"),
+    "zone and none": ([ZONED, None, NAIVE], "common type.*column=t"),
+    "none and zone": ([NAIVE, ZONED], "common type.*column=t"),
+    "time of a zone": ([dt.time(12, tzinfo=dt.UTC)], "time of day has no zone.*column=t"),
+}
+
+
+@pytest.mark.parametrize("what", TIMES)
+@pytest.mark.parametrize("pandas", [False, True])
+def test_times_of_several_kinds_are_refused(what: str, *, pandas: bool) -> None:
+    values, message = TIMES[what]
+    rows = [{"t": each} for each in values]
+    data = pd.DataFrame({"t": pd.Series(values, dtype=object)}) if pandas else rows
+
+    with pytest.raises(InvalidRequest, match=message):
+        list(incoming_batches(data))
+
+
+def test_times_of_one_kind_are_taken_whatever_their_zones() -> None:
+    values = [ZONED, None, ZONED.astimezone(dt.timezone(dt.timedelta(hours=5)))]
+    frame = pd.DataFrame({"t": pd.Series([*values, pd.NaT], dtype=object)})
+
+    (batch,) = incoming_batches([{"t": each} for each in values])
+    (other,) = incoming_batches(frame)
+    assert batch.to_pydict() == {"t": [ZONED, None, ZONED]}
+    assert other.slice(0, 3).to_pydict() == {"t": [ZONED, None, ZONED]}
+
+
+def test_a_row_that_is_null_is_no_row() -> None:
+    rows = pa.chunked_array([pa.array([{"a": 1}, None])])
+
+    with pytest.raises(InvalidRequest, match="does not hold rows"):
+        list(incoming_batches(rows))

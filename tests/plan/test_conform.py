@@ -396,6 +396,17 @@ FITS = [
     (pa.array(["äö", None], pa.string_view()), "CHAR(2)", ["äö", None]),
     (pa.array(["a", None, "b", "a"]).dictionary_encode(), "STRING", ["a", None, "b", "a"]),
     (pa.RunEndEncodedArray.from_arrays([2, 3], pa.array(["a", "b"])), "STRING", ["a", "a", "b"]),
+    (
+        pa.RunEndEncodedArray.from_arrays([2, 4], pa.array(["a", None], pa.string_view())).slice(1),
+        "STRING",
+        ["a", None, None],
+    ),
+    (
+        pa.RunEndEncodedArray.from_arrays([1, 3], pa.array(["a", "b"]).dictionary_encode()),
+        "STRING",
+        ["a", "b", "b"],
+    ),
+    (pa.RunEndEncodedArray.from_arrays([2], pa.array([[1, 2]])), "ARRAY<INT>", [[1, 2], [1, 2]]),
     (pa.array([b"ab"], pa.binary(2)), "BINARY(2)", [b"ab"]),
     (pa.array([b"ab", None], pa.binary_view()), "VARBINARY(2)", [b"ab", None]),
     (pa.array([b"ab"], pa.large_binary()), "BYTES", [b"ab"]),

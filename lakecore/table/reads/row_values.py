@@ -20,6 +20,7 @@ import pyarrow as pa
 from polars.io.plugins import register_io_source
 
 from lakecore.errors import InvalidRequest
+from lakecore.frames.incoming import check_times
 from lakecore.frames.polars_source import polars_schema, to_frame
 from lakecore.plan.predicate import from_polars, from_sql, sql_to_polars
 
@@ -195,7 +196,7 @@ def plain_value(column: pa.Field, value: object) -> pa.Scalar:
         if pa.types.is_nested(column.type):
             return pa.array([value], column.type)[0]
     try:
-        return pa.array([value])[0]
+        values = pa.array([value])
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, *_NO_VALUE) as error:
         raise InvalidRequest(
             "a value is a Polars expression or a plain value",
@@ -203,6 +204,8 @@ def plain_value(column: pa.Field, value: object) -> pa.Scalar:
             value=value,
             type=type(value).__name__,
         ) from error
+    check_times(column.name, values, [value])
+    return values[0]
 
 
 def _computed(rows: pa.Table, expressions: Sequence[pl.Expr]) -> pl.DataFrame:
