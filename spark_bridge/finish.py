@@ -25,7 +25,13 @@ from lakecore.io.ambient import JOB_ID_LENGTH
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.commits.message_files import delete_files
-from lakecore.table.writes.batch_write import Author, author, commit_or_clean, commit_overwrite
+from lakecore.table.writes.batch_write import (
+    Author,
+    author,
+    commit_or_clean,
+    commit_overwrite,
+    records_nothing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -78,13 +84,11 @@ def publish(
         raise
     if how.overwrite:
         return commit_overwrite(context, messages, how.partition, how.by, dynamic=how.dynamic)
-    numbered = how.by.identifier != BATCH_COMMIT_IDENTIFIER
     request = CommitRequest(
         messages=messages,
         user=how.by.user,
         identifier=how.by.identifier,
-        # A job that numbers its commits looks for the number when it starts again.
-        force=numbered and not context.options.snapshot_ignore_empty_commit,
+        force=records_nothing(context, how.by.identifier),
     )
     return commit_or_clean(context, request)
 

@@ -40,7 +40,13 @@ from lakecore.table.verbs.delete import delete_rows
 from lakecore.table.verbs.merge_into import MergeInto
 from lakecore.table.verbs.update import update_rows
 from lakecore.table.writes import overwrite
-from lakecore.table.writes.batch_write import author, clear_partitions, overwrite_rows, write_rows
+from lakecore.table.writes.batch_write import (
+    author,
+    clear_partitions,
+    overwrite_rows,
+    records_nothing,
+    write_rows,
+)
 from lakecore.table.writes.write import TableWrite
 
 if TYPE_CHECKING:
@@ -316,8 +322,7 @@ class Table:
             from_elsewhere=True,
             watermark=watermark,
             properties=properties,
-            force=identifier != BATCH_COMMIT_IDENTIFIER
-            and not self._context.options.snapshot_ignore_empty_commit,
+            force=records_nothing(self._context, identifier),
         )
         return commit(self._context, request)
 

@@ -62,12 +62,27 @@ def check_author(commit_user: object, identifier: object) -> None:
         raise InvalidRequest("a commit user is a text, and not empty", commit_user=commit_user)
 
 
+def records_nothing(context: TableContext, identifier: int) -> bool:
+    """Whether a commit without changes makes a snapshot all the same.
+
+    That is what `snapshot.ignore-empty-commit` says, or else the number of the commit: a job that
+    numbers its commits looks for the number when it starts again.
+    """
+    ignores = context.options.snapshot_ignore_empty_commit
+    return identifier != BATCH_COMMIT_IDENTIFIER if ignores is None else not ignores
+
+
 def write_rows(context: TableContext, data: object, by: Author) -> CommitResult:
     """Add rows in one commit."""
     with TableWrite(context) as writer:
         writer.write(data)
         messages = writer.prepare_commit()
-    request = CommitRequest(messages=messages, user=by.user, identifier=by.identifier)
+    request = CommitRequest(
+        messages=messages,
+        user=by.user,
+        identifier=by.identifier,
+        force=records_nothing(context, by.identifier),
+    )
     return compact_again(context, request, commit_or_clean(context, request))
 
 

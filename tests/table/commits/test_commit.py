@@ -177,6 +177,18 @@ def test_numbered_commit_without_changes_is_on_record() -> None:
     assert held(table) == ""
 
 
+def test_write_without_rows_is_on_record_where_its_number_or_the_option_says_so() -> None:
+    table = new_table()
+    none = rows(table.schema, "")
+    asked, refused = (new_table(snapshot__ignore_empty_commit=text) for text in ("false", "true"))
+
+    assert table.write(none, identifier=7, commit_user="job").snapshot_ids == (1,)
+    assert table.last_identifier("job") == 7
+    assert (asked.commit([]).snapshot_ids, asked.write(none).snapshot_ids) == ((1,), (2,))
+    assert refused.commit([], identifier=7, commit_user="job").snapshot_ids == ()
+    assert refused.write(none, identifier=7, commit_user="job").snapshot_ids == ()
+
+
 def test_hints_name_the_first_and_the_last_snapshot() -> None:
     table = new_table()
     for text in ("1 a", "2 b"):
