@@ -526,6 +526,8 @@ def test_what_duckdb_pushes_into_a_dataset_is_read(condition: str, expected: Pre
         ("i IN (2, 1)", isin("i", 1, 2)),
         ("i NOT IN (1, NULL)", Not(Or((c("i", "=", 1), NULL)))),
         ("i BETWEEN 1 AND 3", And((c("i", ">=", 1), c("i", "<=", 3)))),
+        ("i BETWEEN 1e0 AND 3", And((c("i", ">=", 1), c("i", "<=", 3)))),
+        ("l IN (1e0, 1152921504606846976)", Or((c("l", "=", 1), UNKNOWN))),
         ("i IS NOT DISTINCT FROM 1", And((c("i", "=", 1), IsNotNull("i")))),
         ("i IS NOT DISTINCT FROM NULL", IsNull("i")),
         ("i = NULL", NULL),
@@ -603,6 +605,8 @@ def test_a_name_that_two_columns_share_but_for_case_is_ambiguous() -> None:
         "f = 1e-1",
         "f = i",
         "coalesce(f, 1.0) = 0.1",
+        "-i > 0",
+        "l BETWEEN 1e-1 AND 1152921504606846976",
     ],
 )
 def test_sql_that_polars_might_take_otherwise_is_refused(text: str) -> None:

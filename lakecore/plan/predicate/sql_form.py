@@ -63,7 +63,6 @@ _ALIKE = (
     exp.Is,
     exp.Like,
     exp.Literal,
-    exp.Neg,
     exp.Not,
     exp.Null,
     exp.NullSafeEQ,
@@ -178,6 +177,11 @@ def _is_alike(node: exp.Expr) -> bool:
         return not node.table
     if isinstance(node, exp.Like):
         return isinstance(node.expression, exp.Literal)
+    if isinstance(node, exp.Between):  # DuckDB brings all three to one type
+        numbers = [each.name for each in node.find_all(exp.Literal) if not each.is_string]
+        return len({"e" in number.lower() for number in numbers}) < 2
+    if isinstance(node, exp.Neg):  # of the least integer, which has no opposite in Polars
+        return isinstance(node.this, exp.Literal)
     return isinstance(node, _ALIKE)
 
 
@@ -239,8 +243,11 @@ def _of_column(tree: exp.Expr, known: dict[str, Column]) -> Predicate:
         case exp.Column() if pa.types.is_boolean(column.type):
             return compare(column, Op.EQ, pa.scalar(True))
         case exp.Between():
-            low = _against(column, Op.GE, tree.args["low"])
-            return all_of((low, _against(column, Op.LE, tree.args["high"])))
+            bounds = (literal(tree.args[key], column.type) for key in ("low", "high"))
+            low, high = _of_one_type(column, list(bounds))
+            if low is None or high is None:
+                return UNKNOWN
+            return all_of((compare(column, Op.GE, low), compare(column, Op.LE, high)))
         case exp.In() if tree.expressions and not tree.args.get("query"):
             return _in(column, tree.expressions)
         case exp.Like():
@@ -267,11 +274,24 @@ def _against(column: Column, op: Op, tree: exp.Expr) -> Predicate:
 
 
 def _in(column: Column, trees: list[exp.Expr]) -> Predicate:
-    values = [literal(one, column.type) for one in trees]
+    values = _of_one_type(column, [literal(one, column.type) for one in trees])
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return UNKNOWN
     return one_of(column, known)
+
+
+def _of_one_type(column: Column, values: list[pa.Scalar | None]) -> list[pa.Scalar | None]:
+    """Literals that are compared with a column together: beside a double, numbers are doubles."""
+    kinds = [value.type for value in values if value is not None]
+    if pa.types.is_floating(column.type) or not any(map(pa.types.is_floating, kinds)):
+        return values
+    return [
+        value
+        if value is None or not value.is_valid or pa.types.is_floating(value.type)
+        else pa.scalar(float(value.as_py()))
+        for value in values
+    ]
 
 
 def _is(tree: exp.Is, known: dict[str, Column]) -> Predicate:
