@@ -30,11 +30,15 @@ LONG_MAX = 9_223_372_036_854_775_807
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """A domain of option values: `parse` reads a text or raises ValueError, `show` writes one."""
+    """A domain of option values: `parse` reads a text or raises ValueError, `show` writes one.
+
+    `tidy` takes what `parse` passes over out of a text that is to be stored: others do not.
+    """
 
     name: str
     parse: Callable[[str], T]
     show: Callable[[T], str] = str
+    tidy: Callable[[str], str] = str.strip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +272,14 @@ def _show_levels(levels: Mapping[int, str]) -> str:
     return ",".join(f"{level}:{value}" for level, value in levels.items())
 
 
+def _tidy_levels(text: str) -> str:
+    return _show_levels(parse_per_level(text))
+
+
+def _tidy_names(text: str) -> str:
+    return ",".join(parse_names(text))
+
+
 def _empty_is_absent(text: str) -> str | None:
     return text.strip() or None
 
@@ -278,12 +290,14 @@ COUNT = integer(1)
 LONG = integer(-LONG_MAX - 1, LONG_MAX)
 SIZE = Kind("size", parse_size, show_size)
 DURATION = Kind("duration", parse_duration, show_duration)
-TEXT: Kind[str] = Kind("text", str)
+TEXT: Kind[str] = Kind("text", str, tidy=str)
 NAME: Kind[str | None] = Kind("name", _empty_is_absent, str)
-NAMES: Kind[tuple[str, ...]] = Kind("names", parse_names, ",".join)
+NAMES: Kind[tuple[str, ...]] = Kind("names", parse_names, ",".join, _tidy_names)
 FOLDER: Kind[str | None] = Kind("folder", parse_folder, str)
-PER_LEVEL: Kind[Mapping[int, str]] = Kind("level:value list", parse_per_level, _show_levels)
-STATS_MODE = Kind("statistics mode", parse_stats_mode)
+PER_LEVEL: Kind[Mapping[int, str]] = Kind(
+    "level:value list", parse_per_level, _show_levels, _tidy_levels
+)
+STATS_MODE = Kind("statistics mode", parse_stats_mode, tidy=parse_stats_mode)
 NUMBER = fraction(float("-inf"), float("inf"))
 FORMAT = one_of("parquet", "orc", "avro", "csv", "json", "text", "mosaic")
 COMPRESSION = one_of(

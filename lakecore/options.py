@@ -59,6 +59,7 @@ __all__ = [
     "options_page",
     "parse_known",
     "parse_options",
+    "tidy",
 ]
 
 
@@ -108,6 +109,12 @@ def parse_options(
             by_column = cast("dict[str, object]", values[name])
             by_column[column] = _value(DECLARED[name], key, text, table)
     return replace(TableOptions(texts=kept, table=table), **values)  # type: ignore[arg-type]
+
+
+def tidy(key: str, text: str) -> str:
+    """The text of a valid option as it is stored: without blanks that only lakecore passes over."""
+    known = find_option(key)
+    return text if known is None else known.kind.tidy(text)
 
 
 def parse_known(options: Mapping[str, str], *, table: str = "") -> TableOptions:

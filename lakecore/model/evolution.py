@@ -37,7 +37,7 @@ from lakecore.model.schema_change import (
 )
 from lakecore.model.types import DataType, Field, with_nullable
 from lakecore.model.validation import key_columns, lift_keys, validate_schema
-from lakecore.options import parse_known, parse_options
+from lakecore.options import parse_known, parse_options, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -288,7 +288,7 @@ class _Draft:
     def set_option(self, key: str, value: str) -> None:
         declared = {"primary-key": self.primary_keys, "partition": self.partition_keys}.get(key)
         if declared is None or (not declared and not self.has_snapshots):
-            self.options[key] = value
+            self.options[key] = tidy(key, value)
         elif tuple(name.strip() for name in value.split(",")) != declared:
             raise InvalidRequest(
                 "the keys of a table cannot change", option=key, keys=declared, table=self.table

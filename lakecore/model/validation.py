@@ -51,7 +51,7 @@ from lakecore.model.types import (
     parse_type,
     with_nullable,
 )
-from lakecore.options import TableOptions, parse_known, parse_options
+from lakecore.options import TableOptions, parse_known, parse_options, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,6 +93,7 @@ def create_schema(  # noqa: PLR0913  the parts of a table, all by name
     fields = _fields(columns)
     nullable_keys = parse_options(kept, table=table, creating=True).primary_key_nullable
     fields, next_id = number_fields(key_columns(fields, primary, nullable=nullable_keys))
+    kept = {key: tidy(key, text) for key, text in kept.items()}
     schema = TableSchema(
         id=0,
         fields=fields,

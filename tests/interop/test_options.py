@@ -138,6 +138,35 @@ def test_index_manifests_of_other_formats_are_read(
         assert sorted(ours.read(path)) == sorted(java.read(path))
 
 
+def test_blanks_around_the_text_of_an_option_are_not_stored(
+    peers: Callable[[str], PeerEngine], tmp_path: Path
+) -> None:
+    java, ours, path = peers(limits.JAVA), LakecoreEngine(), tmp_path / "d.db" / "t"
+    options = {
+        "bucket": " 2 ",
+        "bucket-key": "id, p",
+        "sequence.field": " v",
+        "merge-engine": " Deduplicate ",
+        "file.format": " ORC ",
+        "write-only": "TRUE ",
+        "metadata.stats-mode": " Truncate( 8 )",
+        "fields.v.stats-mode": " none ",
+    }
+    case = Case(
+        name="blanks",
+        columns=tuple(Column(key, parse_type(kind)) for key, kind in TYPES.items()),
+        commits=(),
+        primary_keys=("p", "id"),
+        partition_keys=(),
+        options=options,
+    )
+    ours.create(path, case)
+    ours.write(path, inserts(0, "ours"))
+    java.write(path, inserts(3, "theirs"))
+
+    assert sorted(java.read(path)) == sorted(ours.read(path))
+
+
 def test_default_values_of_columns_stand_for_null_and_the_older_option_does_not(
     peers: Callable[[str], PeerEngine], tmp_path: Path
 ) -> None:

@@ -425,6 +425,12 @@ def test_options_are_checked_when_set() -> None:
     assert "sequence.field is not a column" in refused(make(), incompatible)
 
 
+def test_option_is_stored_without_the_blanks_that_others_take_for_part_of_it() -> None:
+    change = SchemaChange.set_option("file.format.per.level", " 0:avro, 1 : ORC ")
+
+    assert after(make(), change).options["file.format.per.level"] == "0:avro,1:orc"
+
+
 def test_unknown_options_of_newer_releases_stay() -> None:
     newer = replace(make(), options={"bucket": "2", "shiny.mode": "on"})
 
