@@ -125,6 +125,14 @@ def test_table_with_an_unknown_option_is_opened_once_that_is_to_be_ignored(tmp_p
         lc.open_table(path, options={"lakecore.ignore-options": "shiny.*", "sequence.field": "id"})
 
 
+def test_schema_that_names_another_branch_is_unsupported(tmp_path: Path) -> None:
+    lc.open_table(tmp_path / "t", create=True, schema=SCHEMA)
+    path = with_option(tmp_path / "t", "branch", "b1")
+
+    with pytest.raises(lc.Unsupported, match=r"another branch.*value=b1.*branch=main"):
+        lc.open_table(path)
+
+
 def test_unknown_option_of_a_table_goes_or_is_ignored_by_all(tmp_path: Path) -> None:
     session = lc.connect(tmp_path)
     session.create_database("shop")

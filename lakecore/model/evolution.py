@@ -36,7 +36,7 @@ from lakecore.model.schema_change import (
     UpdateComment,
 )
 from lakecore.model.types import DataType, Field, with_nullable
-from lakecore.model.validation import key_columns, lift_keys, validate_schema
+from lakecore.model.validation import check_stored, key_columns, lift_keys, validate_schema
 from lakecore.options import parse_known, parse_options, tidy
 
 if TYPE_CHECKING:
@@ -288,6 +288,7 @@ class _Draft:
     def set_option(self, key: str, value: str) -> None:
         declared = {"primary-key": self.primary_keys, "partition": self.partition_keys}.get(key)
         if declared is None or (not declared and not self.has_snapshots):
+            check_stored({key: value}, table=self.table)
             self.options[key] = tidy(key, value)
         elif tuple(name.strip() for name in value.split(",")) != declared:
             raise InvalidRequest(

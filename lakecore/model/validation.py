@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Columns",
     "check_dynamic_rules",
+    "check_stored",
     "create_schema",
     "key_columns",
     "lift_keys",
@@ -94,6 +95,7 @@ def create_schema(  # noqa: PLR0913  the parts of a table, all by name
     nullable_keys = parse_options(kept, table=table, creating=True).primary_key_nullable
     fields, next_id = number_fields(key_columns(fields, primary, nullable=nullable_keys))
     kept = {key: tidy(key, text) for key, text in kept.items()}
+    check_stored(kept, table=table)
     schema = TableSchema(
         id=0,
         fields=fields,
@@ -106,6 +108,24 @@ def create_schema(  # noqa: PLR0913  the parts of a table, all by name
     )
     validate_schema(schema, table=table)
     return schema
+
+
+def check_stored(options: Mapping[str, str], *, table: str = "") -> None:
+    """Raise InvalidRequest for an option that says where a table is, and so cannot lie in it."""
+    for key, harmless, way_out in (
+        ("path", None, "a table lies where its name says; lakecore.open_table takes any path"),
+        ("branch", "main", "open one by open_table(branch=...), or as 'db.table$branch_NAME'"),
+        ("auto-create", "false", "give it to lakecore.open_table"),
+    ):
+        text = options.get(key)
+        if text is not None and text.lower() != harmless:
+            raise InvalidRequest(
+                "the option is no property of a table",
+                option=key,
+                value=text,
+                way_out=way_out,
+                table=table,
+            )
 
 
 def lift_keys(

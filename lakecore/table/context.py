@@ -62,6 +62,15 @@ def load_context(
             "no table here: there is no schema file", path=layout.root, branch=layout.branch
         )
     name = identifier or layout.root
+    stated = schema.options.get("branch", layout.branch)
+    if stated != layout.branch:
+        raise Unsupported(
+            "the schema names another branch of the table than was opened",
+            option="branch",
+            value=stated,
+            branch=layout.branch,
+            table=name,
+        )
     options = schema.parsed_options(dynamic_options, table=name)
     return TableContext(
         identifier=name,

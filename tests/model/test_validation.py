@@ -297,6 +297,12 @@ def test_column_names_have_rules(columns: dict[str, str], sentence: str) -> None
         make(columns=columns)
 
 
+@pytest.mark.parametrize("options", ["path=/elsewhere", "branch=b1", "auto-create=TRUE"])
+def test_what_says_where_a_table_is_is_not_stored_in_it(options: str) -> None:
+    with pytest.raises(InvalidRequest, match="no property of a table"):
+        check("", "", options)
+
+
 def test_column_twice_is_refused() -> None:
     field = Field(id=0, name="a", type=parse_type("INT"))
 
