@@ -629,6 +629,20 @@ def test_sql_beyond_the_predicate_language_still_filters() -> None:
     assert kept("i = l AND i > 1") == []
 
 
+def test_a_condition_of_null_is_neither_true_nor_false() -> None:
+    rows = pl.DataFrame({"i": [1, -1, None], "s": ["ab", "b", None]})
+    schema = pa.schema([("i", pa.int64()), ("s", pa.string())])
+
+    def kept(text: str) -> list[int]:
+        return rows.with_row_index().filter(sql_to_polars(text, schema))["index"].to_list()
+
+    assert (kept("(i > 0) IS TRUE"), kept("(i > 0) IS NOT TRUE")) == ([0], [1, 2])
+    assert (kept("(i > 0) IS FALSE"), kept("(i > 0) IS NOT FALSE")) == ([1], [0, 2])
+    assert kept("(s LIKE '%b' AND i > 0) IS NOT TRUE") == [1, 2]
+    with pytest.raises(Unsupported):
+        kept("i IS TRUE")
+
+
 @pytest.mark.parametrize(
     "text",
     [

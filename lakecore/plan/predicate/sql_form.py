@@ -113,8 +113,16 @@ def _filter(tree: exp.Expr, known: dict[str, Column]) -> pl.Expr:
             return _filter(tree.left, known) | _filter(tree.right, known)
         case exp.Not(this=inner):
             return ~_filter(inner, known)
+        case exp.Is(this=inner, expression=exp.Boolean(this=wanted)) if _is_condition(inner):
+            found = _filter(inner, known)
+            return (found if wanted else ~found).fill_null(value=False)
         case _:
             return _by_polars(tree, known)
+
+
+def _is_condition(tree: exp.Expr) -> bool:
+    """Whether an expression is true or false by its form, rather than by the type of a column."""
+    return isinstance(tree.unnest(), exp.Predicate | exp.Connector | exp.Not)
 
 
 def _parse(text: str, known: dict[str, Column]) -> exp.Expr:
@@ -177,6 +185,8 @@ def _is_alike(node: exp.Expr) -> bool:
         return not node.table
     if isinstance(node, exp.Like):
         return isinstance(node.expression, exp.Literal)
+    if isinstance(node, exp.Is):  # of null, Polars says neither IS TRUE nor IS NOT TRUE
+        return isinstance(node.expression, exp.Null)
     if isinstance(node, exp.Between):  # DuckDB brings all three to one type
         numbers = [each.name for each in node.find_all(exp.Literal) if not each.is_string]
         return len({"e" in number.lower() for number in numbers}) < 2
