@@ -59,20 +59,28 @@ class SourceScanner:
         names = needed(schema, self._names, others)
         pruner = None if condition is None else from_arrow(condition, schema)
         files = self._source.native_files(names, pruner)
+        pushed = None if any(map(_is_floating, map(schema.field, others))) else condition
         with reading(
             self._source.batches(names, pruner)
             if files is None
-            else self._native(pa.schema([schema.field(name) for name in names]), files)
+            else self._native(pa.schema([schema.field(name) for name in names]), files, pushed)
         ) as batches:
             for batch in batches:
-                kept = batch if condition is None or files else batch.filter(condition)
+                is_done = condition is None or (files is not None and pushed is not None)
+                kept = batch if is_done else batch.filter(condition)
                 if kept.num_rows:
                     kept = kept.select(self._names)
                     shown = kept.schema.equals(self.projected_schema)
                     yield kept if shown else kept.cast(self.projected_schema)
 
-    def _native(self, schema: pa.Schema, files: list[str]) -> Iterator[pa.RecordBatch]:
-        """The matching rows as Arrow itself reads them from the files."""
+    def _native(
+        self, schema: pa.Schema, files: list[str], condition: pc.Expression | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The matching rows as Arrow itself reads them from the files.
+
+        A condition on floats is not Arrow's to apply: it leaves out row groups by bounds, in which
+        Parquet has no NaN and but one zero.
+        """
         if not files:
             return
         # Java writes checksums of pages.
@@ -86,7 +94,7 @@ class SourceScanner:
                     format=parquet,
                 )
                 .scanner(
-                    filter=self._condition,
+                    filter=condition,
                     batch_size=_BATCH_ROWS,
                     batch_readahead=_BATCHES_AHEAD,
                     fragment_readahead=1,
@@ -185,6 +193,10 @@ class SourceDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow is published w
     def sort_by(self, *_arguments: object, **_options: object) -> NoReturn:
         """Unsupported: sort what `to_table` or DuckDB gives."""
         raise _unsupported("sort_by")
+
+
+def _is_floating(field: pa.Field) -> bool:
+    return bool(pa.types.is_floating(field.type))
 
 
 def _unsupported(method: str) -> Unsupported:

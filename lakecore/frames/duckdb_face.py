@@ -6,8 +6,8 @@ which hold the same values and are DuckDB's own TIMESTAMP.
 
 Where all files can be read as they are, are few, and DuckDB's Parquet reader gives the types that
 the dataset would, the relation is DuckDB's own scan of the files. It is not where that would give
-other rows: DuckDB takes a path for a pattern if it can be one, finds columns without regard to case
-and `*` for all of them, and believes bounds of floats, which know nothing of NaN.
+other rows: DuckDB takes a path for a pattern if it can be one, `*` for all columns, and finds them
+without regard to case.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from lakecore.frames.arrow_dataset import SourceDataset
 from lakecore.frames.polars_source import FOOTERS_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakecore.frames.source import BatchSource
 
 DuckDBConnection: TypeAlias = duckdb.DuckDBPyConnection
@@ -50,7 +52,7 @@ def relation(source: BatchSource, connection: DuckDBConnection | None = None) ->
             columns = [duckdb.ColumnExpression(name) for name in names]
             # What DuckDB cannot even open, lakecore's own reader names once it is read.
             with suppress(duckdb.Error, RuntimeError):
-                return owner.read_parquet(files, hive_partitioning=False).select(*columns)
+                return owner.sql(_scan_of(files, source.schema)).select(*columns)
     return owner.from_arrow(dataset(source))
 
 
@@ -59,11 +61,24 @@ def _told_apart(names: list[str]) -> bool:
     return len({name.lower() for name in names}) == len(names) and "*" not in names
 
 
+def _scan_of(files: Sequence[str], schema: pa.Schema) -> str:
+    """DuckDB's own scan of the files.
+
+    DuckDB takes the bounds of a row group for those of all its values, and Parquet's leave out NaN:
+    it must be told, or it filters and aggregates as if there were none.
+    """
+    paths = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
+    floats = any(pa.types.is_floating(field.type) for field in schema)
+    nan = ", can_have_nan = true" if floats else ""
+    return f"FROM read_parquet([{paths}], hive_partitioning = false{nan})"
+
+
 def _reads_alike(kind: pa.DataType) -> bool:
     """Whether DuckDB reads a Parquet column as it reads an Arrow column."""
     t = pa.types
     return bool(
         t.is_integer(kind)
+        or t.is_floating(kind)
         or t.is_boolean(kind)
         or t.is_string(kind)
         or t.is_binary(kind)

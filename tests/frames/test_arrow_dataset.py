@@ -126,3 +126,22 @@ def test_files_as_they_are_go_to_the_reader_of_arrow(tmp_path: Path) -> None:
     assert dataset.to_table().equals(rows)
     assert dataset.to_table(["s"], filter=pc.field("id") > 2).to_pylist() == [{"s": "c"}]
     assert SourceDataset(HeldRows(rows, [])).count_rows() == 0
+
+
+X = pc.field("x")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [X > 100.0, ~(X <= 100.0), ~(X > 100.0), X != 1.0, ~(X == 1.0), pc.is_nan(X), X.isin([0.0])],
+    ids=str,
+)
+def test_floats_that_no_bounds_hold_are_found_in_files(
+    condition: pc.Expression, tmp_path: Path
+) -> None:
+    nan = float("nan")
+    rows = pa.table({"id": range(8), "x": [1.0, nan, nan, nan, 0.0, -0.0, None, 3.0]})
+    pq.write_table(rows, tmp_path / "0.parquet", row_group_size=2)
+    dataset = SourceDataset(HeldRows(rows, [str(tmp_path / "0.parquet")]))
+
+    assert dataset.to_table(["id"], filter=condition) == rows.filter(condition).select(["id"])

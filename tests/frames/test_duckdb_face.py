@@ -133,17 +133,6 @@ def test_a_path_is_no_pattern(
     assert duckdb_face.relation(source, connection).fetchall() == [(1,)]
 
 
-def test_nan_is_above_all_numbers_in_files_too(
-    connection: duckdb.DuckDBPyConnection, tmp_path: Path
-) -> None:
-    rows = pa.table({"id": [1, 2], "half": [1.0, float("nan")]})
-    pq.write_table(rows, tmp_path / "0.parquet")
-    found = duckdb_face.relation(HeldRows(rows, [str(tmp_path / "0.parquet")]), connection)
-
-    assert found.filter("half > 3").select("id").fetchall() == [(2,)]
-    assert found.filter("half = 'nan'::DOUBLE").select("id").fetchall() == [(2,)]
-
-
 def test_a_column_may_be_named_as_all_of_them(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -164,6 +153,37 @@ def test_columns_whose_names_differ_by_case_alone_keep_their_values(
 
         assert found.fetchall() == [(1, 3), (2, 4)]
         assert found.filter(f'"{found.columns[1]}" = 4').fetchall() == [(2, 4)]
+
+
+NAN = "'NaN'::DOUBLE"
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("x > 100", [2, 3, 5]),
+        ("x >= 100", [2, 3, 5]),
+        ("x < 100", [0, 1, 4]),
+        ("x <> 1.0", [1, 2, 3, 5]),
+        (f"x = {NAN}", [2, 3, 5]),
+        (f"x <> {NAN}", [0, 1, 4]),
+        ("NOT (x <= 100)", [2, 3, 5]),
+        (f"x IN (5, {NAN})", [2, 3, 5]),
+        ("x IS DISTINCT FROM 1.0", [1, 2, 3, 5, 6]),
+        (f"x = (SELECT {NAN})", [2, 3, 5]),
+    ],
+)
+def test_nan_is_found_in_files_though_no_bounds_hold_it(
+    connection: duckdb.DuckDBPyConnection, condition: str, expected: list[int], tmp_path: Path
+) -> None:
+    nan = float("nan")
+    rows = pa.table({"id": range(7), "x": [1.0, 2.0, nan, nan, 1.0, nan, None]})
+    path = tmp_path / "it's.parquet"
+    pq.write_table(rows, path, row_group_size=2)
+    found = duckdb_face.relation(HeldRows(rows, [str(path)]), connection)
+
+    assert sorted(row for (row,) in found.filter(condition).select("id").fetchall()) == expected
+    assert found.aggregate("max(x)::VARCHAR, min(x), count(x)").fetchall() == [("nan", 1.0, 6)]
 
 
 MEASURE = """
