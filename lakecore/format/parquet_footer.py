@@ -177,15 +177,42 @@ def with_maps_as_lists(footer: memoryview) -> bytes:
     Java Paimon before 0.9 declares keys of maps nullable, which Arrow takes of a list only.
     """
     struct, _ = read_struct(footer, 0)
+    _make_lists_of_maps(struct)
+    return _alone(struct)
+
+
+def with_times_as_bytes(footer: memoryview) -> bytes:
+    """A file of this footer alone, in which INT96 is twelve fixed bytes, and each map a list."""
+    struct, _ = read_struct(footer, 0)
+    _make_lists_of_maps(struct)
     for element in _structs(_get(struct, _FILE_SCHEMA)):
+        if _get(element, _ELEMENT_TYPE) == _PHYSICAL_INT96:
+            _drop(element, _ELEMENT_LENGTH)
+            _set(element, _ELEMENT_TYPE, _PHYSICAL_FIXED)
+            at = next(place for place, part in enumerate(element) if part[0] == _ELEMENT_TYPE)
+            element.insert(at + 1, (_ELEMENT_LENGTH, element[at][1], INT96_BYTES))
+    for group in _structs(_get(struct, _FILE_GROUPS)):
+        for chunk in _structs(_get(group, _GROUP_COLUMNS)):
+            if _get(_meta(chunk), _META_TYPE) == _PHYSICAL_INT96:
+                _set(_meta(chunk), _META_TYPE, _PHYSICAL_FIXED)
+                _drop(_meta(chunk), _META_STATISTICS)
+    return _alone(struct)
+
+
+def _make_lists_of_maps(footer: Struct) -> None:
+    for element in _structs(_get(footer, _FILE_SCHEMA)):
         if _get(element, _ELEMENT_CONVERTED) == _CONVERTED_MAP and not _is_repeated(element):
             _drop(element, _ELEMENT_LOGICAL)
             _set(element, _ELEMENT_CONVERTED, _CONVERTED_LIST)
         elif _get(element, _ELEMENT_CONVERTED) in (_CONVERTED_MAP, _CONVERTED_ENTRY):
             _drop(element, _ELEMENT_LOGICAL)
             _drop(element, _ELEMENT_CONVERTED)
+
+
+def _alone(footer: Struct) -> bytes:
+    """A file that is nothing but a footer."""
     out = bytearray(MAGIC)
-    write_struct(out, struct)
+    write_struct(out, footer)
     length = len(out) - len(MAGIC)
     return bytes(out) + length.to_bytes(4, "little") + MAGIC
 

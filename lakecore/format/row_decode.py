@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lakecore.errors import CorruptTable, InvalidRequest
+from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format.row_words import natural_width
 from lakecore.model.types import (
     BINARIES,
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _INTEGER_FORMS = {1: "<b", 2: "<h", 4: "<i", 8: "<q"}
 _PADDING = bytes(32)
+_MILLIS_MAX = (1 << 63) // 1_000_000 - 1
+"""So far from 1970 nanoseconds count."""
 
 
 def decode_rows(
@@ -221,6 +223,8 @@ class _Joined:
         nanos = low.astype(np.int64)
         if precision <= 6:
             return _array(want, millis * 1_000 + nanos // 1_000, nulls)
+        if (~nulls & ((millis > _MILLIS_MAX) | (millis < -_MILLIS_MAX))).any():
+            raise Unsupported("timestamps of nanoseconds outside the years 1677 to 2262", type=want)
         return _array(want, millis * 1_000_000 + nanos, nulls)
 
     def _nested(self, data_type: DataType, starts: Ints, lengths: Ints, nulls: Bools) -> pa.Array:

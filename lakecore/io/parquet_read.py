@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakecore.format.parquet_footer import with_maps_as_lists
-from lakecore.io.file_format import RowGroup
+from lakecore.format.parquet_footer import with_maps_as_lists, with_times_as_bytes
+from lakecore.io.file_format import ROW_GROUP_ROWS, RowGroup
 from lakecore.io.freed_memory import release_freed
+from lakecore.io.parquet_times import check_times, columns_of_times
 from lakecore.io.store import damage_is_corrupt
 from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lakecore.io.file_format import BatchSize
     from lakecore.io.store import Store
@@ -83,7 +84,16 @@ def read_parquet(
         with ExitStack() as opened:
             if len(leaves) >= _MANY_COLUMNS:
                 decoder = opened.enter_context(_open(store, path, metadata, wide=False))
+            times = columns_of_times(metadata, leaves)
+            if times:
+                as_bytes = _metadata_as(store, path, with_times_as_bytes)
+                undecoded = opened.enter_context(_open(store, path, as_bytes, wide=False))
             for index in range(metadata.num_row_groups) if row_groups is None else row_groups:
+                if times:
+                    check_times(
+                        undecoded.iter_batches(ROW_GROUP_ROWS, row_groups=[index], columns=times),
+                        path,
+                    )
                 rows = metadata.row_group(index).num_rows
                 if rows > _PROBED_ROWS_MIN and (hidden := sizes.hidden(index)):
                     streamed = streamed or opened.enter_context(
@@ -258,18 +268,18 @@ def _open(
         except pa.ArrowInvalid as error:
             if metadata is not None or _NULLABLE_KEYS not in str(error):
                 raise
-            file = opened(source(), metadata=_metadata_without_maps(store, path))
+            file = opened(source(), metadata=_metadata_as(store, path, with_maps_as_lists))
         with file:
             yield file
 
 
-def _metadata_without_maps(store: Store, path: str) -> pq.FileMetaData:
-    """The footer of a file, with lists of entries in place of maps."""
+def _metadata_as(store: Store, path: str, change: Callable[[memoryview], bytes]) -> pq.FileMetaData:
+    """The footer of a file, changed."""
     with store.open_input(path) as file:
         file.seek(file.size() - _FOOTER_END)
         length = int.from_bytes(file.read(4), "little")
         file.seek(file.size() - _FOOTER_END - length)
-        return pq.read_metadata(pa.BufferReader(with_maps_as_lists(memoryview(file.read(length)))))
+        return pq.read_metadata(pa.BufferReader(change(memoryview(file.read(length)))))
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

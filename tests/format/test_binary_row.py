@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakecore.errors import CorruptTable, InvalidRequest
+from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format import binary_row
 from lakecore.format.binary_row import decode_rows, encode_rows, hash_rows, serialize_row
 from lakecore.model.types import Atomic, DataType, Field, Map, Root, arrow_type, parse_type
@@ -187,6 +187,20 @@ def test_timestamps_of_another_unit_are_cast_and_the_zone_does_not_matter() -> N
 def test_values_that_do_not_fit_the_type_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="do not fit"):
         encode_rows([pa.array([2**40])], [parse_type("INT")])
+
+
+@pytest.mark.parametrize("seconds", [-(10**11), -9_223_372_037, 9_223_372_037, 253_402_300_799])
+def test_times_that_nanoseconds_do_not_count_are_refused(seconds: int) -> None:
+    kinds = [parse_type("TIMESTAMP(6)")]
+    near, far = (
+        serialize_row([pa.array([number * 1_000_000], pa.timestamp("us"))], kinds)
+        for number in (1, seconds)
+    )
+
+    assert decode_rows([near], fields("TIMESTAMP(9)")).num_rows == 1
+    assert decode_rows([near, far], fields("TIMESTAMP(6)")).num_rows == 2
+    with pytest.raises(Unsupported, match="1677 to 2262"):
+        decode_rows([near, far], fields("TIMESTAMP(9)"))
 
 
 def test_decoding_gives_the_wanted_columns_in_their_order() -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakecore.io.data_files import file_columns
 from lakecore.merge.spec import merge_spec
 from lakecore.model.arrow_arrays import size_of
-from lakecore.model.types import Atomic, with_nullable
+from lakecore.model.types import TIMESTAMPS, Atomic, timestamp_unit, with_nullable
 from lakecore.table.reads.scan import ScanContext, ScanPlan, plan_scan
 from lakecore.table.runs.large_rows import are_large
 from lakecore.table.runs.read import ReadPlan, read_split
@@ -249,11 +249,17 @@ def _as_it_is(split: Split, file: DataFile) -> bool:
 
 
 def _same_columns(wanted: Sequence[Field], stored: TableSchema) -> bool:
-    """Whether files of a schema hold these columns under the same names and plain, equal types."""
+    """Whether files of a schema hold these columns under the same names and plain, equal types.
+
+    Not of nanoseconds: engines take those too far to count for others (`io/parquet_times.py`).
+    """
     return all(
         (twin := stored.by_id.get(field.id)) is not None
         and twin.name == field.name
         and with_nullable(twin.type, nullable=True) == with_nullable(field.type, nullable=True)
         and isinstance(field.type, Atomic)
+        and not (
+            field.type.root in TIMESTAMPS and timestamp_unit(field.type.precision or 0) == "ns"
+        )
         for field in wanted
     )
