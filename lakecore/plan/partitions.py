@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from lakecore.format.binary_row import decode_rows
 from lakecore.format.partition_path import partition_path, partition_texts
+from lakecore.model.types import Atomic, Root, with_nullable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -59,3 +60,21 @@ def bucket_key_fields(schema: TableSchema, options: TableOptions) -> tuple[Field
         return ()
     names = options.bucket_key or schema.trimmed_primary_keys
     return tuple(schema.field(name) for name in names)
+
+
+def hash_is_settled(fields: Sequence[Field], schemas: Iterable[TableSchema]) -> bool:
+    """Whether equal values of a bucket key lie in one bucket, as files give them back.
+
+    `schemas` are all that the table ever had: Java lets the type of a bucket key change, which then
+    hashes otherwise, while what lies in the buckets stays. Of a CHAR, ORC does not give back the
+    blanks that were hashed.
+    """
+    if any(isinstance(field.type, Atomic) and field.type.root is Root.CHAR for field in fields):
+        return False
+    kinds = {field.id: with_nullable(field.type, nullable=True) for field in fields}
+    return all(
+        with_nullable(column.type, nullable=True) == kinds[column.id]
+        for schema in schemas
+        for column in schema.fields
+        if column.id in kinds
+    )

@@ -9,7 +9,7 @@ import pytest
 from lakecore.format.binary_row import encode_rows
 from lakecore.model.files import EMPTY_ROW
 from lakecore.model.validation import create_schema
-from lakecore.plan.partitions import Partitions, bucket_key_fields
+from lakecore.plan.partitions import Partitions, bucket_key_fields, hash_is_settled
 
 if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
@@ -102,3 +102,27 @@ def test_bucket_is_chosen_by_its_key_or_the_primary_key_less_the_partition(
 
     found = bucket_key_fields(schema, schema.parsed_options())
     assert tuple(field.name for field in found) == wanted
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "settled"),
+    [
+        ("INT", [], True),
+        ("INT NOT NULL", ["INT", "INT NOT NULL"], True),
+        ("BIGINT", ["BIGINT", "INT"], False),
+        ("DECIMAL(20, 2)", ["DECIMAL(10, 2)"], False),
+        ("VARCHAR(5)", ["VARCHAR(5)"], True),
+        ("CHAR(5)", [], False),
+    ],
+)
+def test_buckets_tell_of_values_that_hash_as_they_always_did(
+    now: str, before: list[str], *, settled: bool
+) -> None:
+    def schema(kind: str) -> TableSchema:
+        options = {"bucket": "2", "bucket-key": "k"}
+        return create_schema({"v": "INT", "k": kind}, options=options, now_ms=0)
+
+    newest = schema(now)
+    keys = bucket_key_fields(newest, newest.parsed_options())
+
+    assert hash_is_settled(keys, [newest, *map(schema, before)]) is settled

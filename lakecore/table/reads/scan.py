@@ -30,7 +30,7 @@ from lakecore.lsm.packing import in_order
 from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.files import DELETION_VECTORS, Split
 from lakecore.options import MergeEngine
-from lakecore.plan.partitions import bucket_key_fields
+from lakecore.plan.partitions import bucket_key_fields, hash_is_settled
 from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.plan.pruning import may_match, prune_buckets
 from lakecore.plan.splits import pack, plan_bucket
@@ -206,12 +206,21 @@ def _keep_buckets(
         for count in {entry.total_buckets for entry in entries}
         if count > 0
     }
+    if all(buckets is None for buckets in wanted.values()) or not _hash_is_settled(context):
+        return entries, 0
     kept = [
         entry
         for entry in entries
         if (buckets := wanted.get(entry.total_buckets)) is None or entry.bucket in buckets
     ]
     return kept, len(entries) - len(kept)
+
+
+def _hash_is_settled(context: ScanContext) -> bool:
+    """Whether buckets tell of values. The type of a primary key never changes."""
+    history, own = context.history, context.schema
+    ids = () if own.primary_keys or not own.id else history.schema_ids()
+    return hash_is_settled(bucket_key_fields(own, context.options), map(history.schema, ids))
 
 
 def _keep_keys(
