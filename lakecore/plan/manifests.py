@@ -15,6 +15,7 @@ an ADD and its DELETE have one partition, so both are read or neither.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,10 +79,15 @@ def hull_of(values: pa.RecordBatch) -> Predicate:
         some = len(column) - column.null_count
         within: list[Predicate] = [IsNull(name)] if column.null_count else []
         if some:
-            low, high = column[int(order[0])], column[int(order[some - 1])]
-            within.append(all_of((Compare(name, Op.GE, low), Compare(name, Op.LE, high))))
+            ends = (Op.GE, column[int(order[0])]), (Op.LE, column[int(order[some - 1])])
+            within.append(all_of(Compare(name, op, end) for op, end in ends if not _is_nan(end)))
         parts.append(any_of(within))
     return all_of(parts)
+
+
+def _is_nan(value: pa.Scalar) -> bool:
+    """Whether the value is NaN, which no statistics hold and nothing is compared with."""
+    return bool(pa.types.is_floating(value.type) and math.isnan(value.as_py()))
 
 
 def may_hold(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
+from math import nan
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -169,3 +171,31 @@ def test_hull_of_partitions_goes_from_the_least_to_the_greatest_value_of_each_co
     found = may_hold(hull_of(values(partitions)), [holding(text) for text in HELD], PARTITIONS)
 
     assert [number for number, may in enumerate(found) if may] == wanted
+
+
+@pytest.mark.parametrize(
+    ("deleted", "wanted"),
+    [
+        ([2.0], [0, 1, 4]),
+        ([2.0, nan], [0, 1, 2, 4]),
+        ([nan], [0, 1, 2, 3, 4]),
+        ([None, 2.0], [0, 1, 3, 4]),
+    ],
+)
+def test_hull_of_partitions_bounds_nothing_by_a_nan(
+    deleted: list[float | None], wanted: list[int]
+) -> None:
+    schema = create_schema({"p": "DOUBLE", "v": "INT"}, partition_keys=["p"], now_ms=0)
+    partitions = Partitions(schema, schema.parsed_options())
+
+    def held(numbers: list[float | None]) -> ManifestFile:
+        stats = StatsCollector(partitions.fields, [StatsMode(StatsKind.FULL)])
+        stats.update(pa.table({"p": pa.array(numbers, pa.float64())}))
+        (plain,) = manifests("5")
+        return replace(plain, added_count=len(numbers), partition_stats=stats.finish())
+
+    groups: list[list[float | None]] = [[nan], [1.0], [3.0, 5.0], [None], [3.0, nan]]
+    lines = [held(numbers) for numbers in groups]
+    hull = hull_of(pa.RecordBatch.from_pydict({"p": pa.array(deleted, pa.float64())}))
+
+    assert np.flatnonzero(may_hold(hull, lines, partitions)).tolist() == wanted
