@@ -81,6 +81,26 @@ def test_pieces_of_a_bucket_hold_every_row_once(tmp_path: Path, name: str) -> No
     ).sort("k", "j"))  # fmt: skip
 
 
+def test_char_keys_of_orc_come_whatever_blanks_are_behind_them(tmp_path: Path) -> None:
+    table = table_at(
+        tmp_path / "t",
+        {"k": "CHAR(8) NOT NULL", "v": "BIGINT"},
+        keys=("k",),
+        bucket="1",
+        write_only="true",
+        file__format="orc",
+        source__split__target_size="1 kb",
+        source__split__open_file_cost="1 kb",
+    )
+    texts = pl.int_range(0, 4000, eager=True).cast(pl.String).str.zfill(4)
+    for start in range(0, 4000, 500):
+        part = pl.DataFrame({"k": texts[start : start + 600].str.pad_end(8)})
+        table.write(part.with_columns(v=start))
+    newest = pl.DataFrame({"k": texts, "v": pl.int_range(0, 4000, eager=True) // 500 * 500})
+
+    assert rows_of(planned(table)).sort("k").equals(newest)
+
+
 @pytest.mark.parametrize("where", [None, "v < 140000", "v IN (3, 700000) OR w IS NULL"])
 def test_large_file_of_an_append_table_is_cut_between_row_groups(
     tmp_path: Path, where: str | None
