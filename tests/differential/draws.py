@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from tests.differential.changelog_draws import draw_producer
 from tests.differential.engine_draws import ENGINES, WEIGHTS
-from tests.differential.history import Compact, History, Write
-from tests.differential.plans import ADDS, RETRACTS, ColumnPlan, EnginePlan
+from tests.differential.history import History
+from tests.differential.plans import ColumnPlan, nullable
+from tests.differential.step_draws import StepDraws
 from tests.differential.value_draws import Dice, draw_key_type, draw_value
 from tests.interop import values
 from tests.interop.cases import PARTITIONS
@@ -17,17 +18,17 @@ from tests.interop.columns import Column, parse_type
 from tests.interop.model import case
 
 if TYPE_CHECKING:
-    from tests.differential.history import Step
-    from tests.interop.columns import Json
-    from tests.interop.values import Row
+    from collections.abc import Mapping
+
+    from tests.differential.plans import EnginePlan
 
 FORMATS = ("parquet", "parquet", "orc", "avro")
-STEPS_MAX = 6
-ROWS_MAX = 30
 # The share of tables to which rows are given of kinds that few of them take.
 UNWELCOME = 0.06
 # The share of tables that writes compact, whatever the sizes of files, which are each engine's own.
 INLINE = 0.35
+# The share of tables with deletion vectors, of those that may have them.
+VECTORS = 0.12
 COMPACTING = {"num-sorted-run.compaction-trigger": "1", "num-levels": "4"}
 
 
@@ -36,48 +37,97 @@ def draw(seed: int, engine: str | None = None) -> History:
     chance = random.Random(seed)
     drawn = chance.choices(list(ENGINES), WEIGHTS)[0]
     engine = engine or drawn
-    file_format = chance.choice(FORMATS)
-    dice = Dice(chance, file_format)
-    keys = _keys(dice, binary=engine != "first-row")
-    partition = _partition(chance, keys)
+    dice = Dice(chance, chance.choice(FORMATS))
     plan = ENGINES[engine](dice)
-    if not plan.retracts and chance.random() < UNWELCOME:
+    if plan.keyed:
+        keys = _keys(dice, binary=engine != "first-row")
+        partition = _partition(chance, keys)
+        bucketing = _buckets(chance)
+    else:
+        keys, partition, bucketing = _placing(dice)
+    if not plan.retracts and plan.keyed and chance.random() < UNWELCOME:
         plan = replace(plan, retracts=0.1)
-    # Its own dice: what else a seed draws stays as it is.
-    inline = random.Random(f"{seed} inline").random() < INLINE
+    inline = chance.random() < INLINE
     options = {
         **(COMPACTING if inline else {"write-only": "true"}),
-        "file.format": file_format,
-        "bucket": chance.choice(("1", "1", "2", "4")),
+        "file.format": dice.file_format,
+        **bucketing,
         **_writing(dice),
         **plan.options,
     }
     columns = _placed(chance, keys, plan.columns)
-    options |= draw_producer(seed, plan, keys, columns)
+    if plan.keyed:
+        options |= draw_producer(seed, plan, keys, columns)
+    if engine == "partial-update" and options.get("changelog-producer") == "input":
+        # A verb tells there the parts that it sets; a plain rewriting tells whole rows.
+        plan = replace(plan, verbs=())
+    foreign = _takes_vectors(plan, options) and chance.random() < VECTORS
+    if foreign:
+        inline = True
+        options = {key: text for key, text in options.items() if key != "write-only"}
+        options |= {**COMPACTING, "deletion-vectors.enabled": "true"}
+        if chance.random() < 0.3:
+            options["deletion-vectors.bitmap64"] = "true"
     table = case(
-        f"seed {seed}: {engine}, {file_format}",
+        f"seed {seed}: {engine}, {dice.file_format}",
         [column.column for column in columns],
         [],
-        primary_keys=[key.name for key in keys],
+        primary_keys=[key.name for key in keys] if plan.keyed else [],
         partition_keys=partition,
         options=options,
     )
+    drawing = StepDraws(dice, plan, table, keys, columns, inline=inline)
     return History(
         seed=seed,
         table=table,
-        steps=tuple(_steps(chance, plan, keys, columns, inline=inline)),
+        steps=tuple(drawing.steps()),
         order_free=plan.order_free,
         tags=plan.tags,
         # What a commit of one engine differs in, a relay would carry into the other's table.
         relayed=not plan.pairs and chance.random() < 0.35,
+        foreign=foreign,
     )
 
 
-def _keys(dice: Dice, *, binary: bool) -> list[ColumnPlan]:
+def _buckets(chance: random.Random) -> dict[str, str]:
+    count = chance.choice(("1", "1", "2", "4", "-1"))
+    if count == "-1" and chance.random() < 0.7:
+        return {"bucket": count, "dynamic-bucket.target-row-num": chance.choice(("2", "5"))}
+    return {"bucket": count}
+
+
+def _placing(dice: Dice) -> tuple[list[ColumnPlan], list[str], dict[str, str]]:
+    """Columns by which rows without a key are placed: partition keys, options of buckets."""
+    chance = dice.chance
+    found: list[ColumnPlan] = []
+    partition: list[str] = []
+    if chance.random() < 0.5:
+        (key,) = _keys(dice, binary=False, count=1)
+        if _partitionable(key):
+            nulls = chance.choice((0.0, 0.2))
+            plan = replace(key, column=Column("p0", key.column.type), nulls=nulls)
+            found.append(nullable(plan) if nulls else plan)
+            partition = ["p0"]
+    # Packing asks for several files.
+    options = {"bucket": "-1", "compaction.min.file-num": chance.choice(("2", "3", "5"))}
+    if chance.random() < 0.5:
+        (key,) = _keys(dice, binary=True, count=1)
+        found.append(replace(key, column=Column("b0", key.column.type)))
+        options |= {"bucket": chance.choice(("1", "2", "4")), "bucket-key": "b0"}
+    return found, partition, options
+
+
+def _takes_vectors(plan: EnginePlan, options: Mapping[str, str]) -> bool:
+    """Whether Java writes deletion vectors for such a table; lakecore reads them alone."""
+    producer = options.get("changelog-producer", "none")
+    return plan.keyed and not plan.compacts_always and producer in ("none", "lookup")
+
+
+def _keys(dice: Dice, *, binary: bool, count: int = 0) -> list[ColumnPlan]:
     """Key columns. Java's compaction of a first-row table cannot look binary ones up."""
     chance = dice.chance
     keys = []
-    for index in range(chance.choice((1, 1, 2, 3))):
+    for index in range(count or chance.choice((1, 1, 2, 3))):
         kind = draw_key_type(dice)
         if kind.root in values.BINARIES and not binary:
             kind = parse_type("STRING NOT NULL")
@@ -88,9 +138,13 @@ def _keys(dice: Dice, *, binary: bool) -> list[ColumnPlan]:
 
 def _partition(chance: random.Random, keys: list[ColumnPlan]) -> list[str]:
     """A key column to partition by, if there are more; of the types that partitions may have."""
-    roots = {name.split("(")[0].split(" ")[0] for name in PARTITIONS} - {"FLOAT", "DOUBLE"}
-    able = [key.name for key in keys if key.column.type.root.removesuffix("_LTZ") in roots]
+    able = [key.name for key in keys if _partitionable(key)]
     return [chance.choice(able)] if len(keys) > 1 and able and chance.random() < 0.4 else []
+
+
+def _partitionable(key: ColumnPlan) -> bool:
+    roots = {name.split("(")[0].split(" ")[0] for name in PARTITIONS} - {"FLOAT", "DOUBLE"}
+    return key.column.type.root.removesuffix("_LTZ") in roots
 
 
 def _writing(dice: Dice) -> dict[str, str]:
@@ -118,89 +172,3 @@ def _placed(
     for key in keys:
         columns.insert(chance.randint(0, len(columns)), key)
     return columns
-
-
-def _steps(
-    chance: random.Random,
-    plan: EnginePlan,
-    keys: list[ColumnPlan],
-    columns: list[ColumnPlan],
-    *,
-    inline: bool,
-) -> list[Step]:
-    names = [column.name for column in columns]
-    held = [[key.draw(chance) for key in keys] for _ in range(chance.randint(1, 8))]
-    # Keys that a merge of all files begins with a row that adds.
-    begun: set[str] = set()
-    deleted: set[str] = set()
-    compacting = plan.compacts_always or chance.random() < 0.25
-    steps: list[Step] = []
-    for _ in range(chance.randint(1, STEPS_MAX)):
-        changes = []
-        drawn = [chance.choice(held) for _ in range(chance.choice((1, 3, 8, 15, ROWS_MAX)))]
-        if "descending" in plan.tags:
-            drawn = [list(key) for key in {repr(key): key for key in drawn}.values()]
-        for key, drawn_kind in _kinds(chance, plan, drawn, begun):
-            kind = drawn_kind
-            if plan.deletes_stay and kind == "-U" and repr(key) in deleted:
-                kind = "-D"
-            deleted = deleted | {repr(key)} if kind == "-D" else deleted - {repr(key)}
-            row = [column.draw(chance) for column in columns]
-            for column, value in zip(keys, key, strict=True):
-                row[names.index(column.name)] = value
-            if kind == "-D":
-                row = _held_on_delete(row, plan, columns)
-            changes.append((kind, row))
-        steps.append(Write(tuple(changes)))
-        if inline:
-            begun.clear()
-        if plan.compacts_always or (compacting and chance.random() < 0.4):
-            steps.append(Compact(full=chance.random() < 0.5))
-            # A full compaction drops deletions, so the next row of a key may be its first.
-            begun.clear()
-    return steps
-
-
-def _kinds(
-    chance: random.Random, plan: EnginePlan, drawn: list[list[Json]], begun: set[str]
-) -> list[tuple[list[Json], str]]:
-    """The keys of a commit, each with the kind of its row."""
-    if "rowkind.field" in plan.options:
-        return [(key, "+I") for key in drawn]
-    found = []
-    for key in drawn:
-        retracts = chance.random() < plan.retracts
-        found.append((key, chance.choice(RETRACTS if retracts else ADDS)))
-    if plan.pairs:
-        # Changes as a database tells them: the row before, the row after.
-        known = [key for key in drawn if repr(key) in begun]
-        found = [pair for key in known for pair in ((key, "-U"), (key, "+U"))] + found
-    if plan.adds_first:
-        found = _adds_first(found, begun, pairs=plan.pairs)
-    begun |= {repr(key) for key in drawn}
-    return found
-
-
-def _adds_first(
-    found: list[tuple[list[Json], str]], begun: set[str], *, pairs: bool
-) -> list[tuple[list[Json], str]]:
-    """The same, but a key's first row adds, unless it is the only one and older ones are there."""
-    often: dict[str, int] = {}
-    for key, _ in found:
-        often[repr(key)] = often.get(repr(key), 0) + 1
-    seen: set[str] = set()
-    out = []
-    for key, kind in found:
-        first = repr(key) not in seen
-        seen.add(repr(key))
-        fine = repr(key) in begun and (pairs or often[repr(key)] == 1)
-        out.append((key, "+I" if first and kind in RETRACTS and not fine else kind))
-    return out
-
-
-def _held_on_delete(row: Row, plan: EnginePlan, columns: list[ColumnPlan]) -> Row:
-    """The row with the columns filled that a -D must hold to remove a record."""
-    return [
-        column.pool[0] if value is None and column.name in plan.on_delete else value
-        for column, value in zip(columns, row, strict=True)
-    ]

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from tests.differential.value_draws import Dice
 
+VERBS = ("delete", "update", "upsert")
+
 
 def deduplicate(dice: Dice) -> EnginePlan:
     """Any columns; any kinds; perhaps sequence fields."""
@@ -45,6 +47,7 @@ def deduplicate(dice: Dice) -> EnginePlan:
         options["rowkind.field"] = "op"
     return EnginePlan(
         columns=_shuffled(dice, [*values, *sequences, *kinds]),
+        verbs=() if kinds or any("ignore" in key for key in options) else VERBS,
         options=options,
         retracts=dice.chance.choice((0.0, 0.3, 0.5)),
         tags=frozenset({"descending"} if "sequence.field.sort-order" in options else ()),
@@ -104,13 +107,25 @@ def partial_update(dice: Dice) -> EnginePlan:
     return _partial_update_by_groups(dice)
 
 
+def append(dice: Dice) -> EnginePlan:
+    """Any columns, no key."""
+    return EnginePlan(columns=tuple(_values(dice)), keyed=False, verbs=VERBS)
+
+
 ENGINES: Mapping[str, Callable[[Dice], EnginePlan]] = {
     "deduplicate": deduplicate,
     "partial-update": partial_update,
     "aggregation": aggregation,
     "first-row": first_row,
+    "append": append,
 }
-WEIGHTS = (3, 4, 4, 1)
+WEIGHTS = (4, 4, 4, 1, 3)
+
+
+def _verbs_of_parts(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The verbs of a table of partial updates: a MERGE with nulls would set nothing."""
+    removes = "partial-update.remove-record-on-delete" in options
+    return ("delete", "update") if removes else ("update",)
 
 
 def _partial_update_alone(dice: Dice) -> EnginePlan:
@@ -129,6 +144,7 @@ def _partial_update_alone(dice: Dice) -> EnginePlan:
         retracts=retracts,
         adds_first=True,
         deletes_stay="partial-update.remove-record-on-delete" in options,
+        verbs=_verbs_of_parts(options),
         tags=frozenset({"descending"} if "sequence.field.sort-order" in ordering else ()),
     )
 

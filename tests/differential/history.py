@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import datasketches
 from pyroaring import BitMap
 
 from lakecore.merge.aggregators import roaring64
+from tests.differential.shape import first_shape
+from tests.differential.steps import Alter, Overwrite, Write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from tests.differential.shape import Shape
+    from tests.differential.steps import Step
     from tests.interop.columns import Column, Json
     from tests.interop.model import Case
     from tests.interop.values import Row
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """One commit of changes: (kind, row)."""
-
-    changes: tuple[tuple[str, Row], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Compact:
-    """A compaction of every bucket."""
-
-    full: bool
-
-
-Step: TypeAlias = Write | Compact
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +29,7 @@ class History:
 
     `order_free` names columns of lists whose order is not defined. `tags` say what is special about
     the rows, for `differences`. `relayed`: of lakecore's table Java writes every other commit.
+    `foreign`: a table that lakecore reads, and does not write.
     """
 
     seed: int
@@ -49,13 +38,26 @@ class History:
     order_free: frozenset[str] = field(default=frozenset())
     tags: frozenset[str] = field(default=frozenset())
     relayed: bool = False
+    foreign: bool = False
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.table.columns
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The columns before each step, and after the last."""
+        shapes = [first_shape(self.table.columns)]
+        for number, step in enumerate(self.steps):
+            shape = shapes[-1]
+            added = f"+{number}"
+            shapes.append(shape.after(step.change, added) if isinstance(step, Alter) else shape)
+        return tuple(shapes)
+
+    def keys(self, shape: Shape) -> list[int]:
+        """Where the primary key is among the columns."""
+        return [shape.identities.index(name) for name in self.table.primary_keys]
 
     @property
     def engine(self) -> str:
+        if not self.table.primary_keys:
+            return "append"
         return self.table.options.get("merge-engine", "deduplicate")
 
     @property
@@ -65,13 +67,13 @@ class History:
     def with_steps(self, steps: Iterable[Step]) -> History:
         return replace(self, steps=tuple(steps))
 
-    def comparable(self, rows: Iterable[Row], columns: Sequence[Column] | None = None) -> list[Row]:
+    def comparable(self, rows: Iterable[Row], columns: Sequence[Column]) -> list[Row]:
         """The rows in a form that is equal where they mean the same.
 
         Lists without a defined order are sorted, bitmaps are the numbers in them, and sketches what
         they estimate.
         """
-        forms = [self._form(column.name) for column in (columns or self.columns)]
+        forms = [self._form(column.name) for column in columns]
         if not any(forms):
             return list(rows)
         return [
@@ -89,7 +91,7 @@ class History:
         lines = [f"History(seed={self.seed}, table=case(", f"    {self.table.name!r},", "    ["]
         lines += [
             f"        Column({column.name!r}, parse_type({column.type.text!r})),"
-            for column in self.columns
+            for column in self.table.columns
         ]
         lines += [
             "    ], [],",
@@ -99,15 +101,18 @@ class History:
             "), steps=(",
         ]
         for step in self.steps:
-            if isinstance(step, Compact):
-                lines.append(f"    {step!r},")
-                continue
-            lines.append("    Write((")
-            lines += [f"        ({kind!r}, {row!r})," for kind, row in step.changes]
-            lines.append("    )),")
+            match step:
+                case Write() | Overwrite():
+                    lines.append(f"    {type(step).__name__}((")
+                    lines += [f"        ({kind!r}, {row!r})," for kind, row in step.changes]
+                    given = "" if isinstance(step, Write) else f", {step.partition!r}"
+                    given += "" if isinstance(step, Write) else f", dynamic={step.dynamic}"
+                    lines.append(f"    ){given}),")
+                case _:
+                    lines.append(f"    {step!r},")
         lines.append(
             f"), order_free={_set(self.order_free)}, tags={_set(self.tags)}, "
-            f"relayed={self.relayed})"
+            f"relayed={self.relayed}, foreign={self.foreign})"
         )
         return "\n".join(lines)
 

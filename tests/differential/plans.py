@@ -44,6 +44,7 @@ class EnginePlan:
 
     columns: tuple[ColumnPlan, ...]
     options: Mapping[str, str] = field(default_factory=dict)
+    keyed: bool = True
     retracts: float = 0.0
     adds_first: bool = False
     # Pairs of -U and +U for keys that are there.
@@ -55,6 +56,8 @@ class EnginePlan:
     # A -D always holds these.
     on_delete: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
+    # The verbs that the engine takes, and a plain rewriting of rows stands for.
+    verbs: tuple[str, ...] = ()
 
 
 def value_column(dice: Dice, name: str) -> ColumnPlan:

@@ -1,59 +1,48 @@
 """A history played on both engines, and what they disagree about.
 
 1. Two tables, alike but for who writes and compacts them: each step is carried out on both. A step
-   that one engine refuses the other must refuse too; the history ends there.
-2. Each engine reads every snapshot of both tables. All four must see the same rows, or all refuse.
-3. Each engine streams both tables: what each step has told of a key is the same, four times, or
-   twice of each table where it makes no changelog. (Which snapshots a compaction makes hangs on the
-   sizes of files.)
-4. lakecore reads some columns alone, and the rows in which a column is null, or is not: they must
-   be those of its whole rows.
+   that one engine refuses the other must refuse too; the history ends there. A table that lakecore
+   does not write is one, of Java's.
+2. A change of the schema leaves the same schema file in both.
+3. Both engines see the same in both tables: `compare`.
+
+Tags and rollbacks are Java's work in both tables, and so are the verbs of Java, as `verbs` says.
 """
 
 from __future__ import annotations
 
-import random
+import json
 import shutil
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from tests.differential.differences import Difference, excused, known
-from tests.differential.history import Compact
-from tests.interop import values
+from tests.differential.compare import After, Comparison, Tagged
+from tests.differential.differences import excused
+from tests.differential.steps import (
+    Alter,
+    Clear,
+    Compact,
+    Delete,
+    Overwrite,
+    RollBack,
+    Tag,
+    Untag,
+    Update,
+    Upsert,
+    Write,
+)
+from tests.differential.verbs import play_by_lakecore, play_by_peer
 from tests.interop.protocol import PeerRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.differential.history import History, Step
+    from tests.differential.history import History
+    from tests.differential.steps import Step
     from tests.interop.engines import PeerEngine
     from tests.interop.lakecore_engine import LakecoreEngine
-    from tests.interop.values import Row
-
-LINES_MAX = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """An engine said no."""
-
-    reason: str
-
-
-Seen: TypeAlias = "list[Row] | Refusal"
-Change: TypeAlias = "tuple[str, Row]"
-ByKey: TypeAlias = "dict[str, list[Change]]"
-
-
-@dataclass(frozen=True, slots=True)
-class _After:
-    """A step that made snapshots: the latest of each writer's table before it and after it."""
-
-    label: str
-    before: Mapping[str, int]
-    snapshots: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,41 +79,67 @@ class _Play:
     def __init__(self, history: History, players: Players) -> None:
         self._history = history
         self._players = players
-        self._writers = (players.lakecore, players.java)
-        self._difference = known(history)
+        engines = (players.lakecore, players.java)
+        self._writers = engines[1:] if history.foreign else engines
         self._problems: list[str] = []
         self._refusals: list[str] = []
-        self._snapshots = 0
+        # The steps whose snapshots stand, and the tags.
+        self._after: list[After] = []
+        self._tags: dict[str, Tagged] = {}
 
     def run(self) -> Played:
+        comparison = Comparison(
+            self._history,
+            {engine.name: self._players.path(engine.name) for engine in self._writers},
+            self._players.lakecore,
+            self._players.java,
+        )
         if self._both("create", self._create):
-            after: list[_After] = []
-            before = dict.fromkeys(self._names, 0)
-            for number, step in enumerate(self._history.steps, start=1):
-                label = f"step {number}"
-                if not self._both(label, partial(self._step, number, step)):
-                    break
-                snapshots = {name: _latest(self._players.path(name)) for name in self._names}
-                made = {snapshots[name] - before[name] for name in self._names}
-                if len(made) > 1 and not (isinstance(step, Compact) and self._looks_up):
-                    self._problems.append(f"{label} leaves different snapshots: {snapshots}")
-                    break
-                if snapshots != before and all(snapshots.values()):
-                    after.append(_After(label, before, snapshots))
-                before = snapshots
-            for each in after:
-                self._compare(each.label, each.snapshots)
-            if after:
-                self._compare_changes(after)
-        return Played(tuple(self._problems), self._snapshots, tuple(self._refusals))
+            reached = self._steps()
+            comparison.compare(
+                self._after, list(self._tags.values()), self._history.shapes[reached]
+            )
+        problems = (*self._problems, *comparison.problems)
+        return Played(problems, comparison.snapshots, tuple(self._refusals))
 
-    @property
-    def _names(self) -> list[str]:
-        return [engine.name for engine in self._writers]
+    def _steps(self) -> int:
+        """Carry out the steps; how many were."""
+        before = self._latest()
+        for number, step in enumerate(self._history.steps, start=1):
+            label = f"step {number}"
+            if isinstance(step, RollBack):
+                before = self._roll_back(step)
+                continue
+            if not self._both(label, partial(self._step, number, step)):
+                return number - 1
+            snapshots = self._latest()
+            made = {snapshots[name] - before[name] for name in before}
+            if len(made) > 1 and not self._may_differ(step):
+                self._problems.append(f"{label} leaves different snapshots: {snapshots}")
+                return number
+            if snapshots != before and all(snapshots.values()):
+                shape = self._history.shapes[number]
+                self._after.append(After(label, before, snapshots, shape))
+            if isinstance(step, Alter):
+                self._compare_schemas(label)
+            elif isinstance(step, Tag) and self._after:
+                self._tags[step.name] = Tagged(step.name, self._after[-1])
+            elif isinstance(step, Untag):
+                self._tags.pop(step.name, None)
+            before = snapshots
+        return len(self._history.steps)
 
-    @property
-    def _looks_up(self) -> bool:
-        return self._history.producer == "lookup" or self._history.engine == "first-row"
+    def _latest(self) -> dict[str, int]:
+        return {each.name: _latest(self._players.path(each.name)) for each in self._writers}
+
+    def _may_differ(self, step: Step) -> bool:
+        """Whether how many snapshots a step makes hangs on the sizes of files, or on the engine."""
+        looks_up = self._history.producer == "lookup" or self._history.engine == "first-row"
+        if isinstance(step, Compact):
+            return looks_up
+        # Java's rows are written anew, and the writer compacts; lakecore's verb does not.
+        anew = isinstance(step, (Delete, Update, Upsert)) and self._history.engine == "append"
+        return anew and self._history.table.options.get("write-only") != "true"
 
     def _create(self, writer: str) -> None:
         path = self._players.path(writer)
@@ -135,13 +150,46 @@ class _Play:
         return next(each for each in self._writers if each.name == name)
 
     def _step(self, number: int, step: Step, writer: str) -> None:
-        path = self._players.path(writer)
+        path, java = self._players.path(writer), self._players.java
         relayed = self._history.relayed and number % 2 == 0
-        engine = self._players.java if relayed else self._engine(writer)
-        if isinstance(step, Compact):
-            engine.compact(path, full=step.full)
-        else:
-            engine.write(path, step.changes)
+        engine = java if relayed else self._engine(writer)
+        match step:
+            case Write():
+                engine.write(path, step.changes)
+            case Overwrite():
+                engine.overwrite(
+                    path, step.changes, dict(step.partition) or None, dynamic=step.dynamic
+                )
+            case Clear():
+                engine.clear(path, [dict(each) for each in step.partitions] or None)
+            case Compact():
+                engine.compact(path, full=step.full)
+            case Alter():
+                engine.alter(path, [step.change])
+            case Tag() if self._after:
+                java.create_tag(path, step.name)
+            case Untag() if step.name in self._tags:
+                java.delete_tag(path, step.name)
+            case Delete() | Update() | Upsert():
+                shape = self._history.shapes[number - 1]
+                if engine is self._players.lakecore:
+                    play_by_lakecore(self._players.lakecore, path, step)
+                else:
+                    play_by_peer(java, path, step, self._history, shape)
+
+    def _roll_back(self, step: RollBack) -> dict[str, int]:
+        """Go back, if there are so many steps; the latest snapshots then."""
+        if step.steps < len(self._after):
+            del self._after[len(self._after) - step.steps :]
+            target = self._after[-1].snapshots
+            for name, snapshot in target.items():
+                self._players.java.roll_back(self._players.path(name), snapshot)
+            # Tags of later snapshots go, too.
+            standing = {each.label for each in self._after}
+            self._tags = {
+                name: tagged for name, tagged in self._tags.items() if tagged.of.label in standing
+            }
+        return self._latest()
 
     def _both(self, label: str, act: Callable[[str], None]) -> bool:
         """Let both act; whether both did. One alone is a problem."""
@@ -151,7 +199,7 @@ class _Play:
                 act(engine.name)
             except PeerRefused as refusal:
                 refused[engine.name] = refusal.reason
-        if len(refused) == 1:
+        if 0 < len(refused) < len(self._writers):
             ((name, reason),) = refused.items()
             if name == self._players.lakecore.name and excused(reason):
                 self._refusals.append(f"{label}: {refused}")
@@ -161,126 +209,23 @@ class _Play:
             self._refusals.append(f"{label}: {refused}")
         return not refused
 
-    def _compare(self, label: str, snapshots: Mapping[str, int]) -> None:
-        """Read the snapshot in all four ways, and tell what differs."""
-        self._snapshots += 1
-        seen: dict[tuple[str, str], Seen] = {}
-        for writer in self._writers:
-            path = self._players.path(writer.name)
-            options = {"scan.snapshot-id": str(snapshots[writer.name])}
-            for reader in self._writers:
-                seen[writer.name, reader.name] = found = self._read(reader, path, options)
-                if reader is self._players.lakecore:
-                    self._project(label, writer.name, options, found)
-        for (writer_name, reader_name), found in seen.items():
-            base = (
-                writer_name if self._difference is Difference.TABLES else self._players.java.name,
-                self._players.java.name,
-            )
-            wrong = self._wrong(found, seen[base])
-            if wrong:
-                self._problems.append(
-                    f"{label}, snapshot {snapshots[writer_name]}: {reader_name} reads "
-                    f"{writer_name}'s table unlike {base[1]} reads {base[0]}'s:"
-                )
-                self._problems += [f"    {line}" for line in wrong[:LINES_MAX]]
-
-    def _compare_changes(self, after: Sequence[_After]) -> None:
-        """Stream both tables with both engines, and tell which step told them different things."""
-        streams: dict[tuple[str, str], dict[int, list[Change]]] = {}
-        for writer in self._names:
-            for reader in self._writers:
-                try:
-                    found = reader.stream(self._players.path(writer), 1)
-                except PeerRefused as refusal:
-                    self._problems.append(
-                        f"{reader.name} cannot stream {writer}'s table: {refusal}"
-                    )
-                    return
-                streams[writer, reader.name] = found
-        java = self._players.java.name
-        # Without a changelog a stream tells what lies in the files of each table.
-        alone = self._difference is Difference.TABLES or self._history.producer == "none"
-        for each in after:
-            told = {
-                (writer, reader): self._by_key(
-                    change
-                    for number, changes in sorted(streams[writer, reader].items())
-                    if each.before[writer] < number <= each.snapshots[writer]
-                    for change in changes
-                )
-                for writer, reader in streams
-            }
-            for (writer, name), changes in told.items():
-                base = (writer if alone else java, java)
-                wrong = _unlike(changes, told[base])
-                if wrong:
-                    self._problems.append(
-                        f"{each.label}: {name} streams {writer}'s table unlike {base[1]} streams "
-                        f"{base[0]}'s:"
-                    )
-                    self._problems += [f"    {line}" for line in wrong[:LINES_MAX]]
-
-    def _by_key(self, changes: Iterable[Change]) -> ByKey:
-        """The changes of each key, in order."""
-        names = [column.name for column in self._history.columns]
-        at = [names.index(name) for name in self._history.table.primary_keys]
-        found: ByKey = {}
-        for kind, row in changes:
-            (shown,) = self._history.comparable([row])
-            found.setdefault(repr([row[index] for index in at]), []).append((kind, shown))
-        return found
-
-    def _read(
-        self, reader: LakecoreEngine | PeerEngine, path: Path, options: Mapping[str, str]
-    ) -> Seen:
-        try:
-            return self._history.comparable(reader.read(path, options))
-        except PeerRefused as refusal:
-            return Refusal(refusal.reason)
-
-    def _project(self, label: str, writer: str, options: Mapping[str, str], whole: Seen) -> None:
-        """Read some columns alone, perhaps of some rows alone."""
-        if isinstance(whole, Refusal):
-            return
-        columns = self._history.columns
-        chance = random.Random(f"{self._history.seed} {label}")
-        wanted = sorted(chance.sample(range(len(columns)), chance.randint(1, len(columns))))
-        named = [columns[index] for index in wanted]
-        names = [column.name for column in named]
-        judge, null = chance.randrange(len(columns)), chance.random() < 0.4
-        where = f'"{columns[judge].name}" IS {"" if null else "NOT "}NULL'
-        asked = chance.choice((None, where))
-        told = f"{names} of {writer}'s table where {asked}"
-        try:
-            rows = self._players.lakecore.read(self._players.path(writer), options, names, asked)
-        except PeerRefused as refusal:
-            self._problems.append(f"{label}: lakecore refuses {told}: {refusal}")
-            return
-        kept = [row for row in whole if asked is None or (row[judge] is None) == null]
-        expected = [[row[index] for index in wanted] for row in kept]
-        wrong = values.difference(self._history.comparable(rows, named), expected, named)
-        if wrong:
-            self._problems.append(f"{label}: lakecore reads {told} otherwise:")
-            self._problems += [f"    {line}" for line in wrong[:LINES_MAX]]
-
-    def _wrong(self, found: Seen, base: Seen) -> list[str]:
-        if isinstance(found, Refusal) or isinstance(base, Refusal):
-            if isinstance(found, Refusal) and isinstance(base, Refusal):
-                return []
-            if isinstance(found, Refusal) and excused(found.reason):
-                return []
-            return [f"is {_told(found)}, should be {_told(base)}"]
-        return values.difference(found, base, self._history.columns)
+    def _compare_schemas(self, label: str) -> None:
+        """Tell what the newest schema files of the tables differ in."""
+        found = {each.name: _schema(self._players.path(each.name)) for each in self._writers}
+        base = found[self._players.java.name]
+        for name, schema in found.items():
+            wrong = [key for key in {*schema, *base} if schema.get(key) != base.get(key)]
+            self._problems += [
+                f"{label}: {key} of {name}'s schema is {schema.get(key)}, should be {base.get(key)}"
+                for key in sorted(wrong)
+            ]
 
 
-def _unlike(found: ByKey, base: ByKey) -> list[str]:
-    keys = sorted(key for key in {*found, *base} if found.get(key) != base.get(key))
-    return [f"{key}: {found.get(key)}, should be {base.get(key)}" for key in keys]
-
-
-def _told(seen: Seen) -> str:
-    return f"refused: {seen.reason}" if isinstance(seen, Refusal) else f"{len(seen)} rows"
+def _schema(path: Path) -> dict[str, Any]:
+    newest = max((path / "schema").iterdir(), key=lambda file: int(file.name.split("-")[1]))
+    found: dict[str, Any] = json.loads(newest.read_text())
+    kept = ("id", "fields", "highestFieldId", "partitionKeys", "primaryKeys", "options")
+    return {key: found[key] for key in kept}
 
 
 def _latest(path: Path) -> int:

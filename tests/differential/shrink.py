@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING
 
-from tests.differential.history import History, Write
+from tests.differential.shape import Shape, first_shape
+from tests.differential.steps import (
+    Alter,
+    Overwrite,
+    Step,
+    Write,
+    columns_named,
+    with_columns,
+    with_rows,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
-    from tests.interop.values import Row
-
-Changes: TypeAlias = "tuple[tuple[str, Row], ...]"
+    from tests.differential.history import History
+    from tests.differential.steps import Changes
+    from tests.interop.engines import SchemaStep
+    from tests.interop.model import Case
 
 
 def shrink(history: History, fails: Callable[[History], bool], tries: int) -> History:
@@ -35,11 +46,12 @@ def _candidates(history: History) -> Iterator[History]:
     steps = history.steps
     for index in range(len(steps)):
         if len(steps) > 1:
-            yield history.with_steps((*steps[:index], *steps[index + 1 :]))
+            yield _rebuilt(history, history.table, (), without=index)
     for index, step in enumerate(steps):
-        if isinstance(step, Write):
+        if isinstance(step, (Write, Overwrite)):
             for changes in _cuts(step.changes):
-                yield history.with_steps((*steps[:index], Write(changes), *steps[index + 1 :]))
+                smaller = replace(step, changes=changes)
+                yield history.with_steps((*steps[:index], smaller, *steps[index + 1 :]))
     yield from _fewer_columns(history)
     for key in history.table.options:
         if not key.startswith(("merge-engine", "write-only", "bucket", "fields.")):
@@ -73,22 +85,66 @@ def _fewer_columns(history: History) -> Iterator[History]:
         }
         if column.name in named or column.name in table.primary_keys:
             continue
-        yield replace(
-            history,
-            table=replace(
-                table,
-                columns=(*table.columns[:index], *table.columns[index + 1 :]),
-                options=options,
-            ),
-            steps=tuple(
-                Write(
-                    tuple((kind, [*row[:index], *row[index + 1 :]]) for kind, row in step.changes)
-                )
-                if isinstance(step, Write)
-                else step
-                for step in history.steps
-            ),
-        )
+        left = (*table.columns[:index], *table.columns[index + 1 :])
+        yield _rebuilt(history, replace(table, columns=left, options=options), (column.name,))
+    for number, step in enumerate(history.steps):
+        if isinstance(step, Alter) and step.change[0] == "add":
+            yield _rebuilt(history, table, (f"+{number}",), without=number)
+
+
+def _rebuilt(
+    history: History, table: Case, gone: Collection[str], without: int | None = None
+) -> History:
+    """The history of another table: without some columns, by identity, and without a step.
+
+    Rows lose and gain values with the columns; steps that name a column that is gone go, too.
+    """
+    shape = first_shape(table.columns)
+    steps: list[Step] = []
+    for number, step in enumerate(history.steps):
+        before = history.shapes[number]
+        if number == without:
+            continue
+        names = columns_named(step)
+        now = {name: _named_now(name, before, shape) for name in names}
+        if None in now.values():
+            continue
+        if isinstance(step, Alter):
+            change = _change_now(step.change, before, shape)
+            if change is not None:
+                steps.append(Alter(change))
+                shape = shape.after(change, f"+{number}")
+            continue
+        found = with_rows(step, partial(before.row, target=shape))
+        steps.append(with_columns(found, {name: str(new) for name, new in now.items()}))
+    assert not set(gone) & set(shape.identities)
+    return replace(history, table=table, steps=tuple(steps))
+
+
+def _change_now(change: SchemaStep, before: Shape, shape: Shape) -> SchemaStep | None:
+    """The change by the names that columns have now; None if one is gone, or its name is taken."""
+    verb, name, *given = change
+    if verb != "add":
+        found = _named_now(str(name), before, shape)
+        if found is None:
+            return None
+        name = found
+    elif str(name) in shape.names:
+        return None
+    if verb == "rename" and str(given[0]) in shape.names:
+        return None
+    placed = given[-1] if given else None
+    if isinstance(placed, tuple) and len(placed) == 2:
+        beside = _named_now(str(placed[1]), before, shape)
+        if beside is None or beside == name:
+            return None
+        given = [*given[:-1], (placed[0], beside)]
+    return (verb, name, *given)
+
+
+def _named_now(name: str, before: Shape, shape: Shape) -> str | None:
+    identity = before.identity_of(name)
+    return None if identity not in shape.identities else shape.name_of(str(identity))
 
 
 def _with_options(history: History, left_out: str) -> History:

@@ -6,13 +6,28 @@ from tests.differential.aggregate_draws import FUNCTIONS
 from tests.differential.differences import comparable
 from tests.differential.draws import draw
 from tests.differential.engine_draws import ENGINES
-from tests.differential.history import Compact, History, Write
+from tests.differential.history import History
 from tests.differential.shrink import shrink
+from tests.differential.steps import (
+    Alter,
+    Clear,
+    Compact,
+    Delete,
+    Overwrite,
+    RollBack,
+    Tag,
+    Untag,
+    Update,
+    Upsert,
+    Where,
+    Write,
+)
 from tests.interop.columns import Column, parse_type
 from tests.interop.model import case
 from tests.interop.values import canonical
 
 SEEDS = range(1, 301)
+STEPS = (*(Write, Overwrite, Clear, Compact, Alter, Delete, Update, Upsert, Tag, Untag, RollBack),)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +44,7 @@ def test_every_engine_function_format_and_kind_of_type_is_drawn(histories: list[
     functions = {
         text for each in options for key, text in each.items() if key.endswith("aggregate-function")
     }
-    roots = {column.type.root for history in histories for column in history.columns}
+    roots = {column.type.root for history in histories for column in history.table.columns}
 
     assert {history.engine for history in histories} == set(ENGINES)
     assert functions >= set(FUNCTIONS)
@@ -58,9 +73,9 @@ def test_every_option_of_merging_is_drawn(histories: list[History], key: str) ->
 
 def test_values_are_in_canonical_form_and_fit_their_types(histories: list[History]) -> None:
     for history in histories:
-        for step in history.steps:
-            for _, row in step.changes if isinstance(step, Write) else ():
-                for value, column in zip(row, history.columns, strict=True):
+        for step, shape in zip(history.steps, history.shapes, strict=False):
+            for _, row in step.changes if isinstance(step, (Write, Overwrite)) else ():
+                for value, column in zip(row, shape.columns, strict=True):
                     assert canonical(value, column.type) == value
                     assert value is not None or column.type.nullable
 
@@ -74,6 +89,30 @@ def test_steps_compact_and_keys_meet_again(histories: list[History]) -> None:
     assert sum(_meets_again(history) for history in histories) > len(histories) // 2
 
 
+@pytest.mark.parametrize("kind", STEPS, ids=lambda kind: kind.__name__)
+def test_every_step_is_drawn(histories: list[History], kind: type) -> None:
+    assert sum(any(isinstance(step, kind) for step in each.steps) for each in histories) >= 3
+
+
+@pytest.mark.parametrize("verb", ["add", "drop", "rename", "retype", "move", "nullable"])
+def test_every_change_of_a_schema_is_drawn(histories: list[History], verb: str) -> None:
+    changes = [step.change for each in histories for step in each.steps if isinstance(step, Alter)]
+
+    assert sum(change[0] == verb for change in changes) >= 3
+
+
+def test_every_kind_of_table_is_drawn(histories: list[History]) -> None:
+    keyed = {bool(each.table.primary_keys) for each in histories if not each.table.partition_keys}
+    partitioned = {bool(each.table.primary_keys) for each in histories if each.table.partition_keys}
+    buckets = {
+        (bool(each.table.primary_keys), each.table.options["bucket"] == "-1") for each in histories
+    }
+
+    assert keyed == partitioned == {True, False}
+    assert len(buckets) == 4
+    assert any(each.foreign for each in histories)
+
+
 def test_a_failing_history_shrinks_to_what_makes_it_fail() -> None:
     def fails(history: History) -> bool:
         rows = [step for step in history.steps if isinstance(step, Write)]
@@ -84,20 +123,19 @@ def test_a_failing_history_shrinks_to_what_makes_it_fail() -> None:
     small = shrink(history, fails, 1000)
 
     assert sum(len(step.changes) for step in small.steps if isinstance(step, Write)) == 2
-    assert {*small.table.primary_keys} == {column.name for column in small.columns}
+    assert {*small.table.primary_keys} == {column.name for column in small.table.columns}
 
 
 def test_the_text_of_a_history_makes_it_again() -> None:
     for history in map(draw, range(1, 30)):
-        known = (History, Write, Compact, Column, case, parse_type)
+        known = (History, *STEPS, Where, Column, case, parse_type)
         names = {each.__name__: each for each in known}
 
         assert eval(str(history), names) == history  # noqa: S307 -- text that we wrote ourselves
 
 
 def _meets_again(history: History) -> bool:
-    names = [column.name for column in history.columns]
-    keys = [names.index(name) for name in history.table.primary_keys]
-    writes = [step for step in history.steps if isinstance(step, Write)]
-    seen = [{repr([row[i] for i in keys]) for _, row in step.changes} for step in writes]
+    pairs = zip(history.steps, history.shapes, strict=False)
+    writes = [(step, history.keys(shape)) for step, shape in pairs if isinstance(step, Write)]
+    seen = [{repr([row[i] for i in keys]) for _, row in step.changes} for step, keys in writes]
     return any(a & b for i, a in enumerate(seen) for b in seen[i + 1 :])

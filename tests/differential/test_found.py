@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.differential.history import History, Write
+from tests.differential.history import History
 from tests.differential.play import play
+from tests.differential.steps import Write
 from tests.interop.columns import columns
 from tests.interop.model import case
 

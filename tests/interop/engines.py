@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from itertools import count
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from tests.interop import limits, values
+from tests.interop.columns import parse_type
 from tests.interop.protocol import Peer, PeerRefused
 from tests.interop.setup_peers import python, set_up
 
@@ -27,6 +29,10 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     limits.PYPAIMON: ("tests.interop.python_peer",),
     limits.RUST: ("tests.interop.python_peer", "native"),
 }
+# A change of a schema: ("add", NAME, TYPE, PLACE), ("drop", NAME), ("rename", NAME, NEW),
+# ("retype", NAME, TYPE), ("nullable", NAME, WHETHER) or ("move", NAME, PLACE). A place is
+# ("first",), ("last",), ("after", OTHER) or ("before", OTHER); None is the last of a new column.
+SchemaStep: TypeAlias = "tuple[Json, ...]"
 # These take row kinds from a column only.
 BY_KIND_COLUMN = frozenset({limits.PYPAIMON, limits.RUST})
 
@@ -60,9 +66,38 @@ class PeerEngine:
     def write(self, path: Path, changes: Commit) -> None:
         self.peer.ask("write", path=str(path), rows=changes)
 
-    def overwrite(self, path: Path, changes: Commit) -> None:
-        """Put rows in the place of all others."""
-        self.peer.ask("overwrite", path=str(path), rows=changes)
+    def overwrite(
+        self,
+        path: Path,
+        changes: Commit,
+        partition: Mapping[str, str] | None = None,
+        *,
+        dynamic: bool = False,
+    ) -> None:
+        """Put rows in the place of those of a partition, of those they lie in, or of all others."""
+        self.peer.ask(
+            "overwrite", path=str(path), rows=changes, partition=partition, dynamic=dynamic
+        )
+
+    def clear(self, path: Path, partitions: Sequence[Mapping[str, str]] | None = None) -> None:
+        """Remove the rows of some partitions; of all without any."""
+        self.peer.ask("clear", path=str(path), partitions=partitions)
+
+    def alter(self, path: Path, changes: Sequence[SchemaStep]) -> None:
+        """Change the schema."""
+        self.peer.ask("alter", path=str(path), changes=[_with_json_types(each) for each in changes])
+
+    def create_tag(self, path: Path, name: str) -> None:
+        """Tag the latest snapshot."""
+        self.peer.ask("create_tag", path=str(path), name=name)
+
+    def delete_tag(self, path: Path, name: str) -> None:
+        """Remove a tag."""
+        self.peer.ask("delete_tag", path=str(path), name=name)
+
+    def roll_back(self, path: Path, snapshot_id: int) -> None:
+        """Make an earlier snapshot the latest."""
+        self.peer.ask("roll_back", path=str(path), snapshot_id=snapshot_id)
 
     def read(self, path: Path, options: Mapping[str, str] | None = None) -> list[Row]:
         rows = self.peer.ask("read", path=str(path), options=options or {})
@@ -102,6 +137,12 @@ class PeerEngine:
         """What changed between two points that the options name."""
         found = self.peer.ask("changes", path=str(path), options=dict(options))
         return [(kind, row) for kind, row in cast("list[tuple[str, Row]]", found)]
+
+
+def _with_json_types(change: SchemaStep) -> list[Json]:
+    if change[0] not in ("add", "retype"):
+        return list(change)
+    return [*change[:2], parse_type(str(change[2])).to_json(count()), *change[3:]]
 
 
 def start(name: str, logs: Path) -> PeerEngine:

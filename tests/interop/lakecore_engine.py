@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import traceback
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from tests.interop.columns import Column
+    from lakecore.model.schema_change import Change
+    from tests.interop.columns import Column, Json
+    from tests.interop.engines import SchemaStep
     from tests.interop.model import Case, Commit
     from tests.interop.values import Row
 
@@ -49,10 +51,49 @@ class LakecoreEngine:
         with _refusing("write"):
             lc.open_table(path).write(_data(path, changes))
 
-    def overwrite(self, path: Path, changes: Commit) -> None:
-        """Put rows in the place of all others."""
+    def overwrite(
+        self,
+        path: Path,
+        changes: Commit,
+        partition: Mapping[str, str] | None = None,
+        *,
+        dynamic: bool = False,
+    ) -> None:
+        """Put rows in the place of those of a partition, of those they lie in, or of all others."""
         with _refusing("overwrite"):
-            lc.open_table(path).overwrite(_data(path, changes), dynamic=False)
+            lc.open_table(path).overwrite(_data(path, changes), partition, dynamic=dynamic)
+
+    def clear(self, path: Path, partitions: Sequence[Mapping[str, str]] | None = None) -> None:
+        """Remove the rows of some partitions; of all without any."""
+        with _refusing("clear"):
+            table = lc.open_table(path)
+            if partitions is None:
+                table.truncate()
+            else:
+                table.drop_partition(*partitions)
+
+    def alter(self, path: Path, changes: Sequence[SchemaStep]) -> None:
+        """Change the schema."""
+        with _refusing("alter"):
+            session = lc.connect(path.parent.parent)
+            name = f"{path.parent.name.removesuffix('.db')}.{path.name}"
+            session.alter_table(name, [_schema_change(change) for change in changes])
+
+    def delete(self, path: Path, where: pl.Expr) -> None:
+        """Take away the rows that match."""
+        with _refusing("delete"):
+            lc.open_table(path).delete(where)
+
+    def update(self, path: Path, values: Mapping[str, Json | pl.Expr], where: pl.Expr) -> None:
+        """Set columns of the rows that match."""
+        with _refusing("update"):
+            lc.open_table(path).update(values, where)
+
+    def upsert(self, path: Path, rows: Sequence[Row], on: Sequence[str]) -> None:
+        """Merge rows in: in the place of those with equal columns, or beside all others."""
+        with _refusing("merge"):
+            found = lc.open_table(path).merge(to_arrow(rows, _columns(path)), on)
+            found.when_matched_update_all().when_not_matched_insert_all().execute()
 
     def read(
         self,
@@ -66,7 +107,7 @@ class LakecoreEngine:
             table = lc.open_table(path)
             if options:
                 table = table.copy(options)
-            known = {column.name: column for column in _columns(path)}
+            known = {column.name: column for column in _columns(path, options)}
             wanted = [known[name] for name in columns or known]
             return from_arrow(table.to_arrow(columns, where), wanted)
 
@@ -109,10 +150,53 @@ def _changes(frame: pl.LazyFrame, columns: Sequence[Column]) -> list[tuple[str, 
     return list(zip(rows["_row_kind"].to_list(), values, strict=True))
 
 
-def _columns(path: Path) -> list[Column]:
+def _schema_change(change: SchemaStep) -> Change:
+    verb, name, *given = change
+    made: Any = lc.SchemaChange
+    match verb:
+        case "add":
+            return cast("Change", made.add_column(name, given[0], None, _move(given[1])))
+        case "drop":
+            return cast("Change", made.drop_column(name))
+        case "rename":
+            return cast("Change", made.rename_column(name, given[0]))
+        case "retype":
+            return cast("Change", made.update_column_type(name, given[0]))
+        case "nullable":
+            return cast("Change", made.update_column_nullability(name, given[0]))
+        case _:
+            return cast("Change", made.update_column_position(name, _move(given[0])))
+
+
+def _move(place: Any) -> lc.Move | None:
+    if place is None:
+        return None
+    kind, *beside = place
+    return cast("lc.Move", getattr(lc.Move, kind)(*beside))
+
+
+def _columns(path: Path, options: Mapping[str, str] | None = None) -> list[Column]:
     """The columns as the schema file says, read without lakecore's help."""
-    newest = max((path / "schema").iterdir(), key=lambda file: int(file.name.split("-")[1]))
-    return list(columns_from_json(json.loads(newest.read_text())["fields"]))
+    snapshot = _travelled(path, options or {})
+    if snapshot is None:
+        file = max((path / "schema").iterdir(), key=lambda file: int(file.name.split("-")[1]))
+    else:
+        file = path / "schema" / f"schema-{json.loads(snapshot.read_text())['schemaId']}"
+    return list(columns_from_json(json.loads(file.read_text())["fields"]))
+
+
+def _travelled(path: Path, options: Mapping[str, str]) -> Path | None:
+    """The file of the snapshot or tag that options name."""
+    if "scan.snapshot-id" in options:
+        return path / "snapshot" / f"snapshot-{options['scan.snapshot-id']}"
+    if "scan.tag-name" in options:
+        return path / "tag" / f"tag-{options['scan.tag-name']}"
+    if "scan.timestamp-millis" not in options:
+        return None
+    found = {int(file.name.split("-")[1]): file for file in (path / "snapshot").glob("snapshot-*")}
+    times = {number: json.loads(file.read_text())["timeMillis"] for number, file in found.items()}
+    then = int(options["scan.timestamp-millis"])
+    return found[max(number for number, time in times.items() if time <= then)]
 
 
 @contextmanager

@@ -1,0 +1,150 @@
+"""What Java Paimon does to a table besides writing rows: overwrites, schemas, tags, rollbacks.
+
+Verbs: overwrite, clear, alter, create_tag, delete_tag, roll_back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jpype
+
+from tests.interop.java_codec import (
+    Codec,
+    java_list,
+    java_map,
+    java_type,
+    paimon_class,
+    types_of_table,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.interop.columns import Json
+    from tests.interop.java_codec import Java
+    from tests.interop.values import Row
+
+
+class JavaChanges:
+    """The verbs; `open_table` opens the table at a path with other options."""
+
+    def __init__(
+        self, open_table: Callable[[str, dict[str, str] | None], Java], scratch: str
+    ) -> None:
+        """Remember what the verbs need."""
+        self._open_table = open_table
+        self._scratch = scratch
+        self._codec = Codec()
+
+    def verbs(self) -> dict[str, Callable[..., Json]]:
+        """The verbs by their names."""
+        return {
+            "overwrite": self.overwrite,
+            "clear": self.clear,
+            "alter": self.alter,
+            "create_tag": self.create_tag,
+            "delete_tag": self.delete_tag,
+            "roll_back": self.roll_back,
+        }
+
+    def overwrite(
+        self,
+        path: str,
+        rows: list[tuple[str, Row]],
+        partition: dict[str, str] | None = None,
+        *,
+        dynamic: bool = True,
+    ) -> None:
+        """Put rows in the place of those of a partition, of those that rows lie in, or of all."""
+        table = self._open_table(path, {"dynamic-partition-overwrite": str(dynamic).lower()})
+        builder = table.newBatchWriteBuilder().withOverwrite(java_map(partition))
+        manager = paimon_class("disk.IOManager").create(self._scratch)
+        write, commit = builder.newWrite(), builder.newCommit()
+        try:
+            write.withIOManager(manager)
+            kinds = {kind.shortString(): kind for kind in paimon_class("types.RowKind").values()}
+            to_java = self._codec.row_writer(types_of_table(table))
+            assign = _bucket_assigner(table)
+            for kind, row in rows:
+                record = to_java(row)
+                record.setRowKind(kinds[kind])
+                if assign is None:
+                    write.write(record)
+                else:
+                    write.write(record, assign(record))
+            commit.commit(write.prepareCommit())
+        finally:
+            commit.close()
+            write.close()
+            manager.close()
+
+    def clear(self, path: str, partitions: list[dict[str, str]] | None = None) -> None:
+        """Remove the rows of some partitions; of all without any."""
+        commit = self._open_table(path, None).newBatchWriteBuilder().newCommit()
+        try:
+            if partitions is None:
+                commit.truncateTable()
+            else:
+                commit.truncatePartitions(java_list([java_map(each) for each in partitions]))
+        finally:
+            commit.close()
+
+    def alter(self, path: str, changes: list[list[Any]]) -> None:
+        """Change the schema; see `engines.SchemaStep`."""
+        manager = self._open_table(path, None).schemaManager()
+        manager.commitChanges(java_list([_schema_change(change) for change in changes]))
+
+    def create_tag(self, path: str, name: str) -> None:
+        """Tag the latest snapshot."""
+        self._open_table(path, None).createTag(name)
+
+    def delete_tag(self, path: str, name: str) -> None:
+        """Remove a tag."""
+        self._open_table(path, None).deleteTag(name)
+
+    def roll_back(self, path: str, snapshot_id: int) -> None:
+        """Make an earlier snapshot the latest."""
+        self._open_table(path, None).rollbackTo(jpype.JLong(snapshot_id))
+
+
+def _schema_change(change: Sequence[Any]) -> Java:
+    verb, name, *given = change
+    made = paimon_class("schema.SchemaChange")
+    match verb:
+        case "add":
+            return made.addColumn(name, java_type(given[0]), None, _move(name, given[1]))
+        case "drop":
+            return made.dropColumn(name)
+        case "rename":
+            return made.renameColumn(name, given[0])
+        case "retype":
+            return made.updateColumnType(name, java_type(given[0]))
+        case "nullable":
+            return made.updateColumnNullability(name, given[0])
+        case _:
+            return made.updateColumnPosition(_move(name, given[0]))
+
+
+def _move(name: str, place: Sequence[str] | None) -> Java:
+    if place is None:
+        return None
+    kind, *beside = place
+    return getattr(paimon_class("schema.SchemaChange$Move"), kind)(name, *beside)
+
+
+def _bucket_assigner(table: Java) -> Callable[[Java], int] | None:
+    """What gives rows of dynamic buckets theirs, as if the table were empty."""
+    if str(table.bucketMode().name()) != "HASH_DYNAMIC":
+        return None
+    options = table.coreOptions()
+    assigner = paimon_class("index.SimpleHashBucketAssigner")(
+        1, 0, options.dynamicBucketTargetRowNum(), options.dynamicBucketMaxBuckets()
+    )
+    keys = paimon_class("table.sink.DynamicBucketRowKeyExtractor")(table.schema())
+
+    def assign(record: Java) -> int:
+        keys.setRecord(record)
+        return int(assigner.assign(keys.partition(), keys.trimmedPrimaryKey().hashCode()))
+
+    return assign
