@@ -53,11 +53,11 @@ class AlterDraws:
         if verb == "add":
             return self._add(columns)
         if verb == "move":
-            step: SchemaStep = ("move", chance.choice(columns).name, self._place(columns))
-            moved, beside = str(step[1]), step[2]
-            first = beside == ("first",) and moved == columns[0].name
-            if first or (isinstance(beside, tuple) and moved in beside):
+            moved, place = chance.choice(columns).name, self._place(columns)
+            there = columns[0] if place == ("first",) else columns[-1]
+            if moved in place or (len(place) == 1 and moved == there.name):
                 return None
+            step: SchemaStep = ("move", moved, place)
             return step, _after(columns, step)
         if verb == "nullable":
             named = [each for each in columns if each.name not in self._table.primary_keys]

@@ -34,6 +34,7 @@ class RowDraws:
         self.columns = list(columns)
         self._chance = chance
         self._plan = plan
+        self._kind_column = plan.options.get("rowkind.field")
         self._held = [[key.draw(chance) for key in keys] for _ in range(chance.randint(1, 8))]
         # Keys that a merge of all files begins with a row that adds.
         self._begun: set[str] = set()
@@ -56,7 +57,8 @@ class RowDraws:
         drawn = [self._moved(chance.choice(self._held), inside) for _ in range(count)]
         if "descending" in plan.tags:
             drawn = [list(key) for key in {repr(key): key for key in drawn}.values()]
-        kinds = [(key, chance.choice(ADDS)) for key in drawn] if adds else self._kinds(drawn)
+        kinds = [(key, chance.choice(ADDS)) for key in drawn]
+        kinds = kinds if adds and not self._kind_column else self._kinds(drawn)
         self._begun |= {repr(key) for key in drawn}
         self._ever |= self._begun
         changes = []
@@ -65,7 +67,7 @@ class RowDraws:
             if plan.deletes_stay and kind == "-U" and name in self._deleted:
                 kind = "-D"
             self._deleted = self._deleted | {name} if kind == "-D" else self._deleted - {name}
-            row = self.row(key)
+            row = self.row(key, (self._kind_column, "+I") if adds and self._kind_column else None)
             changes.append((kind, self._held_on_delete(row) if kind == "-D" else row))
         return changes
 

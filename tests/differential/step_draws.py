@@ -101,7 +101,9 @@ class StepDraws:
 
     def _overwrite(self) -> Iterator[Step]:
         chance = self._chance
-        adds = self._plan.adds_first
+        # An overwrite puts deletions at the last level, too, and Java tells them again.
+        told = self._table.options.get("changelog-producer") in ("lookup", "full-compaction")
+        adds = self._plan.adds_first or told
         inside = self._partition_value()
         self._rows.forget()
         if inside is not None and chance.random() < 0.4:

@@ -53,11 +53,23 @@ def play_by_peer(
     changes: list[Change] = []
     for old, new in pairs:
         if new is None:
-            changes.append(("-D", old))
+            changes.append(("-D", _deletion(old, history, shape)))
         elif new is not old:
             changes += [("-U", old)] if history.producer == "input" else []
             changes.append(("+U", new))
     engine.write(path, (*changes, *(("+I", row) for row in added)))
+
+
+def _deletion(row: Row, history: History, shape: Shape) -> Row:
+    """What a -D holds; as little as can be, where the next row of its key begins with that."""
+    if history.engine == "deduplicate":
+        return row
+    order = history.table.options.get("sequence.field", "").split(",")
+    kept = {*(shape.columns[index].name for index in history.keys(shape)), *order}
+    return [
+        value if column.name in kept or not column.type.nullable else None
+        for column, value in zip(shape.columns, row, strict=True)
+    ]
 
 
 def expression(where: Where) -> pl.Expr:
