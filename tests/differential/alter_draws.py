@@ -1,7 +1,7 @@
 """Changes of a schema, drawn: columns that come, go, come again, move, and change name or type.
 
-What the table's options name keeps its name, and its type but for a wider number: options follow a
-name (both engines see to it), but what a function folds is another thing as another type.
+What the table's options name stays, keeps its name (`differences.NOT_DRAWN`), and its type but for
+a wider number: what a function folds is another thing as another type.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from tests.differential.plans import ColumnPlan, nullable, value_column
 from tests.differential.shape import changed
-from tests.differential.value_draws import draw_value
+from tests.differential.value_draws import draw_atomic, draw_value
 from tests.interop import values
 from tests.interop.columns import Column, parse_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from tests.differential.value_draws import Dice
     from tests.interop.columns import Json, Type
@@ -33,23 +33,32 @@ _TO_TEXT = frozenset({*values.INTEGERS, "BOOLEAN", "DATE", "DECIMAL", *values.TE
 # Of which both engines print every value alike, and read it back.
 _KINDS = ("add", "add", "drop", "rename", "retype", "retype", "move", "nullable")
 
+# The share of changes that are of a field inside a column, where there is one.
+INSIDE = 0.4
+
 
 class AlterDraws:
     """Changes of one table's schema, one after another."""
 
-    def __init__(self, dice: Dice, table: Case, fixed: Sequence[str]) -> None:
+    def __init__(self, dice: Dice, table: Case, fixed: Collection[str]) -> None:
         """`fixed`: columns that options name."""
         self._dice = dice
-        self._table = table
-        self._fixed = frozenset({*fixed, *table.primary_keys, *table.partition_keys})
+        self._keys = set(table.primary_keys)
+        self._placed = {*self._keys, *table.partition_keys}
+        self._placed |= set(table.options.get("bucket-key", "").split(","))
+        self.fixed = {*fixed, *self._placed}
+        self._unnamable = {*fixed, *table.partition_keys}
         self._gone: list[str] = []
         self._count = 0
 
     def draw(self, columns: Sequence[ColumnPlan]) -> tuple[SchemaStep, list[ColumnPlan]] | None:
         """A change, and the columns after it; None if what was drawn cannot be."""
         chance = self._dice.chance
-        free = [column for column in columns if column.name not in self._fixed]
         verb = chance.choice(_KINDS)
+        if verb in ("add", "drop", "rename", "retype") and chance.random() < INSIDE:
+            inside = self._inside(verb, columns)
+            if inside is not None:
+                return inside
         if verb == "add":
             return self._add(columns)
         if verb == "move":
@@ -60,28 +69,26 @@ class AlterDraws:
             step: SchemaStep = ("move", moved, place)
             return step, _after(columns, step)
         if verb == "nullable":
-            named = [each for each in columns if each.name not in self._table.primary_keys]
+            named = [each for each in columns if each.name not in self._keys]
             named = [each for each in named if not each.column.type.nullable]
             if not named:
                 return None
             column = chance.choice(named)
             step = ("nullable", column.name, True)
-            plan = replace(nullable(column), nulls=0.2)
+            plan = nullable(column)
+            if column.name not in self.fixed:
+                plan = replace(plan, nulls=0.2)
             return step, [plan if each is column else each for each in columns]
         if verb == "retype":
             return self._retype(columns)
-        if not free:
-            return None
-        column = chance.choice(free)
         if verb == "drop":
-            if len(columns) - len(self._fixed) < 2:
+            free = [column for column in columns if column.name not in self.fixed]
+            if len(free) < 2:
                 return None
+            column = chance.choice(free)
             self._gone.append(column.name)
             return ("drop", column.name), [each for each in columns if each is not column]
-        self._count += 1
-        step = ("rename", column.name, self._name(columns, f"r{self._count}"))
-        renamed = replace(column, column=Column(str(step[2]), column.column.type))
-        return step, [renamed if each is column else each for each in columns]
+        return self._rename(columns)
 
     def _add(self, columns: Sequence[ColumnPlan]) -> tuple[SchemaStep, list[ColumnPlan]]:
         self._count += 1
@@ -89,6 +96,57 @@ class AlterDraws:
         place = self._place(columns) if self._dice.chance.random() < 0.5 else None
         step: SchemaStep = ("add", plan.name, plan.column.type.text, place)
         return step, _after(columns, step, plan)
+
+    def _rename(self, columns: Sequence[ColumnPlan]) -> tuple[SchemaStep, list[ColumnPlan]] | None:
+        able = [column for column in columns if column.name not in self._unnamable]
+        if not able:
+            return None
+        column = self._dice.chance.choice(able)
+        self._count += 1
+        name = self._name(columns, f"r{self._count}")
+        for known in (self._keys, self._placed, self.fixed):
+            if column.name in known:
+                known.remove(column.name)
+                known.add(name)
+        renamed = replace(column, column=Column(name, column.column.type))
+        step: SchemaStep = ("rename", column.name, name)
+        return step, [renamed if each is column else each for each in columns]
+
+    def _inside(
+        self, verb: str, columns: Sequence[ColumnPlan]
+    ) -> tuple[SchemaStep, list[ColumnPlan]] | None:
+        """A change of a field of a ROW, which may lie in a list or be the value of a map."""
+        chance = self._dice.chance
+        able = [
+            (column, path, row)
+            for column in columns
+            if column.name not in self.fixed
+            for path, row in _rows((column.name,), column.column.type)
+        ]
+        if not able:
+            return None
+        column, path, row = chance.choice(able)
+        field = chance.choice(row.children)
+        self._count += 1
+        if verb == "add":
+            kind = draw_atomic(self._dice).text
+            step: SchemaStep = ("add", (*path, f"n{self._count}"), kind, None)
+        elif verb == "drop":
+            if len(row.children) == 1:
+                return None
+            step = ("drop", (*path, field.name))
+        elif verb == "rename":
+            step = ("rename", (*path, field.name), f"r{self._count}")
+        else:
+            wider = self._wider(field.type, free=False)
+            if not wider:
+                return None
+            bare = chance.choice(wider) + ("" if field.type.nullable else " NOT NULL")
+            step = ("retype", (*path, field.name), bare)
+        found, _ = changed([column.column], step)
+        pool = tuple(draw_value(self._dice, found[0].type) for _ in column.pool)
+        plan = replace(column, column=found[0], pool=pool)
+        return step, [plan if each is column else each for each in columns]
 
     def _name(self, columns: Sequence[ColumnPlan], fresh: str) -> str:
         """A new name, or one that a column had that is gone."""
@@ -104,20 +162,18 @@ class AlterDraws:
         return (kind, beside) if kind in ("after", "before") else (kind,)
 
     def _retype(self, columns: Sequence[ColumnPlan]) -> tuple[SchemaStep, list[ColumnPlan]] | None:
-        placed = {*self._table.primary_keys, *self._table.partition_keys}
-        placed |= set(self._table.options.get("bucket-key", "").split(","))
         able = [
             (column, found)
             for column in columns
-            if column.name not in placed
-            for found in self._wider(column.column.type, free=column.name not in self._fixed)
+            if column.name not in self._placed
+            for found in self._wider(column.column.type, free=column.name not in self.fixed)
         ]
         if not able:
             return None
         column, bare = self._dice.chance.choice(able)
         kind = parse_type(bare + ("" if column.column.type.nullable else " NOT NULL"))
         pool = tuple(_again(value, column.column.type, kind) for value in column.pool)
-        if column.name not in self._fixed:
+        if column.name not in self.fixed:
             pool += tuple(draw_value(self._dice, kind) for _ in range(2))
         plan = ColumnPlan(Column(column.name, kind), pool, column.nulls)
         step: SchemaStep = ("retype", column.name, kind.text)
@@ -140,6 +196,18 @@ class AlterDraws:
         if kind.root in _TO_TEXT and kind.root != "STRING":
             found.append("STRING")
         return found
+
+
+def _rows(path: tuple[str, ...], kind: Type) -> Iterator[tuple[tuple[str, ...], Type]]:
+    """The ROWs in a type, each with the path to it."""
+    if kind.root == "ROW":
+        yield path, kind
+        for child in kind.children:
+            yield from _rows((*path, child.name), child.type)
+    elif kind.root == "ARRAY":
+        yield from _rows((*path, "element"), kind.children[0].type)
+    elif kind.root == "MAP":
+        yield from _rows((*path, "value"), kind.children[1].type)
 
 
 def _after(

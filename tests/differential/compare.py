@@ -5,8 +5,8 @@
 2. Each engine streams both tables: what each step has told of a key is the same, four times, or
    twice of each table where it makes no changelog. (Which snapshots a compaction makes hangs on the
    sizes of files.)
-3. lakecore reads some columns alone, and the rows in which a column is null, or is not: they must
-   be those of its whole rows.
+3. lakecore reads some columns alone, and rows that a condition on a column holds for: they must be
+   those of its whole rows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from tests.differential.differences import Difference, excused, known
+from tests.differential.verbs import draw_condition, expression
 from tests.interop import values
 from tests.interop.protocol import PeerRefused
 
@@ -148,7 +149,7 @@ class Comparison:
         shape: Shape,
     ) -> Seen:
         try:
-            return self._history.comparable(reader.read(path, options), shape.columns)
+            return self._history.comparable(reader.read(path, options), shape)
         except PeerRefused as refusal:
             return Refusal(refusal.reason)
 
@@ -161,20 +162,20 @@ class Comparison:
         columns = shape.columns
         chance = random.Random(f"{self._history.seed} {label}")
         wanted = sorted(chance.sample(range(len(columns)), chance.randint(1, len(columns))))
-        named = [columns[index] for index in wanted]
-        names = [column.name for column in named]
-        judge, null = chance.randrange(len(columns)), chance.random() < 0.4
-        where = f'"{columns[judge].name}" IS {"" if null else "NOT "}NULL'
-        asked = chance.choice((None, where))
+        named = shape.chosen(wanted)
+        names = named.names
+        asked = draw_condition(chance, columns, whole) if chance.random() < 0.6 else None
         told = f"{names} of {writer}'s table where {asked}"
         try:
-            rows = self._lakecore.read(self._paths[writer], options, names, asked)
+            where = None if asked is None else expression(asked)
+            rows = self._lakecore.read(self._paths[writer], options, names, where)
         except PeerRefused as refusal:
             self.problems.append(f"{label}: lakecore refuses {told}: {refusal}")
             return
-        kept = [row for row in whole if asked is None or (row[judge] is None) == null]
+        judge = 0 if asked is None else shape.names.index(asked.column)
+        kept = [row for row in whole if asked is None or asked.holds(row[judge])]
         expected = [[row[index] for index in wanted] for row in kept]
-        wrong = values.difference(self._history.comparable(rows, named), expected, named)
+        wrong = values.difference(self._history.comparable(rows, named), expected, named.columns)
         if wrong:
             self.problems.append(f"{label}: lakecore reads {told} otherwise:")
             self.problems += [f"    {line}" for line in wrong[:LINES_MAX]]
@@ -221,7 +222,7 @@ class Comparison:
         at = self._history.keys(shape) or range(len(shape.columns))
         found: ByKey = {}
         for kind, row in changes:
-            (shown,) = self._history.comparable([row], shape.columns)
+            (shown,) = self._history.comparable([row], shape)
             found.setdefault(repr([row[index] for index in at]), []).append((kind, shown))
         return found
 

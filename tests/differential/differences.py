@@ -92,6 +92,9 @@ NOT_DRAWN: Mapping[str, str] = {
     "an overwrite that leaves deletions, and a changelog of compactions": (
         "they lie in the last level, and 1.4.2 tells the deletion of what was never there"
     ),
+    "another name for a column that an option names": (
+        "1.4.2 reads no snapshot from before: it takes the schema of then, and the options of now"
+    ),
     "a column moved to where it is": "1.4.2 refuses it; lakecore leaves it there",
     "nested-sequence-field, nested-key-null-strategy": "1.4.2 has neither",
     "blanks at the end of CHAR": "ORC pads with blanks, and Java takes all of them off again",

@@ -28,7 +28,7 @@ UNWELCOME = 0.06
 # The share of tables that writes compact, whatever the sizes of files, which are each engine's own.
 INLINE = 0.35
 # The share of tables with deletion vectors, of those that may have them.
-VECTORS = 0.12
+VECTORS = 0.2
 COMPACTING = {"num-sorted-run.compaction-trigger": "1", "num-levels": "4"}
 
 

@@ -14,11 +14,11 @@ from tests.differential.shape import first_shape
 from tests.differential.steps import Alter, Overwrite, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from tests.differential.shape import Shape
     from tests.differential.steps import Step
-    from tests.interop.columns import Column, Json
+    from tests.interop.columns import Json
     from tests.interop.model import Case
     from tests.interop.values import Row
 
@@ -67,13 +67,13 @@ class History:
     def with_steps(self, steps: Iterable[Step]) -> History:
         return replace(self, steps=tuple(steps))
 
-    def comparable(self, rows: Iterable[Row], columns: Sequence[Column]) -> list[Row]:
+    def comparable(self, rows: Iterable[Row], shape: Shape) -> list[Row]:
         """The rows in a form that is equal where they mean the same.
 
         Lists without a defined order are sorted, bitmaps are the numbers in them, and sketches what
         they estimate.
         """
-        forms = [self._form(column.name) for column in columns]
+        forms = [self._form(identity) for identity in shape.identities]
         if not any(forms):
             return list(rows)
         return [

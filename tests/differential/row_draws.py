@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.differential.plans import ADDS, RETRACTS
+from tests.interop.columns import Column
 
 if TYPE_CHECKING:
     import random
@@ -47,6 +49,13 @@ class RowDraws:
         self._begun.clear()
         if deleted:
             self._deleted |= self._ever
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a column of the key another name."""
+        self.keys = [
+            replace(key, column=Column(new, key.column.type)) if key.name == old else key
+            for key in self.keys
+        ]
 
     def commit(self, *, inside: tuple[str, Json] | None = None, adds: bool = False) -> list[Change]:
         """Some changes; `inside` fixes a column, `adds` leaves out what retracts."""

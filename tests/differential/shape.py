@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tests.interop.columns import Column, parse_type
@@ -10,7 +10,7 @@ from tests.interop.columns import Column, parse_type
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.interop.columns import Json
+    from tests.interop.columns import Json, Type
     from tests.interop.engines import SchemaStep
     from tests.interop.values import Row
 
@@ -36,6 +36,13 @@ class Shape:
         names = self.names
         return self.identities[names.index(name)] if name in names else None
 
+    def chosen(self, indices: Sequence[int]) -> Shape:
+        """Some of the columns."""
+        return Shape(
+            tuple(self.identities[index] for index in indices),
+            tuple(self.columns[index] for index in indices),
+        )
+
     def after(self, change: SchemaStep, identity: str) -> Shape:
         """The shape after a change; `identity` is that of a column that it adds."""
         columns, at = changed(self.columns, change)
@@ -59,6 +66,14 @@ def changed(columns: Sequence[Column], change: SchemaStep) -> tuple[list[Column]
     place: Json
     found = list(columns)
     at: list[int | None] = list(range(len(found)))
+    if isinstance(name, tuple):
+        top, *below = name
+        return [
+            Column(each.name, _inside(each.type, (verb, tuple(below), *given)))
+            if each.name == top
+            else each
+            for each in columns
+        ], at
     index = next((i for i, column in enumerate(found) if column.name == name), len(found))
     match verb:
         case "add":
@@ -86,6 +101,26 @@ def changed(columns: Sequence[Column], change: SchemaStep) -> tuple[list[Column]
     found.insert(to, moved)
     at.insert(to, was)
     return found, at
+
+
+def _inside(kind: Type, change: SchemaStep) -> Type:
+    """The type after a change of a field somewhere in it."""
+    verb, path, *given = change
+    assert isinstance(path, tuple)
+    if len(path) == 1 and kind.root == "ROW":
+        fields, _ = changed(kind.children, (verb, path[0], *given))
+        return replace(kind, children=tuple(fields))
+    names = {"ARRAY": ("element",), "MAP": ("key", "value")}
+    parts = names.get(kind.root) or tuple(child.name for child in kind.children)
+    return replace(
+        kind,
+        children=tuple(
+            replace(child, type=_inside(child.type, (verb, path[1:], *given)))
+            if part == path[0]
+            else child
+            for part, child in zip(parts, kind.children, strict=True)
+        ),
+    )
 
 
 def _index(place: tuple[str, ...], names: list[str]) -> int:

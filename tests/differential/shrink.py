@@ -124,6 +124,9 @@ def _rebuilt(
 def _change_now(change: SchemaStep, before: Shape, shape: Shape) -> SchemaStep | None:
     """The change by the names that columns have now; None if one is gone, or its name is taken."""
     verb, name, *given = change
+    if isinstance(name, tuple):
+        top = _named_now(str(name[0]), before, shape)
+        return None if top is None else (verb, (top, *name[1:]), *given)
     if verb != "add":
         found = _named_now(str(name), before, shape)
         if found is None:

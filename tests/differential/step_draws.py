@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from tests.interop.model import Case
 
 WRITES_MAX = 5
-# The share of tables to which each kind of step happens; and of gaps between writes, of these.
-HAPPENS, OFTEN = 0.3, 0.5
+# The share of tables to which a kind of step happens; and of gaps between writes, of these.
+ALTERED, OVERWRITTEN, CLEARED, TRAVELLED, CHANGED = 0.45, 0.3, 0.12, 0.3, 0.55
+OFTEN = 0.5
 # Types whose values are texts of themselves, as a literal and as the value of a partition.
 _PLAIN = frozenset({*values.INTEGERS, "STRING", "VARCHAR"})
 _SPELLED = frozenset({*_PLAIN, "DATE", "DECIMAL", "BOOLEAN"})
@@ -62,17 +63,15 @@ class StepDraws:
             for key, text in table.options.items()
             for name in (*text.split(","), *key.removeprefix("fields.").split(".")[0].split(","))
         }
-        self._fixed = {column.name for column in columns if column.name in named} | {
-            key.name for key in keys
-        }
+        fixed = {column.name for column in columns if column.name in named}
         self._rows = RowDraws(self._chance, plan, keys if plan.keyed else (), columns)
-        self._alters = AlterDraws(dice, table, sorted(self._fixed))
+        self._alters = AlterDraws(dice, table, fixed)
         self._tags = 0
 
     def steps(self) -> Iterator[Step]:
         """All of them, in order."""
         chance, plan = self._chance, self._plan
-        happening = [each for each in self._happenings() if chance.random() < HAPPENS]
+        happening = [each for each, share in self._happenings() if chance.random() < share]
         compacting = plan.compacts_always or chance.random() < 0.25
         for number in range(chance.randint(1, WRITES_MAX)):
             for happen in happening if number else ():
@@ -88,15 +87,22 @@ class StepDraws:
             if chance.random() < OFTEN:
                 yield from happen()
 
-    def _happenings(self) -> list[Callable[[], Iterator[Step]]]:
-        found = [self._alter, self._overwrite, self._clear, self._travel]
-        return [*found, self._verb] if self._plan.verbs else found
+    def _happenings(self) -> list[tuple[Callable[[], Iterator[Step]], float]]:
+        return [
+            (self._alter, ALTERED),
+            (self._overwrite, OVERWRITTEN),
+            (self._clear, CLEARED),
+            (self._travel, TRAVELLED),
+            (self._verb, CHANGED if self._plan.verbs else 0.0),
+        ]
 
     def _alter(self) -> Iterator[Step]:
         for _ in range(self._chance.choice((1, 1, 2))):
             drawn = self._alters.draw(self._rows.columns)
             if drawn is not None:
                 change, self._rows.columns = drawn
+                if change[0] == "rename" and isinstance(change[1], str):
+                    self._rows.rename(str(change[1]), str(change[2]))
                 yield Alter(change)
 
     def _overwrite(self) -> Iterator[Step]:
@@ -163,7 +169,7 @@ class StepDraws:
         able = [
             each
             for each in columns
-            if each.column.type.root in {*_PLAIN, "BOOLEAN"} and each.name not in self._fixed
+            if each.column.type.root in {*_PLAIN, "BOOLEAN"} and each.name not in self._alters.fixed
         ]
         if not able:
             return None

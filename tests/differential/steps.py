@@ -64,13 +64,22 @@ class Where:
     """A condition on one column."""
 
     column: str
-    operator: Literal["is null", "is not null", "="]
+    operator: Literal["is null", "is not null", "=", "<", ">="]
     value: Json = None
 
     def holds(self, value: Json) -> bool:
-        if self.operator == "=":
-            return value is not None and value == self.value
-        return (value is None) == (self.operator == "is null")
+        """Whether it is true of a value: null, a number or a text."""
+        match self.operator:
+            case "is null":
+                return value is None
+            case "is not null":
+                return value is not None
+            case "=":
+                return value is not None and value == self.value
+        if value is None:
+            return False
+        less = bool(value < self.value)  # type: ignore[operator]
+        return less == (self.operator == "<")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,22 @@ kind where there is a key, or all of them anew.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
-from tests.differential.steps import Change, Delete, Update, Upsert
+from tests.differential.steps import Change, Delete, Update, Upsert, Where
+from tests.interop import values
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Sequence
     from pathlib import Path
 
     from tests.differential.history import History
     from tests.differential.shape import Shape
-    from tests.differential.steps import Verb, Where
+    from tests.differential.steps import Verb
+    from tests.interop.columns import Column
     from tests.interop.engines import PeerEngine
     from tests.interop.lakecore_engine import LakecoreEngine
     from tests.interop.values import Row
@@ -65,10 +68,11 @@ def _deletion(row: Row, history: History, shape: Shape) -> Row:
     if history.engine == "deduplicate":
         return row
     order = history.table.options.get("sequence.field", "").split(",")
-    kept = {*(shape.columns[index].name for index in history.keys(shape)), *order}
+    kept = {*history.table.primary_keys, *order}
+    columns = zip(shape.identities, shape.columns, row, strict=True)
     return [
-        value if column.name in kept or not column.type.nullable else None
-        for column, value in zip(shape.columns, row, strict=True)
+        value if identity in kept or not column.type.nullable else None
+        for identity, column, value in columns
     ]
 
 
@@ -80,8 +84,22 @@ def expression(where: Where) -> pl.Expr:
             return column.is_null()
         case "is not null":
             return column.is_not_null()
-        case _:
+        case "=":
             return column == pl.lit(where.value)
+        case "<":
+            return column < pl.lit(where.value)
+        case _:
+            return column >= pl.lit(where.value)
+
+
+def draw_condition(chance: random.Random, columns: Sequence[Column], rows: Sequence[Row]) -> Where:
+    """A condition on one of the columns, by a value that it has in a row, if that is plain."""
+    judge = chance.randrange(len(columns))
+    held = [row[judge] for row in rows if row[judge] is not None]
+    if columns[judge].type.root in {*values.INTEGERS, *values.TEXTS} and held:
+        operator: Literal["=", "<", ">="] = chance.choice(("=", "<", ">="))
+        return Where(columns[judge].name, operator, chance.choice(held))
+    return Where(columns[judge].name, chance.choice(("is null", "is not null")))
 
 
 def _changed(

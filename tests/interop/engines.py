@@ -32,6 +32,8 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
 # A change of a schema: ("add", NAME, TYPE, PLACE), ("drop", NAME), ("rename", NAME, NEW),
 # ("retype", NAME, TYPE), ("nullable", NAME, WHETHER) or ("move", NAME, PLACE). A place is
 # ("first",), ("last",), ("after", OTHER) or ("before", OTHER); None is the last of a new column.
+# The first four take a path, too: a tuple of names, with "element" and "value" for parts of lists
+# and maps.
 SchemaStep: TypeAlias = "tuple[Json, ...]"
 # These take row kinds from a column only.
 BY_KIND_COLUMN = frozenset({limits.PYPAIMON, limits.RUST})

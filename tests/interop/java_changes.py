@@ -111,6 +111,17 @@ class JavaChanges:
 def _schema_change(change: Sequence[Any]) -> Java:
     verb, name, *given = change
     made = paimon_class("schema.SchemaChange")
+    if not isinstance(name, str):
+        path = jpype.JArray(jpype.JString)(name)
+        match verb:
+            case "add":
+                return made.addColumn(path, java_type(given[0]), None, None)
+            case "drop":
+                return made.dropColumn(path)
+            case "rename":
+                return made.renameColumn(path, given[0])
+            case _:
+                return made.updateColumnType(path, java_type(given[0]), False)
     match verb:
         case "add":
             return made.addColumn(name, java_type(given[0]), None, _move(name, given[1]))

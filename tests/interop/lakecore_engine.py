@@ -100,7 +100,7 @@ class LakecoreEngine:
         path: Path,
         options: Mapping[str, str] | None = None,
         columns: Sequence[str] | None = None,
-        where: str | None = None,
+        where: str | pl.Expr | None = None,
     ) -> list[Row]:
         """The rows, of some columns if named, that a condition holds for."""
         with _refusing("read"):
