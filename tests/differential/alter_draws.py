@@ -7,7 +7,7 @@ a wider number: what a function folds is another thing as another type.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tests.differential.plans import ColumnPlan, nullable, value_column
 from tests.differential.shape import changed
@@ -29,12 +29,31 @@ _WIDER = {
     "INT": ("BIGINT",),
     "FLOAT": ("DOUBLE",),
 }
-_TO_TEXT = frozenset({*values.INTEGERS, "BOOLEAN", "DATE", "DECIMAL", *values.TEXTS})
+# Casts that change values; Java's are asked for by name, and so are these.
+_OTHER = {
+    "BOOLEAN": ("INT", "TINYINT"),
+    "SMALLINT": ("TINYINT", "DOUBLE"),
+    "INT": ("SMALLINT", "TINYINT", "DOUBLE", "DECIMAL(12, 2)"),
+    "BIGINT": ("INT", "SMALLINT", "DECIMAL(38, 4)"),
+    "DATE": ("TIMESTAMP(3)",),
+    "TIMESTAMP": ("DATE",),
+    "STRING": ("VARCHAR(3)", "BYTES"),
+}
 # Of which both engines print every value alike, and read it back.
-_KINDS = ("add", "add", "drop", "rename", "retype", "retype", "move", "nullable")
-
+_TO_TEXT = frozenset({*values.INTEGERS, "BOOLEAN", "DATE", "DECIMAL", *values.TEXTS})
+_KINDS = ("add", "add", "drop", "rename", "retype", "retype", "move", "nullable", "set")
+# Options of files, which rows do not depend on. What ORC and Avro hold Parquet holds, too.
+_OPTIONS = (
+    *(("file.format", "parquet"), ("metadata.stats-mode", "none"), ("metadata.stats-mode", "full")),
+    *(("data-file.thin-mode", "true"), ("data-file.thin-mode", "false")),
+)
 # The share of changes that are of a field inside a column, where there is one.
 INSIDE = 0.4
+# The share of changes of type after which some values are others.
+OTHER = 0.4
+
+# A change, and the columns after it.
+Drawn: TypeAlias = "tuple[SchemaStep, list[ColumnPlan]]"
 
 
 class AlterDraws:
@@ -51,7 +70,7 @@ class AlterDraws:
         self._gone: list[str] = []
         self._count = 0
 
-    def draw(self, columns: Sequence[ColumnPlan]) -> tuple[SchemaStep, list[ColumnPlan]] | None:
+    def draw(self, columns: Sequence[ColumnPlan]) -> Drawn | None:
         """A change, and the columns after it; None if what was drawn cannot be."""
         chance = self._dice.chance
         verb = chance.choice(_KINDS)
@@ -59,45 +78,55 @@ class AlterDraws:
             inside = self._inside(verb, columns)
             if inside is not None:
                 return inside
-        if verb == "add":
-            return self._add(columns)
-        if verb == "move":
-            moved, place = chance.choice(columns).name, self._place(columns)
-            there = columns[0] if place == ("first",) else columns[-1]
-            if moved in place or (len(place) == 1 and moved == there.name):
-                return None
-            step: SchemaStep = ("move", moved, place)
-            return step, _after(columns, step)
-        if verb == "nullable":
-            named = [each for each in columns if each.name not in self._keys]
-            named = [each for each in named if not each.column.type.nullable]
-            if not named:
-                return None
-            column = chance.choice(named)
-            step = ("nullable", column.name, True)
-            plan = nullable(column)
-            if column.name not in self.fixed:
-                plan = replace(plan, nulls=0.2)
-            return step, [plan if each is column else each for each in columns]
-        if verb == "retype":
-            return self._retype(columns)
-        if verb == "drop":
-            free = [column for column in columns if column.name not in self.fixed]
-            if len(free) < 2:
-                return None
-            column = chance.choice(free)
-            self._gone.append(column.name)
-            return ("drop", column.name), [each for each in columns if each is not column]
-        return self._rename(columns)
+        return {
+            "set": self._set,
+            "add": self._add,
+            "move": self._move,
+            "nullable": self._nullable,
+            "retype": self._retype,
+            "drop": self._drop,
+            "rename": self._rename,
+        }[verb](columns)
 
-    def _add(self, columns: Sequence[ColumnPlan]) -> tuple[SchemaStep, list[ColumnPlan]]:
+    def _set(self, columns: Sequence[ColumnPlan]) -> Drawn:
+        return ("set", *self._dice.chance.choice(_OPTIONS)), list(columns)
+
+    def _move(self, columns: Sequence[ColumnPlan]) -> Drawn | None:
+        moved, place = self._dice.chance.choice(columns).name, self._place(columns)
+        there = columns[0] if place == ("first",) else columns[-1]
+        if moved in place or (len(place) == 1 and moved == there.name):
+            return None
+        step: SchemaStep = ("move", moved, place)
+        return step, _after(columns, step)
+
+    def _nullable(self, columns: Sequence[ColumnPlan]) -> Drawn | None:
+        named = [each for each in columns if each.name not in self._keys]
+        named = [each for each in named if not each.column.type.nullable]
+        if not named:
+            return None
+        column = self._dice.chance.choice(named)
+        plan = nullable(column)
+        if column.name not in self.fixed:
+            plan = replace(plan, nulls=0.2)
+        step: SchemaStep = ("nullable", column.name, True)
+        return step, [plan if each is column else each for each in columns]
+
+    def _drop(self, columns: Sequence[ColumnPlan]) -> Drawn | None:
+        free = [column for column in columns if column.name not in self.fixed]
+        if len(free) < 2:
+            return None
+        column = self._dice.chance.choice(free)
+        self._gone.append(column.name)
+        return ("drop", column.name), [each for each in columns if each is not column]
+
+    def _add(self, columns: Sequence[ColumnPlan]) -> Drawn:
         self._count += 1
         plan = nullable(value_column(self._dice, self._name(columns, f"n{self._count}")))
         place = self._place(columns) if self._dice.chance.random() < 0.5 else None
         step: SchemaStep = ("add", plan.name, plan.column.type.text, place)
         return step, _after(columns, step, plan)
 
-    def _rename(self, columns: Sequence[ColumnPlan]) -> tuple[SchemaStep, list[ColumnPlan]] | None:
+    def _rename(self, columns: Sequence[ColumnPlan]) -> Drawn | None:
         able = [column for column in columns if column.name not in self._unnamable]
         if not able:
             return None
@@ -112,9 +141,7 @@ class AlterDraws:
         step: SchemaStep = ("rename", column.name, name)
         return step, [renamed if each is column else each for each in columns]
 
-    def _inside(
-        self, verb: str, columns: Sequence[ColumnPlan]
-    ) -> tuple[SchemaStep, list[ColumnPlan]] | None:
+    def _inside(self, verb: str, columns: Sequence[ColumnPlan]) -> Drawn | None:
         """A change of a field of a ROW, which may lie in a list or be the value of a map."""
         chance = self._dice.chance
         able = [
@@ -161,18 +188,26 @@ class AlterDraws:
         beside = chance.choice(columns).name
         return (kind, beside) if kind in ("after", "before") else (kind,)
 
-    def _retype(self, columns: Sequence[ColumnPlan]) -> tuple[SchemaStep, list[ColumnPlan]] | None:
+    def _retype(self, columns: Sequence[ColumnPlan]) -> Drawn | None:
+        other = self._dice.chance.random() < OTHER
         able = [
             (column, found)
             for column in columns
             if column.name not in self._placed
-            for found in self._wider(column.column.type, free=column.name not in self.fixed)
+            for found in (
+                _other(column.column.type)
+                if other and column.name not in self.fixed
+                else self._wider(column.column.type, free=column.name not in self.fixed)
+            )
         ]
         if not able:
             return None
         column, bare = self._dice.chance.choice(able)
         kind = parse_type(bare + ("" if column.column.type.nullable else " NOT NULL"))
-        pool = tuple(_again(value, column.column.type, kind) for value in column.pool)
+        if column.name in self.fixed or bare in self._wider(column.column.type, free=True):
+            pool = tuple(_again(value, column.column.type, kind) for value in column.pool)
+        else:
+            pool = ()
         if column.name not in self.fixed:
             pool += tuple(draw_value(self._dice, kind) for _ in range(2))
         plan = ColumnPlan(Column(column.name, kind), pool, column.nulls)
@@ -196,6 +231,13 @@ class AlterDraws:
         if kind.root in _TO_TEXT and kind.root != "STRING":
             found.append("STRING")
         return found
+
+
+def _other(kind: Type) -> Sequence[str]:
+    """Types to which this one is cast with a loss, or another meaning."""
+    if kind.root == "DECIMAL" and kind.scale:
+        return (f"DECIMAL({kind.precision}, {kind.scale - 1})", f"DECIMAL({kind.precision}, 0)")
+    return _OTHER.get(kind.root, ())
 
 
 def _rows(path: tuple[str, ...], kind: Type) -> Iterator[tuple[tuple[str, ...], Type]]:

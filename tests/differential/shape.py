@@ -66,6 +66,8 @@ def changed(columns: Sequence[Column], change: SchemaStep) -> tuple[list[Column]
     place: Json
     found = list(columns)
     at: list[int | None] = list(range(len(found)))
+    if verb == "set":
+        return found, at
     if isinstance(name, tuple):
         top, *below = name
         return [

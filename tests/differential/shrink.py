@@ -124,6 +124,8 @@ def _rebuilt(
 def _change_now(change: SchemaStep, before: Shape, shape: Shape) -> SchemaStep | None:
     """The change by the names that columns have now; None if one is gone, or its name is taken."""
     verb, name, *given = change
+    if verb == "set":
+        return change
     if isinstance(name, tuple):
         top = _named_now(str(name[0]), before, shape)
         return None if top is None else (verb, (top, *name[1:]), *given)

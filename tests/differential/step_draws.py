@@ -112,6 +112,11 @@ class StepDraws:
         adds = self._plan.adds_first or told
         inside = self._partition_value()
         self._rows.forget()
+        bucket = self._table.options["bucket"]
+        if bucket != "-1" and not self._table.partition_keys and chance.random() < 0.3:
+            # What is written in the place of all rows goes to as many buckets as are asked for now.
+            yield Alter(("set", "bucket", chance.choice(("1", "2", "3", "4"))))
+            inside = None
         if inside is not None and chance.random() < 0.4:
             changes = self._rows.commit(inside=inside, adds=adds)
             yield Overwrite(tuple(changes), ((inside[0], _text(inside[1])),))

@@ -94,7 +94,7 @@ def test_every_step_is_drawn(histories: list[History], kind: type) -> None:
     assert sum(any(isinstance(step, kind) for step in each.steps) for each in histories) >= 3
 
 
-@pytest.mark.parametrize("verb", ["add", "drop", "rename", "retype", "move", "nullable"])
+@pytest.mark.parametrize("verb", ["add", "drop", "rename", "retype", "move", "nullable", "set"])
 def test_every_change_of_a_schema_is_drawn(histories: list[History], verb: str) -> None:
     changes = [step.change for each in histories for step in each.steps if isinstance(step, Alter)]
 

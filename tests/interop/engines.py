@@ -30,10 +30,10 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     limits.RUST: ("tests.interop.python_peer", "native"),
 }
 # A change of a schema: ("add", NAME, TYPE, PLACE), ("drop", NAME), ("rename", NAME, NEW),
-# ("retype", NAME, TYPE), ("nullable", NAME, WHETHER) or ("move", NAME, PLACE). A place is
-# ("first",), ("last",), ("after", OTHER) or ("before", OTHER); None is the last of a new column.
-# The first four take a path, too: a tuple of names, with "element" and "value" for parts of lists
-# and maps.
+# ("retype", NAME, TYPE), ("nullable", NAME, WHETHER), ("move", NAME, PLACE) or
+# ("set", OPTION, TEXT). A place is ("first",), ("last",), ("after", OTHER) or ("before", OTHER);
+# None is the last of a new column. The first four take a path, too: a tuple of names, with
+# "element" and "value" for parts of lists and maps.
 SchemaStep: TypeAlias = "tuple[Json, ...]"
 # These take row kinds from a column only.
 BY_KIND_COLUMN = frozenset({limits.PYPAIMON, limits.RUST})

@@ -123,6 +123,8 @@ def _schema_change(change: Sequence[Any]) -> Java:
             case _:
                 return made.updateColumnType(path, java_type(given[0]), False)
     match verb:
+        case "set":
+            return made.setOption(name, given[0])
         case "add":
             return made.addColumn(name, java_type(given[0]), None, _move(name, given[1]))
         case "drop":

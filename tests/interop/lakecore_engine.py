@@ -154,6 +154,8 @@ def _schema_change(change: SchemaStep) -> Change:
     verb, name, *given = change
     made: Any = lc.SchemaChange
     match verb:
+        case "set":
+            return cast("Change", made.set_option(name, given[0]))
         case "add":
             return cast("Change", made.add_column(name, given[0], None, _move(given[1])))
         case "drop":
