@@ -126,6 +126,25 @@ def test_a_failing_history_shrinks_to_what_makes_it_fail() -> None:
     assert {*small.table.primary_keys} == {column.name for column in small.table.columns}
 
 
+@pytest.mark.parametrize("verb", ["add", "drop", "rename", "move"])
+def test_a_history_shrinks_across_changes_of_its_schema(verb: str) -> None:
+    def fails(history: History) -> bool:
+        for step, shape in zip(history.steps, history.shapes, strict=False):
+            changes = step.changes if isinstance(step, (Write, Overwrite)) else ()
+            assert all(len(row) == len(shape.columns) for _, row in changes)
+        after = [step for step in history.steps if isinstance(step, (Alter, Overwrite))]
+        return any(
+            isinstance(step, Alter) and step.change[0] == verb and isinstance(after[-1], Overwrite)
+            for step in after
+        )
+
+    history = next(found for seed in SEEDS if fails(found := draw(seed)))
+
+    small = shrink(history, fails, 1000)
+
+    assert [type(step) for step in small.steps] == [Alter, Overwrite]
+
+
 def test_the_text_of_a_history_makes_it_again() -> None:
     for history in map(draw, range(1, 30)):
         known = (History, *STEPS, Where, Column, case, parse_type)
