@@ -67,6 +67,9 @@ class AlterDraws:
         self._placed |= set(table.options.get("bucket-key", "").split(","))
         self.fixed = {*fixed, *self._placed}
         self._unnamable = {*fixed, *table.partition_keys}
+        default = "fields.default-aggregate-function" in table.options
+        # A function may only be of a column in a group.
+        self._grouped = default and table.options.get("merge-engine") == "partial-update"
         self._gone: list[str] = []
         self._count = 0
 
@@ -74,6 +77,8 @@ class AlterDraws:
         """A change, and the columns after it; None if what was drawn cannot be."""
         chance = self._dice.chance
         verb = chance.choice(_KINDS)
+        if verb == "add" and self._grouped:
+            return None
         if verb in ("add", "drop", "rename", "retype") and chance.random() < INSIDE:
             inside = self._inside(verb, columns)
             if inside is not None:

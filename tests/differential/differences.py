@@ -95,6 +95,11 @@ NOT_DRAWN: Mapping[str, str] = {
     "another name for a column that an option names": (
         "1.4.2 reads no snapshot from before: it takes the schema of then, and the options of now"
     ),
+    "verbs of partial-update under changelog-producer=input": (
+        "a row of lakecore's holds the parts that it sets, and so does the changelog; Java has no "
+        "verbs, and `verbs` stands whole rows in for them"
+    ),
+    "a new column beside groups and a default function": "both take it, and no row after that",
     "a column moved to where it is": "1.4.2 refuses it; lakecore leaves it there",
     "nested-sequence-field, nested-key-null-strategy": "1.4.2 has neither",
     "blanks at the end of CHAR": "ORC pads with blanks, and Java takes all of them off again",
