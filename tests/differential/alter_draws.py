@@ -199,6 +199,7 @@ class AlterDraws:
             (column, found)
             for column in columns
             if column.name not in self._placed
+            and (column.column.type.root != "DATE" or column.column.type.nullable)
             for found in (
                 _other(column.column.type)
                 if other and column.name not in self.fixed

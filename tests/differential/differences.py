@@ -100,6 +100,10 @@ NOT_DRAWN: Mapping[str, str] = {
         "verbs, and `verbs` stands whole rows in for them"
     ),
     "a new column beside groups and a default function": "both take it, and no row after that",
+    "another type for a DATE that is NOT NULL": (
+        "1.4.2 knows the casts of a DATE that may be null alone: it refuses the change, and reads "
+        "no file of before; lakecore casts both alike"
+    ),
     "a column moved to where it is": "1.4.2 refuses it; lakecore leaves it there",
     "nested-sequence-field, nested-key-null-strategy": "1.4.2 has neither",
     "blanks at the end of CHAR": "ORC pads with blanks, and Java takes all of them off again",
