@@ -126,7 +126,8 @@ class _Reader(DataSourceReader):
         planned = plan_read(table.context, pinned, columns=schema.fieldNames(), where=where)
         self._job = seal(planned.job)
         self._exchange = spark_arrow_schema(schema)
-        self._tasks = [seal(task) for task in planned.tasks]
+        # For an empty list Spark would make up a partition, and another one in each version.
+        self._tasks = [seal(task) for task in planned.tasks or ((),)]
 
     def __getstate__(self) -> dict[str, object]:
         """Without the tasks: Spark sends each to its reader."""
@@ -137,9 +138,7 @@ class _Reader(DataSourceReader):
         return [InputPartition(task) for task in self._tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task; none if Spark made up a task for want of one."""
-        if partition.value is None:
-            return
+        """The rows of a task."""
         job = cast("ReadJob", open_sealed(self._job))
         task = cast("tuple[Piece, ...]", open_sealed(partition.value))
         for batch in read_task(job, task):

@@ -17,6 +17,7 @@ from lakecore.errors import CorruptTable, InvalidRequest, NotFound
 from spark_bridge.attach_tables import register
 from spark_bridge.read_frame import read
 from spark_bridge.settings import settings as set_meanwhile
+from spark_bridge.source import LakecoreSource
 from spark_bridge.write_frame import write
 from tests.spark.frames import held, table_at
 
@@ -255,6 +256,15 @@ def test_a_table_without_rows(spark: SparkSession, tmp_path: Path) -> None:
         assert frame.columns == ["id", "name", "qty"]
         assert frame.collect() == []
         assert frame.selectExpr("sum(qty) s").collect()[0].s is None
+
+
+def test_reader_without_rows_leaves_no_partition_for_spark_to_make_up(tmp_path: Path) -> None:
+    table = table_at(tmp_path / "t", COLUMNS, bucket="2")
+    source = LakecoreSource({"path": table.path})
+    reader = source.reader(source.schema())
+    (partition,) = reader.partitions()
+
+    assert list(reader.read(partition)) == []
 
 
 def test_many_partitions_under_any_name(spark: SparkSession, tmp_path: Path) -> None:
