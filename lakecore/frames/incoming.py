@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from lakecore.errors import InvalidRequest
+from lakecore.model.arrow_arrays import with_offsets
 from lakecore.model.types import check_no_objects
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def incoming_batches(data: object) -> Iterator[pa.RecordBatch]:
     Raises InvalidRequest, naming the type and what is taken, for anything else.
     """
     for batch in _batches(data):
-        yield from _cut(batch)
+        yield from _cut(with_offsets(batch))
         # A row may be large: the next is made without this beside it.
         del batch
 

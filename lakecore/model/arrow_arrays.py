@@ -194,6 +194,35 @@ def _any_value(child: pa.Array, field: pa.Field, above: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(kind, len(child), buffers, 0, child.offset, children=parts)
 
 
+def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, whose parts without rows have the one offset that they may lack.
+
+    Below lists and maps that are all empty, Arrow for Java before 19 (that of Spark 4.1) writes
+    none. Arrow here takes what lies behind for it, which ends the process.
+    """
+    columns = batch.columns
+    whole = [_with_offsets(column) for column in columns]
+    if all(new is old for new, old in zip(whole, columns, strict=True)):
+        return batch
+    return pa.RecordBatch.from_arrays(whole, schema=batch.schema)
+
+
+def _with_offsets(array: pa.Array) -> pa.Array:
+    kind = array.type
+    if not len(array) and (_t.is_nested(kind) or _is_text_or_bytes(kind)):
+        return pa.nulls(0, kind)
+    if not _t.is_nested(kind) or _t.is_union(kind):
+        return array
+    if _t.is_struct(kind):
+        parts = [array.field(index) for index in range(kind.num_fields)]
+        whole = [_with_offsets(part) for part in parts]
+        kept = all(new is old for new, old in zip(whole, parts, strict=True))
+        return array if kept else struct_array(array, whole, list(kind))
+    below = array.values
+    values = _with_offsets(below)
+    return array if values is below else list_like(array, kind, values)
+
+
 def rows_only(count: int) -> pa.RecordBatch:
     """A batch of so many rows without columns."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))
@@ -201,11 +230,10 @@ def rows_only(count: int) -> pa.RecordBatch:
 
 def list_like(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
     """A list or map array over other values: the nulls and offsets of `array`, shared."""
-    validity, offsets = array.buffers()[:2]
     return pa.Array.from_buffers(
         target,
         len(array),
-        [validity, offsets],
+        array.buffers()[: target.num_buffers],
         array.null_count,
         array.offset,
         children=[values],
@@ -215,6 +243,11 @@ def list_like(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Arra
 def _is_list_like(source: pa.DataType) -> bool:
     kinds = (_t.is_list, _t.is_map, _t.is_large_list, _t.is_fixed_size_list, _t.is_list_view)
     return any(is_kind(source) for is_kind in kinds)
+
+
+def _is_text_or_bytes(kind: pa.DataType) -> bool:
+    kinds = (_t.is_string, _t.is_binary, _t.is_large_string, _t.is_large_binary)
+    return any(is_kind(kind) for is_kind in kinds)
 
 
 def _plain(array: pa.Array) -> pa.Array:

@@ -46,6 +46,20 @@ def test_large_rows_are_not_gathered() -> None:
     assert [batch.num_rows for batch in joined(iter([row] * 5))] == [2, 2, 1]
 
 
+def test_batch_of_spark_4_1_gets_the_offsets_that_it_lacks() -> None:
+    lists = pa.list_(pa.list_(pa.int64()))
+    elsewhere = pa.py_buffer(b"\x33\x33\x33\x03" * 64).slice(128, 0)
+    below = pa.Array.from_buffers(
+        lists.value_type, 0, [None, elsewhere], children=[pa.array([], pa.int64())]
+    )
+    offsets = pa.py_buffer(bytes(4 * 3))
+    empty = pa.Array.from_buffers(lists, 2, [None, offsets], children=[below])
+    (batch,) = joined(iter([pa.record_batch({"x": empty})]))
+
+    assert batch["x"].values.buffers()[1].size >= 4
+    assert batch["x"].to_pylist() == [[], []]
+
+
 def test_worker_has_set_aside_what_its_first_task_loaded(spark: SparkSession) -> None:
     def twice(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

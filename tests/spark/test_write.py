@@ -83,6 +83,20 @@ def test_columns_have_whatever_names(
     assert result.distribution.startswith("arrow" if key == "c`d" else "sql")
 
 
+@pytest.mark.parametrize("by", ["task", "group"])
+def test_nested_values_that_are_all_empty(
+    spark: SparkSession, tmp_path: Path, by: Literal["task", "group"]
+) -> None:
+    lists, maps = "ARRAY<ARRAY<STRING>>", "MAP<STRING, ARRAY<MAP<INT, BINARY>>>"
+    columns = {"id": "BIGINT NOT NULL", "a": lists, "m": maps.replace("BINARY", "BYTES")}
+    table = table_at(tmp_path / "t", columns, bucket="2")
+    values = [f"CAST(array() AS {lists}) a", f"CAST(map() AS {maps}) m"]
+    df = spark.range(3000).selectExpr("id", *values)
+    spark_bridge.write(df, table, by=by)
+
+    assert held(table) == sorted(((i, [], {}) for i in range(3000)), key=repr)
+
+
 def test_dynamic_buckets_have_one_assigner_a_partition(spark: SparkSession, tmp_path: Path) -> None:
     columns = {"id": "BIGINT NOT NULL", "v": "STRING NOT NULL", "n": "INT"}
     options = {"bucket": "-1", "dynamic_bucket__target_row_num": "50"}
