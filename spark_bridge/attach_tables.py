@@ -25,6 +25,7 @@ from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError, Unsupp
 from lakecore.session import connect
 from spark_bridge.options import MARK
 from spark_bridge.plan_read import read_schema
+from spark_bridge.settings import require_version
 from spark_bridge.source import LakecoreSource, marked
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Attached:
 
 def register(spark: SparkSession) -> None:
     """Make `format("lakecore")` known to a session; more than once does no harm."""
+    require_version(spark)
     _activate(spark)
     spark.dataSource.register(LakecoreSource)
 

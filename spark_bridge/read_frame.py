@@ -21,6 +21,7 @@ from lakecore.table.system.system_table import SystemTable
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.plan_read import pin, plan_read
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
+from spark_bridge.settings import require_version
 from spark_bridge.system import split_system
 from spark_bridge.types import spark_arrow_schema, spark_schema
 from spark_bridge.worker import acknowledge
@@ -71,6 +72,7 @@ def read(  # noqa: PLR0913  the public verb
 
     Without `raw_by_spark`, lakecore reads every file.
     """
+    require_version(spark)
     if isinstance(table, str | os.PathLike):
         path, system = split_system(os.fspath(table))
         opened = open_table(path)

@@ -10,11 +10,13 @@ import pytest
 import lakecore
 import spark_bridge
 from lakecore.errors import InvalidRequest, Unsupported
+from spark_bridge.attach_tables import register
+from spark_bridge.read_frame import read
 from spark_bridge.settings import BY_BYTES, BY_ROWS, described, require_version, settings, transfer
 from tests.spark.frames import table_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -73,11 +75,12 @@ def test_jobs_are_named_and_the_user_s_own_names_come_back(spark: SparkSession) 
     context.setLocalProperty(DESCRIPTION, None)
 
 
-def test_older_spark_is_refused() -> None:
+@pytest.mark.parametrize("verb", [require_version, register, lambda old: read(old, "/nowhere")])
+def test_older_spark_is_refused(verb: Callable[[SparkSession], object]) -> None:
     old = cast("SparkSession", SimpleNamespace(version="4.0.1"))
 
     with pytest.raises(Unsupported, match=r"4\.1 or newer"):
-        require_version(old)
+        verb(old)
 
 
 def test_other_version_of_lakecore_on_an_executor_is_refused(
