@@ -10,6 +10,8 @@ SEED ?=
 # A seed alone is one history to play again.
 HISTORIES ?= $(if $(SEED),1,300)
 ENGINE ?=
+# Another PySpark than the newest goes into an environment of its own: VENV=.venv-4.1 SPARK='4.1.*'
+SPARK ?=
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -79,7 +81,7 @@ bench-spark: $(VENV)/.installed-spark ## measure Spark jobs beside the JVM conne
 	$(BIN)/python -m bench.spark $(ARGS)
 
 $(VENV)/.installed-spark: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,interop,spark,spark-connect]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,interop,spark,spark-connect]' $(if $(SPARK),'pyspark==$(SPARK)')
 	@touch $@
 
 ci: ## run all that a change must pass

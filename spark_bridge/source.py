@@ -7,8 +7,8 @@ schema was read at is pinned there, and a frame reads that snapshot for ever.
 INVARIANT: the reader has no `pushFilters`. Spark 4.1 to 4.3 keeps one plan for every scan of a
 relation, filters included: a union of two filters of one frame would give the rows of one of them.
 A condition is given as the option `where`, to a relation of its own. That is also why a table that
-`attach` named takes no options in a scan: in 4.3 a name is one relation in a query, and its scans
-would all have the options of one of them.
+`attach` named takes no options in a scan: a name is one relation in a query, and its scans would
+all have the options of one of them.
 """
 
 from __future__ import annotations
