@@ -377,6 +377,17 @@ def test_an_unknown_column_is_named_with_the_known_ones() -> None:
         from_sql("zz > 1", SCHEMA)
 
 
+@pytest.mark.parametrize("values", [[0.0], [-0.0, 1.0], [0]], ids=str)
+def test_arrow_finds_but_one_of_the_zeros_in_a_set(values: list[float]) -> None:
+    expression = pc.field("g").isin(values)
+    found = from_arrow(expression, SCHEMA)
+    zeros = pa.table({"g": [0.0, -0.0]})
+
+    assert zeros.filter(expression).num_rows == 1
+    assert UNKNOWN in conjuncts(found)
+    assert from_arrow(~expression, SCHEMA) == negate(found)
+
+
 def test_polars_takes_back_what_was_read_of_it() -> None:
     for expression, expected in POLARS:
         if is_exact(expected):

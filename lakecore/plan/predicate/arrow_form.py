@@ -7,7 +7,8 @@ Substrait this form needs no binding to a schema, refuses no implicit cast (a TI
 DuckDB's TIME literal), and an unknown call costs no more than itself.
 
 Arrow's NaN is greater than nothing, and ours is greater than all: `>` and `>=` on floats are bounds
-when read, and gain `is_nan` when written.
+when read, and gain `is_nan` when written. Its `is_in` tells the two zeros apart, which we do not:
+it is a bound where a zero is among the values.
 """
 
 from __future__ import annotations
@@ -209,10 +210,12 @@ def _is_in(call: _Call, column: Column) -> Predicate | None:
     """What `is_in` says of the rows that are not null; None if it is not certain."""
     if call.options is None or call.options.type.get_field_index("value_set") < 0:
         return None
-    values = call.options["value_set"].values
+    values = call.options["value_set"].values.drop_null()
     if _option(call, "null_matching_behavior") not in (_NULL_MATCHES, _NULL_SKIPPED):
         return None
-    return is_in(column, values.drop_null())
+    found = is_in(column, values)
+    one_zero = pa.types.is_floating(column.type) and 0 in values.to_pylist()
+    return at_most(found) if one_zero else found
 
 
 def _finds_null(call: _Call) -> bool:
