@@ -189,11 +189,11 @@ def has_width(kind: pa.DataType) -> bool:
 
 def bits_of(values: pa.Array) -> np.ndarray:
     """The values of a type that has a width, as integers; where they are null, anything."""
-    kind = _BITS[values.type.bit_width]
+    kind = np.dtype(_BITS[values.type.bit_width])
     data = values.buffers()[1]
     if data is None:
         return np.zeros(len(values), kind)
-    return np.frombuffer(data, kind)[values.offset : values.offset + len(values)]
+    return np.frombuffer(data, kind, len(values), kind.itemsize * values.offset)
 
 
 def blended(mask: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:

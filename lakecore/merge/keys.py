@@ -138,8 +138,8 @@ def _sortable(column: pa.Array | pa.ChunkedArray) -> list[np.ndarray | pa.Array]
         bits = column.to_numpy(zero_copy_only=False).view(np.int64)
         return [_total_order(bits, _SIGN, is_nan=column, quiet=0x7FF8000000000000)]
     if t.is_decimal(kind):
-        words = np.frombuffer(column.buffers()[1], dtype=np.int64)
-        words = words[2 * column.offset : 2 * (column.offset + len(column))].reshape(-1, 2)
+        data, start = column.buffers()[1], 16 * column.offset
+        words = np.frombuffer(data, np.int64, 2 * len(column), start).reshape(-1, 2)
         if kind.precision <= _SMALL_DECIMAL_DIGITS:
             return [np.ascontiguousarray(words[:, 0])]
         # The low word is unsigned: shift it so that signed comparison orders it.

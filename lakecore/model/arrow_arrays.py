@@ -210,7 +210,8 @@ def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _with_offsets(array: pa.Array) -> pa.Array:
     kind = array.type
     if not len(array) and (_t.is_nested(kind) or _is_text_or_bytes(kind)):
-        return pa.nulls(0, kind)
+        # Not `pa.nulls`, whose parts all have one buffer, of the size of another's.
+        return pa.array([], kind)
     if not _t.is_nested(kind) or _t.is_union(kind):
         return array
     if _t.is_struct(kind):

@@ -115,8 +115,8 @@ def _float_of_decimal(array: pa.Array) -> pa.Array:
     scale = array.type.scale
     if array.type.precision <= _WORD_DIGITS and 0 <= scale <= _EXACT_POWER_MAX:
         wide = array.cast(pa.decimal128(_WORD_DIGITS, scale))
-        words = np.frombuffer(wide.buffers()[1] or b"", np.int64)
-        numbers = words[2 * wide.offset : 2 * (wide.offset + len(wide)) : 2]
+        data, start = wide.buffers()[1] or b"", 16 * wide.offset
+        numbers = np.frombuffer(data, np.int64, 2 * len(wide), start)[::2]
         if not (np.abs(numbers) > _EXACT_INTEGER_MAX).any():
             # Both sides are exact, so the one division rounds to the nearest.
             nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
@@ -284,7 +284,7 @@ def _check_utf8(array: pa.Array) -> None:
     offsets, content = array.buffers()[1:]
     if not len(array) or content is None:
         return
-    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    ends = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
     used = np.frombuffer(content, np.int8)[ends[0] : ends[-1]]
     if not used.size or used.min() >= 0:
         return
@@ -350,9 +350,9 @@ def _check_numbers(array: pa.Array, wrong: NDArray[np.bool_], rule: str) -> None
 
 def _numbers(array: pa.Array) -> NDArray[np.signedinteger]:
     """What the slots of the array hold, those of nulls too."""
-    data = array.buffers()[1]
-    kind = np.dtype(f"i{array.type.bit_width // 8}")
-    return np.frombuffer(data or b"", kind)[array.offset : array.offset + len(array)]
+    data, width = array.buffers()[1], array.type.bit_width // 8
+    # A buffer may be longer than its values, by any number of bytes.
+    return np.frombuffer(data or b"", f"i{width}", len(array), width * array.offset)
 
 
 def _wrong_type(hint: str = "") -> Misfit:

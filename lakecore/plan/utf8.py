@@ -76,8 +76,8 @@ def _is_ascii(array: pa.Array) -> bool:
     _, offsets, data = array.buffers()
     if data is None or not len(array):
         return True
-    ends = np.frombuffer(offsets, np.int32)
-    first, last = int(ends[array.offset]), int(ends[array.offset + len(array)])
+    ends = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
+    first, last = int(ends[0]), int(ends[-1])
     given = np.frombuffer(data, np.uint8)
     # Whole words, from one that begins before the first text.
     first -= first % _WORD_BYTES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from lakecore.merge.groups import in_one
+from lakecore.merge.groups import bits_of, in_one
 
 ARRAYS = [
     pa.array(range(100), pa.int64()),
@@ -53,3 +53,11 @@ def test_columns_of_parts_are_put_together_too() -> None:
     assert in_one(cut(lists, 1, 2)).equals(lists)
     flags = pa.array([True, None, False])
     assert in_one(cut(flags, 1, 2)).equals(flags)
+
+
+def test_a_buffer_may_be_longer_than_its_values() -> None:
+    values = pa.array([1, 2, 3])
+    data = pa.py_buffer(values.buffers()[1].to_pybytes() + b"-")
+    longer = pa.Array.from_buffers(values.type, len(values), [None, data])
+
+    assert bits_of(longer.slice(1)).tolist() == [2, 3]

@@ -178,3 +178,15 @@ def test_sequences_of_every_type_have_an_order(ascending: pa.Array) -> None:
     last = len(ascending)
     assert np.argsort(rising).tolist() == [last, *range(last)]
     assert np.argsort(falling).tolist() == [last, *reversed(range(last))]
+
+
+@pytest.mark.parametrize("name", [name for name in ASCENDING if "decimal" in name])
+def test_a_buffer_may_be_longer_than_its_keys(name: str) -> None:
+    kind, values = ASCENDING[name]
+    keys = pa.array(values, kind)
+    nulls, data = keys.buffers()
+    longer = pa.Array.from_buffers(kind, len(keys), [nulls, pa.py_buffer(data.to_pybytes() + b"-")])
+
+    (codes,) = shared_codes([order_columns([longer.slice(1)])])
+    (expected,) = shared_codes([order_columns([keys.slice(1)])])
+    assert codes.tolist() == expected.tolist()

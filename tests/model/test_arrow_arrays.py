@@ -11,6 +11,7 @@ from lakecore.model.arrow_arrays import with_offsets
 
 LISTS = pa.list_(pa.list_(pa.string()))
 MAPS = pa.map_(pa.string(), pa.list_(pa.binary()))
+PARTS = pa.struct([("t", pa.string()), ("d", pa.decimal128(38)), ("at", pa.timestamp("ms"))])
 STRUCT = pa.struct([("a", pa.list_(LISTS)), pa.field("n", pa.int32(), nullable=False)])
 CASES = {
     "texts": pa.array([[], None], pa.list_(pa.string())),
@@ -23,6 +24,7 @@ CASES = {
     "struct": pa.array([{"a": [], "n": 1}, None, {"a": None, "n": 2}], STRUCT),
     "in_list": pa.array([[{"a": [], "n": 1}], []], pa.list_(STRUCT)),
     "sliced": pa.array([[{"a": [], "n": 1}], [], [None]], pa.list_(STRUCT)).slice(1),
+    "parts": pa.array([[], None], pa.list_(PARTS)),
     "no_text": pa.array([], pa.large_string()),
     "no_rows": pa.array([], pa.list_(STRUCT)),
 }

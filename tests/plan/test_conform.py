@@ -506,6 +506,27 @@ def test_timestamp_keeps_the_fraction_digits_of_the_type_and_no_more(precision: 
             assert refusal(wrong, text).facts["row"] == 3
 
 
+@pytest.mark.parametrize("beyond", [0, 1, 5])
+@pytest.mark.parametrize(
+    ("array", "type_text"),
+    [
+        (pa.array([1000, None], pa.timestamp("ms")), "TIMESTAMP(0)"),
+        (pa.array([None, 2000], pa.time32("ms")), "TIME(0)"),
+        (pa.array([300, None]), "SMALLINT"),
+        (pa.array([Decimal("1.5"), None], pa.decimal128(15, 1)), "DOUBLE"),
+        (pa.array(["\u00e9", None]), "STRING"),
+    ],
+)
+def test_buffers_may_be_longer_than_their_values(
+    array: pa.Array, type_text: str, beyond: int
+) -> None:
+    buffers = [b and pa.py_buffer(b.to_pybytes() + b"\1" * beyond) for b in array.buffers()]
+    longer = pa.Array.from_buffers(array.type, len(array), buffers)
+
+    assert fitted(longer, type_text).equals(fitted(array, type_text))
+    assert fitted(longer.slice(1), type_text).equals(fitted(array.slice(1), type_text))
+
+
 def test_what_null_slots_hold_does_not_matter() -> None:
     numbers = pa.array([1, 1_000_000], pa.int64())
     validity = pa.array([False, True]).buffers()[1]

@@ -193,6 +193,5 @@ def _by_rank(
 
 def _decimal_words(values: pa.Array) -> np.ndarray:
     """The low and the high 64 bits of each decimal."""
-    words = np.frombuffer(values.buffers()[1], dtype=np.int64)
-    start = 2 * values.offset
-    return words[start : start + 2 * len(values)].reshape(-1, 2)
+    data, start = values.buffers()[1], 16 * values.offset
+    return np.frombuffer(data, np.int64, 2 * len(values), start).reshape(-1, 2)
