@@ -74,7 +74,7 @@ def _any_far(times: pa.Array) -> bool:
     data = times.buffers()[1]
     if data is None or times.null_count == len(times):
         return False
-    found = np.frombuffer(data, _INT96)[times.offset : times.offset + len(times)]
+    found = np.frombuffer(data, _INT96, len(times), INT96_BYTES * times.offset)
     days = found["day"].astype(np.int64) - _JULIAN_DAY_OF_EPOCH
     # Java counts backwards in a day before 1970.
     seconds = days * _DAY_SECONDS + found["nanos"] // _SECOND_NANOS

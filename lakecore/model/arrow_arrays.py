@@ -214,14 +214,10 @@ def _with_offsets(array: pa.Array) -> pa.Array:
         return pa.array([], kind)
     if not _t.is_nested(kind) or _t.is_union(kind):
         return array
-    if _t.is_struct(kind):
-        parts = [array.field(index) for index in range(kind.num_fields)]
-        whole = [_with_offsets(part) for part in parts]
-        kept = all(new is old for new, old in zip(whole, parts, strict=True))
-        return array if kept else struct_array(array, whole, list(kind))
-    below = array.values
-    values = _with_offsets(below)
-    return array if values is below else list_like(array, kind, values)
+    parts = inner_of(array)
+    whole = [_with_offsets(part) for part in parts]
+    kept = all(new is old for new, old in zip(whole, parts, strict=True))
+    return array if kept else nested_like(array, kind, whole)
 
 
 def rows_only(count: int) -> pa.RecordBatch:
