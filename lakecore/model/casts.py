@@ -66,8 +66,8 @@ _EXPLICIT: Mapping[Root, frozenset[Root]] = {
     Root.DOUBLE: frozenset({*STRINGS, Root.BOOLEAN}),
     Root.DATE: frozenset({*TIMESTAMPS, *STRINGS}),
     Root.TIME: frozenset({*TIMESTAMPS, *STRINGS}),
-    Root.TIMESTAMP: frozenset({Root.DATE, Root.TIME, *STRINGS}),
-    Root.TIMESTAMP_LTZ: frozenset({Root.DATE, Root.TIME, *STRINGS}),
+    Root.TIMESTAMP: frozenset({Root.INT, Root.BIGINT, Root.DATE, Root.TIME, *STRINGS}),
+    Root.TIMESTAMP_LTZ: frozenset({Root.INT, Root.BIGINT, Root.DATE, Root.TIME, *STRINGS}),
 }
 _LENGTH_MAX = 2_147_483_647
 
@@ -75,8 +75,9 @@ _LENGTH_MAX = 2_147_483_647
 def may_cast(source: DataType, target: DataType, *, explicit: bool) -> bool:
     """Whether a column of the source type may become one of the target type.
 
-    Nullability does not count here. A nested type changes by its parts, never as a whole, but that
-    an explicit cast makes text of it.
+    Nullability does not count here, but that times become no STRING NOT NULL: Java knows their cast
+    to a nullable STRING alone, and could not read older files. A nested type changes by its parts,
+    never as a whole, but that an explicit cast makes text of it.
     """
     if with_nullable(source, nullable=True) == with_nullable(target, nullable=True):
         return True
@@ -86,8 +87,8 @@ def may_cast(source: DataType, target: DataType, *, explicit: bool) -> bool:
         return explicit and isinstance(source, Array | Map | Row) and target.root in STRINGS
     if source.root is Root.TIME and target.root is Root.TIME:
         return False
-    if source.root in _TIMES and target.root is Root.VARCHAR and target.length != _LENGTH_MAX:
-        return False
+    if source.root in _TIMES and target.root is Root.VARCHAR:
+        return explicit and target.length == _LENGTH_MAX and target.nullable
     if source.root is target.root or source.root in _IMPLICIT.get(target.root, ()):
         return True
     return explicit and source.root in _EXPLICIT.get(target.root, ())

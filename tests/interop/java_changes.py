@@ -1,6 +1,6 @@
 """What Java Paimon does to a table besides writing rows: overwrites, schemas, tags, rollbacks.
 
-Verbs: overwrite, clear, alter, create_tag, delete_tag, roll_back.
+Verbs: overwrite, clear, alter, may_cast, create_tag, delete_tag, roll_back.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class JavaChanges:
             "overwrite": self.overwrite,
             "clear": self.clear,
             "alter": self.alter,
+            "may_cast": self.may_cast,
             "create_tag": self.create_tag,
             "delete_tag": self.delete_tag,
             "roll_back": self.roll_back,
@@ -94,6 +95,20 @@ class JavaChanges:
         """Change the schema; see `engines.SchemaStep`."""
         manager = self._open_table(path, None).schemaManager()
         manager.commitChanges(java_list([_schema_change(change) for change in changes]))
+
+    def may_cast(self, types: list[str]) -> list[list[bool]]:
+        """By type and new type, whether a column of the one may become one of the other."""
+        known = [java_type(text) for text in types]
+        supported = paimon_class("types.DataTypeCasts").supportsCast
+        resolve = paimon_class("casting.CastExecutors").resolve
+        return [
+            [
+                old.equals(new)
+                or (bool(supported(old, new, True)) and resolve(old, new) is not None)
+                for new in known
+            ]
+            for old in known
+        ]
 
     def create_tag(self, path: str, name: str) -> None:
         """Tag the latest snapshot."""
