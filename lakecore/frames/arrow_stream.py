@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
-from lakecore.errors import InvalidRequest
-from lakecore.frames.polars_source import to_frame
+from lakecore.frames.polars_source import no_value, to_frame
 from lakecore.frames.source import checked_limit, needed, reading
 from lakecore.plan.predicate import from_polars
 
@@ -67,9 +66,5 @@ def _mask(batch: pa.RecordBatch, where: pl.Expr) -> pa.Array:
     try:
         mask = frame.with_columns(pl.all_horizontal(where).alias(_MATCHES)).get_column(_MATCHES)
     except pl.exceptions.PolarsError as error:
-        raise InvalidRequest(
-            "the condition cannot be computed of each row",
-            condition=where,
-            reason=str(error).splitlines()[0],
-        ) from error
+        raise no_value(where, error) from error
     return mask.to_arrow()

@@ -70,14 +70,31 @@ def select(frame: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:
     return frame.select(_named(names))
 
 
-def collect(frame: pl.LazyFrame, source: Callable[[], BatchSource]) -> pl.DataFrame:
-    """The rows of a frame of the source. Raises CorruptTable, naming it, for a damaged file."""
+def collect(
+    frame: pl.LazyFrame, source: Callable[[], BatchSource], where: pl.Expr | str | None
+) -> pl.DataFrame:
+    """The rows of a frame of the source, to which a condition was put.
+
+    Raises CorruptTable, naming it, for a damaged file, InvalidRequest for a condition that some row
+    has no value of.
+    """
     try:
         return frame.collect()
     except FAILURES as error:
         if _is_of_a_file(error):
             tell_damage(source())
+        elif where is not None:
+            raise no_value(where, error) from error
         raise
+
+
+def no_value(where: pl.Expr | str, error: BaseException) -> InvalidRequest:
+    """What is raised where Polars cannot compute a condition."""
+    return InvalidRequest(
+        "the condition cannot be computed of each row",
+        condition=where,
+        reason=str(error).splitlines()[0],
+    )
 
 
 def _is_of_a_file(error: BaseException) -> bool:

@@ -92,6 +92,6 @@ def _own_status(error: BaseException) -> int | None:
 
 
 def _number(value: object) -> int | None:
-    if isinstance(value, str) and value.isdigit():
+    if isinstance(value, str) and value.isdecimal():
         value = int(value)
     return value if isinstance(value, int) and 100 <= value < 600 else None

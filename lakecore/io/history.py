@@ -368,7 +368,7 @@ class History:
             text = self.store.read(path).decode("ascii", "replace").strip()
         except NotFound:
             return None
-        return int(text) if text.isdigit() else None
+        return int(text) if text.isdecimal() else None
 
 
 def _check_number(number: int, expected: int, path: str) -> None:

@@ -246,7 +246,7 @@ def _place(service: Service, option: str, prefix: str) -> str:
 
 def _value(place: str, option: str, text: str) -> Setting:
     if place in _NUMBERS:
-        if not text.strip().isdigit():
+        if not text.strip().isdecimal():
             raise InvalidRequest("an option is not a number", option=option, value=text)
         return int(text)
     if place not in _FLAGS:

@@ -164,7 +164,7 @@ class _TypeText:
             while not self.take(")"):
                 if given:
                     self.need(",")
-                if not self.peek().isdigit() or len(given) == len(defaults):
+                if not self.peek().isdecimal() or len(given) == len(defaults):
                     raise self.fail("bad length, precision or scale in the type")
                 given.append(int(self.peek()))
                 self.at += 1

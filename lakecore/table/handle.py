@@ -405,7 +405,7 @@ class Table:
             columns, where, limit, snapshot_id=snapshot_id, tag=tag, timestamp=timestamp
         )
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
-        return polars_source.collect(frame, lambda: self._rows(at))
+        return polars_source.collect(frame, lambda: self._rows(at), where)
 
     def to_pandas(
         self,

@@ -124,7 +124,7 @@ def _from_options(context: TableContext, travel: Travel) -> Travel:
         version = options.scan_version
         if version in context.history.tag_names():
             return Travel(tag=version)
-        if not version.isdigit():
+        if not version.isdecimal():
             raise NotFound("no tag or snapshot of that name", version=version)
         return Travel(snapshot_id=int(version))
     timestamp: int | str | None = options.scan_timestamp_millis

@@ -105,6 +105,8 @@ def test_options_name_the_snapshot_where_the_call_does_not(
 def test_version_must_be_a_tag_or_a_snapshot(table: Table) -> None:
     with pytest.raises(NotFound, match=r"no tag or snapshot.* version=x"):
         held(table.copy({"scan.version": "x"}))
+    with pytest.raises(NotFound, match="no tag or snapshot"):
+        held(table.copy({"scan.version": "²"}))
 
 
 @pytest.mark.parametrize(
