@@ -25,9 +25,7 @@ from lakecore.option_choices import (
     SortOrder,
 )
 from lakecore.option_keys import OTHER_KEYS, OTHER_PATTERNS
-from lakecore.option_types import (
-    Option,
-)
+from lakecore.option_types import FOLDER, NAME, NAMES, Option
 from lakecore.option_values import (
     DECLARED,
     FAMILIES,
@@ -111,10 +109,18 @@ def parse_options(
     return replace(TableOptions(texts=kept, table=table), **values)  # type: ignore[arg-type]
 
 
-def tidy(key: str, text: str) -> str:
-    """The text of a valid option as it is stored: without blanks that only lakecore passes over."""
-    known = find_option(key)
-    return text if known is None else known.kind.tidy(text)
+def tidy(options: Mapping[str, str]) -> dict[str, str]:
+    """Valid options as they are stored: without what only lakecore passes over.
+
+    That is blanks, and names that are empty: other engines look for a column of such a name.
+    """
+    stored: dict[str, str] = {}
+    for key, text in options.items():
+        known = find_option(key)
+        kept = text if known is None else known.kind.tidy(text)
+        if kept.strip() or known is None or known.kind not in (NAME, NAMES, FOLDER):
+            stored[key] = kept
+    return stored
 
 
 def parse_known(options: Mapping[str, str], *, table: str = "") -> TableOptions:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lakecore.errors import Unsupported
 from lakecore.merge.aggregators.fold import Aggregate
-from lakecore.model.merge_rules import AGGREGATE_FUNCTIONS
+from lakecore.model.merge_rules import AGGREGATE_FUNCTIONS, aggregate_functions
 from lakecore.model.rows import RETRACTS, RowKind
 from lakecore.options import MergeEngine, SortOrder
 
@@ -141,7 +141,7 @@ def merge_spec(
         ignored=ignored_kinds(options),
         keep_deletions=keep_deletions,
         in_key_order=in_key_order,
-        aggregates=_aggregates(schema, options, groups) if engine in removes else (),
+        aggregates=_aggregates(schema, options),
         groups=groups,
         remove_on_delete=removes.get(engine, False),
         complete_levels=options.needs_lookup,
@@ -161,22 +161,11 @@ def _sequence_groups(options: TableOptions) -> tuple[SequenceGroup, ...]:
     return tuple(groups)
 
 
-def _aggregates(
-    schema: TableSchema, options: TableOptions, groups: tuple[SequenceGroup, ...]
-) -> tuple[Aggregate, ...]:
+def _aggregates(schema: TableSchema, options: TableOptions) -> tuple[Aggregate, ...]:
     """The functions of the columns outside the primary key; partial-update needs none."""
-    aggregates_all = options.merge_engine is MergeEngine.AGGREGATION
-    ordering = {name for group in groups for name in group.sequence}
     found = []
-    for column in schema.fields:
-        name = column.name
-        function = options.fields_aggregate_function.get(name)
-        function = function or options.fields_default_aggregate_function
-        if aggregates_all:
-            function = function or "last_non_null_value"
-            function = "last_value" if name in options.sequence_field else function
-        if name in ordering or name in schema.primary_keys or function is None:
-            continue
+    for name, function in aggregate_functions(schema, options).items():
+        kind = schema.by_name[name].type
         if function not in AGGREGATE_FUNCTIONS:
             raise Unsupported(
                 "unknown aggregate function",
@@ -184,11 +173,18 @@ def _aggregates(
                 function=function,
                 known=sorted(AGGREGATE_FUNCTIONS),
             )
+        if not AGGREGATE_FUNCTIONS[function](kind):
+            raise Unsupported(
+                "the aggregate function does not take the column's type",
+                column=name,
+                type=kind,
+                function=function,
+            )
         found.append(
             Aggregate(
                 column=name,
                 function=function,
-                type=column.type,
+                type=kind,
                 ignore_retract=options.fields_ignore_retract.get(name, False),
                 distinct=options.fields_distinct.get(name, False),
                 delimiter=options.fields_list_agg_delimiter.get(name, ","),

@@ -289,7 +289,8 @@ class _Draft:
         declared = {"primary-key": self.primary_keys, "partition": self.partition_keys}.get(key)
         if declared is None or (not declared and not self.has_snapshots):
             check_stored({key: value}, table=self.table)
-            self.options[key] = tidy(key, value)
+            self.options.pop(key, None)
+            self.options |= tidy({key: value})
         elif tuple(name.strip() for name in value.split(",")) != declared:
             raise InvalidRequest(
                 "the keys of a table cannot change", option=key, keys=declared, table=self.table

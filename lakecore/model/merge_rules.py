@@ -224,14 +224,31 @@ def _check_aggregates(schema: TableSchema, options: TableOptions) -> None:
                 option=key,
                 table=options.table,
             )
-        if not AGGREGATE_FUNCTIONS[function](schema.by_name[name].type):
-            raise InvalidRequest(
-                "the aggregate function does not take the column's type",
-                column=name,
-                type=schema.by_name[name].type,
-                function=function,
-                table=options.table,
-            )
+        _need_type(function, name, schema, options)
+    for name, function in aggregate_functions(schema, options).items():
+        _need_type(function, name, schema, options)
+
+
+def aggregate_functions(schema: TableSchema, options: TableOptions) -> dict[str, str]:
+    """The function of each column that the engine folds by one: its own, or that of all.
+
+    The columns of the primary key have none, nor have those that order others in a group.
+    """
+    aggregates_all = options.merge_engine is MergeEngine.AGGREGATION
+    if not aggregates_all and options.merge_engine is not MergeEngine.PARTIAL_UPDATE:
+        return {}
+    names = options.fields_sequence_group if not aggregates_all else ()
+    ordering = {name.strip() for group in names for name in group.split(",")}
+    found: dict[str, str] = {}
+    for name in schema.names:
+        function = options.fields_aggregate_function.get(name)
+        function = function or options.fields_default_aggregate_function
+        if aggregates_all:
+            function = function or "last_non_null_value"
+            function = "last_value" if name in options.sequence_field else function
+        if function is not None and name not in ordering and name not in schema.primary_keys:
+            found[name] = function
+    return found
 
 
 def _check_grouped(schema: TableSchema, options: TableOptions) -> None:
@@ -259,6 +276,17 @@ def _need_function(function: str, key: str, options: TableOptions) -> None:
             option=key,
             value=function,
             allowed=sorted(AGGREGATE_FUNCTIONS),
+            table=options.table,
+        )
+
+
+def _need_type(function: str, name: str, schema: TableSchema, options: TableOptions) -> None:
+    if not AGGREGATE_FUNCTIONS[function](schema.by_name[name].type):
+        raise InvalidRequest(
+            "the aggregate function does not take the column's type",
+            column=name,
+            type=schema.by_name[name].type,
+            function=function,
             table=options.table,
         )
 

@@ -166,6 +166,14 @@ def check_record_expiry(schema: TableSchema, options: TableOptions) -> None:
         )
 
 
+def check_partition_expiry(schema: TableSchema, options: TableOptions) -> None:
+    """Only what has partitions can lose them."""
+    if options.partition_expiration_time_ms is not None and not schema.partition_keys:
+        raise InvalidRequest(
+            "partition.expiration-time needs a table with partitions", table=options.table
+        )
+
+
 def check_row_tracking(schema: TableSchema, options: TableOptions) -> None:
     """Row ids are for append tables without fixed buckets."""
     if options.row_tracking_enabled and (schema.primary_keys or options.bucket != -1):

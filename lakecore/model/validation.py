@@ -35,6 +35,7 @@ from lakecore.model.merge_rules import (
 from lakecore.model.option_rules import (
     check_formats,
     check_levels,
+    check_partition_expiry,
     check_record_expiry,
     check_retained,
     check_row_tracking,
@@ -94,7 +95,7 @@ def create_schema(  # noqa: PLR0913  the parts of a table, all by name
     fields = _fields(columns)
     nullable_keys = parse_options(kept, table=table, creating=True).primary_key_nullable
     fields, next_id = number_fields(key_columns(fields, primary, nullable=nullable_keys))
-    kept = {key: tidy(key, text) for key, text in kept.items()}
+    kept = tidy(kept)
     check_stored(kept, table=table)
     schema = TableSchema(
         id=0,
@@ -227,6 +228,7 @@ _RULES: tuple[Callable[[TableSchema, TableOptions], None], ...] = (
     check_formats,
     check_retained,
     check_record_expiry,
+    check_partition_expiry,
     check_row_tracking,
     check_snapshot_ordering,
     check_scan,

@@ -22,6 +22,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.model.merge_rules import aggregate_functions
 from lakecore.options import ChangelogProducer, MergeEngine
 
 if TYPE_CHECKING:
@@ -211,15 +212,8 @@ def _partial_shape(schema: TableSchema, options: TableOptions, changed: set[str]
 
 def _functions(schema: TableSchema, options: TableOptions) -> dict[str, str]:
     """The aggregate function of each column of a partial-update table that has one."""
-    plain = {*schema.primary_keys, *options.sequence_field}
-    plain.update(name for names in options.fields_sequence_group for name in names.split(","))
-    default = options.fields_default_aggregate_function
-    named = {
-        name: options.fields_aggregate_function.get(name, default)
-        for name in schema.names
-        if name not in plain
-    }
-    return {name: function for name, function in named.items() if function is not None}
+    found = aggregate_functions(schema, options)
+    return {name: found[name] for name in found if name not in options.sequence_field}
 
 
 def _not_null(schema: TableSchema) -> set[str]:

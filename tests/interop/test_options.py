@@ -138,7 +138,7 @@ def test_index_manifests_of_other_formats_are_read(
         assert sorted(ours.read(path)) == sorted(java.read(path))
 
 
-def test_blanks_around_the_text_of_an_option_are_not_stored(
+def test_blanks_around_the_text_of_an_option_and_empty_names_are_not_stored(
     peers: Callable[[str], PeerEngine], tmp_path: Path
 ) -> None:
     java, ours, path = peers(limits.JAVA), LakecoreEngine(), tmp_path / "d.db" / "t"
@@ -151,6 +151,8 @@ def test_blanks_around_the_text_of_an_option_are_not_stored(
         "write-only": "TRUE ",
         "metadata.stats-mode": " Truncate( 8 )",
         "fields.v.stats-mode": " none ",
+        "rowkind.field": "",
+        "changelog-producer.row-deduplicate-ignore-fields": " ,",
     }
     case = Case(
         name="blanks",

@@ -431,6 +431,15 @@ def test_option_is_stored_without_the_blanks_that_others_take_for_part_of_it() -
     assert after(make(), change).options["file.format.per.level"] == "0:avro,1:orc"
 
 
+def test_option_of_no_name_is_not_stored() -> None:
+    before = after(make(), SchemaChange.set_option("partition.timestamp-pattern", "$p"))
+    assert before.options["partition.timestamp-pattern"] == "$p"
+
+    assert (
+        "rowkind.field" not in after(before, SchemaChange.set_option("rowkind.field", " ")).options
+    )
+
+
 def test_unknown_options_of_newer_releases_stay() -> None:
     newer = replace(make(), options={"bucket": "2", "shiny.mode": "on"})
 

@@ -185,6 +185,7 @@ def test_right_tables_are_right(keys: str, partitions: str, options: str) -> Non
         ("k", "", "num-levels=3 file.format.per.level=3:avro", "a level that the table has not"),
         ("", "", "snapshot.num-retained.max=9", "snapshot.num-retained.min is greater"),
         ("", "", "changelog.num-retained.max=9", "changelog.num-retained.min is greater"),
+        ("", "", "partition.expiration-time=1d", "needs a table with partitions"),
         ("k", "", "record-level.expire-time=1d", "needs record-level.time-field"),
         ("k", "", "record-level.time-field=x", "the record-level.time-field is not a column"),
         ("k", "", "record-level.time-field=s", "the record-level.time-field must be INT"),
@@ -239,6 +240,12 @@ GROUPS = ENGINE + "fields.v.sequence-group=s "
             "a primary-key column cannot have an aggregate function",
         ),
         ("merge-engine=aggregation fields.s.aggregate-function=sum", "does not take the column's"),
+        ("merge-engine=aggregation fields.default-aggregate-function=sum", "take .* column=p"),
+        (
+            ENGINE + "fields.default-aggregate-function=sum "
+            "fields.v.sequence-group=p,s,c,t,b,a,m,r,u,ar",
+            "take .* column=p",
+        ),
         ("merge-engine=aggregation fields.v.aggregate-function=listagg", "does not take"),
         ("merge-engine=aggregation fields.c.aggregate-function=listagg", "does not take"),
         (
