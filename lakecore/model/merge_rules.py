@@ -20,7 +20,7 @@ from lakecore.option_values import member
 from lakecore.options import ChangelogProducer, MergeEngine, TableOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from lakecore.model.schema import TableSchema
 
@@ -227,6 +227,34 @@ def _check_aggregates(schema: TableSchema, options: TableOptions) -> None:
         _need_type(function, name, schema, options)
     for name, function in aggregate_functions(schema, options).items():
         _need_type(function, name, schema, options)
+        _need_parts(function, name, schema.by_name[name].type, options)
+
+
+def _need_parts(function: str, name: str, data_type: DataType, options: TableOptions) -> None:
+    """The options of a function name parts of the ROWs that the column holds."""
+    match data_type:
+        case Array(element=Row() as row) | Map(value=Row() as row):
+            parts = [field.name for field in row.fields]
+        case _:
+            return
+    named: dict[str, Sequence[str]] = {}
+    if function in ("nested_update", "nested_partial_update"):
+        named["nested-key"] = options.fields_nested_key.get(name, ())
+        named["nested-sequence-field"] = options.fields_nested_sequence_field.get(name, ())
+    elif function == "merge_map_with_keytime" and name in options.fields_ts_field:
+        named["ts-field"] = [options.fields_ts_field[name]]
+    for option, names in named.items():
+        wrong = [part for part in names if part not in parts]
+        if wrong or (not names and (function, option) == ("nested_partial_update", "nested-key")):
+            raise InvalidRequest(
+                "the aggregate function needs parts of the column's rows",
+                column=name,
+                function=function,
+                option=f"fields.{name}.{option}",
+                missing=wrong,
+                parts=parts,
+                table=options.table,
+            )
 
 
 def aggregate_functions(schema: TableSchema, options: TableOptions) -> dict[str, str]:
@@ -310,6 +338,12 @@ def _is_rows(data_type: DataType) -> bool:
     return isinstance(data_type, Array) and isinstance(data_type.element, Row)
 
 
+def _is_map_of_rows(data_type: DataType) -> bool:
+    """The rows have a value and a time at least."""
+    rows = data_type.value if isinstance(data_type, Map) else None
+    return isinstance(rows, Row) and len(rows.fields) > 1
+
+
 def _is_plain(data_type: DataType) -> bool:
     return isinstance(data_type, Atomic)
 
@@ -342,7 +376,7 @@ AGGREGATE_FUNCTIONS: Mapping[str, Callable[[DataType], bool]] = {
     "bool_or": _of_roots(Root.BOOLEAN),
     "collect": lambda data_type: isinstance(data_type, Array),
     "merge_map": lambda data_type: isinstance(data_type, Map),
-    "merge_map_with_keytime": lambda data_type: isinstance(data_type, Map),
+    "merge_map_with_keytime": _is_map_of_rows,
     "nested_update": _is_rows,
     "nested_partial_update": _is_rows,
     "rbm32": _is_bytes,

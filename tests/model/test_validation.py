@@ -211,6 +211,7 @@ def test_each_rule_has_its_own_error(
 
 ENGINE = "merge-engine=partial-update "
 REMOVING = "merge-engine=aggregation aggregation.remove-record-on-delete=true "
+NESTED = "fields.ar.aggregate-function="
 GROUPS = ENGINE + "fields.v.sequence-group=s "
 
 
@@ -245,6 +246,20 @@ GROUPS = ENGINE + "fields.v.sequence-group=s "
             ENGINE + "fields.default-aggregate-function=sum "
             "fields.v.sequence-group=p,s,c,t,b,a,m,r,u,ar",
             "take .* column=p",
+        ),
+        (
+            "merge-engine=aggregation fields.m.aggregate-function=merge_map_with_keytime",
+            "does not take the column's",
+        ),
+        ("merge-engine=aggregation " + NESTED + "nested_partial_update", "needs parts .* missing"),
+        (
+            "merge-engine=aggregation fields.ar.nested-key=zz " + NESTED + "nested_update",
+            r"needs parts .*nested-key missing=\[zz\]",
+        ),
+        (
+            "merge-engine=aggregation fields.ar.nested-key=x "
+            "fields.ar.nested-sequence-field=y " + NESTED + "nested_update",
+            r"needs parts .*nested-sequence-field missing=\[y\]",
         ),
         ("merge-engine=aggregation fields.v.aggregate-function=listagg", "does not take"),
         ("merge-engine=aggregation fields.c.aggregate-function=listagg", "does not take"),
