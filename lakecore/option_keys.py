@@ -206,6 +206,7 @@ write.use-v2-write | flag | false | Spark: its newer way of writing.
 _READ_TO_COME = """
 batch-scan-mode | text | none | Scan as a compaction does.
 blob-descriptor-field | names | | BLOB columns that hold references.
+blob-external-storage-field | names | | BLOB columns whose values lie elsewhere.
 blob-field | names | | Columns to store as BLOB.
 blob-view-field | names | | BLOB columns that point into other tables.
 chain-table.chain-partition-keys | names | | Partition keys that make a chain.
@@ -252,12 +253,14 @@ file-index.#.columns | names | | Columns with a file index of that type.
 manifest-sort.enabled | flag | false | Sort manifests by partition.
 metadata.iceberg.storage | text | disabled | Write Iceberg metadata beside each snapshot.
 tag.callbacks | names | | Java classes called after a tag is made.
+upsert-key | names | | Spark: INSERT takes the place of rows with the same values.
 """
 
 _BESIDE = """
 blob-as-descriptor | flag | false | BLOB: write references.
 blob-compaction.enabled | flag | false | BLOB: compact its files.
 blob-descriptor.source-table | text | | BLOB: table whose references are read.
+blob-external-storage-path | text | | BLOB: where values lie that are elsewhere.
 blob-view.resolve.enabled | flag | true | BLOB: follow views.
 blob-write-null-on-fetch-failure | flag | false | BLOB: null for what cannot be fetched.
 blob-write-null-on-missing-file | flag | false | BLOB: null for what is gone.
@@ -345,15 +348,10 @@ tag.callback.#.param | text | | Argument of a tag callback.
 """
 
 
-_FIXED = frozenset(
-    {
-        "blob-descriptor-field",
-        "blob-field",
-        "blob-view-field",
-        "data-evolution.enabled",
-        "pk-clustering-override",
-    }
-)
+_FIXED = {
+    *("blob-descriptor-field", "blob-external-storage-field", "blob-external-storage-path"),
+    *("blob-field", "blob-view-field", "data-evolution.enabled", "pk-clustering-override"),
+}
 
 
 def _chapter(

@@ -156,7 +156,8 @@ def _check_sequence_groups(schema: TableSchema, options: TableOptions) -> None:
     grouped: dict[str, str] = {}
     for sequence, columns in options.fields_sequence_group.items():
         key = f"fields.{sequence}.sequence-group"
-        for name in dict.fromkeys((*sequence.split(","), *columns)):
+        own = dict.fromkeys(sequence.split(","))
+        for name in (*own, *(column for column in columns if column not in own)):
             _need_column(name, key, schema, options)
             if name in schema.primary_keys:
                 raise InvalidRequest(
@@ -167,7 +168,7 @@ def _check_sequence_groups(schema: TableSchema, options: TableOptions) -> None:
                 )
             if name in grouped:
                 raise InvalidRequest(
-                    "a column is in two sequence groups",
+                    "a column is in two sequence groups, or twice in one",
                     column=name,
                     options=(grouped[name], key),
                     table=options.table,

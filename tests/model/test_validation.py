@@ -219,6 +219,7 @@ GROUPS = ENGINE + "fields.v.sequence-group=s "
     ("options", "sentence"),
     [
         (GROUPS + "fields.t.sequence-group=s", "a column is in two sequence groups"),
+        (ENGINE + "fields.v.sequence-group=s,s", "a column is .* twice in one"),
         (GROUPS + "fields.t.sequence-group=k", "a primary-key column cannot be in a sequence"),
         (GROUPS + "fields.t.sequence-group=x", "names a column that is not there"),
         (GROUPS + "partial-update.remove-record-on-delete=true", "contradict each other"),
