@@ -282,13 +282,9 @@ def aggregate_functions(schema: TableSchema, options: TableOptions) -> dict[str,
 
 def _check_grouped(schema: TableSchema, options: TableOptions) -> None:
     """A function of a partial-update table needs an order, which only a sequence group gives."""
-    sequences = {name for group in options.fields_sequence_group for name in group.split(",")}
     grouped = {name for columns in options.fields_sequence_group.values() for name in columns}
-    for name in schema.names:
-        function = options.fields_aggregate_function.get(name)
-        function = function or options.fields_default_aggregate_function
-        free = function in (None, "last_non_null_value") or name in grouped
-        if not free and name not in sequences and name not in schema.primary_keys:
+    for name, function in aggregate_functions(schema, options).items():
+        if function != "last_non_null_value" and name not in grouped:
             raise InvalidRequest(
                 "merge-engine=partial-update aggregates only columns of a sequence group; put the "
                 "column into one, or take last_non_null_value",
