@@ -21,7 +21,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,7 +28,7 @@ from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.format.arrow_buffers import conform
 from lakecore.format.binary_row import decode_rows, serialize_row
 from lakecore.model.files import EMPTY_ROW, DataFile, Stats
-from lakecore.model.types import BINARIES, STRINGS, TIMESTAMPS, Atomic, Root, arrow_type
+from lakecore.model.types import BINARIES, TIMESTAMPS, Atomic, Root, arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,7 +125,7 @@ class StatsCollector:
             if mode.kind is StatsKind.NONE:
                 continue
             values = rows.column(column.name)
-            if pa.types.is_dictionary(values.type):
+            if pa.types.is_dictionary(values.type) or pa.types.is_string_view(values.type):
                 values = conform(values, column.type)
             if mode.length is not None and _are_long_texts(values):
                 # Of each that is as much as the bounds may need.
@@ -191,21 +190,18 @@ def _are_long_texts(values: pa.ChunkedArray) -> bool:
 
 def _min_max(values: pa.Array, data_type: DataType) -> tuple[pa.Array, pa.Array] | None:
     """Least and greatest of values that are not all null; None if they have no order."""
-    assert isinstance(data_type, Atomic)
-    if data_type.root in {Root.FLOAT, Root.DOUBLE}:
-        numbers = np.asarray(values.drop_null())
-        low, high = numbers.min(), numbers.max()
-        if np.isnan(low):
-            return None
-        # Zeros of both signs are equal here, and Java's order puts -0.0 first.
-        edges = (-abs(low) if low == 0 else low), (abs(high) if high == 0 else high)
-        least, greatest = (pa.array([edge], values.type) for edge in edges)
-        return least, greatest
-    if data_type.root in STRINGS:
-        series = pl.Series(pl.from_arrow(values))
-        return pa.array([series.min()], pa.string()), pa.array([series.max()], pa.string())
+    floats = pa.types.is_floating(values.type)
+    if floats and pc.any(pc.is_nan(values)).as_py():
+        return None
     found = pc.min_max(values)
-    return pa.array([found["min"]], values.type), pa.array([found["max"]], values.type)
+    low, high = found["min"], found["max"]
+    if floats:
+        # Zeros of both signs are equal here, and Java's order puts -0.0 first.
+        low = -0.0 if low.as_py() == 0 else low
+        high = 0.0 if high.as_py() == 0 else high
+    # Of texts with wide offsets one value fits narrow ones.
+    kind = arrow_type(data_type)
+    return pa.array([low], values.type).cast(kind), pa.array([high], values.type).cast(kind)
 
 
 def _truncated(low: str, high: str, length: int) -> tuple[str | None, str | None]:

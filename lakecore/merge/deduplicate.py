@@ -7,7 +7,9 @@ mask. Values are never sorted for a read, and never moved twice.
 
 1. Rows of an ignored kind are left out first.
 2. *Whole runs are older or newer* (the common case): from the newest run down, a row of an older
-   run loses if its key is among the keys already seen.
+   run loses if its key is among the keys already seen. Where the rows are to be in key order and
+   keys are dense, each row is put at the place of its key, oldest run first: the last one stays,
+   and the places are in order.
 3. *Otherwise* (overlapping sequence ranges, user sequence fields, repeated keys): the rows whose
    key occurs more than once are sorted by key, sequence fields, sequence number, and order of
    commit, for writers that begin at one snapshot number their rows alike; the last of a key wins.
@@ -16,7 +18,7 @@ mask. Values are never sorted for a read, and never moved twice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -28,6 +30,7 @@ from lakecore.merge.order import (
     key_order,
     merge_order,
     of_kinds,
+    of_kinds_over,
     runs_decide,
     split_mask,
     take_in_pieces,
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
 
 _DENSE_SPAN_MAX = 32
 """Codes in the range of a window, for a row of it, up to which a flag for each code is cheaper."""
+_PLACED_SPAN_MAX = 4
+"""The same up to which a place for each code is cheaper than a sort."""
 
 
 class Deduplicate:
@@ -62,7 +67,12 @@ class Deduplicate:
         if runs_decide(window, spec):
             codes = shared_codes([part.keys for part in window])
             alive = countable_rows(window, codes, spec)
-            _keep_last_by_run(window, codes, alive)
+            extent = _extent(codes)
+            if spec.in_key_order and len(window) > 1 and extent.is_within(_PLACED_SPAN_MAX):
+                places = _newest_places(window, codes, alive, extent)
+                yield from take_in_pieces(window, _without_deletes(window, places, spec))
+                return
+            _keep_last_by_run(window, codes, alive, extent)
             if spec.in_key_order:
                 order = key_order(window, np.concatenate(codes))
         else:
@@ -83,25 +93,66 @@ class Deduplicate:
                 yield filter_rows(part.rows, mask)
 
 
+class _Extent(NamedTuple):
+    """The least of some codes, how many there could be from it to the greatest, how many are."""
+
+    low: int
+    span: int
+    rows: int
+
+    def is_within(self, share: int) -> bool:
+        """Whether there are at most so many possible codes for each there is."""
+        return self.span <= share * self.rows
+
+
+def _extent(codes: list[np.ndarray]) -> _Extent:
+    """Of runs whose codes are sorted."""
+    filled = [code for code in codes if len(code)]
+    low = min((int(code[0]) for code in filled), default=0)
+    high = max((int(code[-1]) for code in filled), default=-1)
+    return _Extent(low, high - low + 1, sum(map(len, filled)))
+
+
+def _newest_places(
+    window: Sequence[Slice], codes: list[np.ndarray], alive: list[np.ndarray], extent: _Extent
+) -> np.ndarray:
+    """The positions, over all runs, of the newest row of each key, in key order."""
+    starts = np.cumsum([0, *map(len, codes)])
+    place_of = np.full(extent.span, -1)
+    for run in sorted(range(len(window)), key=lambda run: window[run].sequence_max):
+        places = np.arange(starts[run], starts[run + 1])
+        at = codes[run] - np.int64(extent.low)
+        if alive[run].all():
+            place_of[at] = places
+        else:
+            place_of[at[alive[run]]] = places[alive[run]]
+    return place_of.compress(place_of >= 0)
+
+
+def _without_deletes(window: Sequence[Slice], places: np.ndarray, spec: MergeSpec) -> np.ndarray:
+    """The positions of rows that are no deletions, unless deletions are to be kept."""
+    if spec.keep_deletions:
+        return places
+    deletes = of_kinds_over(window, RETRACTS)
+    return places if deletes is None else places[~deletes[places]]
+
+
 def _keep_last_by_run(
-    window: Sequence[Slice], codes: list[np.ndarray], alive: list[np.ndarray]
+    window: Sequence[Slice], codes: list[np.ndarray], alive: list[np.ndarray], extent: _Extent
 ) -> None:
     """Clear in `alive` each row whose key a newer run holds. Codes of a run are sorted, unique."""
     newest_first = sorted(range(len(window)), key=lambda run: -window[run].sequence_max)
-    filled = [code for code in codes if len(code)]
-    low = min((int(code[0]) for code in filled), default=0)
-    span = max((int(code[-1]) for code in filled), default=-1) - low + 1
-    if span <= _DENSE_SPAN_MAX * sum(map(len, filled)):
-        _keep_last_of_dense(codes, alive, newest_first, low, span)
+    if extent.is_within(_DENSE_SPAN_MAX):
+        _keep_last_of_dense(codes, alive, newest_first, extent)
     else:
         _keep_last_of_sparse(codes, alive, newest_first)
 
 
 def _keep_last_of_dense(
-    codes: list[np.ndarray], alive: list[np.ndarray], newest_first: list[int], low: int, span: int
+    codes: list[np.ndarray], alive: list[np.ndarray], newest_first: list[int], extent: _Extent
 ) -> None:
     """Which codes newer runs hold is a table of flags."""
-    seen = np.zeros(span, bool)
+    seen = np.zeros(extent.span, bool)
     # NOTE: memory is new to a thread each time it is asked for, and to clear it costs as much as
     # all that is done here. So all runs share it.
     length = max(map(len, codes))
@@ -109,7 +160,7 @@ def _keep_last_of_dense(
     for run in newest_first:
         mask = alive[run]
         at, held = places[: len(mask)], newer[: len(mask)]
-        np.subtract(codes[run], np.int64(low), out=at)
+        np.subtract(codes[run], np.int64(extent.low), out=at)
         seen.take(at, out=held, mode="clip")
         seen[at if mask.all() else at[mask]] = True
         np.greater(mask, held, out=mask)

@@ -16,7 +16,7 @@ from lakecore.merge.groups import NONE, groups_of
 from lakecore.merge.order import (
     filter_rows,
     merge_order,
-    of_kinds,
+    of_kinds_over,
     oldest_first,
     split_mask,
     take_in_pieces,
@@ -50,14 +50,8 @@ class FirstRow:
             levels = np.repeat([part.level for part in runs], [part.keys.length for part in runs])
             seen = groups.first(levels[order] > 0)
             firsts = np.where(seen == NONE, firsts, order[seen])
-        retracts = [of_kinds(part.rows, RETRACTS) for part in runs]
-        if any(mask is not None for mask in retracts):
-            takes_back = np.concatenate(
-                [
-                    np.zeros(part.keys.length, bool) if mask is None else mask
-                    for part, mask in zip(runs, retracts, strict=True)
-                ]
-            )
+        takes_back = of_kinds_over(runs, RETRACTS)
+        if takes_back is not None:
             if (takes_back[order] & np.repeat(groups.sizes > 1, groups.sizes)).any():
                 raise InvalidRequest(
                     "merge-engine=first-row takes no rows of kind -U and -D; hand in none, or set "

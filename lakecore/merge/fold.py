@@ -34,6 +34,7 @@ from lakecore.merge.groups import (
 )
 from lakecore.merge.order import merge_order, of_kinds, oldest_first, piece_rows, runs_decide
 from lakecore.merge.runs import fold_runs
+from lakecore.model.arrow_arrays import size_of
 from lakecore.model.rows import RETRACTS, SEQUENCE_NUMBER, VALUE_KIND, RowKind
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ class FoldEngine:
         if spec.in_key_order:
             at = interleaved(alone)
             place = at[keep[at]]
-        step = piece_rows(table) if spec.in_key_order else max(1, len(place))
+        step = piece_rows(table, size_of(table)) if spec.in_key_order else max(1, len(place))
         for start in range(0, len(place), step):
             piece = place[start : start + step]
             yield pa.Table.from_arrays(

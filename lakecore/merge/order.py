@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakecore.merge.keys import sequence_codes, shared_codes
 from lakecore.model.arrow_arrays import size_of
@@ -34,6 +35,8 @@ PIECE_BYTES = 4 << 20
 """What a piece of a window's rows has at most: a file is written of many."""
 _NUMBER_BITS = 63
 _IDLE_TAKERS: list[ThreadPoolExecutor] = []
+_COMBINED_BYTES = 16 << 20
+"""Up to which a window is held twice."""
 _BUFFER_BYTES = 64 << 20
 """From which on a window is a write buffer."""
 
@@ -116,6 +119,19 @@ def of_kinds(rows: pa.Table, kinds: frozenset[RowKind]) -> np.ndarray | None:
     return mask if mask.any() else None
 
 
+def of_kinds_over(window: Sequence[Slice], kinds: frozenset[RowKind]) -> np.ndarray | None:
+    """A mask of the rows of these kinds over all runs; None if there are none."""
+    masks = [of_kinds(part.rows, kinds) for part in window]
+    if all(mask is None for mask in masks):
+        return None
+    return np.concatenate(
+        [
+            np.zeros(part.keys.length, bool) if mask is None else mask
+            for part, mask in zip(window, masks, strict=True)
+        ]
+    )
+
+
 def filter_rows(rows: pa.Table, mask: np.ndarray) -> pa.Table:
     """The rows for which the mask holds; nothing is copied if it is all or none of them."""
     count = int(np.count_nonzero(mask))
@@ -132,18 +148,22 @@ def split_mask(window: Sequence[Slice], mask: np.ndarray) -> list[np.ndarray]:
 def take_in_pieces(window: Sequence[Slice], positions: np.ndarray) -> Iterator[pa.Table]:
     """The rows at these positions over all runs, a piece at a time: never all of them twice."""
     rows = pa.concat_tables([part.rows for part in window])
-    step = piece_rows(rows)
+    size_bytes = size_of(rows)
+    step = piece_rows(rows, size_bytes)
     if step == 1:
         # Large rows are not copied.
         yield from (rows.slice(position, 1) for position in positions.tolist())
         return
+    if size_bytes <= _COMBINED_BYTES:
+        # Arrow would put the chunks of each column together once a piece.
+        rows = rows.combine_chunks()
     starts = range(0, max(1, len(positions)), step)
 
     def piece(start: int) -> pa.Table:
-        return rows.take(pa.array(positions[start : start + step]))
+        return pc.take(rows, pa.array(positions[start : start + step]), boundscheck=False)
 
     # The next piece is taken while this one is written: Arrow lets go of the interpreter's lock.
-    with _taker(size_of(rows)) as taker:
+    with _taker(size_bytes) as taker:
         coming = taker.submit(piece, 0)
         try:
             for start in starts[1:]:
@@ -183,9 +203,9 @@ def _release_freed() -> None:
     pa.system_memory_pool().release_unused()
 
 
-def piece_rows(rows: pa.Table) -> int:
-    """How many of such rows are taken at once."""
-    fitting: int = PIECE_BYTES * rows.num_rows // max(1, size_of(rows))
+def piece_rows(rows: pa.Table, size_bytes: int) -> int:
+    """How many of such rows, which have so many bytes, are taken at once."""
+    fitting: int = PIECE_BYTES * rows.num_rows // max(1, size_bytes)
     return max(1, min(PIECE_ROWS, fitting))
 
 

@@ -135,6 +135,8 @@ def test_deletions_are_kept_where_asked() -> None:
 )
 def test_rows_of_an_ignored_kind_count_for_nothing(runs: str, wanted: str) -> None:
     assert merge(runs, MergeSpec(key=("k",), ignored=RETRACTS)) == wanted
+    ordered = MergeSpec(key=("k",), ignored=RETRACTS, in_key_order=True)
+    assert merge(runs, ordered) == wanted
 
 
 def test_only_the_ignored_kind_is_ignored() -> None:
@@ -243,8 +245,9 @@ def test_any_runs_give_what_a_dict_gives(seed: int) -> None:
     assert merge("|".join(runs), spec) == " ".join(wanted)
 
 
-@pytest.mark.parametrize("apart", [1, 30, 1_000, (1 << 63) // 50 - 1])
-def test_keys_however_far_apart_give_what_a_dict_gives(apart: int) -> None:
+@pytest.mark.parametrize("in_key_order", [False, True])
+@pytest.mark.parametrize("apart", [1, 3, 6, 8, 30, 1_000, (1 << 63) // 50 - 1])
+def test_keys_however_far_apart_give_what_a_dict_gives(apart: int, *, in_key_order: bool) -> None:
     places = random.Random(apart)
     wanted: dict[int, int] = {}
     window = []
@@ -261,10 +264,12 @@ def test_keys_however_far_apart_give_what_a_dict_gives(apart: int) -> None:
         window.append(Slice(rows=rows, keys=columns, sequence_min=run, sequence_max=run))
         wanted |= dict.fromkeys(rows["k"].to_pylist(), run)
     places.shuffle(window)
-    found = pa.concat_tables(MERGE_FUNCTIONS["deduplicate"](window, SPEC))
-    rows_found = zip(found["k"].to_pylist(), found["run"].to_pylist(), strict=True)
+    spec = MergeSpec(key=("k",), in_key_order=in_key_order)
+    found = pa.concat_tables(MERGE_FUNCTIONS["deduplicate"](window, spec))
+    rows_found = list(zip(found["k"].to_pylist(), found["run"].to_pylist(), strict=True))
 
-    assert sorted(rows_found) == sorted((key, run) for key, run in wanted.items() if run != 2)
+    left = sorted((key, run) for key, run in wanted.items() if run != 2)
+    assert (rows_found if in_key_order else sorted(rows_found)) == left
 
 
 def test_values_are_not_copied_where_no_row_loses() -> None:

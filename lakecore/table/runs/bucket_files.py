@@ -26,9 +26,10 @@ from lakecore.format.statistics import (
     stats_modes,
 )
 from lakecore.io.data_files import WriteFormat, open_writer, row_group_bytes_of
+from lakecore.merge.order import of_kinds
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.files import EMPTY_ROW, NO_STATS, DataFile, FileSource
-from lakecore.model.rows import KEY_ID_OFFSET, KEY_PREFIX, RETRACTS, SEQUENCE_NUMBER, VALUE_KIND
+from lakecore.model.rows import KEY_ID_OFFSET, KEY_PREFIX, RETRACTS, SEQUENCE_NUMBER
 from lakecore.model.types import Field, with_nullable
 from lakecore.table.runs.split_files import KIND_FIELD, SEQUENCE_FIELD
 
@@ -260,8 +261,8 @@ class _OpenFile:
             self._last = rows.select(keys).slice(rows.num_rows - 1)
             numbers = rows.column(SEQUENCE_NUMBER).to_numpy()
             low, high = int(numbers.min()), int(numbers.max())
-            kinds = rows.column(VALUE_KIND).to_numpy()
-            self._deletes += int(np.isin(kinds, [int(kind) for kind in RETRACTS]).sum())
+            deletes = of_kinds(rows, RETRACTS)
+            self._deletes += 0 if deletes is None else int(np.count_nonzero(deletes))
         first = self._sequence_min
         self._sequence_min = low if first is None else min(first, low)
         self._sequence_max = max(self._sequence_max, high)
