@@ -1,15 +1,15 @@
 """Java Paimon as a peer: `python -m tests.interop.java_peer VERSION [ZONE]`, in the peers' venv.
 
 One process holds one JVM with one version of Paimon, driven through JPype; no Java source is
-needed. Verbs: create, write, adopt, read, compact, stream, changes, snapshots, system_table, and
-those of `java_changes`.
+needed. Verbs: create, refusals, write, adopt, read, compact, stream, changes, snapshots,
+system_table, and those of `java_changes`.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jpype
 
@@ -53,6 +53,7 @@ def main(version: str, zone: str) -> None:
             {
                 **JavaChanges(peer.table, scratch).verbs(),
                 "create": peer.create,
+                "refusals": peer.refusals,
                 "write": peer.write,
                 "adopt": peer.adopt,
                 "read": peer.read,
@@ -92,6 +93,24 @@ class JavaPeer:
         builder.options(java_map(options))
         schemas = paimon_class("schema.SchemaManager")(self._io, self._path(path))
         schemas.createTable(builder.build())
+
+    def refusals(self, path: str, tables: list[dict[str, Any]]) -> list[str | None]:
+        """What is said against each table, created and opened in a place of its own below `path`.
+
+        None where it could be written and read.
+        """
+        return [self._refusal(f"{path}/{at}", table) for at, table in enumerate(tables)]
+
+    def _refusal(self, path: str, table: dict[str, Any]) -> str | None:
+        try:
+            self.create(path, **table)
+            opened = self.table(path, None)
+            opened.newRead()
+            opened.newBatchWriteBuilder().newWrite()
+            opened.newCommit("java")
+        except jpype.JException as error:
+            return str(error)
+        return None
 
     def write(
         self, path: str, rows: list[tuple[str, Row]], options: dict[str, str] | None = None
