@@ -36,7 +36,7 @@ PIECE_BYTES = 4 << 20
 _NUMBER_BITS = 63
 _IDLE_TAKERS: list[ThreadPoolExecutor] = []
 _COMBINED_BYTES = 16 << 20
-"""Up to which a window is held twice."""
+"""Up to which a window is held twice: in its chunks, and in one."""
 _BUFFER_BYTES = 64 << 20
 """From which on a window is a write buffer."""
 
@@ -146,7 +146,7 @@ def split_mask(window: Sequence[Slice], mask: np.ndarray) -> list[np.ndarray]:
 
 
 def take_in_pieces(window: Sequence[Slice], positions: np.ndarray) -> Iterator[pa.Table]:
-    """The rows at these positions over all runs, a piece at a time: never all of them twice."""
+    """The rows at these positions over all runs, a piece at a time: never all of many twice."""
     rows = pa.concat_tables([part.rows for part in window])
     size_bytes = size_of(rows)
     step = piece_rows(rows, size_bytes)
