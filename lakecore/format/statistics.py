@@ -143,12 +143,15 @@ class StatsCollector:
                 else:
                     bounds.widen(*found)
 
-    def finish(self) -> Stats:
-        """The statistics of all rows taken in."""
+    def finish(self, names: Sequence[str] | None = None) -> Stats:
+        """The statistics of all rows taken in, of these columns in this order (None: of all)."""
+        place = {column.name: index for index, column in enumerate(self.fields)}
+        places = range(len(self.fields)) if names is None else [place[name] for name in names]
         lows: list[pa.Array] = []
         highs: list[pa.Array] = []
         counts: list[int | None] = []
-        for column, mode, bounds in zip(self.fields, self.modes, self._bounds, strict=True):
+        for at in places:
+            column, mode, bounds = self.fields[at], self.modes[at], self._bounds[at]
             nothing = pa.nulls(1, arrow_type(column.type))
             low, high = bounds.widest() or (nothing, nothing)
             if (
@@ -161,7 +164,7 @@ class StatsCollector:
             lows.append(low)
             highs.append(high)
             counts.append(None if mode.kind is StatsKind.NONE else bounds.null_count)
-        types = [column.type for column in self.fields]
+        types = [self.fields[at].type for at in places]
         return Stats(
             min_values=serialize_row(lows, types),
             max_values=serialize_row(highs, types),
@@ -190,15 +193,16 @@ def _are_long_texts(values: pa.ChunkedArray) -> bool:
 
 def _min_max(values: pa.Array, data_type: DataType) -> tuple[pa.Array, pa.Array] | None:
     """Least and greatest of values that are not all null; None if they have no order."""
-    floats = pa.types.is_floating(values.type)
-    if floats and pc.any(pc.is_nan(values)).as_py():
-        return None
-    found = pc.min_max(values)
-    low, high = found["min"], found["max"]
-    if floats:
+    if pa.types.is_floating(values.type):
+        numbers = values.drop_null().to_numpy()
+        low, high = numbers.min(), numbers.max()
+        if np.isnan(low):
+            return None
         # Zeros of both signs are equal here, and Java's order puts -0.0 first.
-        low = -0.0 if low.as_py() == 0 else low
-        high = 0.0 if high.as_py() == 0 else high
+        low, high = (-0.0 if low == 0 else low), (0.0 if high == 0 else high)
+    else:
+        found = pc.min_max(values)
+        low, high = found["min"], found["max"]
     # Of texts with wide offsets one value fits narrow ones.
     kind = arrow_type(data_type)
     return pa.array([low], values.type).cast(kind), pa.array([high], values.type).cast(kind)

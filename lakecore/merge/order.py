@@ -134,10 +134,15 @@ def of_kinds_over(window: Sequence[Slice], kinds: frozenset[RowKind]) -> np.ndar
 
 def filter_rows(rows: pa.Table, mask: np.ndarray) -> pa.Table:
     """The rows for which the mask holds; nothing is copied if it is all or none of them."""
-    count = int(np.count_nonzero(mask))
-    if count == len(mask):
+    places = np.flatnonzero(mask)
+    if len(places) == len(mask):
         return rows
-    return rows.slice(0, 0) if count == 0 else rows.filter(pa.array(mask))
+    if not len(places):
+        return rows.slice(0, 0)
+    if any(column.num_chunks > 1 for column in rows.columns):
+        return rows.filter(pa.array(mask))
+    # Of one chunk: a filter finds the places too, for each column anew.
+    return pc.take(rows, pa.array(places), boundscheck=False)
 
 
 def split_mask(window: Sequence[Slice], mask: np.ndarray) -> list[np.ndarray]:

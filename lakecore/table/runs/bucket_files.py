@@ -58,7 +58,6 @@ class FileShape:
     name_compression: bool
     target_bytes: int
     stats_modes: tuple[StatsMode, ...]
-    key_stats_modes: tuple[StatsMode, ...]
     dense_stats: bool
     thin: bool
     level: int = 0
@@ -73,6 +72,15 @@ class FileShape:
     def keyed(self) -> bool:
         """Whether the rows carry keys, sequence numbers and kinds."""
         return bool(self.schema.primary_keys)
+
+    @property
+    def bounded_names(self) -> tuple[str, ...]:
+        """The columns that statistics are stored of: all, or those of a mode that keeps some."""
+        return tuple(
+            field.name
+            for field, mode in zip(self.schema.fields, self.stats_modes, strict=True)
+            if not (self.dense_stats and mode.kind is StatsKind.NONE)
+        )
 
     @property
     def physical_fields(self) -> tuple[Field, ...]:
@@ -100,7 +108,6 @@ def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> Fi
         name_compression=options.file_suffix_include_compression,
         target_bytes=options.target_file_size_bytes or default,
         stats_modes=stats_modes(schema.fields, default_mode, modes),
-        key_stats_modes=stats_modes(schema.key_fields, default_mode, modes),
         dense_stats=options.metadata_stats_dense_store,
         thin=options.data_file_thin_mode,
         level=level,
@@ -116,7 +123,6 @@ def changelog_shape(schema: TableSchema, options: TableOptions, level: int = 0) 
         changed = replace(
             data,
             stats_modes=(mode,) * len(data.stats_modes),
-            key_stats_modes=(mode,) * len(data.key_stats_modes),
         )
     return replace(
         changed,
@@ -237,11 +243,8 @@ class _OpenFile:
         self._fields = shape.physical_fields
         path = place.layout.file_in_bucket(place.partition_path, place.bucket, name)
         self.writer: RunWriter = open_writer(place.store, path, self._fields, shape.write_format)
-        file_format = shape.write_format.format
-        fields, modes = _collected(shape)
-        self._stats = StatsCollector(fields, modes, file_format)
-        self._key_stats = StatsCollector(
-            shape.schema.key_fields, shape.key_stats_modes, file_format
+        self._stats = StatsCollector(
+            shape.schema.fields, shape.stats_modes, shape.write_format.format
         )
         self._unseen: list[pa.Table] = []
         self._unseen_rows = self._unseen_bytes = 0
@@ -295,15 +298,13 @@ class _OpenFile:
         rows = pa.concat_tables(self._unseen)
         self._unseen = []
         self._unseen_rows = self._unseen_bytes = 0
-        if self._shape.keyed:
-            self._key_stats.update(rows)
         self._stats.update(rows)
 
     def close(self) -> DataFile:
         self._see()
         size_bytes, row_count = self.writer.close()
         shape = self._shape
-        names = tuple(field.name for field in self._stats.fields)
+        names = shape.bounded_names
         assert self._sequence_min is not None
         return DataFile(
             name=self._name,
@@ -311,8 +312,10 @@ class _OpenFile:
             row_count=row_count,
             key_min=self._key(self._first),
             key_max=self._key(self._last),
-            key_stats=self._key_stats.finish() if shape.keyed else NO_STATS,
-            value_stats=self._stats.finish(),
+            key_stats=(
+                self._stats.finish(shape.schema.trimmed_primary_keys) if shape.keyed else NO_STATS
+            ),
+            value_stats=self._stats.finish(names),
             value_stats_columns=None if names == shape.schema.names else names,
             sequence_min=self._sequence_min,
             sequence_max=self._sequence_max,
@@ -342,13 +345,3 @@ def _refuse_nulls(rows: pa.Table, schema: TableSchema) -> None:
                 column=field.name,
                 type=field.type,
             )
-
-
-def _collected(shape: FileShape) -> tuple[tuple[Field, ...], tuple[StatsMode, ...]]:
-    """The fields that statistics are stored of: all, or only those of a mode that keeps some."""
-    pairs = [
-        (field, mode)
-        for field, mode in zip(shape.schema.fields, shape.stats_modes, strict=True)
-        if not (shape.dense_stats and mode.kind is StatsKind.NONE)
-    ]
-    return tuple(field for field, _ in pairs), tuple(mode for _, mode in pairs)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.format.binary_row import decode_rows
-from lakecore.format.statistics import stats_frame
+from lakecore.format.statistics import key_bounds, stats_frame
 from lakecore.io.data_files import file_columns
 from lakecore.model.files import EMPTY_ROW, NO_STATS, DataFile, FileSource
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
@@ -257,3 +257,28 @@ def test_files_of_compaction_say_so() -> None:
     file = written(table, replace(shape, source=FileSource.COMPACT))
 
     assert (file.level, file.file_source) == (5, FileSource.COMPACT)
+
+
+def test_bounds_of_keys_come_in_the_order_of_the_key() -> None:
+    columns = {"s": "STRING NOT NULL", "id": "INT NOT NULL", "v": "INT"}
+    table = new_table(columns, keys=["id", "s"], fields__id__stats_mode="none")
+    rows = pa.table(
+        {
+            "s": ["z", "a"],
+            "id": pa.array([1, 2], pa.int32()),
+            "v": pa.array([None, 3], pa.int32()),
+            SEQUENCE_NUMBER: pa.array([0, 1], pa.int64()),
+            VALUE_KIND: pa.array([0, 0], pa.int8()),
+        }
+    )
+    file = written(table, rows=rows)
+    low, high = key_bounds([file], table.schema.key_fields)
+    least, _, nulls = stats_frame([file], table.schema, ["s", "id", "v"])
+
+    assert low.to_pylist() == [{"id": None, "s": "a"}]
+    assert high.to_pylist() == [{"id": None, "s": "z"}]
+    assert file.key_stats.null_counts == (None, 0)
+    # A column without statistics is left out of the values', and no other moves.
+    assert file.value_stats_columns == ("s", "v")
+    assert least.to_pylist() == [{"s": "a", "id": None, "v": 3}]
+    assert nulls.to_pylist() == [{"s": 0, "id": None, "v": 1}]
