@@ -47,8 +47,9 @@ if TYPE_CHECKING:
 _BATCH_ROWS_MAX = 262_144
 _ROW_BYTES = 16
 """What a row takes beside its values."""
-_READERS = 8
-"""Of the runs of a remote store: to open a file there is to wait. A local one keeps a core busy."""
+_LOCAL_READERS, _REMOTE_READERS = 2, 8
+"""Of the runs of a section. A remote file is to be waited for; a local one keeps a core busy, but
+for the moments in which who reads it waits for the interpreter."""
 _LEASE_SHARE = 4
 _LEASE_LEAST_BYTES = 8 << 20
 
@@ -130,7 +131,7 @@ def merge_runs(
         # Values are read forward.
         spec = replace(spec, in_key_order=True)
     files = SplitFiles(split, plan, store, places, late)
-    readers = 1 if files.are_local else _READERS
+    readers = _LOCAL_READERS if files.are_local else _REMOTE_READERS
     with budget.acquire_up_to(budget.size_bytes // room.share, _LEASE_LEAST_BYTES) as lease:
         at_once = runs_at_once(runs, len(fields), budget)
         batches = BATCHES_HELD * min(len(runs), at_once) + room.batches_beside
