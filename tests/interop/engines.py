@@ -30,10 +30,11 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     limits.RUST: ("tests.interop.python_peer", "native"),
 }
 # A change of a schema: ("add", NAME, TYPE, PLACE), ("drop", NAME), ("rename", NAME, NEW),
-# ("retype", NAME, TYPE), ("nullable", NAME, WHETHER), ("move", NAME, PLACE) or
-# ("set", OPTION, TEXT). A place is ("first",), ("last",), ("after", OTHER) or ("before", OTHER);
-# None is the last of a new column. The first four take a path, too: a tuple of names, with
-# "element" and "value" for parts of lists and maps.
+# ("retype", NAME, TYPE), ("nullable", NAME, WHETHER), or ("comment", NAME, TEXT); further
+# ("default", NAME, TEXT), ("move", NAME, PLACE), ("set", OPTION, TEXT), ("remove", OPTION), and
+# ("describe", TEXT). A place is ("first",), ("last",), ("after", OTHER) or ("before", OTHER); None
+# is the last of a new column. The first six take a path, too: a tuple of names, with "element" and
+# "value" for parts of lists and maps.
 SchemaStep: TypeAlias = "tuple[Json, ...]"
 # These take row kinds from a column only.
 BY_KIND_COLUMN = frozenset({limits.PYPAIMON, limits.RUST})
@@ -88,6 +89,17 @@ class PeerEngine:
     def alter(self, path: Path, changes: Sequence[SchemaStep]) -> None:
         """Change the schema."""
         self.peer.ask("alter", path=str(path), changes=[_with_json_types(each) for each in changes])
+
+    def alter_refusals(
+        self, paths: Sequence[Path], changes: Sequence[Sequence[SchemaStep]]
+    ) -> list[str | None]:
+        """What is said against the changes of each schema; None where they were made."""
+        found = self.peer.ask(
+            "alter_refusals",
+            paths=[str(path) for path in paths],
+            changes=[[_with_json_types(each) for each in steps] for steps in changes],
+        )
+        return cast("list[str | None]", found)
 
     def create_tag(self, path: Path, name: str) -> None:
         """Tag the latest snapshot."""

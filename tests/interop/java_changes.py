@@ -1,6 +1,6 @@
 """What Java Paimon does to a table besides writing rows: overwrites, schemas, tags, rollbacks.
 
-Verbs: overwrite, clear, alter, may_cast, create_tag, delete_tag, roll_back.
+Verbs: overwrite, clear, alter, alter_refusals, may_cast, create_tag, delete_tag, roll_back.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class JavaChanges:
             "overwrite": self.overwrite,
             "clear": self.clear,
             "alter": self.alter,
+            "alter_refusals": self.alter_refusals,
             "may_cast": self.may_cast,
             "create_tag": self.create_tag,
             "delete_tag": self.delete_tag,
@@ -96,6 +97,17 @@ class JavaChanges:
         manager = self._open_table(path, None).schemaManager()
         manager.commitChanges(java_list([_schema_change(change) for change in changes]))
 
+    def alter_refusals(self, paths: list[str], changes: list[list[list[Any]]]) -> list[str | None]:
+        """What is said against the changes of each schema; None where they were made."""
+        refusals: list[str | None] = []
+        for path, steps in zip(paths, changes, strict=True):
+            try:
+                self.alter(path, steps)
+                refusals.append(None)
+            except jpype.JException as error:
+                refusals.append(str(error))
+        return refusals
+
     def may_cast(self, types: list[str]) -> list[list[bool]]:
         """By type and new type, whether a column of the one may become one of the other."""
         known = [java_type(text) for text in types]
@@ -126,30 +138,31 @@ class JavaChanges:
 def _schema_change(change: Sequence[Any]) -> Java:
     verb, name, *given = change
     made = paimon_class("schema.SchemaChange")
-    if not isinstance(name, str):
-        path = jpype.JArray(jpype.JString)(name)
-        match verb:
-            case "add":
-                return made.addColumn(path, java_type(given[0]), None, None)
-            case "drop":
-                return made.dropColumn(path)
-            case "rename":
-                return made.renameColumn(path, given[0])
-            case _:
-                return made.updateColumnType(path, java_type(given[0]), False)
+    column = name if name is None or isinstance(name, str) else jpype.JArray(jpype.JString)(name)
     match verb:
         case "set":
             return made.setOption(name, given[0])
+        case "remove":
+            return made.removeOption(name)
+        case "describe":
+            return made.updateComment(name)
         case "add":
-            return made.addColumn(name, java_type(given[0]), None, _move(name, given[1]))
+            field = name if isinstance(name, str) else name[-1]
+            return made.addColumn(column, java_type(given[0]), None, _move(field, given[1]))
         case "drop":
-            return made.dropColumn(name)
+            return made.dropColumn(column)
         case "rename":
-            return made.renameColumn(name, given[0])
-        case "retype":
+            return made.renameColumn(column, given[0])
+        case "retype" if isinstance(name, str):
             return made.updateColumnType(name, java_type(given[0]))
+        case "retype":
+            return made.updateColumnType(column, java_type(given[0]), False)
         case "nullable":
-            return made.updateColumnNullability(name, given[0])
+            return made.updateColumnNullability(column, given[0])
+        case "comment":
+            return made.updateColumnComment(column, given[0])
+        case "default":
+            return made.updateColumnDefaultValue(jpype.JArray(jpype.JString)([name]), given[0])
         case _:
             return made.updateColumnPosition(_move(name, given[0]))
 

@@ -156,6 +156,10 @@ def _schema_change(change: SchemaStep) -> Change:
     match verb:
         case "set":
             return cast("Change", made.set_option(name, given[0]))
+        case "remove":
+            return cast("Change", made.remove_option(name))
+        case "describe":
+            return cast("Change", made.update_comment(name))
         case "add":
             return cast("Change", made.add_column(name, given[0], None, _move(given[1])))
         case "drop":
@@ -166,6 +170,10 @@ def _schema_change(change: SchemaStep) -> Change:
             return cast("Change", made.update_column_type(name, given[0]))
         case "nullable":
             return cast("Change", made.update_column_nullability(name, given[0]))
+        case "comment":
+            return cast("Change", made.update_column_comment(name, given[0]))
+        case "default":
+            return cast("Change", made.update_column_default_value(name, given[0]))
         case _:
             return cast("Change", made.update_column_position(name, _move(given[0])))
 
