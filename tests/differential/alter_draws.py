@@ -33,7 +33,7 @@ _WIDER = {
 _OTHER = {
     "BOOLEAN": ("INT", "TINYINT"),
     "SMALLINT": ("TINYINT", "DOUBLE"),
-    "INT": ("SMALLINT", "TINYINT", "DOUBLE", "DECIMAL(12, 2)"),
+    "INT": ("SMALLINT", "TINYINT", "DOUBLE", "DECIMAL(12, 2)", "TIMESTAMP(3)"),
     "BIGINT": ("INT", "SMALLINT", "DECIMAL(38, 4)"),
     "DATE": ("TIMESTAMP(3)",),
     "TIMESTAMP": ("DATE",),
