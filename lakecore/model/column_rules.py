@@ -49,6 +49,10 @@ def _check_names(fields: Iterable[Field], inside: str, table: str) -> None:
             raise InvalidRequest("a column name is there twice", column=inside + name, table=table)
     for column in columns:
         for row in _rows_in(column.type):
+            if not row.fields:
+                raise InvalidRequest(
+                    "a ROW needs a field", column=inside + column.name, table=table
+                )
             _check_names(row.fields, f"{inside}{column.name}.", table)
 
 

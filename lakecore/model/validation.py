@@ -181,8 +181,17 @@ def validate_schema(
 def check_dynamic_rules(schema: TableSchema, options: TableOptions, *, table: str = "") -> None:
     """Raise InvalidRequest if options that hold for one object break a rule.
 
-    What the table breaks by itself is let pass: another engine made it, and reads it.
+    What the table breaks by itself is let pass: another engine made it, and reads it. The number of
+    buckets is the table's own: what one writer put elsewhere, others would not find.
     """
+    buckets = parse_known(schema.stated_options, table=table).bucket
+    if options.bucket != buckets:
+        raise InvalidRequest(
+            "bucket does not change for one object: alter the table",
+            bucket=buckets,
+            given=options.bucket,
+            table=table,
+        )
     try:
         validate_schema(replace(schema, options=dict(options.texts)), options, table=table)
     except InvalidRequest:

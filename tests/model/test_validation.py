@@ -304,6 +304,7 @@ def test_aggregate_functions_take_their_types(column: str, function: str) -> Non
         ({}, "a table needs a column"),
         ({" ": "INT"}, "a column name is blank"),
         ({"": "INT"}, "a column name is blank"),
+        ({"a": "ARRAY<ROW<>>"}, r"a ROW needs a field\. column=a"),
         ({"r": "ROW<x INT, x INT>"}, r"a column name is there twice\. column=r\.x"),
         ({"a": "ARRAY<ROW<x ROW<y INT, y INT>>>"}, r"there twice\. column=a\.x\.y"),
         ({"_KEY_a": "INT"}, "the column name is reserved"),

@@ -618,6 +618,9 @@ def test_a_name_that_two_columns_share_but_for_case_is_ambiguous() -> None:
         "coalesce(f, 1.0) = 0.1",
         "-i > 0",
         "l BETWEEN 1e-1 AND 1152921504606846976",
+        "s IN ('a', 1e0)",
+        "s BETWEEN 1e0 AND 'a'",
+        "d IN (DATE '2026-01-01', 1e0)",
     ],
 )
 def test_sql_that_polars_might_take_otherwise_is_refused(text: str) -> None:

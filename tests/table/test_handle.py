@@ -128,6 +128,7 @@ def test_copy_has_its_own_options_and_changes_nothing() -> None:
     ("options", "message"),
     [
         ({"bucket": "x"}, "option=bucket"),
+        ({"bucket": "3"}, "alter the table"),
         ({"merge-engine": "aggregation"}, "merge-engine"),
         ({"primary-key": "v"}, "primary-key"),
         ({"scan.snapshot-id": "1", "scan.tag-name": "x"}, "scan"),

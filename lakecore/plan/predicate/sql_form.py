@@ -292,7 +292,10 @@ def _in(column: Column, trees: list[exp.Expr]) -> Predicate:
 
 
 def _of_one_type(column: Column, values: list[pa.Scalar | None]) -> list[pa.Scalar | None]:
-    """Literals that are compared with a column together: beside a double, numbers are doubles."""
+    """Literals that are compared with a column together: beside a double, numbers are doubles.
+
+    None where one of those beside it is no number.
+    """
     kinds = [value.type for value in values if value is not None]
     if pa.types.is_floating(column.type) or not any(map(pa.types.is_floating, kinds)):
         return values
@@ -300,6 +303,8 @@ def _of_one_type(column: Column, values: list[pa.Scalar | None]) -> list[pa.Scal
         value
         if value is None or not value.is_valid or pa.types.is_floating(value.type)
         else pa.scalar(float(value.as_py()))
+        if pa.types.is_integer(value.type) or pa.types.is_decimal(value.type)
+        else None
         for value in values
     ]
 

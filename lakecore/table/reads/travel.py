@@ -100,10 +100,7 @@ def to_milliseconds(timestamp: datetime | int | str) -> int:
     if isinstance(timestamp, int) and not isinstance(timestamp, bool):
         return timestamp
     if isinstance(timestamp, str):
-        try:
-            timestamp = datetime.fromisoformat(timestamp)
-        except ValueError as error:
-            raise InvalidRequest("not an ISO 8601 timestamp", timestamp=timestamp) from error
+        timestamp = _parsed(timestamp)
     if not isinstance(timestamp, datetime):
         raise InvalidRequest("a timestamp is a datetime, a text or milliseconds", given=timestamp)
     # NOTE: `timestamp()` is a float, which misses a millisecond now and then.
@@ -113,6 +110,22 @@ def to_milliseconds(timestamp: datetime | int | str) -> int:
         raise InvalidRequest(
             "a timestamp lies between the years 1 and 9999 in UTC", timestamp=timestamp
         ) from error
+
+
+def local_time(timestamp: object) -> datetime | None:
+    """The time that a clock shows, if that is all that is said; None if a zone is, or milliseconds.
+
+    Raises InvalidRequest for a text that is no point in time.
+    """
+    parsed = _parsed(timestamp) if isinstance(timestamp, str) else timestamp
+    return parsed if isinstance(parsed, datetime) and parsed.tzinfo is None else None
+
+
+def _parsed(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidRequest("not an ISO 8601 timestamp", timestamp=text) from error
 
 
 def _from_options(context: TableContext, travel: Travel) -> Travel:

@@ -9,7 +9,7 @@ For each part of the source (one, if memory holds it):
 3. of the splits and row groups where pairs were found, what writing them takes besides is read, and
    they are written. Where that is nothing, or where pairs may outnumber the rows of the source,
    because `on` leaves out a part of the key, step 2 reads all columns instead;
-4. the rows of the source that found no partner are new.
+4. when all parts are through, the rows of the source that found no partner are inserted.
 
 A row of the table that several rows of the source match is an error: which of them is right?
 """
@@ -86,10 +86,17 @@ def merge_rows(
             )
         with RowWriter(context, target, Verb.MERGE) as writer:
             merge = _Merge(context=context, target=target, plan=plan, writer=writer)
+            marks: list[np.ndarray] = []
             for number in range(count):
                 rows = source.part(number)
                 found = np.zeros(rows.num_rows, bool)
-                merge.run(SourcePart(rows=rows, number=number, count=count, found=found))
+                merge.change(SourcePart(rows=rows, number=number, count=count, found=found))
+                marks.append(np.packbits(found))
+            # What is inserted is newer than all that is changed: a part may insert under the key of
+            # a row that another changes.
+            for number, mark in enumerate(marks if plan.steps[Match.NOT_MATCHED] else ()):
+                rows = rows if count == 1 else source.part(number)
+                merge.insert(rows, np.unpackbits(mark, count=rows.num_rows) == 0)
             return writer.commit(by)
 
 
@@ -121,8 +128,8 @@ class _Merge:
     plan: MergePlan
     writer: RowWriter
 
-    def run(self, part: SourcePart) -> None:
-        """Merge one part of the source."""
+    def change(self, part: SourcePart) -> None:
+        """Change the rows of the table that a part of the source, or none of it, matches."""
         by_source = self.plan.steps[Match.NOT_MATCHED_BY_SOURCE]
         if part.rows.num_rows or by_source:
             predicate = None
@@ -130,13 +137,14 @@ class _Merge:
                 predicate = holding(part.rows, self.plan.on, self.context.schema)
             for split in self.target.plan(predicate).splits:
                 self._merge_split(split, predicate, part)
-        if self.plan.steps[Match.NOT_MATCHED]:
-            new = np.flatnonzero(~part.found)
-            for start in range(0, len(new), _CHUNK_ROWS):
-                picked = Picked(part.rows, new[start : start + _CHUNK_ROWS])
-                steps = self.plan.steps[Match.NOT_MATCHED]
-                for step, chosen in chosen_steps(steps, picked, None):
-                    self._insert(step, picked.of(chosen))
+
+    def insert(self, rows: pa.Table, new: np.ndarray) -> None:
+        """Insert the rows of a part of the source that are new."""
+        places = np.flatnonzero(new)
+        for start in range(0, len(places), _CHUNK_ROWS):
+            picked = Picked(rows, places[start : start + _CHUNK_ROWS])
+            for step, chosen in chosen_steps(self.plan.steps[Match.NOT_MATCHED], picked, None):
+                self._insert(step, picked.of(chosen))
 
     def _merge_split(self, split: Split, predicate: Predicate | None, part: SourcePart) -> None:
         plan, context = self.plan, self.context

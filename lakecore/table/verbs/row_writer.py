@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
+from lakecore.merge.keys import sequence_codes
 from lakecore.model.rows import ROW_KIND, RowKind
-from lakecore.options import ChangelogProducer, MergeEngine
+from lakecore.options import ChangelogProducer, MergeEngine, SortOrder
 from lakecore.plan.fit import show
 from lakecore.plan.row_changes import removing_groups
 from lakecore.table.context import require_table
@@ -106,10 +107,11 @@ class RowWriter:
 
     def update(self, before: pa.Table, after: pa.Table) -> None:
         """Put rows in the place of others of the same keys."""
+        self._write.updated += after.num_rows
         if self._tells_before:
+            before, after = self._newer_alone(before, after)
             self._put(before, RowKind.UPDATE_BEFORE)
         self._put(after, RowKind.UPDATE_AFTER)
-        self._write.updated += after.num_rows
 
     def insert(self, rows: pa.Table) -> None:
         """Add rows, of any columns; where one is null or missing, its default value stands."""
@@ -132,6 +134,23 @@ class RowWriter:
             for message in self._write.prepare_commit()
         ]
         return self._write.commit(messages, by, replaces_rows=True)
+
+    def _newer_alone(self, before: pa.Table, after: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """The pairs whose new row is not the older one by its sequence fields.
+
+        Of the others the old row stays; to tell of it would take it away.
+        """
+        options = self._context.options
+        if not options.sequence_field:
+            return before, after
+        both = [
+            pa.chunked_array([*before.column(name).chunks, *after.column(name).chunks])
+            for name in options.sequence_field
+        ]
+        descending = options.sequence_field_sort_order is SortOrder.DESCENDING
+        codes = sequence_codes(both, descending=descending)
+        newer = pa.array(codes[before.num_rows :] >= codes[: before.num_rows])
+        return before.filter(newer), after.filter(newer)
 
     def _put(self, rows: pa.Table, kind: RowKind) -> None:
         kinds = pa.repeat(kind.text, rows.num_rows)

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakecore.errors import CommitConflict
+from lakecore.model.evolution import evolve
+from lakecore.model.schema_change import SchemaChange
 from lakecore.table.commits.base_snapshot import is_there, was_rolled_back
 from lakecore.table.commits.commit import CommitRequest, commit
+from lakecore.table.handle import write_schema
 from tests.stores import MeddledStore
 from tests.tables import held, in_directory, new_table, put, reopened, rolled_back, rows
 
@@ -92,16 +95,18 @@ def test_rows_that_are_only_added_do_not_mind() -> None:
 def test_number_of_buckets_is_compared_with_all_that_is_there_after_a_rollback() -> None:
     table = new_table(bucket="2", **WRITE_ONLY)
     put(table, "1 a")
-    other = table.copy({"bucket": "3"})
     put(table, "2 b")
     with table.new_write() as writer:
         writer.write(rows(table.schema, "3 c"))
         messages = writer.prepare_commit()
     rolled_back(table, 1)
-    other.overwrite(rows(table.schema, "9 z"))
+    change = SchemaChange.set_option("bucket", "3")
+    schema = evolve(table.schema, [change], now_ms=0, has_snapshots=True)
+    assert write_schema(table.context.store, table.context.layout, schema)
+    reopened(table).overwrite(rows(table.schema, "9 z"))
 
     with pytest.raises(CommitConflict, match="number of buckets"):
-        reopened(table).commit(messages)
+        table.commit(messages)
 
 
 def test_keys_of_dynamic_buckets_are_dealt_again_after_a_rollback() -> None:

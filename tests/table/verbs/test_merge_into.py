@@ -257,6 +257,30 @@ def test_merge_reads_values_only_where_it_needs_them() -> None:
     assert deleting.bytes_read < updating.bytes_read < size / 5
 
 
+@pytest.mark.parametrize("clause", ["delete", "update"])
+@pytest.mark.parametrize("budget_bytes", [1 << 20, 1 << 30])
+def test_rows_inserted_under_keys_of_changed_ones_stay_whatever_memory_there_is(
+    clause: str, budget_bytes: int
+) -> None:
+    count = 20_000
+    table = new_table({"id": "INT NOT NULL", "n": "INT"}, budget_bytes=budget_bytes)
+    ids = pl.int_range(count, eager=True, dtype=pl.Int32)
+    table.write(pl.DataFrame({"id": ids, "n": ids}))
+    pad = pl.lit("x" * 100)
+    matched = pl.DataFrame({"n": ids, "id": ids}).with_columns(pad=pad)
+    fresh = matched.with_columns(n=pl.col("n") + 10**9)
+    merge = table.merge(pl.concat([matched, fresh]), ["n"])
+    merge = (
+        merge.when_matched_delete()
+        if clause == "delete"
+        else merge.when_matched_update({"n": pl.lit(-1, pl.Int32)})
+    )
+    merge.when_not_matched_insert({"id": pl.col("id"), "n": pl.col("n")}).execute()
+
+    found = table.to_polars().sort("id")
+    assert found["n"].to_list() == (ids + 10**9).to_list()
+
+
 def test_source_larger_than_memory_is_merged_in_parts() -> None:
     table = new_table(WIDE, bucket="3", budget_bytes=1 << 20)
     count = 20_000

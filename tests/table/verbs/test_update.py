@@ -158,6 +158,34 @@ def test_row_with_an_older_sequence_changes_nothing_as_with_any_write() -> None:
     assert held(table) == "1 a 9"
 
 
+@pytest.mark.parametrize(
+    ("order", "sequence", "kept"),
+    [
+        ("ascending", 8, "1 a 9"),
+        ("ascending", None, "1 a 9"),
+        ("ascending", 9, "1 b 9"),
+        ("ascending", 10, "1 b 10"),
+        ("descending", 10, "1 a 9"),
+        ("descending", 8, "1 b 8"),
+    ],
+)
+def test_changelog_tells_only_of_rows_that_are_not_older(
+    order: str, sequence: int | None, kept: str
+) -> None:
+    options = {"sequence__field": "n", "sequence__field__sort_order": order}
+    table = new_table(WIDE, changelog_producer="input", **options)
+    put(table, "1 a 9 | 2 z 5")
+    source = pl.DataFrame({"id": [1], "v": ["b"], "n": [sequence]})
+    source = source.cast({"id": pl.Int32, "n": pl.Int32})
+    table.merge(source, ["id"]).when_matched_update_all().execute()
+
+    assert held(table) == f"{kept} | 2 z 5"
+    told = 2 if kept.split()[1] == "b" else 0
+    assert table.inspect.snapshots().height == 1 + bool(told)
+    if told:
+        assert len(rows_written(table, changelog=True)) == told
+
+
 def test_kind_goes_to_the_column_that_is_for_it() -> None:
     columns = {"id": "INT NOT NULL", "kind": "STRING NOT NULL", "n": "INT"}
     table = new_table(columns, rowkind__field="kind")
