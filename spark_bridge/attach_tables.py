@@ -20,9 +20,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
+
 from lakecore.catalog.options import is_storage_option
 from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError, Unsupported
 from lakecore.session import connect
+from spark_bridge.descriptor import anchored
 from spark_bridge.options import MARK
 from spark_bridge.plan_read import read_schema
 from spark_bridge.settings import require_version
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from lakecore.session import Session
+    from lakecore.table.handle import Table
 
 __all__ = ["Attached", "attach", "register"]
 
@@ -85,10 +89,15 @@ def attach(
     given = warehouse if isinstance(warehouse, Mapping) else {}
     storage = {key: value for key, value in given.items() if is_storage_option(key)}
     done: list[str] = []
+    known: dict[str, str] = {}
     left_out: dict[str, str] = {}
     for name in session.list_databases() if database is None else (database,):
         for table in session.list_tables(name):
             identifier = f"{name}.{table}"
+            twin = known.setdefault(identifier.lower(), identifier)
+            if twin != identifier:
+                left_out[identifier] = f"Spark takes the name for that of {twin}"
+                continue
             try:
                 _attach_table(spark, session, name, table, storage)
             except AlreadyExists:
@@ -98,6 +107,11 @@ def attach(
             else:
                 done.append(identifier)
     return Attached(tables=tuple(done), left_out=left_out)
+
+
+def _anchored(table: Table) -> str:
+    """The path of a table, from the root of the disk on: Spark works in a directory of its own."""
+    return anchored(table.context.layout, table.context.store).root
 
 
 def _activate(spark: SparkSession) -> None:
@@ -117,14 +131,17 @@ def _attach_table(
             raise Unsupported("Spark takes letters, digits and _ in the name of a table", name=name)
     opened = session.get_table(f"{database}.{table}")
     opened.options.require_readable()
-    source = provider(database, table, opened.path, storage)
+    source = provider(database, table, _anchored(opened), storage)
     schema = marked(read_schema(opened.schema), source.KEY)
     quoted = f"`{database}`.`{table}`"
     spark.dataSource.register(source)
-    spark.sql(f"CREATE DATABASE IF NOT EXISTS `{database}`")
+    try:
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS `{database}`")
+    except AnalysisException as error:
+        raise Unsupported("Spark takes no database of that name", database=database) from error
     if spark.catalog.tableExists(quoted):
         there = spark.table(quoted).schema
-        if _key_of(there) != source.KEY:
+        if _key_of(there) != source.KEY or _format_of(spark, quoted) is not None:
             raise AlreadyExists(
                 "Spark has another table of that name; drop it, or attach to a session without it",
                 table=f"{database}.{table}",
@@ -154,5 +171,17 @@ def provider(
 
 
 def _key_of(schema: StructType) -> str | None:
-    """The key of the data source that made a schema; None if it is not one of lakecore's."""
+    """The key of the data source that made a schema; None if it is not one of lakecore's.
+
+    NOTE: Spark copies it to tables that it makes of rows of that schema.
+    """
     return next((field.metadata.get(MARK) for field in schema.fields), None)
+
+
+def _format_of(spark: SparkSession, quoted: str) -> str | None:
+    """The format in which Spark keeps a table's rows itself; None: a Python source has them."""
+    facts = spark.sql(f"DESCRIBE TABLE EXTENDED {quoted}").collect()
+    texts = [(fact.col_name, fact.data_type) for fact in facts]
+    # Columns come before the facts, and one may be named so.
+    begin = next(at for at, (name, _) in enumerate(texts) if name.startswith("# Detailed"))
+    return dict(texts[begin:]).get("Provider")

@@ -108,7 +108,8 @@ def refuse_shared_buckets(context: TableContext, outcomes: Sequence[TaskOutcome]
         partition, bucket = shared[0]
         raise InvalidRequest(
             f"several tasks wrote the same {'bucket' if by_bucket else 'partition'}: write "
-            "spark_bridge.prepare(df, table) in place of df, or use spark_bridge.write(df, table)",
+            "spark_bridge.prepare(df, table) in place of df, or use spark_bridge.write(df, table); "
+            "few rows go in by INSERT INTO ... SELECT /*+ COALESCE(1) */ ...",
             table=context.identifier,
             partition=dict(context.partitions.texts(partition)),
             bucket=bucket if by_bucket else "dynamic",

@@ -4,7 +4,7 @@
 |---|---|
 | `path` | the table; `PATH$files` is a system table |
 | `branch` | a branch of it, in place of `main` |
-| `snapshot-id`, `tag`, `timestamp` | a state; a timestamp is ISO 8601 text or milliseconds |
+| `snapshot-id`, `tag`, `timestamp` | a state; a time is ISO 8601 with a zone, or milliseconds |
 | `versionAsOf` | a tag, or else a snapshot id |
 | `timestampAsOf` | as `timestamp` |
 | `where` | an SQL condition that the rows meet |
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from lakecore.errors import InvalidRequest
 from lakecore.format.layout import MAIN_BRANCH
 from lakecore.session import open_table
-from lakecore.table.reads.travel import Travel
-from spark_bridge.system import split_system
+from lakecore.table.reads.travel import Travel, local_time
+from spark_bridge.system import refuse_state, split_system
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,12 +96,6 @@ class SourceOptions:
     def system_table(self, table: Table) -> SystemTable:
         """The system table that the path names."""
         assert self.system is not None, "the path names no system table"
-        if self.travel != Travel():
-            raise InvalidRequest(
-                "a system table is read as it is; to look at the files of a snapshot, give the "
-                "table's own option scan.snapshot-id",
-                table=f"{self.path}${self.system}",
-            )
         return table.inspect.system_table(self.system)
 
 
@@ -123,6 +117,8 @@ def parse_options(
     stated = sorted(given.keys() & _STATES)
     if len(stated) > 1:
         raise InvalidRequest("name a state in one way only", options=stated)
+    if system is not None and given.keys() & _STATES & _OWN:
+        refuse_state(f"{path}${system}")
     version = given.get("versionasof")
     if version is not None:
         others["scan.version"] = version
@@ -164,7 +160,15 @@ def _number(text: str | None) -> int | None:
 
 
 def _time(text: str | None) -> int | str | None:
-    return int(text) if text is not None and _is_whole(text) else text
+    if text is None or _is_whole(text):
+        return None if text is None else int(text)
+    if local_time(text) is not None:
+        raise InvalidRequest(
+            "a time needs its zone, for Spark does not tell a source that of its session: end it "
+            "with one, as in 2026-01-01T00:00:00Z, or give milliseconds",
+            timestamp=text,
+        )
+    return text
 
 
 def _is_whole(text: str) -> bool:

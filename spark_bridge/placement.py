@@ -61,6 +61,8 @@ class Routing(StrEnum):
 class Owner:
     """The owner of each row: a number below `tasks`; no number where any task may take any row.
 
+    Then `tasks` is 0 where the frame's own are to take what they have.
+
     `steps` are what the column `HASH` is, one after the other, that the number is made of.
     `groups` are the columns by whose values rows of one owner and bucket come together.
     """
@@ -74,7 +76,7 @@ class Owner:
     def together(self, df: DataFrame) -> DataFrame:
         """The frame with the rows of each owner in one task."""
         if self.number is None:
-            return df
+            return df.repartition(self.tasks) if self.tasks else df
         routed = self.hashed(df).repartitionById(self.tasks, self.number)
         return routed.drop(HASH) if self.steps else routed
 
@@ -101,7 +103,7 @@ def owner_of(df: DataFrame, context: TableContext, tasks: int | None = None) -> 
     buckets = options.bucket if fixed else 1
     partition = schema.partition_fields
     if not (fixed or partition or schema.primary_keys):
-        return Owner(tasks=0, routing=Routing.NONE)
+        return Owner(tasks=tasks or 0, routing=Routing.NONE)
     count = tasks or _tasks(df.sparkSession, buckets, partitioned=bool(partition))
     fields = bucket_key_fields(schema, options)
     given = {field.name: field.dataType for field in df.schema.fields}
@@ -153,7 +155,9 @@ def parallelism(spark: SparkSession) -> int:
     instances = conf.get("spark.executor.instances", "") or "0"
     if int(instances) and conf.get("spark.dynamicAllocation.enabled", "false") != "true":
         return int(instances) * int(conf.get("spark.executor.cores", "") or "1")
-    return max(2, int(conf.get("spark.sql.shuffle.partitions", "") or "4") // 2)
+    partitions = conf.get("spark.sql.shuffle.partitions", "") or ""
+    # Some platforms say "auto".
+    return max(2, int(partitions if partitions.isdigit() else "4") // 2)
 
 
 def _tasks(spark: SparkSession, buckets: int, *, partitioned: bool) -> int:

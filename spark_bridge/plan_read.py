@@ -47,6 +47,7 @@ FOOTERS_MAX = 1024
 """More files than that are not looked into, and so not left to Spark."""
 _SPARK_READS = frozenset(Root) - {Root.TIME}
 _DIGITS_MAX = 6
+_MILLISECOND_DIGITS = 3
 _NOT_AS_NAMED = re.compile(r"[{}\[\]*?\\]|/[_.][^/]*$|:[^/]*$")
 """Spark takes such a path for a pattern, or the end of a scheme to be in it; or the file for a
 hidden one, of which it gives no rows, and no error."""
@@ -68,7 +69,8 @@ class PlannedRead:
     """What is to be read: `tasks` by lakecore, the Parquet files `native` by Spark.
 
     `rows` counts those of the tasks as stored. The schema is Spark's, and every column in it may
-    be null, as with Spark's own files.
+    be null, as with Spark's own files. No condition on the columns `compared_by_spark` may reach
+    Spark's Parquet reader.
     """
 
     schema: StructType
@@ -77,6 +79,7 @@ class PlannedRead:
     tasks: tuple[tuple[Piece, ...], ...]
     rows: int
     native: tuple[str, ...]
+    compared_by_spark: frozenset[str]
 
 
 def pin(context: TableContext, travel: Travel) -> Pinned:
@@ -142,6 +145,7 @@ def plan_read(
         tasks=tuple(make_tasks(splits, cutting)),
         rows=sum(split.row_count for split in splits),
         native=paths,
+        compared_by_spark=frozenset(name for name in names if _misses_rows(schema.field(name))),
     )
 
 
@@ -200,6 +204,20 @@ def _is_alike(field: Field) -> bool:
         return False
     timestamp = kind.root in {Root.TIMESTAMP, Root.TIMESTAMP_LTZ}
     return not (timestamp and (kind.precision or 0) > _DIGITS_MAX)
+
+
+def _misses_rows(field: Field) -> bool:
+    """Whether Spark's Parquet reader passes over row groups that have rows of a condition.
+
+    It does so by statistics that know nothing of NaN, which Spark takes for the largest number, and
+    by dictionaries in which -0.0 is not the 0.0 that it equals; and it compares columns of
+    milliseconds with what is left of a value that has microseconds.
+    """
+    kind = field.type
+    if not isinstance(kind, Atomic):
+        return False
+    coarse = kind.root is Root.TIMESTAMP_LTZ and (kind.precision or 0) <= _MILLISECOND_DIGITS
+    return coarse or kind.root in {Root.FLOAT, Root.DOUBLE}
 
 
 def _path(file: DataFile, split: Split, source: TableSource, fields: Iterable[Field]) -> str | None:

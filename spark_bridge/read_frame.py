@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 from pyspark.sql import functions as f
-from pyspark.sql.types import DatetimeType, DoubleType, FloatType, NumericType
+from pyspark.sql.types import DatetimeType, NumericType, TimestampType
 
+from lakecore.errors import InvalidRequest
 from lakecore.session import open_table
-from lakecore.table.reads.travel import Travel
+from lakecore.table.reads.travel import Travel, local_time
 from lakecore.table.system.system_table import SystemTable
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.plan_read import pin, plan_read
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
 from spark_bridge.settings import require_version
-from spark_bridge.system import split_system
+from spark_bridge.system import refuse_state, split_system
 from spark_bridge.types import spark_arrow_schema, spark_schema
 from spark_bridge.worker import acknowledge
 
@@ -70,17 +71,25 @@ def read(  # noqa: PLR0913  the public verb
     not read, and no row that does not match leaves an executor. Name the `columns` that the query
     needs: Spark tells lakecore nothing of those it drops later.
 
-    Without `raw_by_spark`, lakecore reads every file.
+    A `timestamp` without a zone is one of the session's (`spark.sql.session.timeZone`). Without
+    `raw_by_spark`, lakecore reads every file.
     """
     require_version(spark)
     if isinstance(table, str | os.PathLike):
         path, system = split_system(os.fspath(table))
         opened = open_table(path)
         table = opened if system is None else opened.inspect.system_table(system)
+    travel = Travel(
+        snapshot_id=snapshot_id, tag=tag, timestamp=_in_zone_of_session(spark, timestamp)
+    )
+    if isinstance(columns, str):
+        raise InvalidRequest("columns are a list of names", columns=columns)
     if isinstance(table, SystemTable):
+        if travel != Travel():
+            refuse_state(table.identifier)
         return _system(spark, table, columns, where)
     context = table.context
-    pinned = pin(context, Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
+    pinned = pin(context, travel)
     planned = plan_read(context, pinned, columns=columns, where=where, native=raw_by_spark)
     frames = [
         frame for frame in (_native(spark, planned), _merged(spark, planned)) if frame is not None
@@ -88,6 +97,17 @@ def read(  # noqa: PLR0913  the public verb
     if not frames:
         return spark.createDataFrame([], planned.schema)
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+
+
+def _in_zone_of_session(
+    spark: SparkSession, timestamp: datetime | int | str | None
+) -> datetime | int | str | None:
+    """A time without a zone as what it is in the session, whose names of zones Spark knows."""
+    local = local_time(timestamp)
+    if local is None:
+        return timestamp
+    query = "SELECT unix_millis(cast(cast(:local AS TIMESTAMP_NTZ) AS TIMESTAMP))"
+    return cast("int", spark.sql(query, {"local": local.isoformat()}).collect()[0][0])
 
 
 def _system(
@@ -111,22 +131,25 @@ def _native(spark: SparkSession, planned: PlannedRead) -> DataFrame | None:
         return None
     reader = spark.read.schema(planned.schema).options(**_PARQUET_OPTIONS)
     rows = reader.parquet(*planned.native)
-    if not any(isinstance(each.dataType, FloatType | DoubleType) for each in planned.schema):
+    apart = planned.compared_by_spark
+    if not apart:
         return rows
-    return rows.select([_compared_by_spark(each) for each in planned.schema])
+    return rows.select(
+        [
+            _computed(each) if each.name in apart else f.col(quoted(each.name))
+            for each in planned.schema
+        ]
+    )
 
 
-def _compared_by_spark(field: StructField) -> Column:
-    """The column; floats as a product, so that no condition on them reaches the Parquet reader.
-
-    It would pass over row groups by statistics that know nothing of NaN, which Spark takes for the
-    largest number, and by dictionaries in which -0.0 is not the 0.0 that it equals.
-    """
+def _computed(field: StructField) -> Column:
+    """The same values, computed: no condition on them reaches the Parquet reader."""
     column = f.col(quoted(field.name))
-    if not isinstance(field.dataType, FloatType | DoubleType):
-        return column
-    product = column * f.lit(1.0).cast(field.dataType)
-    return product.alias(field.name, metadata=field.metadata or {})
+    if isinstance(field.dataType, TimestampType):
+        same = f.timestamp_micros(f.unix_micros(column))
+    else:
+        same = column * f.lit(1.0).cast(field.dataType)
+    return same.alias(field.name, metadata=field.metadata or {})
 
 
 def _merged(spark: SparkSession, planned: PlannedRead) -> DataFrame | None:

@@ -6,7 +6,10 @@ A setting that the platform does not let us change stays as it is: none is neede
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from pyspark.errors import PySparkException
 from pyspark.sql.types import BooleanType, DatetimeType, NumericType, StringType
@@ -61,24 +64,60 @@ def transfer(spark: SparkSession, schema: StructType) -> Mapping[str, str]:
     types = [field.dataType for field in schema.fields]
     texts = sum(isinstance(each, StringType) for each in types)
     small = all(isinstance(each, _SMALL) for each in types) and texts <= _TEXTS_MAX
-    return BY_ROWS if small and spark.conf.get(_BYTES, None) is None else BY_BYTES
+    return BY_ROWS if small and _of_user(spark, _BYTES) is None else BY_BYTES
 
 
 @contextmanager
 def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Change settings of the session for a while."""
+    """Change settings of the session for a while.
+
+    Jobs that run side by side change them together: the last to end puts back what the first found.
+    """
     with ExitStack() as undo:
         for key, value in wanted.items():
-            try:
-                before = spark.conf.get(key, None)
-                spark.conf.set(key, value)
-            except PySparkException:
-                continue
-            if before is None:
-                undo.callback(spark.conf.unset, key)
-            else:
-                undo.callback(spark.conf.set, key, before)
+            with _CHANGING:
+                held = _CHANGED.setdefault(spark, {})
+                try:
+                    found = held.get(key) or _Changed(spark.conf.get(key, None))
+                    spark.conf.set(key, value)
+                except PySparkException:
+                    continue
+                found.jobs += 1
+                held[key] = found
+            undo.callback(_put_back, spark, key)
         yield
+
+
+@dataclass(slots=True)
+class _Changed:
+    """What a setting was before, and how many jobs have changed it since."""
+
+    before: str | None
+    jobs: int = 0
+
+
+_CHANGING = Lock()
+_CHANGED: WeakKeyDictionary[SparkSession, dict[str, _Changed]] = WeakKeyDictionary()
+
+
+def _put_back(spark: SparkSession, key: str) -> None:
+    with _CHANGING:
+        changed = _CHANGED[spark][key]
+        changed.jobs -= 1
+        if changed.jobs:
+            return
+        del _CHANGED[spark][key]
+        if changed.before is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, changed.before)
+
+
+def _of_user(spark: SparkSession, key: str) -> str | None:
+    """A setting as it is when no job of ours runs."""
+    with _CHANGING:
+        changed = _CHANGED.get(spark, {}).get(key)
+        return spark.conf.get(key, None) if changed is None else changed.before
 
 
 @contextmanager

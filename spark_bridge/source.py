@@ -28,7 +28,13 @@ from spark_bridge.options import MARK, SourceOptions, parse_options
 from spark_bridge.plan_read import Pinned, pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
 from spark_bridge.sink import WRITE_OPTIONS, writer
-from spark_bridge.types import same_type, spark_arrow_schema, spark_schema, to_spark
+from spark_bridge.types import (
+    same_type,
+    spark_arrow_schema,
+    spark_schema,
+    takes_nulls_of,
+    to_spark,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,11 +188,18 @@ def _check_columns(asked: StructType, there: TableSchema, *, attached: bool = Fa
             raise InvalidRequest(
                 f"unknown column{hint}", column=field.name, columns=list(there.names)
             )
-        kind = to_spark(there.field(field.name).type, column=field.name)
+        stored = there.field(field.name).type
+        kind = to_spark(stored, column=field.name)
         if not same_type(field.dataType, kind):
             raise InvalidRequest(
                 f"the column has another type; cast it in the query{hint}",
                 column=field.name,
                 asked=field.dataType.simpleString(),
+                type=kind.simpleString(),
+            )
+        if field.nullable < stored.nullable or not takes_nulls_of(kind, field.dataType):
+            raise InvalidRequest(
+                "the column, or a part of it, may be null: ask for it without NOT NULL",
+                column=field.name,
                 type=kind.simpleString(),
             )

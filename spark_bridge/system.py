@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from lakecore.errors import InvalidRequest
 from lakecore.table.system.system_columns import SYSTEM_TABLES, UNSUPPORTED_SYSTEM_TABLES
 
-__all__ = ["split_system"]
+__all__ = ["refuse_state", "split_system"]
 
 
 def split_system(path: str) -> tuple[str, str | None]:
@@ -13,3 +14,12 @@ def split_system(path: str) -> tuple[str, str | None]:
     if mark and name.lower() in (*SYSTEM_TABLES, *UNSUPPORTED_SYSTEM_TABLES):
         return location, name.lower()
     return path, None
+
+
+def refuse_state(name: str) -> None:
+    """Raise InvalidRequest: a read of the system table `name` was to be of one state."""
+    raise InvalidRequest(
+        "a system table is read as it is; to look at the files of a snapshot, give the table's own "
+        "option scan.snapshot-id",
+        table=name,
+    )

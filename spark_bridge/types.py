@@ -37,6 +37,7 @@ __all__ = [
     "same_type",
     "spark_arrow_schema",
     "spark_schema",
+    "takes_nulls_of",
     "to_spark",
 ]
 
@@ -243,6 +244,28 @@ def spark_arrow_schema(schema: s.StructType, *, column: str = "") -> pa.Schema:
 def same_type(one: s.DataType, other: s.DataType) -> bool:
     """Whether two Spark types have the same values, null aside: what an Arrow type says of them."""
     return bool(arrow_of_spark(_nullable(one)).equals(arrow_of_spark(_nullable(other))))
+
+
+def takes_nulls_of(there: s.DataType, asked: s.DataType) -> bool:
+    """Whether a type has a null wherever another of the same values has one."""
+    match asked, there:
+        case s.ArrayType(), s.ArrayType():
+            return asked.containsNull >= there.containsNull and takes_nulls_of(
+                there.elementType, asked.elementType
+            )
+        case s.MapType(), s.MapType():
+            return (
+                asked.valueContainsNull >= there.valueContainsNull
+                and takes_nulls_of(there.keyType, asked.keyType)
+                and takes_nulls_of(there.valueType, asked.valueType)
+            )
+        case s.StructType(), s.StructType():
+            return all(
+                one.nullable >= other.nullable and takes_nulls_of(other.dataType, one.dataType)
+                for one, other in zip(asked.fields, there.fields, strict=True)
+            )
+        case _:
+            return True
 
 
 def _nullable(spark: s.DataType) -> s.DataType:

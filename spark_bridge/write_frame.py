@@ -17,16 +17,21 @@ needs a `sequence.field` to say which of them is newest.
 
 from __future__ import annotations
 
+import os
 import re
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as f
 
 from lakecore.errors import CommitConflict, InvalidRequest
+from lakecore.model.arguments import check_flags
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
+from lakecore.session import open_table
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.commits.committed import committed
+from lakecore.table.reads.scan import hides_level_0
 from lakecore.table.writes import overwrite as overwrites
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.check import check_schema
@@ -108,7 +113,7 @@ class WriteResult:
 
 def write(  # noqa: PLR0913  the public verb
     df: DataFrame,
-    table: Table,
+    table: Table | str | os.PathLike[str],
     mode: Literal["append", "overwrite"] = "append",
     partition: Mapping[str, object] | None = None,
     *,
@@ -119,30 +124,35 @@ def write(  # noqa: PLR0913  the public verb
     tasks: int | None = None,
     memory_per_task: int = MEMORY_PER_TASK,
 ) -> WriteResult:
-    """Write a Spark frame to a table in one commit; what was written.
+    """Write a Spark frame to a table, or that at a path, in one commit; what was written.
 
     `mode`, `partition` and `dynamic` are those of `Table.write` and `Table.overwrite`. A column
     `_row_kind` holds +I, -U, +U or -D. The same user's same or lower `identifier` is committed
     once: again, no task runs. `tasks` is into how many tasks the buckets go; each holds at most
     `memory_per_task` bytes of rows and files at once, beside what Python itself takes.
 
+    Tasks do not compact. Where reads leave out what was not compacted (`first-row`), a UserWarning
+    says so.
+
     Raises InvalidRequest before any task runs if the columns do not fit, and naming column, value
     and task if a row does not: then nothing is written.
     """
     if by not in {"task", "group"}:
         raise InvalidRequest("unknown way to bring rows together", by=by, known=["task", "group"])
-    how = _publication(
-        table, mode, partition, dynamic, author_of(table.context, commit_user, identifier)
-    )
     require_version(df.sparkSession)
+    table = _opened(table)
     context = table.context
+    how = _publication(table, mode, partition, dynamic, author_of(context, commit_user, identifier))
     done = _done_before(context, how.by)
     if done is not None:
         return done
     check_schema(context, df.schema, overwrite=how.overwrite)
-    if memory_per_task < 1 or (tasks is not None and tasks < 1):
+    _check_counts(tasks=tasks, memory_per_task=memory_per_task)
+    if by == "group" and tasks is not None:
         raise InvalidRequest(
-            "tasks and memory_per_task are positive", tasks=tasks, memory_per_task=memory_per_task
+            "groups go into as many tasks as spark.sql.shuffle.partitions says: leave tasks out, "
+            "or by='group'",
+            tasks=tasks,
         )
     task = new_task(context, overwrite=how.overwrite, memory_bytes=memory_per_task)
     owner = owner_of(df, context, tasks)
@@ -164,19 +174,41 @@ def write(  # noqa: PLR0913  the public verb
     else:
         messages = [message for outcome in outcomes for message in outcome.messages]
         leftovers = remove_leftovers(context, task.job, messages)
+    if not how.overwrite and result.rows and hides_level_0(context.schema, context.options):
+        warnings.warn(
+            f"reads of {context.identifier} leave out the rows until they are compacted: "
+            "table.compact() shows them",
+            stacklevel=2,
+        )
     distribution = owner.routing.value + (", by group" if by_group else "")
     return _result(result, outcomes, leftovers, distribution)
 
 
-def prepare(df: DataFrame, table: Table, *, tasks: int | None = None) -> DataFrame:
+def prepare(
+    df: DataFrame, table: Table | str | os.PathLike[str], *, tasks: int | None = None
+) -> DataFrame:
     """The frame with the rows of each bucket in one task, for `df.write` and INSERT INTO.
 
     `spark_bridge.write` does this itself. Raises InvalidRequest if the columns do not fit.
     """
     require_version(df.sparkSession)
-    context = table.context
+    context = _opened(table).context
+    _check_counts(tasks=tasks)
     check_schema(context, df.schema)
     return owner_of(df, context, tasks).together(df)
+
+
+def _opened(table: Table | str | os.PathLike[str]) -> Table:
+    return open_table(table) if isinstance(table, str | os.PathLike) else table
+
+
+def _check_counts(**counts: object) -> None:
+    """Raise InvalidRequest, naming it, for what is given and no whole number from one on."""
+    for name, count in counts.items():
+        if count is None:
+            continue
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise InvalidRequest(f"{name} is a whole number from one on", **{name: count})
 
 
 def _publication(
@@ -188,10 +220,17 @@ def _publication(
 ) -> Publication:
     if mode not in {"append", "overwrite"}:
         raise InvalidRequest("unknown mode", mode=mode, known=["append", "overwrite"])
-    if mode == "append" and (partition or dynamic is not None):
+    if mode == "append" and (partition is not None or dynamic is not None):
         raise InvalidRequest("partition and dynamic are for mode='overwrite'", mode=mode)
-    if partition:
+    if dynamic is not None:
+        check_flags(dynamic=dynamic)
+    if partition is not None:
         overwrites.spec_values(table.context, partition)
+        if partition and dynamic:
+            raise InvalidRequest(
+                "a partition that is named is overwritten whole: leave dynamic out, or partition",
+                partition=dict(partition),
+            )
     if dynamic is None:
         dynamic = table.options.dynamic_partition_overwrite
     return Publication(

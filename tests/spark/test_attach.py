@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -15,7 +16,6 @@ from spark_bridge.read_frame import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -226,3 +226,67 @@ def test_a_view_stays_at_the_snapshot_it_was_made_for(
     )
 
     assert ids(spark, "SELECT id FROM old") == [1, 2, 3]
+
+
+def test_a_table_that_spark_made_of_our_rows_is_not_taken_for_ours(
+    spark: SparkSession, warehouse: Session
+) -> None:
+    table = fill(warehouse)
+    attach(spark, warehouse.warehouse)
+    t = f"{DATABASE}.t"
+    spark.table(t).where("id < 3").write.mode("overwrite").saveAsTable(t)
+    table.write(pl.DataFrame({"id": [9], "name": ["z"]}))
+
+    with pytest.raises(AlreadyExists, match="another table of that name"):
+        attach(spark, warehouse.warehouse)
+    assert ids(spark, f"SELECT id FROM {t}") == [1, 2]
+    spark.sql(f"DROP TABLE {t}")
+    attach(spark, warehouse.warehouse)
+    assert ids(spark, f"SELECT id FROM {t}") == [1, 2, 3, 9]
+
+
+def test_names_that_spark_does_not_tell_apart_are_left_out(
+    spark: SparkSession, warehouse: Session
+) -> None:
+    for name in ("T", "t", "z"):
+        fill(warehouse, name)
+
+    attached = attach(spark, warehouse.warehouse)
+
+    assert attached.tables == (f"{DATABASE}.T", f"{DATABASE}.z")
+    assert "attached.T" in attached.left_out[f"{DATABASE}.t"]
+
+
+def test_database_that_spark_keeps_for_itself_is_left_out(
+    spark: SparkSession, warehouse: Session
+) -> None:
+    fill(warehouse)
+    warehouse.create_database("global_temp")
+    warehouse.create_table("global_temp.t", COLUMNS)
+
+    attached = attach(spark, warehouse.warehouse)
+
+    assert attached.tables == (f"{DATABASE}.t",)
+    assert "global_temp" in attached.left_out["global_temp.t"]
+
+
+def test_relative_warehouse_is_attached_from_where_the_driver_is(
+    spark: SparkSession, warehouse: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(warehouse)
+    monkeypatch.chdir(Path(warehouse.warehouse).parent)
+    attach(spark, "warehouse")
+
+    assert ids(spark, f"SELECT id FROM {DATABASE}.t") == [1, 2, 3]
+
+
+def test_cached_rows_are_read_anew_after_a_refresh(spark: SparkSession, warehouse: Session) -> None:
+    table = fill(warehouse)
+    attach(spark, warehouse.warehouse)
+    t = f"{DATABASE}.t"
+    spark.sql(f"CACHE TABLE {t}")
+    table.write(pl.DataFrame({"id": [9], "name": ["z"]}))
+    spark.sql(f"REFRESH TABLE {t}")
+
+    assert ids(spark, f"SELECT id FROM {t}") == [1, 2, 3, 9]
+    spark.sql(f"UNCACHE TABLE {t}")

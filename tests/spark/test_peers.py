@@ -191,6 +191,7 @@ def dump(connector: Callable[..., None], warehouse: Path, name: str) -> pa.Table
     return pq.read_table(target)
 
 
+@pytest.mark.filterwarnings("ignore:reads of .* leave out the rows until they are compacted")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_java_and_the_connector_read_what_the_bridge_writes(
     engine: str,

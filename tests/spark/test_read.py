@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import ArrayType, MapType, StructType
 
 import lakecore as lc
 from lakecore.errors import CorruptTable, InvalidRequest, NotFound
@@ -106,6 +109,73 @@ def test_every_way_of_naming_a_state(spark: SparkSession, tmp_path: Path) -> Non
     assert rows(read(spark, table, timestamp=first)) == then
 
 
+def test_a_time_without_a_zone_is_one_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    first = datetime.fromtimestamp(table.context.history.snapshot(1).time_ms / 1000, UTC)
+    after = first + timedelta(milliseconds=1)
+    then = held(table, snapshot_id=1)
+    in_tokyo = after.astimezone(ZoneInfo("Asia/Tokyo"))
+
+    with set_meanwhile(spark, {"spark.sql.session.timeZone": "Asia/Tokyo"}):
+        assert rows(read(spark, table, timestamp=in_tokyo.replace(tzinfo=None))) == then
+        assert rows(read(spark, table, timestamp=str(in_tokyo.replace(tzinfo=None)))) == then
+        assert rows(read(spark, table, timestamp=after)) == then
+        assert rows(load(spark, table, timestampAsOf=in_tokyo.isoformat())) == then
+    for option in ("timestamp", "timestampAsOf"):
+        with pytest.raises(Exception, match="a time needs its zone"):
+            load(spark, table, **{option: "2026-01-01 00:00:00"})
+
+
+@pytest.mark.parametrize("state", [{"snapshot_id": 1}, {"tag": "no"}, {"timestamp": 1}])
+def test_system_table_is_read_as_it_is(
+    spark: SparkSession, tmp_path: Path, state: dict[str, Any]
+) -> None:
+    table = make(tmp_path / "t")
+
+    with pytest.raises(InvalidRequest, match="as it is"):
+        read(spark, f"{table.path}$files", **state)
+
+
+def test_version_of_a_system_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    path = f"{table.path}$snapshots"
+
+    with pytest.raises(Exception, match="as it is"):
+        spark.read.format("lakecore").option("versionAsOf", "77").load(path)
+    assert spark.read.format("lakecore").load(path).count() == 2
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["name string not null", "a array<int not null>", "r struct<x int not null>", "m map<int,int>"],
+)
+def test_column_that_may_be_null_is_not_taken_for_another(
+    spark: SparkSession, tmp_path: Path, asked: str
+) -> None:
+    kinds = {"id": "INT NOT NULL", "name": "STRING", "a": "ARRAY<INT>", "r": "ROW<x INT>"}
+    table = table_at(tmp_path / "t", {**kinds, "m": "MAP<INT, INT>"}, keys=())
+    table.write([{"id": 1}, {"id": 2, "name": "b", "a": [None]}])
+    schema = StructType.fromDDL(asked.replace("int not null>", "int>"))
+    field = schema.fields[0]
+    match field.dataType:
+        case ArrayType():
+            field.dataType.containsNull = False
+        case MapType():
+            field.dataType.valueContainsNull = False
+        case StructType():
+            field.dataType.fields[0].nullable = False
+
+    with pytest.raises(Exception, match="without NOT NULL"):
+        spark.read.format("lakecore").schema(schema).load(table.path).count()
+    given = spark.read.format("lakecore").schema("id int not null, name string")
+    assert given.load(table.path).where("name is null").count() == 1
+
+
+def test_columns_are_no_text(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="a list of names"):
+        read(spark, make(tmp_path / "t"), columns="id")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -195,6 +265,23 @@ def test_sparks_own_reader_passes_over_no_nan_and_no_negative_zero(
     for condition in ["f > 0", "`a.d` = double('NaN')", "f = 0", "`a.d` in (0D, 5D)", "n = 1"]:
         found, expected = rows(raw.where(condition)), rows(by_lakecore.where(condition))
         assert repr(found) == repr(expected) != "[]"
+
+
+@pytest.mark.parametrize("digits", [0, 3, 6])
+def test_sparks_own_reader_compares_times_by_all_that_they_are_compared_with(
+    spark: SparkSession, tmp_path: Path, digits: int
+) -> None:
+    columns = {"id": "INT", "ts": f"TIMESTAMP({digits}) WITH LOCAL TIME ZONE"}
+    table = table_at(tmp_path / "t", columns, keys=())
+    at = datetime(2024, 1, 1, tzinfo=UTC)
+    table.write([{"id": id_, "ts": at} for id_ in range(3)])
+    raw, by_lakecore = read(spark, table), read(spark, table, raw_by_spark=False)
+
+    assert len(raw.inputFiles()) == 1
+    assert raw.schema == by_lakecore.schema
+    later = "timestamp'2024-01-01 00:00:00.0005'"
+    for condition in [f"ts < {later}", f"ts != {later}", f"ts NOT IN ({later})", "id < 9"]:
+        assert rows(raw.where(condition)) == rows(by_lakecore.where(condition)) != []
 
 
 @pytest.mark.parametrize("prefix", ["_data-", ".data-", "a:b-", "{a,b}-"])

@@ -53,8 +53,9 @@ def test_rows_that_may_be_large_keep_spark_s_limit_of_bytes(spark: SparkSession)
 
 def test_limit_of_bytes_that_the_user_set_is_kept(spark: SparkSession) -> None:
     schema = spark.range(1).schema
-    with settings(spark, {BYTES: "1048576"}):
-        kept = transfer(spark, schema)
+    spark.conf.set(BYTES, "1048576")
+    kept = transfer(spark, schema)
+    spark.conf.unset(BYTES)
 
     assert (kept, transfer(spark, schema)) == (BY_BYTES, BY_ROWS)
     with settings(spark, BY_ROWS):
@@ -92,3 +93,18 @@ def test_other_version_of_lakecore_on_an_executor_is_refused(
     with pytest.raises(InvalidRequest, match="different versions") as caught:
         spark_bridge.write(spark.range(3), table)
     assert caught.value.facts["driver"] == "0.0.9"
+
+
+def test_settings_of_jobs_side_by_side_are_put_back_by_the_last(spark: SparkSession) -> None:
+    before = spark.conf.get(RECORDS)
+    schema = spark.range(1).schema
+    first, second = settings(spark, BY_ROWS), settings(spark, BY_ROWS)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    meanwhile = spark.conf.get(RECORDS), transfer(spark, schema)
+    second.__exit__(None, None, None)
+
+    assert meanwhile == (BY_ROWS[RECORDS], BY_ROWS)
+    assert spark.conf.get(RECORDS) == before
+    assert transfer(spark, schema) == BY_ROWS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 import pytest
@@ -303,3 +303,47 @@ def test_ten_thousand_partitions_are_one_commit(
 
     assert (result.rows, result.files, result.snapshot_ids) == (2 * count, count, (1,))
     assert table.scan().select(pl.col("v").sum()).collect().item() == sum(range(2 * count))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"mode": "overwrite", "partition": {"v": "a"}, "dynamic": True}, "leave dynamic out"),
+        ({"mode": "overwrite", "dynamic": "false"}, "dynamic is True or False"),
+        ({"mode": "overwrite", "partition": {}}, "at least one"),
+        ({"mode": "append", "partition": {}}, "mode='overwrite'"),
+        ({"tasks": "2"}, "tasks is a whole number"),
+        ({"tasks": 0}, "tasks is a whole number"),
+        ({"memory_per_task": 0}, "memory_per_task is a whole number"),
+        ({"by": "group", "tasks": 2}, "leave tasks out"),
+    ],
+)
+def test_arguments_that_would_be_ignored_are_refused(
+    spark: SparkSession, tmp_path: Path, given: dict[str, Any], message: str
+) -> None:
+    columns = {"id": "BIGINT NOT NULL", "v": "STRING NOT NULL", "n": "INT"}
+    table = table_at(tmp_path / "t", columns, keys=("id", "v"), partitions=("v",), bucket="1")
+
+    with pytest.raises(InvalidRequest, match=message):
+        spark_bridge.write(frame(spark, ROWS), table, **given)
+    assert held(table) == []
+
+
+def test_append_table_is_written_by_as_many_tasks_as_asked_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = table_at(tmp_path / "t", keys=())
+    result = spark_bridge.write(frame(spark, ROWS, 3), table.path, tasks=2)
+
+    assert (len(result.tasks), result.distribution) == (2, "none")
+    assert len(held(table)) == 1000
+
+
+def test_rows_that_no_read_shows_yet_are_told_of(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_at(tmp_path / "t", bucket="1", merge_engine="first-row")
+
+    with pytest.warns(UserWarning, match=r"table\.compact\(\)"):
+        spark_bridge.write(frame(spark, ROWS), table)
+    assert held(table) == []
+    table.compact()
+    assert len(held(table)) == 1000
