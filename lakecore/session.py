@@ -64,6 +64,8 @@ def connect(
                 warehouse=options.warehouse,
             )
         store.make_directory(options.warehouse)
+    elif _is_file(store, options.warehouse):
+        raise InvalidRequest("a warehouse is a directory", warehouse=options.warehouse)
     return Session(FilesystemCatalog(options.warehouse, store, options))
 
 
@@ -115,6 +117,17 @@ def open_table(  # noqa: PLR0913  the public verb
             path=location,
             branch=branch or own.get("branch", MAIN_BRANCH),
         ) from error
+
+
+def _is_file(store: Store, path: str) -> bool:
+    """Whether a local path is that of a file; elsewhere a path is one, or begins others."""
+    if store.local_path(path) is None:
+        return False
+    try:
+        store.size(path)
+    except NotFound:
+        return False
+    return True
 
 
 def _path(given: object) -> str:

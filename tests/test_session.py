@@ -29,6 +29,13 @@ def test_warehouse_that_is_not_there_is_not_found_and_says_what_to_do(tmp_path: 
     assert not (tmp_path / "typo").exists()
 
 
+def test_warehouse_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "load.py").touch()
+
+    with pytest.raises(lc.InvalidRequest, match="a warehouse is a directory"):
+        lc.connect(tmp_path / "load.py")
+
+
 def test_warehouse_is_made_on_request(tmp_path: Path) -> None:
     session = lc.connect(str(tmp_path / "a" / "w"), create=True)
 

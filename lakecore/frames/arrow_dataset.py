@@ -58,6 +58,8 @@ class SourceScanner:
         others = [] if condition is None else arrow_columns(condition)
         names = needed(schema, self._names, others)
         pruner = None if condition is None else from_arrow(condition, schema)
+        if condition is not None and set(others) <= set(schema.names):
+            _check_filter(condition, pa.schema([schema.field(name) for name in others]))
         files = self._source.native_files(names, pruner)
         pushed = None if any(map(_is_floating, map(schema.field, others))) else condition
         with reading(
@@ -193,6 +195,16 @@ class SourceDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow is published w
     def sort_by(self, *_arguments: object, **_options: object) -> NoReturn:
         """Unsupported: sort what `to_table` or DuckDB gives."""
         raise _unsupported("sort_by")
+
+
+def _check_filter(condition: pc.Expression, schema: pa.Schema) -> None:
+    """Raise InvalidRequest if Arrow cannot compute the filter from columns of these types."""
+    try:
+        schema.empty_table().filter(condition)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InvalidRequest(
+            "the filter does not fit the types of its columns", filter=str(condition), cause=error
+        ) from error
 
 
 def _is_floating(field: pa.Field) -> bool:

@@ -57,6 +57,13 @@ def test_a_filter_that_no_predicate_says_is_exact() -> None:
     assert dataset.to_table(["id"], filter=odd)["id"].to_pylist() == [1, 3]
 
 
+def test_a_filter_that_does_not_fit_is_refused() -> None:
+    dataset = SourceDataset(MadeRows(10))
+
+    with pytest.raises(InvalidRequest, match="does not fit the types"):
+        dataset.to_table(filter=pc.field("id") == "a")
+
+
 def test_every_type_comes_as_it_is(all_types: pa.Table) -> None:
     assert SourceDataset(HeldRows(all_types)).to_table().equals(all_types)
 

@@ -126,7 +126,12 @@ def commit_overwrite(
             )
     elif dynamic and context.schema.partition_keys:
         if not messages:
-            return CommitResult(commit_user=by.user, identifier=by.identifier)
+            # No partition is replaced; the number is on record as that of a write without rows is.
+            force = records_nothing(context, by.identifier)
+            return commit(
+                context,
+                CommitRequest(messages=(), user=by.user, identifier=by.identifier, force=force),
+            )
         chosen = overwrite.written_by(messages)
     request = CommitRequest(
         messages=overwrite.at_last_level(context, messages),

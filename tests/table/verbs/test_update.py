@@ -172,7 +172,7 @@ def test_row_with_an_older_sequence_changes_nothing_as_with_any_write() -> None:
 def test_changelog_tells_only_of_rows_that_are_not_older(
     order: str, sequence: int | None, kept: str
 ) -> None:
-    options = {"sequence__field": "n", "sequence__field__sort_order": order}
+    options: Any = {"sequence__field": "n", "sequence__field__sort_order": order}
     table = new_table(WIDE, changelog_producer="input", **options)
     put(table, "1 a 9 | 2 z 5")
     source = pl.DataFrame({"id": [1], "v": ["b"], "n": [sequence]})

@@ -216,6 +216,17 @@ def test_dynamic_overwrite_without_rows_changes_nothing(table: Table) -> None:
     assert held(table) == before
 
 
+def test_number_of_a_dynamic_overwrite_without_rows_is_on_record(table: Table) -> None:
+    before = held(table)
+    job: Any = {"commit_user": "job", "identifier": 7}
+    first = table.overwrite(rows(table.schema, ""), **job)
+    again = table.overwrite(rows(table.schema, "8 a 1"), **job)
+
+    assert (first.snapshot_ids, again.snapshot_ids) == ((2,), (2,))
+    assert again.facts["already_committed"]
+    assert held(table) == before
+
+
 def test_sequence_numbers_and_indexes_begin_anew() -> None:
     table = new_table(bucket="-1", dynamic_bucket__target_row_num="2")
     put(table, "1 a | 2 a | 3 a")
