@@ -286,21 +286,21 @@ class _Committer:
         return True
 
     def _put(self, path: str, snapshot: Snapshot) -> bool:
-        store = self._context.store
         assert snapshot.uuid is not None
         self._uuids.add(snapshot.uuid)
         data = metadata.encode_snapshot(snapshot)
         # From here on an exception proves nothing, and whatever was written stays.
         self._in_doubt = True
         try:
-            made = store.put_if_absent(path, data)
+            made = self._context.store.put_if_absent(path, data)
         except (LakecoreError, OSError) as error:
             # The reply was lost, or said no. What lies there now tells, if it can be read at all.
             try:
-                there = metadata.decode_snapshot(store.read(path), path)
+                there = metadata.decode_snapshot(self._context.store.read(path), path)
             except (LakecoreError, OSError) as unread:
-                if isinstance(error, LakecoreError) and not isinstance(error, CommitUnknown):
-                    self._in_doubt = not isinstance(unread, NotFound)
+                plain = isinstance(error, LakecoreError) and not isinstance(error, CommitUnknown)
+                if plain and isinstance(unread, NotFound):
+                    self._in_doubt = False
                     raise error from None
                 raise CommitUnknown(
                     "the reply to the commit was lost: look for the snapshot before a retry",

@@ -12,7 +12,8 @@ groups these come from. A file whose format has no row groups, or no bounds of k
 from its begin.
 
 INVARIANT: bounds of several key columns embrace keys as the first column does, then the second:
-they are the least of each and the greatest of each, which can only be too wide.
+they are the least of each and the greatest of each, which can only be too wide. So a key within
+those of one row group may lie in a later one.
 """
 
 from __future__ import annotations
@@ -226,14 +227,18 @@ class _File:
     def find(self, keys: OrderColumns) -> np.ndarray:
         """The position of each key in the file, or NONE."""
         positions = np.full(keys.length, NONE)
+        done = 0
         while self._groups:
             group = self._groups[0]
-            start, end = 0, keys.length
+            start, end = done, keys.length
             if group.index is not None:
-                start, end = keys.count_below(group.low), keys.count_up_to(group.high)
+                start = max(done, keys.count_below(group.low))
+                end = max(start, keys.count_up_to(group.high))
+            done = start
             if start < end:
-                self._find(group, keys.slice(start, end - start), positions[start:end])
-            if end == keys.length:
+                done += self._find(group, keys.slice(start, end - start), positions[start:end])
+            if done == keys.length:
+                # What is asked next may lie in the group, too.
                 break
             self._groups.popleft()
         return positions
@@ -256,8 +261,11 @@ class _File:
         self._keys.close()
         self._rows.close()
 
-    def _find(self, group: _Group, keys: OrderColumns, positions: np.ndarray) -> None:
-        """Set the positions of the keys that the group holds."""
+    def _find(self, group: _Group, keys: OrderColumns, positions: np.ndarray) -> int:
+        """Set the positions of the keys that the group holds; how many it, or none, does.
+
+        Those after them are greater than its last row, whatever its bounds say.
+        """
         done = 0
         at = group.first_row
         while done < keys.length and at < group.end:
@@ -273,6 +281,7 @@ class _File:
                 positions[done:end] = np.where(hits == NONE, NONE, start + hits)
                 done = end
             at = start + held.length
+        return done
 
 
 class _Forward:

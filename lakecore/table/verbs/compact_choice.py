@@ -85,8 +85,10 @@ def _matching(
             partition_keys=keys,
             table=context.identifier,
         )
-    if not partitions or not keys:
-        return [True] * len(partitions)
-    values = pa.Table.from_batches([context.partitions.values(partitions)])
+    if keys:
+        values = pa.Table.from_batches([context.partitions.values(partitions)])
+    else:
+        # Of a condition that names no column.
+        values = pa.table({"": pa.nulls(len(partitions))})
     mask: list[bool] = holds(values, condition.expression).to_pylist()
     return mask

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -151,6 +152,40 @@ def test_windows_read_each_row_group_forward_and_once(reads: list[tuple[int, int
     assert of_keys == sorted(of_keys)
     assert len(of_keys) == 10 * -(-GROUP // 30)
     assert len(reads) == 2 * len(of_keys)
+
+
+@pytest.mark.parametrize("kind", ["INT", "STRING"])
+@pytest.mark.parametrize("seed", range(20))
+def test_keys_of_several_columns_are_found_wherever_row_groups_end(kind: str, seed: int) -> None:
+    chance = random.Random(seed)
+    table = new_table(
+        {"a": f"{kind} NOT NULL", "b": "INT NOT NULL", "v": "INT"},
+        keys=["a", "b"],
+        changelog_producer="lookup",
+        write_only="true",
+    )
+    pool = [(a, b) for a in range(5) for b in range(120)]
+    there = sorted(chance.sample(pool, 450))
+    table.write(_arrow(there, table).append_column("v", pa.array(range(450), pa.int32())))
+    table.compact(full=True)
+    levels = upper(table)
+
+    found: list[tuple[int, int]] = []
+    asked = sorted(chance.sample(pool, chance.choice([3, 10, 60])))
+    for start in range(0, len(asked), 7):
+        columns = _arrow(asked[start : start + 7], table).columns
+        for part in levels.rows(order_columns([each.combine_chunks() for each in columns])):
+            found += [(int(a), b) for a, b in zip(*_values(part.rows), strict=True)]
+    assert found == [key for key in asked if key in set(there)]
+
+
+def _arrow(keys: Sequence[tuple[int, int]], table: Table) -> pa.Table:
+    first = pa.array([a for a, _ in keys], pa.int32()).cast(table.schema.arrow.field("a").type)
+    return pa.table({"a": first, "b": pa.array([b for _, b in keys], pa.int32())})
+
+
+def _values(rows: pa.Table) -> tuple[list[str], list[int]]:
+    return rows.column("a").to_pylist(), rows.column("b").to_pylist()
 
 
 @pytest.mark.parametrize("file_format", ["orc", "avro"])

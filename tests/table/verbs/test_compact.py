@@ -388,6 +388,21 @@ def test_buckets_are_chosen_by_number() -> None:
     assert table.compact(full=True, buckets=[7]) == lc.CompactionResult()
 
 
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_condition_of_no_column_holds_for_all_or_none(*, partitioned: bool) -> None:
+    def table() -> Table:
+        if partitioned:
+            return days()
+        found = new_table()
+        put(found, "1 a")
+        put(found, "2 b")
+        return found
+
+    assert table().compact(full=True, where="1 = 0") == lc.CompactionResult()
+    assert table().compact(full=True, where=pl.lit(False)) == lc.CompactionResult()
+    assert table().compact(full=True, where="1 = 1").buckets > 0
+
+
 def test_condition_on_other_columns_is_refused() -> None:
     with pytest.raises(InvalidRequest, match=r"partition keys only.*columns=.*id"):
         days().compact(full=True, where="id = 1 AND day = 'x'")

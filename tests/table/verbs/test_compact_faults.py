@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import lakecore as lc
-from lakecore.errors import CommitConflict, CorruptTable, NotFound, Unsupported
+from lakecore.errors import (
+    CommitConflict,
+    CommitUnknown,
+    CorruptTable,
+    NotFound,
+    StorageError,
+    Unsupported,
+)
+from lakecore.model.snapshot import CommitKind
 from lakecore.table.verbs.compaction import PLANS_MAX
 from tests.stores import MeddledStore
 from tests.tables import held, in_directory, new_table, put, reopened, with_options
@@ -55,6 +63,40 @@ class Hurried(MeddledStore):
     def _act(self, call: str, path: str) -> None:
         if self.deeds and call == self._before and self._part in path:
             self.deeds.pop(0)()
+
+
+class Mute(MeddledStore):
+    """COMPACT snapshots are written, and nobody is told: no reply and no look gets through."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        made = self.inner.put_if_absent(path, data)
+        if "/snapshot/" in path and b'"COMPACT"' in data:
+            self.deaf = path
+            raise StorageError("timed out", path=path)
+        return made
+
+    def read(self, path: str) -> bytes:
+        if path == getattr(self, "deaf", None):
+            raise StorageError("timed out", path=path)
+        return super().read(path)
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_files_stay_where_the_snapshot_may_be_there(*, inline: bool) -> None:
+    table = new_table(num_sorted_run__compaction_trigger="3")
+    for text in ("1 a", "2 b"):
+        put(table, text)
+    muted = reopened(table, store=Mute(table.context.store))
+    with suppress(CommitUnknown):
+        if inline:
+            put(muted, "3 c")
+        else:
+            muted.compact(full=True)
+
+    last = table.context.history.latest_snapshot()
+    assert last is not None
+    assert last.commit_kind is CommitKind.COMPACT
+    assert held(reopened(table)) == ("1 a | 2 b | 3 c" if inline else "1 a | 2 b")
 
 
 def three_runs(**options: Any) -> Table:
