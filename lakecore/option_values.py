@@ -876,6 +876,11 @@ class TableOptions:
         return max(trigger, self.num_sorted_run_stop_trigger or trigger + 3)
 
     @property
+    def folds_rows(self) -> bool:
+        """Whether a row takes up values of older rows of its key."""
+        return self.merge_engine in (MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
+
+    @property
     def needs_lookup(self) -> bool:
         """Whether compaction of level 0 looks up what lies above it, in any case."""
         return (

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 _DAY_SECONDS = 86_400
+_YEAR_SECONDS = 365 * _DAY_SECONDS
 
 
 def compact(  # noqa: PLR0913  the options of a command
@@ -62,7 +63,8 @@ def compact(  # noqa: PLR0913  the options of a command
         bool, typer.Option("--watch", help="Go on, beside writers, until interrupted.")
     ] = False,
     interval: Annotated[
-        float, typer.Option(min=0.01, help="With --watch: seconds between two looks.")
+        float,
+        typer.Option(min=0.01, max=_YEAR_SECONDS, help="With --watch: seconds between two looks."),
     ] = 10.0,
 ) -> None:
     """Merge files of each bucket to fewer sorted runs; pack small files of append tables."""

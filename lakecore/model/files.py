@@ -127,7 +127,8 @@ class CommitMessage:
     is the snapshot the writer looked at (None: an empty table), `base_snapshot_uuid` tells it from
     another that takes its id after a rollback (None: unknown). `compact_beside` names the files
     above level 0 that a compaction which looks up rows left where they are (None: it looks up
-    none); they may not have changed when it is committed.
+    none); they may not have changed when it is committed. `compact_schema_id` is the schema whose
+    options and types it went by (None: nothing was compacted).
     """
 
     partition: bytes
@@ -142,6 +143,7 @@ class CommitMessage:
     compact_changelog_files: tuple[DataFile, ...] = ()
     compact_index_files: tuple[IndexFile, ...] = ()
     compact_beside: tuple[str, ...] | None = None
+    compact_schema_id: int | None = None
     base_snapshot_id: int | None = None
     base_snapshot_uuid: str | None = None
 

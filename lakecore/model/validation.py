@@ -182,14 +182,25 @@ def check_dynamic_rules(schema: TableSchema, options: TableOptions, *, table: st
     """Raise InvalidRequest if options that hold for one object break a rule.
 
     What the table breaks by itself is let pass: another engine made it, and reads it. The number of
-    buckets is the table's own: what one writer put elsewhere, others would not find.
+    buckets is the table's own: what one writer put elsewhere, others would not find. So is whether
+    compaction looks up rows: one that does leaves levels of which others would count each.
     """
-    buckets = parse_known(schema.stated_options, table=table).bucket
-    if options.bucket != buckets:
+    stated = parse_known(schema.stated_options, table=table)
+    if options.bucket != stated.bucket:
         raise InvalidRequest(
             "bucket does not change for one object: alter the table",
-            bucket=buckets,
+            bucket=stated.bucket,
             given=options.bucket,
+            table=table,
+        )
+    levels_count = options.folds_rows or bool(options.sequence_field)
+    if levels_count and options.needs_lookup != stated.needs_lookup:
+        raise InvalidRequest(
+            "whether compaction looks up rows does not change for one object: alter the table",
+            changelog_producer=options.changelog_producer,
+            force_lookup=options.force_lookup,
+            deletion_vectors=options.deletion_vectors_enabled,
+            merge_engine=options.merge_engine,
             table=table,
         )
     try:

@@ -20,7 +20,7 @@ from lakecore.model.option_changes import check_option_change
 from lakecore.model.option_rules import validate_scan
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.model.validation import check_dynamic_rules
-from lakecore.options import check_texts, parse_known, parse_options
+from lakecore.options import check_texts, parse_options
 from lakecore.plan.partitions import Partitions
 from lakecore.plan.predicate import from_polars
 from lakecore.table.changes.between import changes_between, changes_of_options
@@ -28,7 +28,6 @@ from lakecore.table.changes.changes import ChangesSource
 from lakecore.table.changes.stream import StreamRequest, stream_changes
 from lakecore.table.commits.commit import CommitRequest, commit, last_committed
 from lakecore.table.commits.commit_change import check_commit
-from lakecore.table.compactions.change_lookup import check_lookup_change
 from lakecore.table.context import TableContext, load_context, reload_context, require_table
 from lakecore.table.reads.explain import Explanation, explain
 from lakecore.table.reads.row_values import as_filter, as_row_filter
@@ -141,7 +140,6 @@ class Table:
         options = parse_options(merged, table=context.identifier)
         check_dynamic_rules(context.schema, options, table=context.identifier)
         validate_scan(options)
-        check_lookup_change(context.history, context.options, options)
         return Table(
             replace(context, options=options, partitions=Partitions(context.schema, options))
         )
@@ -579,7 +577,6 @@ def load_table(  # noqa: PLR0913  what it is given is what a table is bound to
         for key in given.keys() - {"branch"}:
             check_option_change(stated, key, given[key], has_snapshots=True, table=name)
         check_dynamic_rules(context.schema, context.options, table=name)
-        check_lookup_change(context.history, parse_known(stated, table=name), context.options)
     return Table(context)
 
 

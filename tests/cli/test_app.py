@@ -309,3 +309,13 @@ def test_terminal_that_has_not_every_character_shows_the_others(tmp_path: Path) 
     code, out, err = program("read", table.path, "--json", stdout=subprocess.PIPE, **ascii_only)
     assert (code, err) == (0, "")
     assert json.loads(out) == {"ü": "tëxt"}
+
+
+@pytest.mark.parametrize("interval", ["inf", "nan", "1e300"])
+def test_interval_that_nobody_can_wait_is_refused(
+    interval: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capfd, "compact", tmp_path, "--watch", "--interval", interval)
+
+    assert (code, out) == (2, "")
+    assert "--interval" in err

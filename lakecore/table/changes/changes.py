@@ -30,6 +30,7 @@ from lakecore.plan.changes import levels_of_first_plan
 from lakecore.plan.predicate import condition_on
 from lakecore.table.reads.scan import ScanContext, plan_merged, plan_scan, plan_stored
 from lakecore.table.reads.source import TableSource, side_by_side
+from lakecore.table.reads.travel import with_levels_of
 from lakecore.table.runs.read import read_split
 from lakecore.table.runs.split_files import KIND_FIELD
 
@@ -67,6 +68,11 @@ class Wanted:
             options=context.options,
             partitions=context.partitions,
         )
+
+    def as_of(self, snapshot: Snapshot) -> Wanted:
+        """The same of a table whose levels count as they did in a snapshot."""
+        schema = self.context.history.schema(snapshot.schema_id)
+        return replace(self, context=with_levels_of(self.context, schema))
 
     def read_plan(self, splits: Sequence[Split], columns: Sequence[str] | None = None) -> ReadPlan:
         """How to read these splits; other columns than those wanted, if named."""
@@ -146,7 +152,7 @@ class Replaced:
             old = [entry for entry in fold(history.entries(base)) if entry.identity in gone]
             before = self._before(wanted.context)
             splits = plan_merged(wanted.scan, old, before, wanted.predicate)
-            yield from wanted.merged(splits, RowKind.DELETE)
+            yield from wanted.as_of(before).merged(splits, RowKind.DELETE)
         splits = plan_merged(wanted.scan, new, snapshot, wanted.predicate)
         yield from wanted.merged(splits, RowKind.INSERT)
 

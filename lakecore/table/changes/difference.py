@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from lakecore.model.manifest import EntryIdentity, ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.changes.changes import Wanted
+    from lakecore.table.context import TableContext
     from lakecore.table.runs.read import ReadPlan
 
 _Bucket = tuple[bytes, int]
@@ -51,9 +52,10 @@ _Version = tuple["EntryIdentity", "tuple[IndexFile, VectorRange] | None"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """The files of one state."""
+    """The files of one state, and the table with its levels counted as they were then."""
 
     number: int
+    context: TableContext
     files: Mapping[_Bucket, Sequence[ManifestEntry]]
     vectors: Mapping[_Bucket, Mapping[str, tuple[IndexFile, VectorRange]]]
 
@@ -82,20 +84,22 @@ class Difference:
         _check_bucket_counts(wanted, sides)
         for bucket in buckets:
             for section in _sections(wanted, sides, bucket):
-                yield _compared(wanted, section)
+                yield _compared(wanted, sides, section)
 
 
 def _side(wanted: Wanted, snapshot: Snapshot | None, number: int) -> _Side:
     files: dict[_Bucket, list[ManifestEntry]] = defaultdict(list)
     context = wanted.context
     if snapshot is None:
-        return _Side(number=number, files=files, vectors={})
+        return _Side(number=number, context=context, files=files, vectors={})
+    context = wanted.as_of(snapshot).context
     hidden = hides_level_0(context.schema, context.options)
     live = context.history.live_entries(snapshot)
     for entry in keep_entries(wanted.scan, live, wanted.predicate):
         if not (hidden and entry.file.level == 0):
             files[entry.partition, entry.bucket].append(entry)
-    return _Side(number=number, files=files, vectors=vectors_of(context.history, snapshot))
+    vectors = vectors_of(context.history, snapshot)
+    return _Side(number=number, context=context, files=files, vectors=vectors)
 
 
 def _check_bucket_counts(wanted: Wanted, sides: Sequence[_Side]) -> None:
@@ -182,26 +186,27 @@ def _split(
 
 
 def _compared(
-    wanted: Wanted, section: tuple[Split | None, Split | None]
+    wanted: Wanted, sides: Sequence[_Side], section: tuple[Split | None, Split | None]
 ) -> Iterator[pa.RecordBatch]:
     """The rows that differ, with their kinds."""
     plan = wanted.read_plan(
         [side for side in section if side is not None], wanted.context.schema.names
     )
     plan = replace(plan, merge=replace(plan.merge, in_key_order=True))
-    sides = [
-        _slices(wanted, split, plan, number)
-        for number, split in enumerate(section)
+    slices = [
+        _slices(side, split, plan)
+        for side, split in zip(sides, section, strict=True)
         if split is not None
     ]
     columns = [*wanted.columns, VALUE_KIND]
-    with reading(merge_slices(sides, DIFFERENCE, plan.merge)) as windows:
+    with reading(merge_slices(slices, DIFFERENCE, plan.merge)) as windows:
         for rows in windows:
             yield from rows.select(columns).to_batches()
 
 
-def _slices(wanted: Wanted, split: Split, plan: ReadPlan, number: int) -> Iterator[Slice]:
-    context = wanted.context
+def _slices(side: _Side, split: Split, plan: ReadPlan) -> Iterator[Slice]:
+    context, number = side.context, side.number
+    plan = replace(plan, merge=replace(plan.merge, complete_levels=context.options.needs_lookup))
     names = list(plan.columns)
     with reading(merge_runs(split, plan, context.store, context.budget)) as windows:
         for rows in windows:

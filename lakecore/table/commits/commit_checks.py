@@ -59,7 +59,7 @@ def check_change(
         check_files(live, delta, keys)
         if change.kind is CommitKind.COMPACT:
             check_levels(live, change.messages)
-            _check_rules(context, delta)
+            _check_rules(context, change)
 
 
 def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
@@ -80,13 +80,16 @@ def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
             )
 
 
-def _check_rules(context: TableContext, delta: Sequence[ManifestEntry]) -> None:
-    """Raise CommitConflict if the table no longer merges as it did when files were compacted."""
-    moved = {entry.file.name for entry in delta if entry.kind is FileKind.DELETE}
-    written = {entry.file.schema_id for entry in delta if entry.file.name not in moved}
+def _check_rules(context: TableContext, change: Change) -> None:
+    """Raise CommitConflict if the table no longer merges as it did when files were compacted.
+
+    A file that only went up a level counts like one that was written: which level is read alone,
+    and which is merged, is for the options to say.
+    """
     history = context.history
     newest = max(history.schema_ids(), default=0)
-    for schema_id in written - {newest}:
+    planned = {message.compact_schema_id for message in change.messages} - {None, newest}
+    for schema_id in sorted(each for each in planned if each is not None):
         before, after = (with_schema(context, history.schema(at)) for at in (schema_id, newest))
         if not same_rules(before, after):
             raise CommitConflict(

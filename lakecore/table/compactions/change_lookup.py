@@ -12,13 +12,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
-from lakecore.options import MergeEngine
 
 if TYPE_CHECKING:
     from lakecore.io.history import History
     from lakecore.options import TableOptions
-
-_FOLDING = frozenset({MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION})
 
 
 def check_lookup_change(history: History, before: TableOptions, after: TableOptions) -> None:
@@ -26,7 +23,7 @@ def check_lookup_change(history: History, before: TableOptions, after: TableOpti
     turned_on = after.needs_lookup and bool(after.sequence_field)
     if before.needs_lookup == after.needs_lookup:
         return
-    if after.merge_engine not in _FOLDING and not turned_on:
+    if not (after.folds_rows or turned_on):
         return
     snapshot = history.latest_snapshot()
     levels: dict[tuple[bytes, int], set[int]] = defaultdict(set)

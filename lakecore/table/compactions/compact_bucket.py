@@ -111,6 +111,7 @@ def compact_bucket(
         compact_after=tuple(after),
         compact_changelog_files=changelog,
         compact_beside=rewriter.beside,
+        compact_schema_id=context.schema.id,
         base_snapshot_id=compaction.base_snapshot_id,
     )
 

@@ -197,6 +197,7 @@ def pack_files(context: TableContext, packing: Packing, rows_done: RowsDone) -> 
         total_buckets=packing.total_buckets,
         compact_before=packing.files,
         compact_after=tuple(after),
+        compact_schema_id=context.schema.id,
         base_snapshot_id=packing.base_snapshot_id,
     )
 

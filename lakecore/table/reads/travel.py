@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
+_LEVELS = ("changelog-producer", "deletion-vectors.enabled")
+"""What may change of the options by which rows of several levels count, all or the lowest."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -72,11 +74,13 @@ def resolve(context: TableContext, travel: Travel) -> tuple[Snapshot | None, Tab
 def as_of(context: TableContext, schema: TableSchema) -> TableContext:
     """The table as it is read with a schema of another time: its options in the names of then.
 
-    A sequence field or bucket key that was renamed since is still the same column.
+    A sequence field or bucket key that was renamed since is still the same column. Levels count as
+    they did when their files were compacted.
     """
     today = context.schema
     if schema.id == today.id:
         return context
+    context = with_levels_of(context, schema)
     renamed = [
         (column.name, then.name)
         for column in today.fields
@@ -90,6 +94,20 @@ def as_of(context: TableContext, schema: TableSchema) -> TableContext:
         texts = rename_in_options(texts, f"\0{number}", name)
     options = parse_options(texts, table=context.identifier)
     return replace(context, schema=schema, options=options, partitions=Partitions(schema, options))
+
+
+def with_levels_of(context: TableContext, schema: TableSchema) -> TableContext:
+    """The table with its schema of today, its levels counted as under a schema of another time.
+
+    What holds for this object alone stays, where the table itself says the same as then.
+    """
+    today, then = (each.stated_options for each in (context.schema, schema))
+    changed = [key for key in _LEVELS if today.get(key) != then.get(key)]
+    if not changed:
+        return context
+    texts = {key: text for key, text in context.options.texts.items() if key not in changed}
+    texts |= {key: then[key] for key in changed if key in then}
+    return replace(context, options=parse_options(texts, table=context.identifier))
 
 
 def to_milliseconds(timestamp: datetime | int | str) -> int:

@@ -148,6 +148,7 @@ class WriteCompaction:
                 compact_changelog_files=done.compact_changelog_files,
                 compact_index_files=done.compact_index_files,
                 compact_beside=done.compact_beside,
+                compact_schema_id=done.compact_schema_id,
             )
         log.info("compaction left table=%s bucket=%d", self._context.identifier, message.bucket)
         return message

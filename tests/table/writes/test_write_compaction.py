@@ -603,6 +603,44 @@ def test_compaction_by_other_rules_than_the_newest_is_given_up(
     assert held(table.refresh()) == ("1 5 new" if kept == "AA" else "1 8 new")
 
 
+def test_files_that_only_go_up_a_level_stay_when_the_rules_of_levels_change(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path / "wh", create=True)
+    session.create_database("d")
+    table = session.create_table(
+        "d.t",
+        VALUES,
+        primary_keys=["id"],
+        options={
+            "bucket": "1",
+            "merge-engine": "aggregation",
+            "fields.a.aggregate-function": "sum",
+            "num-sorted-run.compaction-trigger": "2",
+            "compaction.max-size-amplification-percent": "1000",
+            "compaction.small-file-ratio": "0",
+        },
+    )
+    write_only = table.copy({"write-only": "true"})
+    for line in ("|".join(f"{key} 1 {key:064}" for key in range(300)), "1 10 _", "9 20 _"):
+        put(write_only, line)
+        if line.startswith("0 "):
+            table.compact(full=True)
+    write = table.new_write()
+    write.write(rows(table.schema, "10 30 _ | 19 40 _"))
+    messages = write.prepare_commit()
+    (message,) = messages
+    assert [file.level for file in message.compact_before] == [0, 0, 0]
+    assert [file.name for file in message.compact_after] == [
+        file.name for file in message.compact_before
+    ]
+
+    session.alter_table("d.t", [SchemaChange.set_option("changelog-producer", "lookup")])
+    result = table.commit(messages)
+
+    assert result.facts["compaction_lost"] == 1
+    sums = session.get_table("d.t").to_polars().sort("id")["a"].to_list()
+    assert [sums[key] for key in (0, 1, 9, 10, 19)] == [1, 11, 21, 31, 41]
+
+
 def test_rows_that_others_write_meanwhile_stay() -> None:
     table = filled(4)
 
