@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakecore.table.handle import Table
     from lakecore.table.system.system_table import SystemTable
 
-__all__ = ["MARK", "SourceOptions", "parse_options"]
+__all__ = ["MARK", "PROVIDER", "SourceOptions", "parse_options"]
 
 _OWN = frozenset(
     {

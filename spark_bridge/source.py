@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructField, StructType
 
 from lakecore.errors import InvalidRequest, Unsupported
-from spark_bridge.options import MARK, SourceOptions, parse_options
+from spark_bridge.options import MARK, PROVIDER, SourceOptions, parse_options
 from spark_bridge.plan_read import Pinned, pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
 from spark_bridge.sink import WRITE_OPTIONS, writer
@@ -101,6 +101,8 @@ class LakecoreSource(DataSource):
         own = {key: text for key, text in self.options.items() if key.lower() in WRITE_OPTIONS}
         others = {key: text for key, text in self.options.items() if key not in own}
         given = parse_options(others, location=self.LOCATION, storage=self.STORAGE)
+        if not self.KEY and given.created_by is not None:
+            raise InvalidRequest("Spark keeps this option for its catalog", option=PROVIDER)
         if given.system is not None:
             raise InvalidRequest(
                 "a system table takes no rows", table=f"{given.path}${given.system}"

@@ -157,3 +157,6 @@ def test_options_that_say_nothing_are_refused(spark: SparkSession, tmp_path: Pat
     for option in ("snapshot-id", "versionAsOf", "scan.tag-name"):
         with pytest.raises(PySparkException, match="newest state"):
             into(frame(spark, ROWS, 1), table).option(option, "1").save()
+    with pytest.raises(PySparkException, match=r"(?s)provider|CREATE TABLE"):
+        into(frame(spark, ROWS, 1), table).options(provider="x", branch="b").save()
+    assert table.inspect.snapshots().is_empty()
