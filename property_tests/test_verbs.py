@@ -151,6 +151,49 @@ def test_history_of_verbs_leaves_what_a_dict_holds(
 @given(
     st.lists(
         st.one_of(
+            st.tuples(st.just("write"), SOURCES.filter(bool)),
+            st.tuples(st.just("update"), TESTS, st.sampled_from(["n", "v", "both"])),
+            st.tuples(
+                st.just("merge"),
+                SOURCES,
+                st.lists(
+                    a_clause().filter(lambda clause: "delete" not in clause.method),
+                    min_size=1,
+                    max_size=4,
+                ),
+                st.sampled_from(["columns", "condition"]),
+            ),
+        ),
+        max_size=7,
+    ),
+    OPTIONS,
+    st.sampled_from([[], ["day"]]),
+)
+def test_rows_that_verbs_give_an_older_sequence_stay_as_they_were(
+    steps: Sequence[tuple[Any, ...]], options: dict[str, Any], partitions: list[str]
+) -> None:
+    sequenced = {**options, "sequence__field": "n"}
+    table = new_table(COLUMNS, keys=["id", "day"], partitions=partitions, **sequenced)
+    model: Rows = {}
+    for number, (verb, *arguments) in enumerate(steps):
+        note(f"{number}: {verb} {arguments}")
+        before, model = model, VERBS[verb](table, model, *arguments)
+        for key, row in before.items():
+            if _sequence(model[key]) < _sequence(row):
+                model[key] = row
+        found = table.to_arrow().to_pylist()
+
+        assert sorted(found, key=lambda row: row["id"]) == [model[key] for key in sorted(model)]
+
+
+def _sequence(row: Row) -> int:
+    """The place of the row among those of its key; null comes before all numbers."""
+    return -1 if row["n"] is None else row["n"]
+
+
+@given(
+    st.lists(
+        st.one_of(
             st.tuples(st.just("write"), st.lists(a_row(), min_size=1, max_size=6)),
             st.tuples(st.sampled_from(["delete", "update"]), TESTS),
         ),
