@@ -152,7 +152,7 @@ def test_history_of_verbs_leaves_what_a_dict_holds(
     st.lists(
         st.one_of(
             st.tuples(st.just("write"), SOURCES.filter(bool)),
-            st.tuples(st.just("update"), TESTS, st.sampled_from(["n", "v", "both"])),
+            st.tuples(st.just("update"), TESTS, st.sampled_from(["down or up", "v"])),
             st.tuples(
                 st.just("merge"),
                 SOURCES,
@@ -164,16 +164,22 @@ def test_history_of_verbs_leaves_what_a_dict_holds(
                 st.sampled_from(["columns", "condition"]),
             ),
         ),
+        min_size=3,
         max_size=7,
     ),
-    OPTIONS,
+    st.sampled_from(["none", "input"]),
     st.sampled_from([[], ["day"]]),
 )
 def test_rows_that_verbs_give_an_older_sequence_stay_as_they_were(
-    steps: Sequence[tuple[Any, ...]], options: dict[str, Any], partitions: list[str]
+    steps: Sequence[tuple[Any, ...]], producer: str, partitions: list[str]
 ) -> None:
-    sequenced = {**options, "sequence__field": "n"}
-    table = new_table(COLUMNS, keys=["id", "day"], partitions=partitions, **sequenced)
+    table = new_table(
+        COLUMNS,
+        keys=["id", "day"],
+        partitions=partitions,
+        changelog_producer=producer,
+        sequence__field="n",
+    )
     model: Rows = {}
     for number, (verb, *arguments) in enumerate(steps):
         note(f"{number}: {verb} {arguments}")
@@ -244,6 +250,9 @@ def update(table: Table, model: Rows, test: AtLeast, which: str) -> Rows:
     if which in ("n", "both"):
         values["n"] = pl.col("n") * 2 + pl.col("id")
         changes["n"] = lambda row: None if row["n"] is None else row["n"] * 2 + row["id"]
+    if which == "down or up":
+        values["n"] = 4 - pl.col("n")
+        changes["n"] = lambda row: None if row["n"] is None else 4 - row["n"]
     if which in ("v", "both"):
         values["v"] = "set"
         changes["v"] = lambda _: "set"
