@@ -21,7 +21,8 @@ from pyspark import TaskContext
 
 from lakecore.errors import LakecoreError
 from lakecore.io.ambient import SYSTEM, of_job
-from lakecore.table.writes.write import TableWrite, read_base
+from lakecore.table.writes.write import TableWrite
+from lakecore.table.writes.write_start import read_base
 from spark_bridge.descriptor import describe
 from spark_bridge.failures import raised_in_task
 from spark_bridge.worker import Batches, acknowledge, joined, set_aside
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from lakecore.model.files import CommitMessage
     from lakecore.table.context import TableContext
-    from lakecore.table.writes.write import WriteStart
+    from lakecore.table.writes.write_start import WriteStart
     from spark_bridge.descriptor import TableDescriptor
 
 __all__ = [

@@ -43,6 +43,12 @@ DEBUG = "--debug"
 ROWS_SHOWN = 20
 PIPE_WIDTH = 400
 _CELL_MAX = 60
+AsJson = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="One JSON object a line; null is also what JSON lacks: NaN, infinity."
+    ),
+]
 
 app = typer.Typer(
     name=PROGRAM,
@@ -157,7 +163,7 @@ def read(  # noqa: PLR0913  one option a part of the question
     ] = None,
     snapshot_id: Annotated[int | None, typer.Option(help="Read this snapshot.")] = None,
     tag: Annotated[str | None, typer.Option(help="Read this tag.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Print the rows of a table, merged."""
     table = open_table(path, options=stated(option))
@@ -184,7 +190,7 @@ def changes(  # noqa: PLR0913  one option a part of the question
     limit: Annotated[
         int | None, typer.Option(min=0, help=f"Most rows; {ROWS_SHOWN} unless --json.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Print what changed between two points, each row with its kind."""
     table = open_table(path, options=stated(option))
@@ -304,7 +310,7 @@ def _grid(
 
 
 def _write_json(batches: Iterable[pl.DataFrame]) -> None:
-    """One JSON object a row, batch by batch; bytes as hex text, since JSON has none."""
+    """One JSON object a row, batch by batch; bytes as hex text, NaN and infinity as null."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # which JSON is always in
     try:

@@ -332,7 +332,7 @@ class _Committer:
         if change.kind is CommitKind.OVERWRITE:
             removed, cleared = self._removed(change, latest)
             delta = [*removed, *delta]
-        check_change(context, change, latest, delta)
+        check_change(context, change, latest, delta, schema_id)
         if context.options.manifest_delete_file_drop_stats:
             delta = without_deleted_stats(delta)
         base_list, base_size = self._manifests.write_base(latest)

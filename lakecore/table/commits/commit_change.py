@@ -69,17 +69,23 @@ class Change:
         return not (self.delta or self.changelog or self.indexes)
 
 
-def check_commit(messages: object, watermark: object, properties: object) -> None:
-    """Raise InvalidRequest for what is no message, and for what a snapshot cannot hold."""
+def check_messages(messages: object, verb: str) -> None:
+    """Raise InvalidRequest for what is no list of messages."""
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise InvalidRequest(
-            "commit takes a list of commit messages", messages=type(messages).__name__
+            f"{verb} takes a list of commit messages", messages=type(messages).__name__
         )
     for message in messages:
         if not isinstance(message, CommitMessage):
             raise InvalidRequest(
-                "commit takes the messages that prepare_commit gives", given=type(message).__name__
+                f"{verb} takes the messages that prepare_commit gives",
+                given=type(message).__name__,
             )
+
+
+def check_commit(messages: object, watermark: object, properties: object) -> None:
+    """Raise InvalidRequest for what is no message, and for what a snapshot cannot hold."""
+    check_messages(messages, "commit")
     if watermark is not None and (not isinstance(watermark, int) or isinstance(watermark, bool)):
         raise InvalidRequest("a watermark is a whole number", watermark=watermark)
     if watermark is not None and not -_LONG_MAX - 1 <= watermark <= _LONG_MAX:

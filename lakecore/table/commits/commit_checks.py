@@ -3,7 +3,8 @@
 `plan/conflicts.py` has the rules; here is what of the table they are asked about:
 
 - a change that deletes files, or adds files above level 0, is checked against the live files;
-- what was compacted must be what the newest schema and options ask for (`compact_rules.py`);
+- what was written, and what was compacted, must be what the newest schema and options ask for
+  (`schema_rules.py`);
 - any but an overwrite is checked against what others added since its writers looked at the table:
   against all there is, if the snapshot that they looked at has been rolled back;
 - rows that were made from others must not meet changes of the same keys (`row_conflicts.py`).
@@ -25,8 +26,8 @@ from lakecore.plan.conflicts import (
     check_levels,
 )
 from lakecore.table.commits.base_snapshot import committed_since, was_rolled_back
-from lakecore.table.commits.compact_rules import same_rules
 from lakecore.table.commits.row_conflicts import check_rows_untouched
+from lakecore.table.commits.schema_rules import may_follow, same_rules
 from lakecore.table.context import with_schema
 
 if TYPE_CHECKING:
@@ -41,13 +42,20 @@ DYNAMIC = -1
 
 
 def check_change(
-    context: TableContext, change: Change, latest: Snapshot | None, delta: Sequence[ManifestEntry]
+    context: TableContext,
+    change: Change,
+    latest: Snapshot | None,
+    delta: Sequence[ManifestEntry],
+    newest: int,
 ) -> None:
     """That `delta`, the change with what it clears, may follow the latest snapshot.
 
-    Raises CommitConflict, or AlreadyExists if the messages were committed before.
+    `newest` is the id of the newest schema. Raises CommitConflict, or AlreadyExists if the messages
+    were committed before.
     """
     keys = context.schema.key_fields
+    if change.kind is not CommitKind.COMPACT:
+        _check_written(context, change, newest)
     if latest is None:
         check_files((), delta, keys)
         return
@@ -59,7 +67,7 @@ def check_change(
         check_files(live, delta, keys)
         if change.kind is CommitKind.COMPACT:
             check_levels(live, change.messages)
-            _check_rules(context, change)
+            _check_rules(context, change, newest)
 
 
 def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
@@ -80,18 +88,34 @@ def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
             )
 
 
-def _check_rules(context: TableContext, change: Change) -> None:
+def _check_written(context: TableContext, change: Change, newest: int) -> None:
+    """Raise CommitConflict if rows were written by rules that the table has no more.
+
+    The first snapshot fixes some of them; the writer may have opened the table before that.
+    """
+    for message in change.messages:
+        empty = message.base_snapshot_id is None
+        for schema_id in sorted({file.schema_id for file in message.new_files} - {newest}):
+            before, after = _by_schemas(context, schema_id, newest)
+            if not may_follow(before, after, empty=empty):
+                raise CommitConflict(
+                    "the table's options have changed since its writer opened it: open it anew, "
+                    "and write the rows again",
+                    table=context.identifier,
+                    schema_id=schema_id,
+                    newest_schema_id=newest,
+                )
+
+
+def _check_rules(context: TableContext, change: Change, newest: int) -> None:
     """Raise CommitConflict if the table no longer merges as it did when files were compacted.
 
     A file that only went up a level counts like one that was written: which level is read alone,
     and which is merged, is for the options to say.
     """
-    history = context.history
-    newest = max(history.schema_ids(), default=0)
     planned = {message.compact_schema_id for message in change.messages} - {None, newest}
     for schema_id in sorted(each for each in planned if each is not None):
-        before, after = (with_schema(context, history.schema(at)) for at in (schema_id, newest))
-        if not same_rules(before, after):
+        if not same_rules(*_by_schemas(context, schema_id, newest)):
             raise CommitConflict(
                 "the table's options or types have changed since the files were compacted: "
                 "compact again",
@@ -99,6 +123,11 @@ def _check_rules(context: TableContext, change: Change) -> None:
                 schema_id=schema_id,
                 newest_schema_id=newest,
             )
+
+
+def _by_schemas(context: TableContext, *schema_ids: int) -> tuple[TableContext, TableContext]:
+    before, after = (with_schema(context, context.history.schema(at)) for at in schema_ids)
+    return before, after
 
 
 def _check_since(context: TableContext, change: Change, latest: Snapshot) -> None:

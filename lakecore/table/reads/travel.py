@@ -77,13 +77,18 @@ def as_of(context: TableContext, schema: TableSchema) -> TableContext:
     A sequence field or bucket key that was renamed since is still the same column. Levels count as
     they did when their files were compacted.
     """
-    today = context.schema
-    if schema.id == today.id:
+    if schema.id == context.schema.id:
         return context
     context = with_levels_of(context, schema)
+    options = parse_options(in_names_of(context, schema), table=context.identifier)
+    return replace(context, schema=schema, options=options, partitions=Partitions(schema, options))
+
+
+def in_names_of(context: TableContext, schema: TableSchema) -> dict[str, str]:
+    """The options of the table, as texts, its columns by the names they have in another schema."""
     renamed = [
         (column.name, then.name)
-        for column in today.fields
+        for column in context.schema.fields
         if (then := schema.by_id.get(column.id)) is not None and then.name != column.name
     ]
     texts = dict(context.options.texts)
@@ -92,8 +97,7 @@ def as_of(context: TableContext, schema: TableSchema) -> TableContext:
         texts = rename_in_options(texts, name, f"\0{number}")
     for number, (_, name) in enumerate(renamed):
         texts = rename_in_options(texts, f"\0{number}", name)
-    options = parse_options(texts, table=context.identifier)
-    return replace(context, schema=schema, options=options, partitions=Partitions(schema, options))
+    return texts
 
 
 def with_levels_of(context: TableContext, schema: TableSchema) -> TableContext:

@@ -42,8 +42,8 @@ from lakecore.plan.conflicts import check_files, check_levels
 from lakecore.table.commits.base_snapshot import is_there, was_rolled_back
 from lakecore.table.commits.commit import CommitRequest, commit
 from lakecore.table.commits.commit_change import changes
-from lakecore.table.commits.compact_rules import same_rules
 from lakecore.table.commits.message_files import delete_files
+from lakecore.table.commits.schema_rules import same_rules
 from lakecore.table.compactions.compact_parallel import Tally, compact_buckets
 from lakecore.table.compactions.compact_work import Work, do_work, left_to_plan, plan_work
 from lakecore.table.context import reload_context, require_table

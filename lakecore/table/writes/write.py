@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -40,18 +40,18 @@ from lakecore.model.rows import VALUE_KIND, RowKind
 from lakecore.plan.bucketing import bucket_ids, split_by_bucket, split_by_partition
 from lakecore.plan.conform import ConformedBatch, KindRule, conform
 from lakecore.plan.partitions import bucket_key_fields
+from lakecore.table.commits.commit_change import check_messages
 from lakecore.table.commits.message_files import check_not_committed, delete_files
-from lakecore.table.context import require_table
 from lakecore.table.runs.large_rows import is_large
 from lakecore.table.writes.bucket_buffer import BucketBuffer, BucketKey
 from lakecore.table.writes.dynamic_index import DynamicIndex
 from lakecore.table.writes.write_compaction import WriteCompaction
+from lakecore.table.writes.write_start import WriteStart, read_base
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
 
-    from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
 BUFFER_SHARE = 0.35
@@ -65,12 +65,17 @@ _LARGE_ROW_SHARE = BUFFER_SHARE / 4
 """The part of the budget that a row has which is not buffered."""
 _UNLEASED_BYTES = 1 << 20
 _FLUSHERS = 4
+_ENDED = (
+    "the writer has ended, by close or a failure, and what it took in since the last "
+    "prepare_commit is dropped: write that again, with a new writer"
+)
 
 
 class TableWrite:
     """A writer of one table: `write`, then `prepare_commit`, and `Table.commit` the messages.
 
-    A context manager; leaving it without `prepare_commit` drops what was written.
+    A context manager; leaving it without `prepare_commit` drops what was written. A writer that has
+    ended so, or failed, takes no more rows and prepares nothing.
     """
 
     def __init__(
@@ -102,6 +107,7 @@ class TableWrite:
         self._sequences: dict[BucketKey, int] = {}
         self._compaction = WriteCompaction(context, overwrite=overwrite)
         self._rows = 0
+        self._ended = False
 
     def __enter__(self) -> Self:
         return self
@@ -125,6 +131,7 @@ class TableWrite:
         Raises InvalidRequest, naming column, value and row, if a row does not fit; then everything
         this writer took in is dropped.
         """
+        self._require_open()
         before = self._rows
         try:
             for batch in incoming_batches(data):
@@ -150,6 +157,7 @@ class TableWrite:
         The writer can go on. With dynamic buckets, commit the messages before it does: their keys
         are known once they are in the table. If it fails, nothing that was written stays.
         """
+        self._require_open()
         try:
             finished = self._finish_all([bucket for _, bucket in sorted(self._buckets.items())])
             messages = [self._with_index(message) for message in finished if message is not None]
@@ -168,14 +176,23 @@ class TableWrite:
     def abort(self, messages: Sequence[CommitMessage] = ()) -> None:
         """Remove the files of messages that will not be committed, and drop what is buffered.
 
-        Raises InvalidRequest, and removes none of them, if they were committed.
+        The writer can go on. Raises InvalidRequest, and removes none, if they were committed.
         """
-        self.close()
+        check_messages(messages, "abort")
+        self._drop()
         check_not_committed(self._context, messages)
         delete_files(self._context, messages)
 
     def close(self) -> None:
-        """Drop what was written since the last `prepare_commit`."""
+        """End, and drop what was written since the last `prepare_commit`."""
+        self._ended = True
+        self._drop()
+
+    def _require_open(self) -> None:
+        if self._ended:
+            raise InvalidRequest(_ENDED, table=self._context.identifier)
+
+    def _drop(self) -> None:
         for bucket in self._buckets.values():
             # What cannot be removed is an orphan; the error that led here matters more.
             with suppress(LakecoreError, OSError):
@@ -341,46 +358,8 @@ class TableWrite:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteStart:
-    """What a writer must know of the table it adds to. Picklable.
-
-    `bucket_counts` are those the partitions were written with, `sequences` the greatest sequence
-    number of each bucket.
-    """
-
-    snapshot: Snapshot | None
-    bucket_counts: Mapping[bytes, int]
-    sequences: Mapping[BucketKey, int]
-
-    @property
-    def snapshot_id(self) -> int | None:
-        """The snapshot that was looked at; None for an empty table."""
-        return None if self.snapshot is None else self.snapshot.id
-
-    @property
-    def snapshot_uuid(self) -> str | None:
-        """What tells that snapshot from another of its id."""
-        return None if self.snapshot is None else self.snapshot.uuid
-
-
 def _buffer_limit(budget_bytes: int) -> int:
     """What all buffers of a writer may hold."""
     beside = int((budget_bytes - _LIBRARIES_BYTES) * _BUFFER_SHARE_FREE)
     least = int(budget_bytes * _BUFFER_SHARE_LEAST)
     return max(least, min(int(budget_bytes * BUFFER_SHARE), beside))
-
-
-def read_base(context: TableContext) -> WriteStart:
-    """What the latest snapshot tells a writer."""
-    snapshot = context.history.latest_snapshot()
-    counts: dict[bytes, int] = {}
-    sequences: dict[BucketKey, int] = {}
-    if snapshot is None:
-        require_table(context)
-    else:
-        for entry in context.history.live_entries(snapshot):
-            counts[entry.partition] = entry.total_buckets
-            key = (entry.partition, entry.bucket)
-            sequences[key] = max(sequences.get(key, -1), entry.file.sequence_max)
-    return WriteStart(snapshot=snapshot, bucket_counts=counts, sequences=sequences)

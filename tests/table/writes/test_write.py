@@ -13,7 +13,9 @@ import pytest
 from lakecore.errors import CommitConflict, CommitUnknown, InvalidRequest, Unsupported
 from lakecore.format.layout import Layout
 from lakecore.io.data_files import read_file
+from lakecore.model.evolution import evolve
 from lakecore.model.files import EMPTY_ROW, HASH_INDEX, CommitMessage, DataFile
+from lakecore.model.schema_change import Change, SchemaChange
 from lakecore.plan.bucketing import bucket_ids
 from lakecore.table.handle import write_schema
 from lakecore.table.runs.bucket_files import data_shape
@@ -21,6 +23,8 @@ from tests.stores import FailingStore, StoreFailure
 from tests.tables import held, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from lakecore.table.handle import Table
     from lakecore.table.writes.write import TableWrite
 
@@ -149,9 +153,127 @@ def test_row_that_does_not_fit_drops_everything() -> None:
     with pytest.raises(InvalidRequest, match=r"column=id.*row=3|row=3.*column=id"):
         writer.write(pa.table({"id": [3, None], "v": ["c", "d"]}))
 
-    assert writer.prepare_commit() == []
     assert table.context.budget.used_bytes == 0
     assert files_below(table) == []
+
+
+def refused_write(writer: TableWrite) -> None:
+    with pytest.raises(InvalidRequest, match="column=id"):
+        writer.write(pa.table({"id": pa.array([None], pa.int32()), "v": ["c"]}))
+
+
+def broken_source(writer: TableWrite) -> None:
+    def batches() -> Iterator[pa.Table]:
+        yield pa.table({"id": [3], "v": ["c"]})
+        raise StoreFailure
+
+    with pytest.raises(StoreFailure):
+        writer.write(batches())
+
+
+def closed(writer: TableWrite) -> None:
+    writer.close()
+
+
+def left(writer: TableWrite) -> None:
+    with writer:
+        pass
+
+
+@pytest.mark.parametrize("end", [refused_write, broken_source, closed, left])
+def test_writer_that_has_ended_says_that_rows_are_dropped(
+    end: Callable[[TableWrite], None],
+) -> None:
+    table = new_table()
+    writer = table.new_write()
+    writer.write(rows(table.schema, "1 a | 2 b"))
+    end(writer)
+
+    with pytest.raises(InvalidRequest, match="has ended"):
+        writer.prepare_commit()
+    with pytest.raises(InvalidRequest, match="has ended"):
+        writer.write(rows(table.schema, "3 c"))
+    writer.close()
+    assert files_below(table) == []
+
+
+def test_writer_goes_on_after_messages_were_aborted() -> None:
+    table = new_table()
+    writer = table.new_write()
+    writer.abort(written(writer, table, "1 a"))
+
+    table.commit(written(writer, table, "2 b"))
+    assert held(table) == "2 b"
+
+
+@pytest.mark.parametrize("given", ["x", [1], None, iter(())])
+def test_what_are_no_messages_is_not_aborted(given: Any) -> None:
+    table = new_table()
+    writer = table.new_write()
+    writer.write(rows(table.schema, "1 a"))
+
+    with pytest.raises(InvalidRequest, match="abort takes"):
+        writer.abort(given)
+    table.commit(writer.prepare_commit())
+    assert held(table) == "1 a"
+
+
+def altered(table: Table, change: Change, *, has_snapshots: bool = False) -> Table:
+    """The table, opened by somebody else after a change."""
+    context = table.refresh().context
+    newest = evolve(context.schema, [change], now_ms=1, has_snapshots=has_snapshots)
+    write_schema(context.store, Layout(root=table.path), newest)
+    return table.refresh()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("bucket-key", "id"),
+        ("bucket", "3"),
+        ("merge-engine", "first-row"),
+        ("sequence.field", "v"),
+        ("rowkind.field", "v"),
+        ("changelog-producer", "input"),
+        ("deletion-vectors.enabled", "true"),
+    ],
+)
+@pytest.mark.parametrize("beside", [False, True])
+def test_rows_by_rules_that_the_table_had_while_it_was_empty_are_refused(
+    key: str, value: str, *, beside: bool
+) -> None:
+    columns = {"id": "INT NOT NULL", "k": "INT NOT NULL", "v": "STRING"}
+    table = new_table(columns, keys=["id", "k"], bucket="4", bucket_key="k")
+    writer = table.new_write()
+    messages = written(writer, table, "1 7 +I")
+    newest = altered(table, SchemaChange.set_option(key, value))
+    if beside and key != "deletion-vectors.enabled":
+        put(newest.copy({"write-only": "true"}), "2 8 +I")
+    before = (newest.inspect.snapshots().height, files_below(table))
+
+    with pytest.raises(CommitConflict, match="open it anew"):
+        table.commit(messages)
+    if not beside:
+        with pytest.raises(CommitConflict, match="open it anew"):
+            put(table, "1 7 +I")
+    assert (newest.inspect.snapshots().height, files_below(table)) == before
+
+
+def test_rows_of_a_writer_that_opened_the_table_before_other_changes_are_taken() -> None:
+    columns = {"id": "INT NOT NULL", "k": "INT NOT NULL", "v": "STRING"}
+    table = new_table(columns, keys=["id", "k"], bucket="4", bucket_key="k")
+    changes = [
+        SchemaChange.rename_column("k", "number"),
+        SchemaChange.add_column("w", "STRING"),
+        SchemaChange.set_option("file.format", "avro"),
+        SchemaChange.set_option("write-only", "true"),
+    ]
+    for number, change in enumerate(changes):
+        messages = written(table.new_write(), table, f"{number} 7 x")
+        newest = altered(table, change, has_snapshots=number > 0)
+        table.commit(messages)
+
+    assert held(newest) == "0 7 x _ | 1 7 x _ | 2 7 x _ | 3 7 x _"
 
 
 def test_writer_that_is_left_leaves_nothing() -> None:

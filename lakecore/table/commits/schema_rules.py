@@ -1,0 +1,70 @@
+"""Whether what was written or compacted under one schema may be committed under another.
+
+Rows that were merged by one aggregate function, or in the order of one column, are not what the
+table asks for once that is another. A compaction beside such a change is made anew. New rows may
+follow most changes, but none of the options that a table keeps from its first snapshot on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.option_values import DECLARED
+from lakecore.options import Effect, find_option, parse_options
+from lakecore.table.reads.travel import in_names_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lakecore.option_types import Option
+    from lakecore.table.context import TableContext
+
+_FIXED = tuple(name for name, known in DECLARED.items() if known.immutable)
+"""What no table changes once it has snapshots."""
+_FIRST_KEYS = ("bucket", "changelog-producer")
+
+
+def _lie_or_merge(option: Option) -> bool:
+    """Whether it decides how rows lie or merge."""
+    return option.effect in (Effect.READ, Effect.WRITE)
+
+
+def _first(option: Option) -> bool:
+    """Whether the first rows of a table must have been written by it."""
+    return option.immutable or option.effect is Effect.READ or option.key in _FIRST_KEYS
+
+
+def same_rules(before: TableContext, after: TableContext) -> bool:
+    """Whether files compacted by the schema and options of `before` are right for `after`.
+
+    Columns may come, go and change their names; those that both have must be of one type. Options
+    may change that neither decide how rows are read nor how they are written.
+    """
+    old, new = before.schema, after.schema
+    if old == new:
+        return True
+    shared = old.by_id.keys() & new.by_id.keys()
+    if any(old.by_id[at].type != new.by_id[at].type for at in shared):
+        return False
+    return _deciding(before.options.texts, _lie_or_merge) == _deciding(
+        in_names_of(after, old), _lie_or_merge
+    )
+
+
+def may_follow(before: TableContext, after: TableContext, *, empty: bool) -> bool:
+    """Whether rows written by the schema and options of `before` are right for `after`.
+
+    `empty`: the table was when they were written, so that any of its options could change. Later
+    those stay that decide where rows lie and how they merge.
+    """
+    texts = in_names_of(after, before.schema)
+    if empty:
+        return _deciding(before.options.texts, _first) == _deciding(texts, _first)
+    options = parse_options(texts, table=after.identifier)
+    return all(getattr(before.options, name) == getattr(options, name) for name in _FIXED)
+
+
+def _deciding(texts: Mapping[str, str], decides: Callable[[Option], bool]) -> dict[str, str]:
+    """Those of the options that decide."""
+    found = {key: find_option(key) for key in texts}
+    return {key: texts[key] for key, known in found.items() if known is not None and decides(known)}

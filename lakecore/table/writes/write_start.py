@@ -1,0 +1,53 @@
+"""What a writer must know of the table it adds to, read off the latest snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.table.context import require_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.context import TableContext
+    from lakecore.table.writes.bucket_buffer import BucketKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteStart:
+    """What a writer must know of the table it adds to. Picklable.
+
+    `bucket_counts` are those the partitions were written with, `sequences` the greatest sequence
+    number of each bucket.
+    """
+
+    snapshot: Snapshot | None
+    bucket_counts: Mapping[bytes, int]
+    sequences: Mapping[BucketKey, int]
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The snapshot that was looked at; None for an empty table."""
+        return None if self.snapshot is None else self.snapshot.id
+
+    @property
+    def snapshot_uuid(self) -> str | None:
+        """What tells that snapshot from another of its id."""
+        return None if self.snapshot is None else self.snapshot.uuid
+
+
+def read_base(context: TableContext) -> WriteStart:
+    """What the latest snapshot tells a writer."""
+    snapshot = context.history.latest_snapshot()
+    counts: dict[bytes, int] = {}
+    sequences: dict[BucketKey, int] = {}
+    if snapshot is None:
+        require_table(context)
+    else:
+        for entry in context.history.live_entries(snapshot):
+            counts[entry.partition] = entry.total_buckets
+            key = (entry.partition, entry.bucket)
+            sequences[key] = max(sequences.get(key, -1), entry.file.sequence_max)
+    return WriteStart(snapshot=snapshot, bucket_counts=counts, sequences=sequences)
