@@ -82,5 +82,6 @@ def _rebuild(kind: type[LakecoreError], message: str, facts: dict[str, object]) 
 
 def _show(value: object) -> str:
     if isinstance(value, list | tuple | set | frozenset):
-        return "[" + ", ".join(str(item) for item in value) + "]"
-    return str(value)
+        return "[" + ", ".join(_show(item) for item in value) + "]"
+    # A text that is not Unicode could not be printed.
+    return str(value).encode(errors="backslashreplace").decode()

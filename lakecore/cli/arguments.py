@@ -34,12 +34,12 @@ def point(text: str | None) -> str | datetime | None:
         return text
 
 
-def stated(pairs: Iterable[str] | None) -> Mapping[str, str]:
-    """The options of KEY=VALUE texts; InvalidRequest for another text."""
+def stated(pairs: Iterable[str] | None, what: str = "an option") -> Mapping[str, str]:
+    """The options of KEY=VALUE texts; InvalidRequest for another text, saying what it should be."""
     options: dict[str, str] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise InvalidRequest("an option is written KEY=VALUE", option=pair)
+            raise InvalidRequest(f"{what} is written KEY=VALUE", given=pair)
         options[key.strip()] = value.strip()
     return options

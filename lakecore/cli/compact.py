@@ -68,7 +68,9 @@ def compact(  # noqa: PLR0913  the options of a command
     ] = 10.0,
 ) -> None:
     """Merge files of each bucket to fewer sorted runs; pack small files of append tables."""
-    specs: list[Mapping[str, object]] = [{**stated(spec.split(","))} for spec in partition or ()]
+    specs: list[Mapping[str, object]] = [
+        {**stated(spec.split(","), "a partition")} for spec in partition or ()
+    ]
     request = CompactionRequest(
         full=full,
         partitions=specs or None,

@@ -229,9 +229,7 @@ def _of_dicts(rows: list[dict[str, object]]) -> pa.RecordBatch:
         try:
             columns.append(pa.array(values))
         except _REFUSED_BY_ARROW as error:
-            raise InvalidRequest(
-                "the values of a column have no common type", column=name, cause=error
-            ) from error
+            raise _odd_one_out(name, values, error) from error
         check_times(name, columns[-1], values)
     if not names:
         raise InvalidRequest("the rows have no columns", rows=len(rows))
@@ -239,6 +237,31 @@ def _of_dicts(rows: list[dict[str, object]]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(columns, names=names)
     except UnicodeEncodeError as error:
         raise InvalidRequest("the name of a column is no Unicode text", columns=names) from error
+
+
+def _odd_one_out(name: str, values: list[object], error: Exception) -> InvalidRequest:
+    """The error that names the first value which Arrow does not take, or not after the others."""
+    fits, fails = 0, len(values)
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        if _is_taken(values[:middle]):
+            fits = middle
+        else:
+            fails = middle
+    value = values[fails - 1]
+    if _is_taken([value]):
+        message = "the values of a column have no common type: one does not go with those before"
+    else:
+        message = "a value has no Arrow type: it is too large, no valid text, or of a strange kind"
+    return InvalidRequest(message, column=name, value=value, cause=error)
+
+
+def _is_taken(values: list[object]) -> bool:
+    try:
+        pa.array(values)
+    except _REFUSED_BY_ARROW:
+        return False
+    return True
 
 
 def check_times(name: str, array: pa.Array | pa.ChunkedArray, values: Iterable[object]) -> None:

@@ -116,11 +116,23 @@ def test_anything_else_is_refused_by_type_with_what_is_taken(data: object) -> No
 def test_rows_that_have_no_common_type_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="common type") as caught:
         list(incoming_batches([{"a": 1, "b": 1}, {"a": 1, "b": "x"}]))
-    assert caught.value.facts["column"] == "b"
+    assert (caught.value.facts["column"], caught.value.facts["value"]) == ("b", "x")
     with pytest.raises(InvalidRequest, match="pandas"):
         list(incoming_batches(pd.DataFrame({"a": [1, "x"]})))
     with pytest.raises(InvalidRequest, match="no columns"):
         list(incoming_batches([{}]))
+
+
+@pytest.mark.parametrize("value", [2**64, "\ud800", Decimal("NaN"), object()])
+@pytest.mark.parametrize("place", [0, 1, 700, 999])
+def test_value_that_arrow_does_not_take_is_named(value: object, place: int) -> None:
+    values: list[object] = [None] * 1000
+    values[place] = value
+    with pytest.raises(InvalidRequest, match="no Arrow type") as caught:
+        list(incoming_batches([{"a": each} for each in values]))
+
+    assert (caught.value.facts["column"], caught.value.facts["value"]) == ("a", value)
+    assert str(caught.value).encode()
 
 
 def test_dicts_may_name_different_columns() -> None:
