@@ -179,6 +179,12 @@ def _of_pandas(frame: _PandasFrame) -> Iterator[pa.RecordBatch]:
         except _REFUSED_BY_ARROW as error:
             raise InvalidRequest("the pandas frame has no Arrow form", cause=error) from error
         for at, kind in enumerate(whole.dtypes):
+            if str(kind).startswith("period["):
+                raise InvalidRequest(
+                    "a period has no type: make it a time or a text first",
+                    column=table.field(at).name,
+                    type=str(kind),
+                )
             if str(kind) == "object":
                 values = cast("_PandasFrame", piece).iloc[:, at]
                 check_times(

@@ -140,7 +140,7 @@ class OrcWriter:
                         "ORC files cannot hold a timestamp before 1970 with a fraction of a "
                         "second in a way that other engines read; use file.format=parquet",
                         column=name,
-                        value=pa.array(old[:1]).cast(leaf.type)[0],
+                        value=pa.array(old[:1]).cast(leaf.type).cast(pa.string())[0],
                         path=self._path,
                     )
 
@@ -156,7 +156,7 @@ class OrcWriter:
                         "ORC files cannot hold a timestamp outside the years 1677 to 2262; "
                         "use file.format=parquet",
                         column=name,
-                        value=pa.array(far[:1], pa.int64()).cast(leaf.type)[0],
+                        value=pa.array(far[:1], pa.int64()).cast(leaf.type).cast(pa.string())[0],
                         path=self._path,
                     )
 

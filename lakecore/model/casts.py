@@ -147,7 +147,7 @@ def _is_value(data_type: Atomic, text: str) -> bool:
 def _fits(number: Decimal, data_type: Atomic) -> bool:
     assert data_type.precision is not None
     assert data_type.scale is not None
-    return number.is_finite() and abs(number) < Decimal(10) ** (
+    return number.is_finite() and number.copy_abs() < Decimal(10) ** (
         data_type.precision - data_type.scale
     )
 

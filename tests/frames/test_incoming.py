@@ -239,6 +239,13 @@ def test_dicts_that_arrow_cannot_hold_are_refused(row: dict[object, object]) -> 
         list(incoming_batches([row]))
 
 
+def test_periods_of_pandas_are_refused() -> None:
+    # Arrow has no type for them: it would give how many there are since 1970.
+    frame = pd.DataFrame({"k": [1], "month": pd.PeriodIndex(["2024-01"], freq="M")})
+    with pytest.raises(InvalidRequest, match=r"a period has no type.* column=month type=period\[M"):
+        list(incoming_batches(frame))
+
+
 def test_pandas_frame_with_a_column_twice_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="no Arrow form"):
         list(incoming_batches(pd.DataFrame([[1, 2]], columns=["id", "id"])))

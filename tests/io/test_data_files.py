@@ -724,6 +724,15 @@ def test_orc_refuses_years_that_nanoseconds_do_not_reach(type_name: str, value: 
         write(MemoryStore(), "a.orc", fields, table)
 
 
+@pytest.mark.parametrize("far", [253_402_300_800_000_000, 2**63 - 1000, -(2**62) - 1])
+def test_orc_refuses_years_that_python_has_not(far: int) -> None:
+    fields = fields_of(["TIMESTAMP(6)"])
+    column = pa.array([far], pa.int64()).cast(pa.timestamp("us"))
+
+    with pytest.raises((InvalidRequest, Unsupported), match=r"ORC files cannot .*column=c0 value="):
+        write(MemoryStore(), "a.orc", fields, pa.table([column], names=["c0"]))
+
+
 @pytest.mark.parametrize(
     ("type_name", "value"),
     [

@@ -658,6 +658,32 @@ def test_a_condition_of_null_is_neither_true_nor_false() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("wide = 9999999999999999999999999.99999", [0]),
+        ("wide = -9999999999999999999999999.99999", [1]),
+        ("wide > - -9999999999999999999999999.99998", [0]),
+        ("wide IN (-9999999999999999999999999.99999, 7)", [1]),
+        ("wide NOT BETWEEN -9999999999999999999999999.99998 AND 0", [0, 1]),
+        ("b IN (-9223372036854775808)", [1]),
+    ],
+)
+def test_minus_sign_rounds_no_number(text: str, expected: list[int]) -> None:
+    # Python's own would, to the 28 digits of the decimal context.
+    wide = [Decimal(f"{sign}9999999999999999999999999.99999") for sign in ("", "-")]
+    rows = pa.table(
+        {"wide": pa.array(wide, pa.decimal128(30, 5)), "b": [2**63 - 1, -(2**63)]},
+    )
+    found = pl.DataFrame(rows).with_row_index().filter(sql_to_polars(text, rows.schema))
+    predicate = to_polars(from_sql(text, rows.schema))
+    assert predicate is not None
+    read = pl.DataFrame(rows).with_row_index().filter(predicate)
+
+    assert found["index"].to_list() == expected
+    assert read["index"].to_list() == expected
+
+
+@pytest.mark.parametrize(
     "text",
     [
         *(f"f {op} 0.1" for op in ("=", "<>", "<", "<=", ">", ">=")),

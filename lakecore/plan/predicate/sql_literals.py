@@ -65,7 +65,9 @@ def literal(tree: exp.Expr, beside: pa.DataType) -> pa.Scalar | None:
             value = literal(inner, beside)
             if value is None or not value.is_valid or not _is_number(value.type):
                 return None
-            negated = -value.as_py()
+            number = value.as_py()
+            # A minus sign would round to the digits of the thread's decimal context.
+            negated = number.copy_negate() if isinstance(number, Decimal) else -number
             return (
                 pa.scalar(negated, value.type)
                 if _t.is_floating(value.type)
