@@ -6,7 +6,8 @@ https://paimon.apache.org/docs/master/primary-key-table/changelog-producer/
 2. `changed_keys` says of each where its row of before lies, and whether the key can have changed:
    - *lookup*: it has a row of level 0. Its row of before is the one of the lowest level above 0:
      each compaction took up there what lay above.
-   - *full-compaction*: it has a row besides the one of the last level, which is its row of before.
+   - *full-compaction*: it has a row besides the one of the level that was told, the deepest there
+     is, which is its row of before.
 3. `changelog_rows` compares the rows of before with the merged ones:
 
    | before | after | rows |
@@ -66,25 +67,25 @@ class ChangedKeys:
 
 
 def changed_keys(
-    window: Sequence[Slice], spec: MergeSpec, last_level: int | None = None
+    window: Sequence[Slice], spec: MergeSpec, told_level: int | None = None
 ) -> ChangedKeys:
-    """What became of the keys of a window; with `last_level` as full-compaction sees it."""
+    """What became of the keys of a window; with `told_level` as full-compaction sees it."""
     by_run = shared_codes([part.keys for part in window])
     codes = np.concatenate(by_run)
     levels = np.repeat([part.level for part in window], [part.keys.length for part in window])
     alive = np.concatenate(countable_rows(window, by_run, spec))
     counted = alive
-    if last_level is not None and spec.complete_levels:
-        # A lower level has taken up the row of the last one, but nobody was told.
+    if told_level is not None and spec.complete_levels:
+        # A lower level has taken up the row of the deepest, but nobody was told.
         each = countable_rows(window, by_run, replace(spec, complete_levels=False))
         counted = np.concatenate(each)
     rows = np.flatnonzero(alive)
     keys, places = np.unique(codes[rows], return_index=True)
-    is_before = counted & (levels > 0 if last_level is None else levels == last_level)
+    is_before = counted & (levels > 0 if told_level is None else levels == told_level)
     before = np.full(len(keys), NONE)
     at, held = _places(keys, codes, is_before)
     before[at] = held
-    if last_level is None:
+    if told_level is None:
         changed = np.zeros(len(keys), bool)
         changed[_places(keys, codes, alive & (levels == 0))[0]] = True
     else:

@@ -15,6 +15,7 @@ the other whatever the producer.
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,9 @@ from lakecore.model.snapshot import CommitKind
 from lakecore.options import ChangelogProducer, IncrementalScanMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
-    from lakecore.model.files import DataFile
+    from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.options import TableOptions
 
@@ -72,17 +73,27 @@ def mode_between(options: TableOptions) -> IncrementalScanMode:
     return IncrementalScanMode.CHANGELOG
 
 
-def levels_of_first_plan(options: TableOptions) -> Callable[[DataFile], bool]:
-    """Which files the first plan of a stream reads.
+def files_of_first_plan(
+    entries: Sequence[ManifestEntry], options: TableOptions
+) -> list[ManifestEntry]:
+    """Which of the files of some buckets the first plan of a stream reads.
 
     Those whose rows a compaction has yet to bring into the changelog stay away: the stream would
-    give them out twice.
+    give them out twice. With full-compaction the deepest level of a bucket was told, whatever
+    number its last level had then.
     """
     match options.changelog_producer:
         case ChangelogProducer.LOOKUP:
-            return lambda file: file.level > 0
+            return [entry for entry in entries if entry.file.level > 0]
         case ChangelogProducer.FULL_COMPACTION:
-            last = options.level_count - 1
-            return lambda file: file.level == last
+            deepest: Counter[tuple[bytes, int]] = Counter()
+            for entry in entries:
+                of_bucket = entry.partition, entry.bucket
+                deepest[of_bucket] = max(deepest[of_bucket], entry.file.level)
+            return [
+                entry
+                for entry in entries
+                if entry.file.level == deepest[entry.partition, entry.bucket] > 0
+            ]
         case _:
-            return lambda _: True
+            return list(entries)

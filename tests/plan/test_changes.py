@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from lakecore.model.manifest import FileKind, ManifestEntry
 from lakecore.model.snapshot import CommitKind, Snapshot
 from lakecore.options import IncrementalScanMode, parse_options
 from lakecore.plan.changes import (
     Taken,
-    levels_of_first_plan,
+    files_of_first_plan,
     mode_between,
     taken_between,
     taken_by_stream,
@@ -32,6 +33,13 @@ def snapshot(kind: CommitKind, *, changelog: bool) -> Snapshot:
         time_ms=0,
         changelog_manifest_list="changelog" if changelog else None,
     )
+
+
+def entries_of(text: str, bucket: int = 0) -> list[ManifestEntry]:
+    return [
+        ManifestEntry(kind=FileKind.ADD, partition=b"", bucket=bucket, total_buckets=3, file=file)
+        for file in files(text)
+    ]
 
 
 def streamed(kind: CommitKind, *, changelog: bool, keyed: bool = True, **options: str) -> str:
@@ -98,14 +106,27 @@ def test_mode_follows_the_producer_unless_it_is_stated(options: dict[str, str], 
         ({"changelog-producer": "input"}, [0, 1, 4, 5]),
         ({"changelog-producer": "lookup"}, [1, 4, 5]),
         ({"changelog-producer": "full-compaction"}, [5]),
-        ({"changelog-producer": "full-compaction", "num-levels": "5"}, [4]),
+        # Whoever went by more levels has told what lies there.
+        ({"changelog-producer": "full-compaction", "num-levels": "3"}, [5]),
+        ({"changelog-producer": "full-compaction", "num-levels": "9"}, [5]),
     ],
 )
 def test_first_plan_leaves_out_what_the_changelog_has_yet_to_tell(
     options: dict[str, str], levels: list[int]
 ) -> None:
-    shown = levels_of_first_plan(parse_options(options))
+    entries = entries_of("L0 a-b | L1 a-b | L4 a-b | L5 a-b")
+    shown = files_of_first_plan(entries, parse_options(options))
 
-    assert [file.level for file in files("L0 a-b | L1 a-b | L4 a-b | L5 a-b") if shown(file)] == (
-        levels
-    )
+    assert [entry.file.level for entry in shown] == levels
+
+
+def test_first_plan_with_full_compaction_looks_at_each_bucket() -> None:
+    options = parse_options({"changelog-producer": "full-compaction"})
+    entries = [
+        *entries_of("L0 a-b | L4 a-b", bucket=0),
+        *entries_of("L0 a-b | L4 c-d | L5 a-b", bucket=1),
+        *entries_of("L0 a-b", bucket=2),
+    ]
+    shown = files_of_first_plan(entries, options)
+
+    assert [(entry.bucket, entry.file.level) for entry in shown] == [(0, 4), (1, 5)]

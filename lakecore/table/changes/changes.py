@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -26,7 +26,7 @@ from lakecore.frames.source import reading
 from lakecore.model.manifest import FileKind, fold
 from lakecore.model.rows import KIND_TEXTS, RETRACTS, ROW_KIND, VALUE_KIND, VALUE_KIND_ID, RowKind
 from lakecore.model.types import Field, parse_type
-from lakecore.plan.changes import levels_of_first_plan
+from lakecore.plan.changes import files_of_first_plan
 from lakecore.plan.predicate import condition_on
 from lakecore.table.reads.scan import ScanContext, plan_merged, plan_scan, plan_stored
 from lakecore.table.reads.source import TableSource, side_by_side
@@ -176,7 +176,7 @@ class State:
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         """Split by split."""
-        shown = levels_of_first_plan(wanted.context.options)
+        shown = partial(files_of_first_plan, options=wanted.context.options)
         plan = plan_scan(wanted.scan, self.snapshot, wanted.predicate, shown=shown)
         yield from wanted.merged(plan.splits, RowKind.INSERT)
 

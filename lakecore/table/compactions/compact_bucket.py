@@ -137,8 +137,10 @@ class _Rewriter:
         schema, options, level = context.schema, context.options, compaction.level
         self._shape = replace(data_shape(schema, options, level), source=FileSource.COMPACT)
         self._above = tuple(file for file in compaction.others if file.level > level)
-        files = (*compaction.files, *compaction.others)
-        self._to_last = level >= max([options.level_count - 1, *(file.level for file in files)])
+        deepest = max(file.level for file in (*compaction.files, *compaction.others))
+        self._to_last = level >= max(options.level_count - 1, deepest)
+        # Not always the last one: levels may have become more since.
+        self._told_level = deepest or level
         self._plan = self._read_plan()
         self._fields = merge_fields((), self._plan)
         read = tuple((file,) for file in (*compaction.files, *self._above))
@@ -248,7 +250,7 @@ class _Rewriter:
             engine=MERGE_FUNCTIONS[options.merge_engine],
             upper=upper,
             changelog=told,
-            last_level=self._compaction.level if full and told is not None else None,
+            told_level=self._told_level if full and told is not None else None,
             compared=compared,
             first_row=options.merge_engine is MergeEngine.FIRST_ROW,
             equal=self._equal,

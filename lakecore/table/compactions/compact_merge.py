@@ -52,7 +52,7 @@ class CompactionMerge:
     """The merge function of a compaction.
 
     `upper` are the levels above the output, None if nothing is there or it needs no look. The
-    changes go to `changelog`, None if nobody wants them. `last_level`: the changelog is that of
+    changes go to `changelog`, None if nobody wants them. `told_level`: the changelog is that of
     full-compaction, which compares with this level. `compared`, `equal`: see `changelog_rows`. Rows
     that are compared or told are cast, as `late` has it.
     """
@@ -61,7 +61,7 @@ class CompactionMerge:
     engine: MergeFunction
     upper: UpperLevels | None
     changelog: Changes | None
-    last_level: int | None
+    told_level: int | None
     compared: Sequence[str] | None
     first_row: bool
     equal: Equal = equal_rows
@@ -70,7 +70,7 @@ class CompactionMerge:
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The merged rows; see `MergeFunction`."""
         known: np.ndarray | None = None
-        keys = changed_keys(window, spec, self.last_level)
+        keys = changed_keys(window, spec, self.told_level)
         new = keys.without_before
         if self.upper is not None and len(new):
             wanted = order_columns([column_of(window, name, keys.first[new]) for name in spec.key])
@@ -81,7 +81,7 @@ class CompactionMerge:
                 found = self.upper.rows(wanted)
                 if found:
                     window = [*window, *found]
-                    keys = changed_keys(window, spec, self.last_level)
+                    keys = changed_keys(window, spec, self.told_level)
         done = 0
         for merged in self.engine(window, replace(spec, keep_deletions=True)):
             piece = slice(done, done + merged.num_rows)

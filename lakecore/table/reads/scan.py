@@ -99,11 +99,11 @@ def plan_scan(
     snapshot: Snapshot | None,
     predicate: Predicate | None = None,
     *,
-    shown: Callable[[DataFile], bool] | None = None,
+    shown: Callable[[Sequence[ManifestEntry]], list[ManifestEntry]] | None = None,
 ) -> ScanPlan:
     """The splits of a snapshot that may hold matching rows, in order of partition and bucket.
 
-    `shown` says which files are read, whatever level a batch read leaves out.
+    `shown` says which files of whole buckets are read, whatever level a batch read leaves out.
     """
     if snapshot is None:
         return ScanPlan(snapshot=None)
@@ -114,11 +114,10 @@ def plan_scan(
     settled = shown is None and hides_level_0(context.schema, context.options)
     visible = [
         entry
-        for entry in entries
+        for entry in (entries if shown is None else shown(entries))
         if not (settled and entry.file.level == 0)
         # What is postponed shows once a compaction has dealt it to buckets.
         and entry.bucket != POSTPONE_BUCKET
-        and (shown is None or shown(entry.file))
     ]
     hidden = len(entries) - len(visible)
     kept, by_key = _keep_keys(visible, context, predicate)

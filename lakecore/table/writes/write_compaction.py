@@ -43,7 +43,7 @@ from lakecore.table.compactions.pack_files import plan_after_write
 from lakecore.table.context import reload_context
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_work import Work
@@ -208,7 +208,7 @@ class WriteCompaction:
             context=context,
             live=live,
             left_alone=frozenset(left_alone),
-            due_in_full=_due_in_full(context, snapshot, touched),
+            due_in_full=_due_in_full(context, snapshot, _last_levels(context, touched, live)),
         )
 
 
@@ -222,8 +222,19 @@ class _State:
     due_in_full: frozenset[BucketKey]
 
 
+def _last_levels(
+    context: TableContext, buckets: Iterable[BucketKey], live: Mapping[BucketKey, BucketFiles]
+) -> Mapping[BucketKey, int]:
+    """Of each bucket the last level: the deepest it has, if the table went by more levels once."""
+    last = context.options.level_count - 1
+    return {
+        key: max([last, *(file.level for file in live[key].files)]) if key in live else last
+        for key in buckets
+    }
+
+
 def _due_in_full(
-    context: TableContext, snapshot: Snapshot | None, buckets: Collection[BucketKey]
+    context: TableContext, snapshot: Snapshot | None, last_levels: Mapping[BucketKey, int]
 ) -> frozenset[BucketKey]:
     """The buckets that none of the last commits, less this one, has compacted in full.
 
@@ -233,18 +244,16 @@ def _due_in_full(
     every = context.options.full_compaction_delta_commits
     if every is None:
         return frozenset()
-    history, level_max = context.history, context.options.level_count - 1
-    waiting = set(buckets)
+    history, waiting = context.history, set(last_levels)
     commits = 1
     while waiting and commits < every:
         if snapshot is None:
             return frozenset()
         if snapshot.commit_kind is CommitKind.COMPACT:
-            waiting -= {
-                (entry.partition, entry.bucket)
-                for entry in history.entries(history.delta_manifests(snapshot))
-                if entry.kind is FileKind.ADD and entry.file.level >= level_max
-            }
+            for entry in history.entries(history.delta_manifests(snapshot)):
+                key = entry.partition, entry.bucket
+                if entry.kind is FileKind.ADD and entry.file.level >= last_levels.get(key, 0):
+                    waiting.discard(key)
         elif snapshot.commit_kind is not CommitKind.ANALYZE:
             commits += 1
         try:
