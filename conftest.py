@@ -19,7 +19,7 @@ PROPERTY_TESTS = Path(__file__).parent / "property_tests"
 DRAWING = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 COMMON = settings(deadline=None, print_blob=True, suppress_health_check=DRAWING)
 settings.register_profile("brief", COMMON, max_examples=12, derandomize=True)
-settings.register_profile("quick", COMMON, max_examples=40, derandomize=True)
+settings.register_profile("quick", COMMON, max_examples=30, derandomize=True)
 settings.register_profile("explore", COMMON, max_examples=300)
 settings.load_profile("brief")
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 import pytest
+from hypothesis import settings
 
 from lakecore.format.layout import Layout
 from lakecore.io.open import open_store
@@ -198,7 +199,10 @@ def test_threads_commit_side_by_side_through_one_handle(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [2, 8])
 @pytest.mark.parametrize("place", ["local", "s3"], indirect=True)
 def test_processes_commit_two_hundred_times_each_side_by_side(place: Place, count: int) -> None:
-    check_writers(place, count, 200)
+    # One service answers all eight, so `quick` leaves the full number to `make props`.
+    many_on_s3 = count == 8 and place.path.startswith("s3:")
+    quick = settings.get_current_profile_name() == "quick"
+    check_writers(place, count, 50 if many_on_s3 and quick else 200)
 
 
 @pytest.mark.slow
