@@ -49,6 +49,9 @@ _TAKEN = (
 class _Relation(Protocol):
     """What is used of a DuckDB relation."""
 
+    columns: list[str]
+    types: list[object]
+
     def to_arrow_reader(self, batch_size: int) -> pa.RecordBatchReader: ...
 
 
@@ -104,7 +107,7 @@ def _batches(data: object) -> Iterator[pa.RecordBatch]:
         case "pandas.DataFrame":
             return _of_pandas(cast("_PandasFrame", data))
         case "duckdb.DuckDBPyRelation":
-            return _of_reader(cast("_Relation", data).to_arrow_reader(_STREAM_ROWS))
+            return _of_relation(cast("_Relation", data))
     if hasattr(data, "__arrow_c_stream__"):
         return _of_stream(data)
     if hasattr(data, "__arrow_c_array__"):
@@ -191,6 +194,13 @@ def _of_pandas(frame: _PandasFrame) -> Iterator[pa.RecordBatch]:
                     table.field(at).name, table.column(at), cast("Iterable[object]", values)
                 )
         yield from _of_table(table)
+
+
+def _of_relation(relation: _Relation) -> Iterator[pa.RecordBatch]:
+    for name, kind in zip(relation.columns, relation.types, strict=True):
+        if "TIME WITH TIME ZONE" in str(kind):  # Arrow would give it without
+            raise _zoned_time(name)
+    return _of_reader(relation.to_arrow_reader(_STREAM_ROWS))
 
 
 def _with_named_index(frame: _PandasFrame) -> _PandasFrame:
@@ -281,11 +291,15 @@ def check_times(name: str, array: pa.Array | pa.ChunkedArray, values: Iterable[o
     kinds = {_kind_of_time(each) for each, is_there in zip(values, there, strict=True) if is_there}
     kinds -= {""}
     if "time with a zone" in kinds:
-        raise InvalidRequest("a time of day has no zone: take it off first", column=name)
+        raise _zoned_time(name)
     if len(kinds) > 1:
         raise InvalidRequest(
             "the values of a column have no common type", column=name, kinds=sorted(kinds)
         )
+
+
+def _zoned_time(name: str) -> InvalidRequest:
+    return InvalidRequest("a time of day has no zone: take it off first", column=name)
 
 
 def _kind_of_time(value: object) -> str:

@@ -239,6 +239,13 @@ def test_dicts_that_arrow_cannot_hold_are_refused(row: dict[object, object]) -> 
         list(incoming_batches([row]))
 
 
+@pytest.mark.parametrize("value", ["t", "[t]", "{'a': t}"])
+def test_times_of_day_with_a_zone_of_duckdb_are_refused(value: str) -> None:
+    query = f"SELECT {value} AS opening FROM (SELECT '10:00:00+02'::TIMETZ AS t)"
+    with pytest.raises(InvalidRequest, match=r"a time of day has no zone.* column=opening"):
+        list(incoming_batches(duckdb.connect().sql(query)))
+
+
 def test_periods_of_pandas_are_refused() -> None:
     # Arrow has no type for them: it would give how many there are since 1970.
     frame = pd.DataFrame({"k": [1], "month": pd.PeriodIndex(["2024-01"], freq="M")})
