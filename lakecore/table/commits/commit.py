@@ -9,7 +9,8 @@ new files, then COMPACT with what compaction replaced. Each is one loop:
 2. look at the snapshots since the last look: is one of them ours already? (Of a lost race, of a
    request whose sender died, of a reply that was lost.)
 3. check conflicts with what others committed since the messages were made (`commit_checks.py`);
-4. write manifests and manifest lists under fresh names, merging small ones (`commit_manifests.py`);
+   where that was much, begin with 1 again, for what came meanwhile;
+4. write manifests and manifest lists under fresh names, merging small ones (`next_snapshot.py`);
 5. `put_if_absent(snapshot-N+1)`. This call is the commit. Lost: remove what step 4 wrote, but for
    the manifests of the change itself, wait, and begin again (`commit_attempts.py`);
 6. write the hints, which only save readers a listing.
@@ -20,8 +21,6 @@ the metadata; an unknown outcome removes nothing and raises CommitUnknown.
 Once the rows are in, nothing fails any more. If the COMPACT snapshot cannot be made, its files are
 removed, and the next compaction does it again. If a process died between the two, who commits the
 same messages under the same identifier makes the second.
-
-INVARIANT: every snapshot carries on all that it does not change, the index manifest above all.
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ from lakecore.model.snapshot import (
     CommitResult,
     Snapshot,
 )
-from lakecore.table.commits.base_snapshot import Inherited
 from lakecore.table.commits.commit_attempts import attempts
 from lakecore.table.commits.commit_change import (
     Change,
@@ -60,6 +58,7 @@ from lakecore.table.commits.commit_checks import check_absent, check_change
 from lakecore.table.commits.commit_manifests import ManifestWriter
 from lakecore.table.commits.committed import committed, last_committed, may_go_on
 from lakecore.table.commits.message_files import check_files_are_there, delete_compaction_files
+from lakecore.table.commits.next_snapshot import Step, next_snapshot
 from lakecore.table.context import require_table
 
 if TYPE_CHECKING:
@@ -70,6 +69,9 @@ if TYPE_CHECKING:
 __all__ = ["CommitRequest", "PartitionFilter", "commit", "commit_compaction", "last_committed"]
 
 log = logging.getLogger("lakecore.commit")
+
+_FEW = 2
+"""So many snapshots are looked at sooner than the next one comes."""
 
 
 def commit(context: TableContext, request: CommitRequest) -> CommitResult:
@@ -135,7 +137,7 @@ class _Committer:
         self._context = context
         self._request = request
         self._seen = seen
-        self._looked_at = latest
+        self._latest = latest
         self._manifests = ManifestWriter(context)
         self._attempts = 0
         self._in_doubt = False  # whether the manifests may be those of a snapshot that is there
@@ -202,32 +204,18 @@ class _Committer:
             raise
 
     def _race(self, change: Change) -> None:
-        context, seen = self._context, self._seen
-        latest, self._looked_at = self._looked_at, None
+        context = self._context
         for attempt in attempts(context.options, context.ambient):
             self._attempts += 1
             # What takes time stands before the look: who looks long at the latest comes too late.
             require_table(context)
             schema_id = max(context.history.schema_ids())
-            if attempt or latest is None:
-                latest = context.history.latest_after(latest)
-            mine = self._mine_since(seen, latest, change.kind)
-            if mine is not None:
-                if mine.uuid not in self._uuids:
-                    self._manifests.remove()
-                    self.facts |= {} if self._snapshots else {"already_committed": 1}
-                self._made(mine, change.delta)
+            if attempt or self._latest is None:
+                self._latest = context.history.latest_after(self._latest)
+            left = self._attempt(change, schema_id)
+            if left is None:
                 return
-            if self._attempt(change, latest, schema_id):
-                return
-            seen = 0 if latest is None else latest.id
-            if latest is not None:
-                # It passed the checks against this snapshot: only later ones are left to look at.
-                change = replace(
-                    change,
-                    base_snapshot_id=latest.id,
-                    bases=frozenset({(latest.id, latest.uuid)}),
-                )
+            change = left
         raise CommitConflict(
             "lost every race for the next snapshot; commit the same messages again, or raise "
             "commit.max-retries",
@@ -235,14 +223,67 @@ class _Committer:
             attempts=self._attempts,
         )
 
+    def _attempt(self, change: Change, schema_id: int) -> Change | None:
+        """None if the change is a snapshot now; else the change, with less of it left to check."""
+        context = self._context
+        behind: int | None = None
+        try:
+            while True:
+                latest = self._latest
+                if self._is_made(change, latest):
+                    return None
+                step = self._checked(change, latest, schema_id)
+                came = 0 if latest is None else latest.id - (change.base_snapshot_id or 0)
+                change = _passed(change, latest)
+                self._seen = 0 if latest is None else latest.id
+                # Where many came before, more come while those are looked at, but fewer each time.
+                if came <= _FEW or (behind is not None and came >= behind):
+                    break
+                behind = came
+                self._latest = context.history.latest_after(latest)
+            snapshot = next_snapshot(context, self._request, self._manifests, step)
+        except CorruptTable:
+            # What another commit made needless may be gone: this attempt had lost before.
+            if context.history.latest_snapshot() != latest:
+                self._manifests.remove()
+                return change
+            raise
+        if not self._put(context.layout.snapshot(snapshot.id), snapshot):
+            # What an overwrite takes away is another thing after the next snapshot.
+            self._manifests.lose(whole=change.kind is CommitKind.OVERWRITE)
+            return change
+        self._write_hints(snapshot)
+        context.history.learn(latest, snapshot, step.delta)
+        self._made(snapshot, step.delta)
+        log.info(
+            "committed table=%s snapshot=%d kind=%s files_added=%d files_deleted=%d attempts=%d",
+            context.identifier,
+            snapshot.id,
+            snapshot.commit_kind,
+            sum(entry.kind is FileKind.ADD for entry in step.delta),
+            sum(entry.kind is FileKind.DELETE for entry in step.delta),
+            self._attempts,
+        )
+        return None
+
+    def _is_made(self, change: Change, latest: Snapshot | None) -> bool:
+        """Whether an attempt that seemed to fail, or another process, has made the snapshot."""
+        mine = self._mine_since(self._seen, latest, change.kind)
+        if mine is None:
+            return False
+        if mine.uuid not in self._uuids:
+            self._manifests.remove()
+            self.facts |= {} if self._snapshots else {"already_committed": 1}
+        self._made(mine, change.delta)
+        return True
+
     def _made(self, snapshot: Snapshot, delta: Sequence[ManifestEntry]) -> None:
         self._snapshots.append((snapshot, delta))
-        self._seen = snapshot.id
+        self._seen, self._latest = snapshot.id, None
 
     def _mine_since(
         self, seen: int | None, latest: Snapshot | None, kind: CommitKind
     ) -> Snapshot | None:
-        """Our own snapshot, if an attempt that seemed to fail had made it."""
         if seen is None or latest is None:
             return None
         request = self._request
@@ -256,34 +297,17 @@ class _Committer:
                 return theirs
         return None
 
-    def _attempt(self, change: Change, latest: Snapshot | None, schema_id: int) -> bool:
-        """Whether the change became the snapshot after `latest`."""
-        context = self._context
-        try:
-            snapshot, delta = self._prepare(change, latest, schema_id)
-        except CorruptTable:
-            # What another commit made needless may be gone: this attempt had lost before.
-            if context.history.latest_snapshot() != latest:
-                self._manifests.remove()
-                return False
-            raise
-        if not self._put(context.layout.snapshot(snapshot.id), snapshot):
-            # What an overwrite takes away is another thing after the next snapshot.
-            self._manifests.lose(whole=change.kind is CommitKind.OVERWRITE)
-            return False
-        self._write_hints(snapshot)
-        context.history.learn(latest, snapshot, delta)
-        self._made(snapshot, delta)
-        log.info(
-            "committed table=%s snapshot=%d kind=%s files_added=%d files_deleted=%d attempts=%d",
-            context.identifier,
-            snapshot.id,
-            snapshot.commit_kind,
-            sum(entry.kind is FileKind.ADD for entry in delta),
-            sum(entry.kind is FileKind.DELETE for entry in delta),
-            self._attempts,
-        )
-        return True
+    def _checked(self, change: Change, latest: Snapshot | None, schema_id: int) -> Step:
+        """What the change does to the latest snapshot, which it may follow."""
+        delta: Sequence[ManifestEntry] = change.delta
+        cleared: set[bytes] = set()
+        if change.kind is CommitKind.OVERWRITE:
+            removed, cleared = self._removed(change, latest)
+            delta = [*removed, *delta]
+        check_change(self._context, change, latest, delta, schema_id)
+        if self._context.options.manifest_delete_file_drop_stats:
+            delta = without_deleted_stats(delta)
+        return Step(change=change, latest=latest, schema_id=schema_id, delta=delta, cleared=cleared)
 
     def _put(self, path: str, snapshot: Snapshot) -> bool:
         assert snapshot.uuid is not None
@@ -320,62 +344,6 @@ class _Committer:
             store.put(layout.latest_hint, str(snapshot.id).encode())
             self._context.history.keep_earliest_hint()
 
-    # --- one attempt -----------------------------------------------------------------------------
-
-    def _prepare(
-        self, change: Change, latest: Snapshot | None, schema_id: int
-    ) -> tuple[Snapshot, Sequence[ManifestEntry]]:
-        """The next snapshot, its manifests written."""
-        context, request = self._context, self._request
-        delta = list(change.delta)
-        cleared: set[bytes] = set()
-        if change.kind is CommitKind.OVERWRITE:
-            removed, cleared = self._removed(change, latest)
-            delta = [*removed, *delta]
-        check_change(context, change, latest, delta, schema_id)
-        if context.options.manifest_delete_file_drop_stats:
-            delta = without_deleted_stats(delta)
-        base_list, base_size = self._manifests.write_base(latest)
-        delta_list, delta_size = self._manifests.write_delta(delta)
-        changelog_list, changelog_size = (
-            self._manifests.write_delta(change.changelog) if change.changelog else (None, None)
-        )
-        index_manifest = self._manifests.write_indexes(latest, change.indexes, cleared)
-        delta_rows = sum(
-            entry.file.row_count if entry.kind is FileKind.ADD else -entry.file.row_count
-            for entry in delta
-        )
-        before = Inherited.of(latest)
-        records_before = before.total_record_count
-        if records_before is None:
-            live = () if latest is None else context.history.live_entries(latest)
-            records_before = sum(entry.file.row_count for entry in live)
-        snapshot = Snapshot(
-            id=1 if latest is None else latest.id + 1,
-            schema_id=max(schema_id, before.schema_id),
-            uuid=context.ambient.new_uuid(),
-            base_manifest_list=base_list,
-            base_manifest_list_size=base_size,
-            delta_manifest_list=delta_list,
-            delta_manifest_list_size=delta_size,
-            changelog_manifest_list=changelog_list,
-            changelog_manifest_list_size=changelog_size,
-            index_manifest=index_manifest,
-            commit_user=request.user,
-            commit_identifier=request.identifier,
-            commit_kind=change.kind,
-            time_ms=context.ambient.now_ms(),
-            total_record_count=records_before + delta_rows,
-            delta_record_count=delta_rows,
-            changelog_record_count=sum(entry.file.row_count for entry in change.changelog) or None,
-            watermark=_later(before.watermark, request.watermark),
-            statistics=before.statistics if before.schema_id >= schema_id else None,
-            properties=request.properties,
-            next_row_id=before.next_row_id,
-            operation=request.operation,
-        )
-        return snapshot, delta
-
     def _removed(
         self, change: Change, latest: Snapshot | None
     ) -> tuple[list[ManifestEntry], set[bytes]]:
@@ -395,6 +363,9 @@ class _Committer:
         return removed, cleared
 
 
-def _later(before: int | None, given: int | None) -> int | None:
-    known = [mark for mark in (before, given) if mark is not None]
-    return max(known, default=None)
+def _passed(change: Change, latest: Snapshot | None) -> Change:
+    """A change that passed the checks against a snapshot: only later ones are left to look at."""
+    if latest is None:
+        return change
+    bases = frozenset({(latest.id, latest.uuid)})
+    return replace(change, base_snapshot_id=latest.id, bases=bases)

@@ -36,6 +36,8 @@ from tests.stores import FailingStore, MeddledStore, ReadCounter, StoreFailure
 from tests.tables import files, held, in_directory, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakecore.io.store import Store
     from lakecore.model.manifest import IndexEntry
     from lakecore.model.snapshot import CommitResult, Snapshot
@@ -62,6 +64,26 @@ class LostReply(FailingStore):
     def read(self, path: str) -> bytes:
         if self.lost and not self.readable:
             raise StorageError("no network", path=path)
+        return super().read(path)
+
+
+class BusyStore(FailingStore):
+    """Does something each time that so many manifests were read, until many were."""
+
+    def __init__(
+        self, inner: Store, deed: Callable[[], object], reads: int, calm_after: int
+    ) -> None:
+        super().__init__(inner)
+        self.deed = deed
+        self.reads = reads
+        self.calm_after = calm_after
+        self.count = 0
+
+    def read(self, path: str) -> bytes:
+        if re.match(r"manifest-[0-9a-f]{8}-", path.rpartition("/")[2]):
+            self.count += 1
+            if self.count % self.reads == 0 and self.count <= self.calm_after:
+                self.deed()
         return super().read(path)
 
 
@@ -303,7 +325,24 @@ def test_who_loses_a_race_reads_what_came_between_once() -> None:
 
     assert held(table) == " | ".join(f"{number} x" for number in range(9)) + " | 9 z"
     assert {reads[f"snapshot-{number}"] for number in range(2, 8)} == {1}
-    assert reads["snapshot-9"] == 2, "it was looked for before it was there"
+    assert reads["snapshot-9"] == 3, "it was looked for twice before it was there"
+
+
+@pytest.mark.parametrize(("reads", "attempts"), [(4, 1), (1, 3)])
+def test_who_looks_at_many_snapshots_looks_again_before_it_races(reads: int, attempts: int) -> None:
+    """One writer commits all the time: once while so many manifests are read, ten in each wait."""
+    table = new_table(commit__max_retries="3")
+    messages = written(table, "9 z")
+    busy = reopened(table)
+    store = BusyStore(table.context.store, lambda: put(busy, "0 x"), reads, calm_after=100)
+    waiting = replace(seeded(3), sleep=lambda _: [put(busy, "0 x") for _ in range(10)])
+    for _ in range(10):
+        put(busy, "0 x")
+    slow = reopened(table, store=store, ambient=waiting)
+    result = slow.commit(messages)
+
+    assert result.attempts == attempts
+    assert held(table) == "0 x | 9 z"
 
 
 def test_overwrite_that_lost_a_race_leaves_no_manifests_behind() -> None:

@@ -1,0 +1,94 @@
+"""A change that may follow the latest snapshot -> the next one, all that it names written.
+
+Nobody sees it before it is published (`commit.py`).
+
+INVARIANT: every snapshot carries on all that it does not change, the index manifest above all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.model.manifest import FileKind
+from lakecore.model.snapshot import Snapshot
+from lakecore.table.commits.base_snapshot import Inherited
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from lakecore.model.manifest import ManifestEntry
+    from lakecore.table.commits.commit_change import Change, CommitRequest
+    from lakecore.table.commits.commit_manifests import ManifestWriter
+    from lakecore.table.context import TableContext
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Step:
+    """A change that passed the checks against the latest snapshot, and what it does to that.
+
+    `delta` has the deletions of all files in the `cleared` partitions, too. `schema_id` is that of
+    the newest schema.
+    """
+
+    change: Change
+    latest: Snapshot | None
+    schema_id: int
+    delta: Sequence[ManifestEntry]
+    cleared: AbstractSet[bytes]
+
+
+def next_snapshot(
+    context: TableContext, request: CommitRequest, manifests: ManifestWriter, step: Step
+) -> Snapshot:
+    """The snapshot after the latest; its manifests and lists are written.
+
+    Raises CorruptTable if a manifest to be merged is not there: another commit made it needless, or
+    it was lost.
+    """
+    change, latest, delta = step.change, step.latest, step.delta
+    base_list, base_size = manifests.write_base(latest)
+    delta_list, delta_size = manifests.write_delta(delta)
+    changelog_list, changelog_size = (
+        manifests.write_delta(change.changelog) if change.changelog else (None, None)
+    )
+    index_manifest = manifests.write_indexes(latest, change.indexes, step.cleared)
+    delta_rows = sum(
+        entry.file.row_count if entry.kind is FileKind.ADD else -entry.file.row_count
+        for entry in delta
+    )
+    before = Inherited.of(latest)
+    records_before = before.total_record_count
+    if records_before is None:
+        live = () if latest is None else context.history.live_entries(latest)
+        records_before = sum(entry.file.row_count for entry in live)
+    return Snapshot(
+        id=1 if latest is None else latest.id + 1,
+        schema_id=max(step.schema_id, before.schema_id),
+        uuid=context.ambient.new_uuid(),
+        base_manifest_list=base_list,
+        base_manifest_list_size=base_size,
+        delta_manifest_list=delta_list,
+        delta_manifest_list_size=delta_size,
+        changelog_manifest_list=changelog_list,
+        changelog_manifest_list_size=changelog_size,
+        index_manifest=index_manifest,
+        commit_user=request.user,
+        commit_identifier=request.identifier,
+        commit_kind=change.kind,
+        time_ms=context.ambient.now_ms(),
+        total_record_count=records_before + delta_rows,
+        delta_record_count=delta_rows,
+        changelog_record_count=sum(entry.file.row_count for entry in change.changelog) or None,
+        watermark=_later(before.watermark, request.watermark),
+        statistics=before.statistics if before.schema_id >= step.schema_id else None,
+        properties=request.properties,
+        next_row_id=before.next_row_id,
+        operation=request.operation,
+    )
+
+
+def _later(before: int | None, given: int | None) -> int | None:
+    known = [mark for mark in (before, given) if mark is not None]
+    return max(known, default=None)
