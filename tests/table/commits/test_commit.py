@@ -335,10 +335,13 @@ def test_who_looks_at_many_snapshots_looks_again_before_it_races(reads: int, att
     messages = written(table, "9 z")
     busy = reopened(table)
     store = BusyStore(table.context.store, lambda: put(busy, "0 x"), reads, calm_after=100)
-    waiting = replace(seeded(3), sleep=lambda _: [put(busy, "0 x") for _ in range(10)])
-    for _ in range(10):
-        put(busy, "0 x")
-    slow = reopened(table, store=store, ambient=waiting)
+
+    def ten(_: float) -> None:
+        for _ in range(10):
+            put(busy, "0 x")
+
+    ten(0)
+    slow = reopened(table, store=store, ambient=replace(seeded(3), sleep=ten))
     result = slow.commit(messages)
 
     assert result.attempts == attempts
