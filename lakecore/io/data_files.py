@@ -124,7 +124,8 @@ def read_file(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of these columns of the file, in its order, each column of `arrow_type(field)`.
 
-    `row_groups` are indexes of Parquet row groups to read, ascending; None reads all.
+    `row_groups` are indexes of Parquet row groups to read, ascending; None reads all. An iterator
+    is asked for the next one when the rows of the last have been given.
     Raises NotFound without the file, CorruptTable if it is damaged or lacks a column.
     """
     for _, batch in read_positions(

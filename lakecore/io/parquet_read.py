@@ -1,6 +1,6 @@
 """Parquet data files, read as whoever wrote them: any codec, any Arrow layout, by column name.
 
-A row group that fits into a batch is decoded whole on Arrow's threads. Another is streamed, its
+Row groups that fit into a batch are decoded whole on Arrow's threads. Another is streamed, its
 bytes as its rows, so that memory follows the batch and not the row group, which Java makes as large
 as the file. How much a row takes in memory is known from the footer, but for texts that share a
 dictionary, which makes them small on disk: of these a few are looked at first. A batch that came
@@ -10,6 +10,7 @@ out too large makes those after it smaller.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from lakecore.io.file_format import BatchSize
     from lakecore.io.store import Store
@@ -88,32 +89,33 @@ def read_parquet(
             if times:
                 as_bytes = _metadata_as(store, path, with_times_as_bytes)
                 undecoded = opened.enter_context(_open(store, path, as_bytes, wide=False))
-            for index in range(metadata.num_row_groups) if row_groups is None else row_groups:
+            wanted = range(metadata.num_row_groups) if row_groups is None else row_groups
+            for groups in _together(wanted, metadata, sizes, batch):
                 if times:
                     check_times(
-                        undecoded.iter_batches(ROW_GROUP_ROWS, row_groups=[index], columns=times),
+                        undecoded.iter_batches(ROW_GROUP_ROWS, row_groups=groups, columns=times),
                         path,
                     )
-                rows = metadata.row_group(index).num_rows
+                index, rows = groups[0], _rows_of(metadata, groups)
                 if rows > _PROBED_ROWS_MIN and (hidden := sizes.hidden(index)):
                     streamed = streamed or opened.enter_context(
                         _open(store, path, metadata, leaves)
                     )
                     probe = streamed.iter_batches(_PROBE_ROWS, row_groups=[index], columns=hidden)
                     sizes.see_hidden(next(probe))
-                row_bytes = sizes.of(index)
+                row_bytes = max(map(sizes.of, groups))
                 # In even parts: a short one at the end costs as many steps as the others.
                 parts = -(-rows // max(1, min(batch.rows, int(batch.size_bytes / row_bytes))))
                 even_rows = max(1, -(-rows // max(1, parts)))
                 whole_bytes = max(batch.size_bytes, _WHOLE_COLUMN_BYTES * len(leaves))
                 if rows * row_bytes <= whole_bytes:
-                    table = decoder.read_row_group(index, columns=columns, use_threads=True)
+                    table = decoder.read_row_groups(groups, columns=columns, use_threads=True)
                     batches: Iterator[pa.RecordBatch] = iter(table.to_batches(even_rows))
                 else:
                     streamed = streamed or opened.enter_context(
                         _open(store, path, metadata, leaves)
                     )
-                    batches = streamed.iter_batches(even_rows, row_groups=[index], columns=columns)
+                    batches = streamed.iter_batches(even_rows, row_groups=groups, columns=columns)
                 at, end = firsts[index], firsts[index] + rows
                 table = None
                 while (decoded := next(batches, None)) is not None:
@@ -296,6 +298,36 @@ def _leaf_indexes(metadata: pq.FileMetaData, columns: Sequence[str]) -> list[int
     wanted = set(columns)
     paths = (metadata.schema.column(index).path for index in range(metadata.num_columns))
     return [i for i, path in enumerate(paths) if path in wanted or path.partition(".")[0] in wanted]
+
+
+def _together(
+    wanted: Iterable[int], metadata: pq.FileMetaData, sizes: _RowSizes, batch: BatchSize
+) -> Iterator[list[int]]:
+    """The row groups, neighbours together as long as they are one batch.
+
+    What is done once a batch, here and by who takes it, is then done less often. An iterator may
+    not know the next one before it has seen rows of the last: its row groups come one by one.
+    """
+    if isinstance(wanted, Iterator):
+        yield from ([index] for index in wanted)
+        return
+    groups: list[int] = []
+    rows, row_bytes = 0, 0.0
+    for index in wanted:
+        own_rows, own_bytes = metadata.row_group(index).num_rows, sizes.of(index)
+        both, mean = rows + own_rows, max(row_bytes, own_bytes)
+        fits = both <= batch.rows and both * mean <= batch.size_bytes
+        if groups and not (fits and groups[-1] + 1 == index and not sizes.hidden(index)):
+            yield groups
+            groups, both, mean = [], own_rows, own_bytes
+        groups.append(index)
+        rows, row_bytes = both, mean
+    if groups:
+        yield groups
+
+
+def _rows_of(metadata: pq.FileMetaData, groups: Iterable[int]) -> int:
+    return sum(metadata.row_group(index).num_rows for index in groups)
 
 
 def _first_rows(metadata: pq.FileMetaData) -> list[int]:

@@ -14,7 +14,7 @@ from lakecore.io.local import LocalStore
 from lakecore.model.types import Field, arrow_type, parse_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 MEBIBYTE = 1 << 20
@@ -127,3 +127,46 @@ def test_batches_of_any_bytes_are_all_rows(tmp_path: Path, batch_bytes: int) -> 
     pq.write_table(pa.table({"k": np.arange(500), "v": payload(500, 100)}), path)
 
     assert read(path, batch_bytes)[0] == 500
+
+
+def _starts(
+    path: Path, groups: Iterable[int] | None = None, *, rows: int = 1 << 20, size: int = 1 << 20
+) -> list[tuple[int, int]]:
+    """Where each batch begins, and its rows."""
+    found = read_positions(
+        LocalStore(),
+        str(path),
+        fields=FIELDS[:1],
+        row_groups=groups,
+        batch_rows=rows,
+        batch_bytes=size,
+    )
+    return [(at, batch.num_rows) for at, batch in found]
+
+
+def test_row_groups_that_are_neighbours_and_fit_a_batch_come_together(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"k": np.arange(6_000)})
+    pq.write_table(table, path, row_group_size=1_000, use_dictionary=False)
+    pairs = [(0, 2_000), (2_000, 2_000), (4_000, 2_000)]
+
+    assert _starts(path) == [(0, 6_000)]
+    assert _starts(path, [0, 1, 3, 5]) == [(0, 2_000), (3_000, 1_000), (5_000, 1_000)]
+    assert _starts(path, rows=2_500) == pairs
+    assert _starts(path, size=2_500 * 8) == pairs
+    assert _starts(path, rows=700) == [(at, 500) for at in range(0, 6_000, 500)]
+
+
+def test_row_group_is_not_asked_for_before_the_rows_of_the_last_are_given(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": np.arange(60)}), path, row_group_size=10)
+    asked: list[int] = []
+
+    def wanted() -> Iterator[int]:
+        for index in range(6):
+            asked.append(index)
+            yield index
+
+    found = read_positions(LocalStore(), str(path), fields=FIELDS[:1], row_groups=wanted())
+
+    assert [(at, asked[-1]) for at, _ in found] == [(10 * index, index) for index in range(6)]
