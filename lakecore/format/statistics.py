@@ -31,7 +31,7 @@ from lakecore.model.files import EMPTY_ROW, DataFile, Stats
 from lakecore.model.types import BINARIES, TIMESTAMPS, Atomic, Root, arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import DataType, Field
@@ -107,12 +107,14 @@ class _Bounds:
 class StatsCollector:
     """Statistics of the rows of one file, collected while they are written.
 
-    `modes` are those of `fields`, in order. Batches may have other columns besides.
+    `modes` are those of `fields`, in order. Batches may have other columns besides. Bounds of the
+    columns `told` are not looked for: whoever knows them tells them.
     """
 
     fields: Sequence[Field]
     modes: Sequence[StatsMode]
     file_format: str = "parquet"
+    told: Container[str] = ()
     _bounds: list[_Bounds] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -127,21 +129,24 @@ class StatsCollector:
             values = rows.column(column.name)
             if pa.types.is_dictionary(values.type) or pa.types.is_string_view(values.type):
                 values = conform(values, column.type)
-            if mode.length is not None and _are_long_texts(values):
-                # Of each that is as much as the bounds may need.
-                values = pc.utf8_slice_codeunits(values, 0, mode.length + 1)
             bounds.null_count += values.null_count
             if (
                 mode.kind is not StatsKind.COUNTS
+                and column.name not in self.told
                 and not bounds.unknown
                 and has_bounds(column.type, self.file_format)
                 and values.null_count < len(values)
             ):
-                found = _min_max(values, column.type)
+                found = _min_max(cut_texts(values, mode.length), column.type)
                 if found is None:
                     bounds.unknown = True
                 else:
                     bounds.widen(*found)
+
+    def tell(self, name: str, low: str, high: str) -> None:
+        """Take in bounds of a column of texts."""
+        at = next(at for at, column in enumerate(self.fields) if column.name == name)
+        self._bounds[at].widen(pa.array([low], pa.string()), pa.array([high], pa.string()))
 
     def finish(self, names: Sequence[str] | None = None) -> Stats:
         """The statistics of all rows taken in, of these columns in this order (None: of all)."""
@@ -183,6 +188,19 @@ def has_bounds(data_type: DataType, file_format: str) -> bool:
             return True
         case _:
             return False
+
+
+def are_bounded_texts(data_type: DataType, mode: StatsMode) -> bool:
+    """Whether the mode keeps bounds of such a column, and these are texts."""
+    keeps = mode.kind in {StatsKind.TRUNCATE, StatsKind.FULL}
+    return keeps and pa.types.is_string(arrow_type(data_type))
+
+
+def cut_texts(values: pa.ChunkedArray, length: int | None) -> pa.ChunkedArray:
+    """Of long texts as much as bounds of so many characters (None: of all) may need."""
+    if length is None or not _are_long_texts(values):
+        return values
+    return pc.utf8_slice_codeunits(values, 0, length + 1)
 
 
 def _are_long_texts(values: pa.ChunkedArray) -> bool:

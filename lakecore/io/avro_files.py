@@ -111,6 +111,11 @@ class AvroWriter:
             raise
         return self.bytes_written, self._row_count
 
+    @property
+    def text_bounds(self) -> Mapping[str, tuple[str, str]]:
+        """None: the format does not find them."""
+        return {}
+
     def abort(self) -> None:
         self._closing.__exit__(Abandoned, Abandoned(), None)
         self._store.delete(self._path)

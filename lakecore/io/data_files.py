@@ -195,6 +195,10 @@ class _Told:
         with _refusals(self._path):
             return self._writer.close()
 
+    @property
+    def text_bounds(self) -> Mapping[str, tuple[str, str]]:
+        return self._writer.text_bounds
+
     def abort(self) -> None:
         self._writer.abort()
 

@@ -42,6 +42,9 @@ class WriteFormat:
 
     `copies` are pairs of the name of a column and of another that always holds the same, and is of
     the same type; they are the first columns of the file.
+
+    `text_bounds` are columns of texts whose least and greatest value the writer is to tell, for the
+    format finds them anyway; each with the characters of them that are wanted (None: all).
     """
 
     format: str = "parquet"
@@ -50,6 +53,7 @@ class WriteFormat:
     row_group_rows: int = ROW_GROUP_ROWS
     row_group_bytes: int = ROW_GROUP_BYTES
     copies: tuple[tuple[str, str], ...] = ()
+    text_bounds: tuple[tuple[str, int | None], ...] = ()
 
     @property
     def codec(self) -> str:
@@ -89,6 +93,11 @@ class RunWriter(Protocol):
 
     def close(self) -> tuple[int, int]:
         """End the file: its size in bytes and its count of rows. Now it can be read."""
+        ...
+
+    @property
+    def text_bounds(self) -> Mapping[str, tuple[str, str]]:
+        """Of the columns of `WriteFormat.text_bounds` that hold a text, once the file has ended."""
         ...
 
     def abort(self) -> None:

@@ -30,7 +30,7 @@ from lakecore.model.arrow_arrays import retype_chunked, size_of
 from lakecore.model.types import TIMESTAMPS, Atomic, Field, Root, arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lakecore.io.file_format import WriteFormat
     from lakecore.io.store import Store
@@ -103,6 +103,11 @@ class OrcWriter:
             self.abort()
             raise
         return self._sink.size_bytes, self._row_count
+
+    @property
+    def text_bounds(self) -> Mapping[str, tuple[str, str]]:
+        """None: the format does not find them."""
+        return {}
 
     def abort(self) -> None:
         self._sink.discard()

@@ -4,14 +4,9 @@
 2. Each row group is encoded by itself, as a Parquet file in memory, on one of the threads that all
    writers of the process share; Arrow's encoder lets go of the interpreter's lock.
 3. Row groups are appended in order, and one footer is made of theirs (`format/parquet_footer.py`).
-   A column that is a copy of another is not encoded again.
+   A column that is a copy of another is not encoded again. Bounds of texts are known from them.
    All writers together have at most as many row groups under way as there are threads; but each may
    have one, for it can wait for its own alone.
-
-Dictionaries are built for the columns where a sample says they pay: to build one for a column of
-distinct values costs more than all the rest of its encoding. Numbers that hardly shrink, by the
-same sample, are not compressed: to read them back would cost four times as much. Nor are values of
-megabytes that hardly shrink, and no dictionary copies such values.
 """
 
 from __future__ import annotations
@@ -21,55 +16,36 @@ import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakecore.errors import InvalidRequest
 from lakecore.format.parquet_footer import Copy, FooterJoin
+from lakecore.format.statistics import cut_texts
 from lakecore.io.file_format import ROW_GROUP_BYTES, Abandoned
 from lakecore.io.freed_memory import encoding_pool, release_freed
+from lakecore.io.parquet_encoding import Encoding, encoding_of
 from lakecore.io.parquet_types import int96_paths, leaf_paths, physical_schema, to_physical
 from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import retype_chunked, size_of
-from lakecore.model.types import Atomic, Field, Root, arrow_schema
+from lakecore.model.types import Field, arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lakecore.io.file_format import WriteFormat
     from lakecore.io.store import Store
 
 MESSAGE_NAME = "paimon_schema"
-_SAMPLE_ROWS = 16_384
-_SAMPLE_ROWS_MIN = 2_048
-_DICTIONARY_SHARE_MAX = 0.5
-_COMPRESSED_SHARE_MAX = 7 / 8
-_NUMBER_BITS = (32, 64)
 _ENCODED_SHARE_GUESS = 0.5
-_LONG_DIGITS = 18
-_LARGE_VALUE_BYTES = 1 << 20
-_LARGE_SAMPLE_BYTES = 256 << 10
 _ROOM_LEAST_BYTES = 1 << 20
 _ROOM_A_COLUMN_BYTES = 1 << 10
 _UNDER_WAY_BYTES = ROW_GROUP_BYTES * 3 // 2
 """For each thread that encodes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Encoding:
-    """How the columns of a file are encoded, by their paths.
-
-    `codecs` has every column that is compressed, `bounded` those with statistics.
-    """
-
-    dictionaries: list[str]
-    codecs: dict[str, str]
-    bounded: list[str]
 
 
 class ParquetWriter:
@@ -91,8 +67,10 @@ class ParquetWriter:
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0
-        self._under_way: deque[tuple[int, Future[pa.Buffer]]] = deque()
+        self._under_way: deque[tuple[int, Future[_Part]]] = deque()
         self._encoding: Encoding | None = None
+        self._text_lengths = dict(write_format.text_bounds)
+        self._text_bounds: dict[str, tuple[str, str]] = {}
         self._encoded_from_bytes = 0
         self._footer = FooterJoin(
             MESSAGE_NAME,
@@ -156,6 +134,10 @@ class ParquetWriter:
             raise
         return self._footer.size_bytes + len(tail), self._footer.row_count
 
+    @property
+    def text_bounds(self) -> Mapping[str, tuple[str, str]]:
+        return self._text_bounds
+
     def abort(self) -> None:
         while self._under_way:
             raw_bytes, part = self._under_way.popleft()
@@ -217,19 +199,26 @@ class ParquetWriter:
         finally:
             _UNDER_WAY.add(-1, -raw_bytes)
 
-    def _append(self, raw_bytes: int, part: pa.Buffer) -> None:
-        for data in self._footer.add(memoryview(part)):
+    def _append(self, raw_bytes: int, part: _Part) -> None:
+        for data in self._footer.add(memoryview(part.data)):
             self._out.write(data)
         self._encoded_from_bytes += raw_bytes
+        for name, (low, high) in part.text_bounds.items():
+            least, greatest = self._text_bounds.get(name, (low, high))
+            self._text_bounds[name] = min(least, low), max(greatest, high)
 
-    def _encode_apart(self, table: pa.Table) -> pa.Buffer:
+    def _encode_apart(self, table: pa.Table) -> _Part:
         part = self._encode(table)
         del table
         # What encoding took would stay with this thread.
         release_freed(process_budget().size_bytes)
         return part
 
-    def _encode(self, table: pa.Table) -> pa.Buffer:
+    def _encode(self, table: pa.Table) -> _Part:
+        data = self._encoded(table)
+        return _Part(data, _text_bounds(data, table, self._fields, self._text_lengths))
+
+    def _encoded(self, table: pa.Table) -> pa.Buffer:
         encoding = self._encoding or encoding_of(table, self._fields, self._format)
         try:
             physical = to_physical(table, self._schema)
@@ -271,82 +260,36 @@ class ParquetWriter:
         )
 
 
-def encoding_of(table: pa.Table, fields: Sequence[Field], write_format: WriteFormat) -> Encoding:
-    """How to encode these columns, by a sample of their rows."""
-    start = max(0, (table.num_rows - _SAMPLE_ROWS) // 2)
-    sample = table.slice(start, _SAMPLE_ROWS)
-    dictionaries = _dictionary_columns(sample, fields)
-    large = {field.name for field in fields if _is_large(sample.column(field.name))}
-    # Of such values the bounds would not be kept, and to find them takes six copies of each.
-    bounded = [path for path, _ in leaf_paths(fields) if path not in large]
-    codec = write_format.codec
-    if codec == "none":
-        return Encoding(dictionaries=dictionaries, codecs={}, bounded=bounded)
-    level = write_format.zstd_level if codec == "zstd" else None
-    trial = pa.Codec(codec, compression_level=level)
-    plain = {
-        field.name
-        for field in fields
-        if field.name not in dictionaries
-        and sample.num_rows >= _SAMPLE_ROWS_MIN
-        and _hardly_shrinks(sample.column(field.name), trial)
-    }
-    plain |= {name for name in large if _large_hardly_shrinks(sample.column(name), trial)}
-    codecs = {path: codec for path, _ in leaf_paths(fields) if path not in plain}
-    return Encoding(dictionaries=dictionaries, codecs=codecs, bounded=bounded)
+class _Part(NamedTuple):
+    """A row group as a file of its own, and bounds of its columns of texts."""
+
+    data: pa.Buffer
+    text_bounds: Mapping[str, tuple[str, str]]
 
 
-def _hardly_shrinks(column: pa.ChunkedArray, codec: pa.Codec) -> bool:
-    """Whether these are numbers, dates or times that the codec makes little smaller."""
-    if not pa.types.is_primitive(column.type) or column.type.bit_width not in _NUMBER_BITS:
-        return False
-    width = column.type.bit_width // 8
-    chunks = [chunk for chunk in column.drop_null().chunks if len(chunk)]
-    data = b"".join(
-        chunk.buffers()[1].slice(chunk.offset * width, len(chunk) * width) for chunk in chunks
-    )
-    size_bytes: int = codec.compress(data).size
-    return size_bytes > _COMPRESSED_SHARE_MAX * len(data)
+def _text_bounds(
+    part: pa.Buffer, table: pa.Table, fields: Sequence[Field], lengths: Mapping[str, int | None]
+) -> dict[str, tuple[str, str]]:
+    """The least and the greatest text of these columns, as they were found for the footer.
 
-
-def _is_large(column: pa.ChunkedArray) -> bool:
-    """Whether these are texts or binaries of which each counts in memory."""
-    kind = column.type
-    large: bool = (
-        pa.types.is_binary(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_large_string(kind)
-    ) and column.nbytes >= _LARGE_VALUE_BYTES * max(1, len(column))
-    return large
-
-
-def _large_hardly_shrinks(column: pa.ChunkedArray, codec: pa.Codec) -> bool:
-    """Whether the codec makes little of the first value: a copy less to encode, and to read."""
-    chunk = next(chunk for chunk in column.chunks if len(chunk) > chunk.null_count)
-    value = chunk.drop_null()[0].as_buffer()
-    data = value.slice(0, min(value.size, _LARGE_SAMPLE_BYTES))
-    shrunk: bool = codec.compress(data).size <= _COMPRESSED_SHARE_MAX * data.size
-    return not shrunk
-
-
-def _dictionary_columns(sample: pa.Table, fields: Sequence[Field]) -> list[str]:
-    """The column paths to build dictionaries for: those that repeat their values.
-
-    NOTE: never for decimals of 19 digits and more. Java 1.4.2 looks a wanted value up in the
-    dictionary by fewer bytes than the column has, finds nothing, and skips the row group.
+    Arrow keeps none of some KiB: these are looked for.
     """
-    chosen: list[str] = []
+    if not lengths or not table.num_rows:
+        return {}
+    group = pq.read_metadata(pa.BufferReader(part)).row_group(0)
+    bounds: dict[str, tuple[str, str]] = {}
+    leaf = 0
     for field in fields:
-        if _is_wide_decimal(field) or _is_large(sample.column(field.name)):
-            continue
-        if isinstance(field.type, Atomic) and sample.num_rows >= _SAMPLE_ROWS_MIN:
-            distinct = pl.Series(sample.column(field.name)).n_unique()
-            if distinct <= _DICTIONARY_SHARE_MAX * sample.num_rows:
-                chosen.append(field.name)
-        else:
-            chosen.extend(path for path, _ in leaf_paths([field]))
-    return chosen
+        if field.name in lengths:
+            column = table.column(field.name)
+            known = group.column(leaf).statistics
+            if known is not None and known.has_min_max:
+                bounds[field.name] = known.min, known.max
+            elif column.null_count < len(column):
+                found = pc.min_max(cut_texts(column, lengths[field.name]))
+                bounds[field.name] = found["min"].as_py(), found["max"].as_py()
+        leaf += sum(1 for _ in leaf_paths([field]))
+    return bounds
 
 
 def encoder_count() -> int:
@@ -385,11 +328,3 @@ _UNDER_WAY = _Count()
 @cache
 def _encoders() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(encoder_count(), thread_name_prefix="lakecore-encode")
-
-
-def _is_wide_decimal(field: Field) -> bool:
-    return (
-        isinstance(field.type, Atomic)
-        and field.type.root is Root.DECIMAL
-        and (field.type.precision or 0) > _LONG_DIGITS
-    )

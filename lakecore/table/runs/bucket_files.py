@@ -22,6 +22,7 @@ from lakecore.format.statistics import (
     StatsCollector,
     StatsKind,
     StatsMode,
+    are_bounded_texts,
     parse_stats_mode,
     stats_modes,
 )
@@ -81,6 +82,17 @@ class FileShape:
             for field, mode in zip(self.schema.fields, self.stats_modes, strict=True)
             if not (self.dense_stats and mode.kind is StatsKind.NONE)
         )
+
+    @property
+    def told_texts(self) -> dict[str, int | None]:
+        """Columns of texts whose bounds the writer of a file tells, and their characters."""
+        if self.write_format.format != "parquet":
+            return {}
+        return {
+            field.name: mode.length
+            for field, mode in zip(self.schema.fields, self.stats_modes, strict=True)
+            if are_bounded_texts(field.type, mode)
+        }
 
     @property
     def physical_fields(self) -> tuple[Field, ...]:
@@ -242,9 +254,11 @@ class _OpenFile:
         self._name = name
         self._fields = shape.physical_fields
         path = place.layout.file_in_bucket(place.partition_path, place.bucket, name)
-        self.writer: RunWriter = open_writer(place.store, path, self._fields, shape.write_format)
+        told = shape.told_texts
+        write_format = replace(shape.write_format, text_bounds=tuple(told.items()))
+        self.writer: RunWriter = open_writer(place.store, path, self._fields, write_format)
         self._stats = StatsCollector(
-            shape.schema.fields, shape.stats_modes, shape.write_format.format
+            shape.schema.fields, shape.stats_modes, write_format.format, told
         )
         self._unseen: list[pa.Table] = []
         self._unseen_rows = self._unseen_bytes = 0
@@ -303,6 +317,8 @@ class _OpenFile:
     def close(self) -> DataFile:
         self._see()
         size_bytes, row_count = self.writer.close()
+        for name, (low, high) in self.writer.text_bounds.items():
+            self._stats.tell(name, low, high)
         shape = self._shape
         names = shape.bounded_names
         assert self._sequence_min is not None

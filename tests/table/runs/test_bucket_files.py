@@ -114,6 +114,42 @@ def test_bound_of_a_long_text_is_cut_and_raised() -> None:
     assert high.to_pylist() == [{"s": "abcdefghijklmnoq"}]
 
 
+TEXTS = {
+    "short": ["b", "é", "", None, "\U0001f600", "\uffff"] * 40,
+    "repeated": ["aa", "ab"] * 120,
+    "null": [None] * 240,
+    "now and then": [None] * 239 + ["x"],
+    # Arrow leaves bounds of more than 4 KiB out of the footer.
+    "long": ["y" * 5_000 + str(at) for at in range(240)],
+    "one long": ["a"] * 239 + ["z" * 5_000],
+    "last of all": ["\U0010ffff" * 20] * 240,
+}
+
+
+@pytest.mark.parametrize("mode", ["truncate(1)", "truncate(16)", "full", "counts", "none"])
+def test_bounds_of_texts_are_the_same_in_every_format(mode: str) -> None:
+    columns = {"m": "MAP<STRING, STRING>", "id": "STRING NOT NULL"}
+    columns |= dict.fromkeys(TEXTS, "VARCHAR(9000)")
+    found = []
+    for file_format in ("parquet", "avro"):
+        table = new_table(columns, file__format=file_format, metadata__stats_mode=mode)
+        shape = data_shape(table.schema, table.options)
+        small = replace(shape, write_format=replace(shape.write_format, row_group_rows=100))
+        rows = pa.table(
+            {
+                "m": pa.array([[("k", "v")]] * 240, pa.map_(pa.string(), pa.string())),
+                "id": [f"{at:03}" for at in range(240)],
+                **{name: pa.array(values, pa.string()) for name, values in TEXTS.items()},
+                SEQUENCE_NUMBER: pa.array(range(240), pa.int64()),
+                VALUE_KIND: pa.array([0] * 240, pa.int8()),
+            }
+        )
+        file = written(table, small, rows)
+        found.append((file.value_stats, file.key_stats, file.value_stats_columns))
+
+    assert found[0] == found[1]
+
+
 def test_keyed_file_has_key_number_kind_and_all_columns() -> None:
     table = new_table(COLUMNS)
     file = written(table)

@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 
 from lakecore.io.file_format import WriteFormat
-from lakecore.io.parquet_write import encoding_of
+from lakecore.io.parquet_encoding import encoding_of
 from lakecore.model.types import Field, parse_type
 
 BLOB = Field(id=0, name="blob", type=parse_type("BYTES"))
