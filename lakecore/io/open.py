@@ -46,4 +46,6 @@ def open_store(uri: str, options: Mapping[str, str]) -> Store:
     if service is None:
         schemes = ["file", "memory", *SERVICES]
         raise Unsupported("unknown kind of storage", uri=uri, scheme=scheme, known=schemes)
+    if not rest.partition("/")[0]:
+        raise InvalidRequest("the URI names no bucket", uri=uri, example=f"{scheme}://bucket/path")
     return RemoteStore(service, uri, options)

@@ -39,6 +39,12 @@ def test_unknown_scheme_and_empty_path_are_refused() -> None:
         open_store("", {})
 
 
+@pytest.mark.parametrize("uri", ["s3://", "s3:///w", "gs://", "oss:///"])
+def test_uri_without_a_bucket_is_refused(uri: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"no bucket.*://bucket/path"):
+        open_store(uri, {})
+
+
 def test_fsspec_is_imported_at_first_use_alone(tmp_path: Path) -> None:
     code = (
         "import sys\n"

@@ -91,6 +91,7 @@ class _Found:
 def _changes(context: TableContext, start: Point | _Time, end: Point | _Time) -> tuple[Change, ...]:
     past = past_of(context)
     if past is None:
+        _check_empty(context, start, end)
         return ()
     mode = mode_between(context.options)
     last = _found(context, past, end, at_start=False)
@@ -121,6 +122,13 @@ def _changes(context: TableContext, start: Point | _Time, end: Point | _Time) ->
         for snapshot, what in taken
         if what is not None
     )
+
+
+def _check_empty(context: TableContext, *points: Point | _Time) -> None:
+    """Raise NotFound if one of the points names a snapshot or tag of a table that has none."""
+    for point in points:
+        if isinstance(point, int | str) and str(point) != "0":
+            raise NotFound("the table has no snapshot yet", point=point, table=context.identifier)
 
 
 def _found(context: TableContext, past: Past, point: Point | _Time, *, at_start: bool) -> _Found:
