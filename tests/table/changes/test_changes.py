@@ -145,10 +145,12 @@ def test_nothing_has_changed_in_an_empty_table() -> None:
     }
 
 
-@pytest.mark.parametrize("points", [(1, None), (None, 2), ("3", None), (0, "tag")])
-def test_empty_table_has_no_snapshot_to_name(points: tuple[int | str | None, ...]) -> None:
+@pytest.mark.parametrize(("start", "end"), [(1, None), (None, 2), ("3", None), (0, "tag")])
+def test_empty_table_has_no_snapshot_to_name(
+    start: int | str | None, end: int | str | None
+) -> None:
     with pytest.raises(NotFound, match="no snapshot yet"):
-        new_table().changes(*points)
+        new_table().changes(start, end)
 
 
 def test_tag_and_snapshot_may_be_mixed() -> None:
