@@ -116,10 +116,12 @@ class StatsCollector:
     file_format: str = "parquet"
     told: Container[str] = ()
     _bounds: list[_Bounds] = field(init=False)
+    _places: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         assert len(self.fields) == len(self.modes), "a mode for each field"
         self._bounds = [_Bounds() for _ in self.fields]
+        self._places = {column.name: place for place, column in enumerate(self.fields)}
 
     def update(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Take in rows; columns are found by name."""
@@ -145,13 +147,12 @@ class StatsCollector:
 
     def tell(self, name: str, low: str, high: str) -> None:
         """Take in bounds of a column of texts."""
-        at = next(at for at, column in enumerate(self.fields) if column.name == name)
-        self._bounds[at].widen(pa.array([low], pa.string()), pa.array([high], pa.string()))
+        bounds = self._bounds[self._places[name]]
+        bounds.widen(pa.array([low], pa.string()), pa.array([high], pa.string()))
 
     def finish(self, names: Sequence[str] | None = None) -> Stats:
         """The statistics of all rows taken in, of these columns in this order (None: of all)."""
-        place = {column.name: index for index, column in enumerate(self.fields)}
-        places = range(len(self.fields)) if names is None else [place[name] for name in names]
+        places = self._places.values() if names is None else [self._places[n] for n in names]
         lows: list[pa.Array] = []
         highs: list[pa.Array] = []
         counts: list[int | None] = []

@@ -43,8 +43,8 @@ class WriteFormat:
     `copies` are pairs of the name of a column and of another that always holds the same, and is of
     the same type; they are the first columns of the file.
 
-    `text_bounds` are columns of texts whose least and greatest value the writer is to tell, for the
-    format finds them anyway; each with the characters of them that are wanted (None: all).
+    `text_bounds` are columns of texts whose least and greatest value a writer of Parquet tells, for
+    it finds them anyway; each with the characters past which they may be cut (None: never).
     """
 
     format: str = "parquet"
@@ -97,7 +97,10 @@ class RunWriter(Protocol):
 
     @property
     def text_bounds(self) -> Mapping[str, tuple[str, str]]:
-        """Of the columns of `WriteFormat.text_bounds` that hold a text, once the file has ended."""
+        """Of the columns of `WriteFormat.text_bounds` that hold a text, once the file has ended.
+
+        Formats other than Parquet tell none.
+        """
         ...
 
     def abort(self) -> None:

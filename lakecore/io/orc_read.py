@@ -1,6 +1,8 @@
 """ORC data files, read through Arrow's adapter, with the memory of a batch whatever a stripe holds.
 
 Stripes that fit into a batch are decoded whole. Others, as Java's of 64 MB and more, are streamed.
+Where the name of a column has a dot, Arrow may take it for a part of another column: such files are
+decoded whole, with all their columns.
 
 NOTE: Arrow reads ORC timestamps as nanoseconds, so the years 1677 to 2262 are all it can hold;
 others are refused.
@@ -63,8 +65,9 @@ def read_orc(
         stored = file.schema.names
         padded = [field for field in fields if _has_char(field.type)]
         columns = [field.name for field in fields if field.name in stored] or stored[:1]
+        dotted = any("." in name for name in stored)
         stripe_rows_max = max(stripe_rows(file.reader.serialized_file_tail()), default=0)
-        if stripe_rows_max <= 1:
+        if dotted or stripe_rows_max <= 1:
             row_bytes = 0.0
         else:
             # How many bytes a row takes nothing tells but rows: what is stored is compressed.
@@ -75,8 +78,8 @@ def read_orc(
                     probe = next(probing)
                     row_bytes = size_of(probe) / max(1, probe.num_rows)
                     del probe
-        if stripe_rows_max * row_bytes * _STRIPE_COPIES <= batch.size_bytes:
-            batches = _by_stripe(file, columns, batch.rows)
+        if dotted or stripe_rows_max * row_bytes * _STRIPE_COPIES <= batch.size_bytes:
+            batches = _by_stripe(file, columns, batch.rows, by_name=not dotted)
         else:
             batches = _streamed(store, path, columns, _fitting(batch, row_bytes))
         at = 0
@@ -96,11 +99,12 @@ def _fitting(batch: BatchSize, row_bytes: float) -> int:
 
 
 def _by_stripe(
-    file: orc.ORCFile, columns: Sequence[str], rows_max: int
+    file: orc.ORCFile, columns: Sequence[str], rows_max: int, *, by_name: bool
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The rows of a file, each stripe decoded whole."""
+    """The rows of a file, each stripe decoded whole; its columns too, unless `by_name`."""
     for index in range(file.nstripes):
-        stripe = file.read_stripe(index, columns=[*columns])
+        stripe = file.read_stripe(index, columns=[*columns] if by_name else None)
+        stripe = stripe.select([*columns])
         for start in range(0, stripe.num_rows, rows_max):
             rows = stripe.slice(start, rows_max)
             if start + rows_max >= stripe.num_rows:

@@ -1,4 +1,4 @@
-"""How the columns of a Parquet file are encoded: what a sample of its first rows says.
+"""How the columns of a Parquet file are encoded: what a sample of its first row group says.
 
 Dictionaries are built for the columns where a sample says they pay: to build one for a column of
 distinct values costs more than all the rest of its encoding. Numbers that hardly shrink, by the

@@ -173,11 +173,17 @@ class _RowSizes:
 
     def hidden(self, index: int) -> list[str]:
         """Columns of a row group that may be larger than its footer says, and were not seen."""
-        group = self._metadata.row_group(index)
+        return [name for name in self.sharing(index) if name not in self._hidden]
+
+    def sharing(self, *indexes: int) -> list[str]:
+        """Columns whose texts share a dictionary in one of these row groups."""
+        groups = [self._metadata.row_group(index) for index in indexes]
         shared = [
-            name for leaf, name in self._texts.items() if group.column(leaf).has_dictionary_page
+            name
+            for leaf, name in self._texts.items()
+            if any(group.column(leaf).has_dictionary_page for group in groups)
         ]
-        return [name for name in dict.fromkeys(shared) if name not in self._hidden]
+        return list(dict.fromkeys(shared))
 
     def see_hidden(self, rows: pa.RecordBatch) -> None:
         """Learn from some rows of such columns."""
@@ -305,8 +311,9 @@ def _together(
 ) -> Iterator[list[int]]:
     """The row groups, neighbours together as long as they are one batch.
 
-    What is done once a batch, here and by who takes it, is then done less often. An iterator may
-    not know the next one before it has seen rows of the last: its row groups come one by one.
+    What is done once a batch, here and by who takes it, is then done less often. One whose footer
+    does not tell what its rows take stays alone, for the next may be another. An iterator may not
+    know its next before it has seen rows of the last: its row groups come one by one.
     """
     if isinstance(wanted, Iterator):
         yield from ([index] for index in wanted)
@@ -317,7 +324,8 @@ def _together(
         own_rows, own_bytes = metadata.row_group(index).num_rows, sizes.of(index)
         both, mean = rows + own_rows, max(row_bytes, own_bytes)
         fits = both <= batch.rows and both * mean <= batch.size_bytes
-        if groups and not (fits and groups[-1] + 1 == index and not sizes.hidden(index)):
+        follows = bool(groups) and groups[-1] + 1 == index
+        if groups and not (fits and follows and not sizes.sharing(groups[-1], index)):
             yield groups
             groups, both, mean = [], own_rows, own_bytes
         groups.append(index)

@@ -69,7 +69,7 @@ class ParquetWriter:
         self._waiting_bytes = 0
         self._under_way: deque[tuple[int, Future[_Part]]] = deque()
         self._encoding: Encoding | None = None
-        self._text_lengths = dict(write_format.text_bounds)
+        self._texts = _texts_of(self._fields, dict(write_format.text_bounds))
         self._text_bounds: dict[str, tuple[str, str]] = {}
         self._encoded_from_bytes = 0
         self._footer = FooterJoin(
@@ -216,7 +216,7 @@ class ParquetWriter:
 
     def _encode(self, table: pa.Table) -> _Part:
         data = self._encoded(table)
-        return _Part(data, _text_bounds(data, table, self._fields, self._text_lengths))
+        return _Part(data, _text_bounds(data, table, self._texts))
 
     def _encoded(self, table: pa.Table) -> pa.Buffer:
         encoding = self._encoding or encoding_of(table, self._fields, self._format)
@@ -267,28 +267,40 @@ class _Part(NamedTuple):
     text_bounds: Mapping[str, tuple[str, str]]
 
 
+class _Texts(NamedTuple):
+    """A column of texts whose bounds are told: its leaf, and how many characters they need."""
+
+    name: str
+    leaf: int
+    length: int | None
+
+
+def _texts_of(fields: Sequence[Field], lengths: Mapping[str, int | None]) -> tuple[_Texts, ...]:
+    paths = [field.name for field in fields for _ in leaf_paths([field])]
+    return tuple(
+        _Texts(name, leaf, lengths[name]) for leaf, name in enumerate(paths) if name in lengths
+    )
+
+
 def _text_bounds(
-    part: pa.Buffer, table: pa.Table, fields: Sequence[Field], lengths: Mapping[str, int | None]
+    part: pa.Buffer, table: pa.Table, texts: Sequence[_Texts]
 ) -> dict[str, tuple[str, str]]:
     """The least and the greatest text of these columns, as they were found for the footer.
 
     Arrow keeps none of some KiB: these are looked for.
     """
-    if not lengths or not table.num_rows:
-        return {}
-    group = pq.read_metadata(pa.BufferReader(part)).row_group(0)
     bounds: dict[str, tuple[str, str]] = {}
-    leaf = 0
-    for field in fields:
-        if field.name in lengths:
-            column = table.column(field.name)
-            known = group.column(leaf).statistics
-            if known is not None and known.has_min_max:
-                bounds[field.name] = known.min, known.max
-            elif column.null_count < len(column):
-                found = pc.min_max(cut_texts(column, lengths[field.name]))
-                bounds[field.name] = found["min"].as_py(), found["max"].as_py()
-        leaf += sum(1 for _ in leaf_paths([field]))
+    if not texts or not table.num_rows:
+        return bounds
+    group = pq.read_metadata(pa.BufferReader(part)).row_group(0)
+    assert group.num_rows == table.num_rows, "a part has one row group"
+    for name, leaf, length in texts:
+        column, known = table.column(name), group.column(leaf).statistics
+        if known is not None and known.has_min_max:
+            bounds[name] = known.min, known.max
+        elif column.null_count < len(column):
+            found = pc.min_max(cut_texts(column, length))
+            bounds[name] = found["min"].as_py(), found["max"].as_py()
     return bounds
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from lakecore.io.data_files import WriteFormat, open_writer, read_positions
+from lakecore.io.data_files import WriteFormat, open_writer, read_file, read_positions
 from lakecore.io.local import LocalStore
 from lakecore.model.schema import number_fields
 from lakecore.model.types import Field, arrow_schema, parse_type
@@ -120,3 +120,25 @@ def test_large_rows_are_stripes_of_their_own(tmp_path: Path) -> None:
     file = written(tmp_path, table_of(12, 2 << 20), 1 << 20)
 
     assert orc.ORCFile(file).nstripes == 12
+
+
+@pytest.mark.parametrize("rows", [3, 40_000])
+@pytest.mark.parametrize("first", ["a.b", "a"])
+def test_column_with_a_dot_is_no_part_of_another(tmp_path: Path, first: str, rows: int) -> None:
+    columns = {"a.b": "STRING", "id": "BIGINT", "a": "ROW<b STRING, c STRING>"}
+    names = list(columns) if first == "a.b" else [*columns][::-1]
+    fields = [Field(id=i, name=n, type=parse_type(columns[n])) for i, n in enumerate(names)]
+    values = {
+        "a.b": pa.array([f"dot {at}" for at in range(rows)]),
+        "id": pa.array(np.arange(rows)),
+        "a": pa.array([{"b": "part", "c": "other"}] * rows),
+    }
+    path = str(tmp_path / "a.orc")
+    writer = open_writer(LocalStore(), path, fields, WriteFormat(format="orc"))
+    writer.write(pa.table({name: values[name] for name in names}))
+    writer.close()
+
+    for wanted in (fields, fields[::-1], [field for field in fields if field.name == "a.b"]):
+        read = pa.Table.from_batches(read_file(LocalStore(), path, fields=wanted, batch_rows=9_000))
+
+        assert read.to_pydict() == {f.name: values[f.name].to_pylist() for f in wanted}

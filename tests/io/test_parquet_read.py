@@ -157,6 +157,22 @@ def test_row_groups_that_are_neighbours_and_fit_a_batch_come_together(tmp_path: 
     assert _starts(path, rows=700) == [(at, 500) for at in range(0, 6_000, 500)]
 
 
+def test_row_groups_whose_texts_share_a_dictionary_stay_apart(tmp_path: Path) -> None:
+    path, groups = tmp_path / "a.parquet", 40
+    small = pa.table({"k": np.arange(5_000), "v": pa.array([b"a", b"b"] * 2_500)})
+    with pq.ParquetWriter(path, small.schema) as writer:
+        writer.write_table(small)
+        for at in range(5_000, 5_000 + 100 * groups, 100):
+            values = pa.array([b"x" * 50_000, b"y" * 50_000] * 50)
+            writer.write_table(pa.table({"k": np.arange(at, at + 100), "v": values}))
+
+    seen, greatest, _ = read(path, 16 * MEBIBYTE)
+
+    assert seen == 5_000 + 100 * groups
+    # One row group has 5 MB, and all of them less than 1 on disk.
+    assert greatest <= 6 * MEBIBYTE
+
+
 def test_row_group_is_not_asked_for_before_the_rows_of_the_last_are_given(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": np.arange(60)}), path, row_group_size=10)

@@ -90,15 +90,22 @@ class _Found:
 
 def _changes(context: TableContext, start: Point | _Time, end: Point | _Time) -> tuple[Change, ...]:
     past = past_of(context)
+    since, until = _named(context, start), _named(context, end)
     if past is None:
-        _check_empty(context, start, end)
+        if isinstance(until, int) or (isinstance(since, int) and since != 0):
+            raise NotFound(
+                "the table has no snapshot yet",
+                start=_told(start),
+                end=_told(end),
+                table=context.identifier,
+            )
         return ()
     mode = mode_between(context.options)
-    last = _found(context, past, end, at_start=False)
+    last = _found(past, until, at_start=False)
     if start is None and mode is IncrementalScanMode.DIFF:
         first = _Found(0)  # to compare with nothing takes no history
     else:
-        first = _found(context, past, start, at_start=True)
+        first = _found(past, since, at_start=True)
     if first.id > last.id:
         raise InvalidRequest(
             "the start comes after the end",
@@ -124,34 +131,38 @@ def _changes(context: TableContext, start: Point | _Time, end: Point | _Time) ->
     )
 
 
-def _check_empty(context: TableContext, *points: Point | _Time) -> None:
-    """Raise NotFound if one of the points names a snapshot or tag of a table that has none."""
-    for point in points:
-        if isinstance(point, int | str) and str(point) != "0":
-            raise NotFound("the table has no snapshot yet", point=point, table=context.identifier)
+_Named: TypeAlias = "int | Tag | datetime | _Time | None"
 
 
-def _found(context: TableContext, past: Past, point: Point | _Time, *, at_start: bool) -> _Found:
+def _named(context: TableContext, point: Point | _Time) -> _Named:
+    """What a point names: texts are tags, or ids. Raises NotFound without the tag."""
     match point:
-        case None:
-            return _Found(_before_all(past, "the beginning") if at_start else past.latest)
         case bool():
             raise InvalidRequest("a point is a snapshot id, a tag or a time", given=point)
-        case int():
-            return _Found(_known(past, point, at_start=at_start))
+        case None | int() | datetime() | _Time():
+            return point
         case str():
             if point.isdecimal() and point not in context.history.tag_names():
-                return _Found(_known(past, int(point), at_start=at_start))
-            tag = context.history.tag(point)
-            return _Found(tag.snapshot.id, tag)
-        case datetime():
-            return _at_time(past, to_milliseconds(point), point.isoformat(), at_start=at_start)
-        case _Time():
-            return _at_time(past, point.time_ms, str(point.time_ms), at_start=at_start)
+                return int(point)
+            return context.history.tag(point)
         case _:
             raise InvalidRequest(
                 "a point is a snapshot id, a tag or a time", given=type(point).__name__
             )
+
+
+def _found(past: Past, point: _Named, *, at_start: bool) -> _Found:
+    match point:
+        case None:
+            return _Found(_before_all(past, "the beginning") if at_start else past.latest)
+        case int():
+            return _Found(_known(past, point, at_start=at_start))
+        case datetime():
+            return _at_time(past, to_milliseconds(point), point.isoformat(), at_start=at_start)
+        case _Time():
+            return _at_time(past, point.time_ms, str(point.time_ms), at_start=at_start)
+        case tag:
+            return _Found(tag.snapshot.id, tag)
 
 
 def _known(past: Past, snapshot_id: int, *, at_start: bool) -> int:

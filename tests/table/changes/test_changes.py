@@ -145,12 +145,21 @@ def test_nothing_has_changed_in_an_empty_table() -> None:
     }
 
 
-@pytest.mark.parametrize(("start", "end"), [(1, None), (None, 2), ("3", None), (0, "tag")])
-def test_empty_table_has_no_snapshot_to_name(
-    start: int | str | None, end: int | str | None
-) -> None:
+@pytest.mark.parametrize(("start", "end"), [(1, None), (None, 2), ("3", None), (0, 0)])
+def test_empty_table_has_no_snapshot_to_name(start: int | str | None, end: int | None) -> None:
     with pytest.raises(NotFound, match="no snapshot yet"):
         new_table().changes(start, end)
+
+
+@pytest.mark.parametrize("start", [None, 0, "0", "00", datetime(2030, 1, 1, tzinfo=UTC)])
+def test_empty_table_has_no_changes_since_the_beginning(start: int | str | datetime | None) -> None:
+    assert changed(new_table().changes(start)) == ""
+
+
+@pytest.mark.parametrize("point", [True, False, 1.5, b"x"])
+def test_what_is_no_point_is_refused_of_an_empty_table_too(point: Any) -> None:
+    with pytest.raises(InvalidRequest, match="a snapshot id, a tag or a time"):
+        new_table().changes(point)
 
 
 def test_tag_and_snapshot_may_be_mixed() -> None:
