@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from lakecore.io.data_files import file_columns
 from lakecore.merge.spec import merge_spec
 from lakecore.model.arrow_arrays import size_of
@@ -27,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from concurrent.futures import Future
 
+    import pyarrow as pa
+
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
@@ -35,11 +35,12 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 _READERS = 2
-_BATCHES_AHEAD = 4
+_TASKS_AHEAD = 4
+_TASK_ROWS, _TASK_BATCHES = 65_536, 8
+"""What is read at once, at most: a window gives a batch of each run, most of them small."""
 _AHEAD_SHARE = 8
 """The part of the budget, as a divisor, that waiting batches have before no more are read."""
 _AHEAD_BYTES = 64 << 20
-_LATER = pa.RecordBatch.from_arrays([], names=[])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,8 +199,8 @@ def side_by_side(
 class _Ahead:
     """A stream that a thread of its own reads a few batches ahead.
 
-    NOTE: each batch is a task that ends, rather than one loop that waits for room. Who reads may be
-    given up without being closed, and the interpreter waits for every thread before it exits.
+    NOTE: a few batches are a task that ends, rather than one loop that waits for room. Who reads
+    may be given up without being closed, and the interpreter waits for every thread as it exits.
     """
 
     def __init__(self, stream: Iterator[pa.RecordBatch], ahead_bytes: int) -> None:
@@ -207,39 +208,50 @@ class _Ahead:
         self._ahead_bytes = ahead_bytes
         self._read_bytes = self._given_bytes = 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=READER)
-        self._batches = deque(self._next() for _ in range(_BATCHES_AHEAD))
+        self._tasks = deque(self._next() for _ in range(_TASKS_AHEAD))
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        while (batch := self._batches.popleft().result()) is not None:
-            self._batches.append(self._next())
-            if batch is not _LATER:
+        while (some := self._tasks.popleft().result()) is not None:
+            self._tasks.append(self._next())
+            while some:
+                batch = some.popleft()
                 self._given_bytes += size_of(batch)
                 yield batch
-            del batch
+                del batch
 
     def close(self) -> None:
         """Stop reading, and let go of what the stream holds."""
-        under_way = [batch for batch in self._batches if not batch.cancel()]
+        under_way = [task for task in self._tasks if not task.cancel()]
         self._pool.shutdown(wait=not on_reader())
         stream = self._stream
         if not isinstance(stream, Generator):
             return
-        if all(batch.done() for batch in under_way):
+        if all(task.done() for task in under_way):
             stream.close()
         else:
             under_way[-1].add_done_callback(lambda _: stream.close())
 
-    def _next(self) -> Future[pa.RecordBatch | None]:
+    def _next(self) -> Future[deque[pa.RecordBatch] | None]:
         return self._pool.submit(self._read)
 
-    def _read(self) -> pa.RecordBatch | None:
-        """The next batch; `_LATER` while those that wait are large."""
-        if self._read_bytes - self._given_bytes >= self._ahead_bytes:
-            return _LATER
-        batch = next(self._stream, None)
-        if batch is not None:
+    def _read(self) -> deque[pa.RecordBatch] | None:
+        """The next batches: one, or a few small ones; none while those that wait are large.
+
+        None at the end.
+        """
+        some: deque[pa.RecordBatch] = deque()
+        rows = 0
+        while rows < _TASK_ROWS and len(some) < _TASK_BATCHES:
+            if self._read_bytes - self._given_bytes >= self._ahead_bytes:
+                break
+            batch = next(self._stream, None)
+            if batch is None:
+                return some or None
             self._read_bytes += size_of(batch)
-        return batch
+            rows += batch.num_rows
+            some.append(batch)
+            del batch
+        return some
 
 
 def _as_it_is(split: Split, file: DataFile) -> bool:

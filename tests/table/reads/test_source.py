@@ -106,6 +106,7 @@ def test_limit_with_a_predicate_cuts_nothing_off() -> None:
 @pytest.mark.parametrize("batches", [1, 2, 5])
 def test_read_that_is_given_up_holds_nothing(batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read, "_BATCH_ROWS_MAX", 2)
+    monkeypatch.setattr(source, "_TASK_BATCHES", 1)
     table = many_buckets()
     stream = source_of(table).batches()
     for _ in range(batches):
@@ -128,7 +129,8 @@ def test_error_of_any_bucket_ends_the_read(bucket: int) -> None:
     assert table.context.budget.used_bytes == 0
 
 
-def test_only_a_few_batches_are_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("at_once", [1, 2, 8])
+def test_only_a_few_batches_are_read_ahead(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
     def numbers(stream: int) -> object:
@@ -136,14 +138,16 @@ def test_only_a_few_batches_are_read_ahead(monkeypatch: pytest.MonkeyPatch) -> N
             made.append(stream)
             yield pa.record_batch({"n": [number]})
 
-    monkeypatch.setattr(source, "_BATCHES_AHEAD", 3)
+    monkeypatch.setattr(source, "_TASKS_AHEAD", 3)
+    monkeypatch.setattr(source, "_TASK_BATCHES", at_once)
     stream = source.side_by_side([numbers(0), numbers(1), numbers(2)])  # type: ignore[list-item]
     for _ in range(5):
         next(stream)
     stream.close()
 
-    assert made.count(0) <= 5 + 3
-    assert made.count(1) <= 3
+    # Of the task at hand, some may be left to give.
+    assert made.count(0) <= 5 + (at_once - 1) + 3 * at_once
+    assert made.count(1) <= 3 * at_once
     assert made.count(2) == 0
 
 
