@@ -19,6 +19,8 @@ from polars.selectors import Selector, by_name
 
 from lakecore.errors import InvalidRequest
 from lakecore.frames.source import needed, reading, tell_damage
+from lakecore.io.parquet_read import NARROW_BYTES_MAX
+from lakecore.model.arrow_arrays import size_of
 from lakecore.plan.predicate import from_polars
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 FOOTERS_MAX = 256
 """Files whose footers an engine may open for itself; more are pruned by the manifest first."""
 
+_PROBE_ROWS = 1_024
+_ARROW = pl.CompatLevel.oldest()
+"""Of layouts of Arrow arrays, the one that every reader knows."""
 _EXIT_WAIT_SECONDS_MAX = 10.0
 
 
@@ -44,7 +49,7 @@ def scan(source: BatchSource) -> pl.LazyFrame:
     if files and len(files) <= FOOTERS_MAX:
         # What Polars cannot even open, lakecore's own reader names once it is read.
         with suppress(*FAILURES):
-            return _native_scan(source.schema, files, source.schema.names)
+            return native_scan(source.schema, files, source.schema.names)
 
     def read(
         columns: list[str] | None,
@@ -114,6 +119,39 @@ def to_frame(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
     return frame
 
 
+def to_batches(frame: pl.DataFrame, schema: pa.Schema, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a frame in batches of an Arrow schema of the same columns.
+
+    A batch has about so many bytes at most: in a frame many rows may share a text, in Arrow none.
+    How much that is, is taken from a few rows.
+    """
+    few = frame.head(_PROBE_ROWS)
+    row_bytes = max(1, few.to_arrow(compat_level=_ARROW).nbytes // max(1, few.height))
+    for part in frame.iter_slices(max(1, bytes_max // row_bytes)):
+        for batch in part.to_arrow(compat_level=_ARROW).to_batches():
+            yield from _narrow(batch, schema)
+
+
+def _narrow(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows with text whose offsets are narrow, which can count so many bytes."""
+    if size_of(batch) > NARROW_BYTES_MAX and batch.num_rows > 1:
+        half = batch.num_rows // 2
+        yield from _narrow(batch.slice(0, half), schema)
+        yield from _narrow(batch.slice(half), schema)
+        return
+    columns = zip(batch.columns, schema.types, strict=True)
+    yield pa.RecordBatch.from_arrays([column.cast(kind) for column, kind in columns], schema=schema)
+
+
+def to_frames(batches: Iterator[pa.RecordBatch]) -> Generator[pl.DataFrame, None, None]:
+    """The batches as frames; closes their iterator at the end."""
+    with reading(batches):
+        for batch in batches:
+            yield to_frame(batch)
+            # A row may be large: what comes next is read without this beside it.
+            del batch
+
+
 class _Pulls:
     """The frames that Polars is just waiting for, in threads of its own.
 
@@ -177,9 +215,9 @@ def _frames(
             raise
         return
     left = row_limit
-    with reading(source.batches(names, pruner, row_limit)) as batches:
-        for batch in batches:
-            frame = to_frame(batch if left is None else batch.slice(0, left))
+    with reading(source.frames(names, pruner, row_limit)) as frames:
+        for each in frames:
+            frame = each if left is None else each.head(left)
             if left is not None:
                 left -= frame.height
             if predicate is not None:
@@ -201,7 +239,7 @@ def _native(
     """The rows as Polars itself reads them from the files."""
     if not files:
         return
-    rows = _native_scan(schema, files, names)
+    rows = native_scan(schema, files, names)
     if row_limit is not None:
         rows = rows.head(row_limit)
     if predicate is not None:
@@ -211,7 +249,7 @@ def _native(
         yield _of_columns(frame, wanted)
 
 
-def _native_scan(schema: pa.Schema, files: list[str], names: list[str]) -> pl.LazyFrame:
+def native_scan(schema: pa.Schema, files: list[str], names: list[str]) -> pl.LazyFrame:
     """Polars' scan of files that hold these columns, in the twins of their Arrow types."""
     types = polars_schema(pa.schema([schema.field(name) for name in names]))
     rows = pl.scan_parquet(files, glob=False, extra_columns="ignore").select(_named(names))

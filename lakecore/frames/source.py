@@ -19,6 +19,7 @@ from lakecore.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import polars as pl
     import pyarrow as pa
 
     from lakecore.model.schema import TableSchema
@@ -67,6 +68,15 @@ class BatchSource(Protocol):
         The predicate may leave out rows that do not match. With a limit and no predicate, more rows
         than that need not come.
         """
+        ...
+
+    def frames(
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        limit: int | None = None,
+    ) -> Iterator[pl.DataFrame]:
+        """The rows of `batches` as Polars frames, values in the twins of their Arrow types."""
         ...
 
     def native_files(

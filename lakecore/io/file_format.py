@@ -115,7 +115,7 @@ class RowGroup:
     `size_bytes` is as stored, `decoded_bytes` before compression, still encoded.
     `bounds` holds (least, greatest) of each column asked for, as Python values; None if unknown or
     if there is no value. They bound the non-null values; they need not occur. `null_counts` is None
-    where unknown.
+    where unknown. `has_checksums`: whoever wrote it gives each page one, to be checked.
     """
 
     index: int
@@ -125,3 +125,4 @@ class RowGroup:
     decoded_bytes: int
     bounds: Mapping[str, tuple[object, object] | None]
     null_counts: Mapping[str, int | None]
+    has_checksums: bool = False

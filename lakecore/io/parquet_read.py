@@ -49,6 +49,8 @@ _TEXT = "BYTE_ARRAY"
 _VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
 """Of values of Parquet's types; those of the others differ."""
 
+_CHECKING_WRITER = "parquet-mr"
+"""Java's, by the name that it gives itself in the footer."""
 _NULLABLE_KEYS = "Map keys must be annotated as required"
 """What Arrow says of a file with maps whose keys are declared nullable."""
 _FOOTER_END = 8
@@ -229,6 +231,7 @@ def parquet_row_groups(store: Store, path: str, columns: Sequence[str]) -> tuple
                     decoded_bytes=group.total_byte_size,
                     bounds=bounds,
                     null_counts=nulls,
+                    has_checksums=str(metadata.created_by).startswith(_CHECKING_WRITER),
                 )
             )
         return tuple(out)

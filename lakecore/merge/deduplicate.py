@@ -61,36 +61,64 @@ class Deduplicate:
         With `keep_deletions`, deletions stay, as rows of kind -D or -U. Dropping one earlier would
         let an older row of a lower level come back.
         """
-        # Where nothing else decides, the row that comes later here wins.
-        window = sorted(window, key=lambda part: part.commit_order)
-        order = None
+        if not spec.in_key_order:
+            for part, mask in self.winners(window, spec):
+                yield filter_rows(part.rows, mask)
+            return
+        window = _later_wins(window)
         if runs_decide(window, spec):
             codes = shared_codes([part.keys for part in window])
             alive = countable_rows(window, codes, spec)
             extent = _extent(codes)
-            if spec.in_key_order and len(window) > 1 and extent.is_within(_PLACED_SPAN_MAX):
+            if len(window) > 1 and extent.is_within(_PLACED_SPAN_MAX):
                 places = _newest_places(window, codes, alive, extent)
                 yield from take_in_pieces(window, _without_deletes(window, places, spec))
                 return
             _keep_last_by_run(window, codes, alive, extent)
-            if spec.in_key_order:
-                order = key_order(window, np.concatenate(codes))
+            order = key_order(window, np.concatenate(codes))
         else:
-            code, order = merge_order(window, spec)
-            live = np.zeros(len(code), bool)
-            live[order[groups_of(code[order]).lasts]] = True
-            alive = split_mask(window, live)
-        if not spec.keep_deletions:
-            for part, mask in zip(window, alive, strict=True):
-                deletes = of_kinds(part.rows, RETRACTS)
-                if deletes is not None:
-                    mask[deletes] = False
-        if spec.in_key_order:
-            assert order is not None, "rows are put in order"
-            yield from _in_key_order(window, np.concatenate(alive), order)
+            alive, order = _newest_in_order(window, spec)
+        _clear_deletes(window, alive, spec)
+        yield from _in_key_order(window, np.concatenate(alive), order)
+
+    def winners(
+        self, window: Sequence[Slice], spec: MergeSpec
+    ) -> Iterator[tuple[Slice, np.ndarray]]:
+        """The runs, each with a mask of the rows that `__call__` gives out."""
+        window = _later_wins(window)
+        if runs_decide(window, spec):
+            codes = shared_codes([part.keys for part in window])
+            alive = countable_rows(window, codes, spec)
+            _keep_last_by_run(window, codes, alive, _extent(codes))
         else:
-            for part, mask in zip(window, alive, strict=True):
-                yield filter_rows(part.rows, mask)
+            alive, _ = _newest_in_order(window, spec)
+        _clear_deletes(window, alive, spec)
+        yield from zip(window, alive, strict=True)
+
+
+def _later_wins(window: Sequence[Slice]) -> list[Slice]:
+    """The runs in an order in which, where nothing else decides, the row that comes later wins."""
+    return sorted(window, key=lambda part: part.commit_order)
+
+
+def _newest_in_order(
+    window: Sequence[Slice], spec: MergeSpec
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Masks of the newest row of each key, by run, and the positions of all in merge order."""
+    code, order = merge_order(window, spec)
+    live = np.zeros(len(code), bool)
+    live[order[groups_of(code[order]).lasts]] = True
+    return split_mask(window, live), order
+
+
+def _clear_deletes(window: Sequence[Slice], alive: list[np.ndarray], spec: MergeSpec) -> None:
+    """Clear in `alive` the rows that are deletions, unless deletions are to be kept."""
+    if spec.keep_deletions:
+        return
+    for part, mask in zip(window, alive, strict=True):
+        deletes = of_kinds(part.rows, RETRACTS)
+        if deletes is not None:
+            mask[deletes] = False
 
 
 class _Extent(NamedTuple):
@@ -162,7 +190,8 @@ def _keep_last_of_dense(
         at, held = places[: len(mask)], newer[: len(mask)]
         np.subtract(codes[run], np.int64(extent.low), out=at)
         seen.take(at, out=held, mode="clip")
-        seen[at if mask.all() else at[mask]] = True
+        if run != newest_first[-1]:
+            seen[at if mask.all() else at[mask]] = True
         np.greater(mask, held, out=mask)
 
 

@@ -41,29 +41,45 @@ class FirstRow:
 
         Raises InvalidRequest for a -U or -D beside other rows, unless it is ignored.
         """
-        runs = oldest_first(window, spec)
-        codes, order = merge_order(runs, spec)
-        groups = groups_of(codes[order])
-        firsts = order[groups.starts]
-        if spec.complete_levels:
-            # What readers have seen stays, whatever numbers another writer gave its rows.
-            levels = np.repeat([part.level for part in runs], [part.keys.length for part in runs])
-            seen = groups.first(levels[order] > 0)
-            firsts = np.where(seen == NONE, firsts, order[seen])
-        takes_back = of_kinds_over(runs, RETRACTS)
-        if takes_back is not None:
-            if (takes_back[order] & np.repeat(groups.sizes > 1, groups.sizes)).any():
-                raise InvalidRequest(
-                    "merge-engine=first-row takes no rows of kind -U and -D; hand in none, or set "
-                    "ignore-delete",
-                    key=spec.key,
-                )
-            if not spec.keep_deletions:
-                firsts = firsts[~takes_back[firsts]]
-        if not spec.in_key_order:
-            is_first = np.zeros(len(codes), bool)
-            is_first[firsts] = True
-            for part, mask in zip(runs, split_mask(runs, is_first), strict=True):
+        runs, firsts = _firsts(window, spec)
+        if spec.in_key_order:
+            yield from take_in_pieces(runs, firsts)
+        else:
+            for part, mask in _masks(runs, firsts):
                 yield filter_rows(part.rows, mask)
-            return
-        yield from take_in_pieces(runs, firsts)
+
+    def winners(
+        self, window: Sequence[Slice], spec: MergeSpec
+    ) -> Iterator[tuple[Slice, np.ndarray]]:
+        """The runs, each with a mask of the rows that `__call__` gives out."""
+        yield from _masks(*_firsts(window, spec))
+
+
+def _firsts(window: Sequence[Slice], spec: MergeSpec) -> tuple[list[Slice], np.ndarray]:
+    """The runs, and the positions over all of them of the row of each key that stays."""
+    runs = oldest_first(window, spec)
+    codes, order = merge_order(runs, spec)
+    groups = groups_of(codes[order])
+    firsts = order[groups.starts]
+    if spec.complete_levels:
+        # What readers have seen stays, whatever numbers another writer gave its rows.
+        levels = np.repeat([part.level for part in runs], [part.keys.length for part in runs])
+        seen = groups.first(levels[order] > 0)
+        firsts = np.where(seen == NONE, firsts, order[seen])
+    takes_back = of_kinds_over(runs, RETRACTS)
+    if takes_back is not None:
+        if (takes_back[order] & np.repeat(groups.sizes > 1, groups.sizes)).any():
+            raise InvalidRequest(
+                "merge-engine=first-row takes no rows of kind -U and -D; hand in none, or set "
+                "ignore-delete",
+                key=spec.key,
+            )
+        if not spec.keep_deletions:
+            firsts = firsts[~takes_back[firsts]]
+    return runs, firsts
+
+
+def _masks(runs: list[Slice], firsts: np.ndarray) -> Iterator[tuple[Slice, np.ndarray]]:
+    is_first = np.zeros(sum(part.keys.length for part in runs), bool)
+    is_first[firsts] = True
+    yield from zip(runs, split_mask(runs, is_first), strict=True)

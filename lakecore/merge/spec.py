@@ -8,7 +8,7 @@ leaves them all, for another to merge.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lakecore.errors import Unsupported
 from lakecore.merge.aggregators.fold import Aggregate
@@ -19,6 +19,7 @@ from lakecore.options import MergeEngine, SortOrder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    import numpy as np
     import pyarrow as pa
 
     from lakecore.merge.keys import OrderColumns
@@ -115,6 +116,17 @@ class MergeFunction(Protocol):
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The merged rows, as tables whose concatenation is the window; see `MergeSpec`."""
+        ...
+
+
+@runtime_checkable
+class ChoosesRows(MergeFunction, Protocol):
+    """A merge function of which a key's row is one that went in, and that can say which."""
+
+    def winners(
+        self, window: Sequence[Slice], spec: MergeSpec
+    ) -> Iterator[tuple[Slice, np.ndarray]]:
+        """The runs, each with a mask of the rows that `__call__` gives out."""
         ...
 
 

@@ -8,7 +8,7 @@ is null. What is chosen is read after (`large_rows.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -109,7 +109,11 @@ def place_of(number: int, row: int) -> int:
     return (number << _ROW_BITS) + row
 
 
-def row_of(place: int) -> tuple[int, int]:
+Number = TypeVar("Number", int, np.ndarray)
+"""One, or an array of them."""
+
+
+def row_of(place: Number) -> tuple[Number, Number]:
     """The number of the file of a place, and the row there."""
     return place >> _ROW_BITS, place & ((1 << _ROW_BITS) - 1)
 

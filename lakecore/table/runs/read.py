@@ -32,7 +32,7 @@ from lakecore.table.runs.split_files import KIND_FIELD, SEQUENCE_FIELD, SplitFil
 from lakecore.table.runs.windows import BATCHES_HELD, merge_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from lakecore.format.layout import Layout
     from lakecore.io.store import Store
@@ -112,7 +112,7 @@ def merge_runs(
     budget: Budget,
     merge: MergeFunction | None = None,
     room: MergeRoom | None = None,
-) -> Iterator[pa.Table]:
+) -> Generator[pa.Table, None, None]:
     """The merged rows of a section, window after window in key order.
 
     The tables hold the plan's columns and those that merging needed. `merge`: None is the plan's

@@ -84,7 +84,7 @@ class SplitFiles:
         the snapshot names is not there, or is damaged.
         """
         with missing_is_corrupt(self.path(file)):
-            deleted = self._deleted_rows(file)
+            deleted = self.deleted_rows(file)
         late, wanted = NO_LATE_CASTS, keys_wanted(fields, self.plan)
         known = self._known_nulls(file, fields)
         if (deleted is not None or wanted is not None) and not self.late:
@@ -272,7 +272,7 @@ class SplitFiles:
             known |= {name: row.column(name)[0] for name in names}
         return known
 
-    def _deleted_rows(self, file: DataFile) -> np.ndarray | None:
+    def deleted_rows(self, file: DataFile) -> np.ndarray | None:
         """The positions that the file's deletion vector names, ascending; None without a vector."""
         split = self.split
         if file.name not in split.vectors:

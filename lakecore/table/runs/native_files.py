@@ -1,0 +1,80 @@
+"""Data files that an engine's own Parquet reader reads as lakecore does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.io.data_files import file_columns
+from lakecore.model.types import TIMESTAMPS, Atomic, timestamp_unit, with_nullable
+from lakecore.table.runs.split_files import check_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from lakecore.format.layout import Layout
+    from lakecore.io.store import Store
+    from lakecore.model.files import DataFile, Split
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.types import Field
+
+
+def native_paths(
+    splits: Iterable[Split],
+    fields: Sequence[Field],
+    schema_of: Callable[[int], TableSchema],
+    layout: Layout,
+    store: Store,
+) -> list[str] | None:
+    """The local paths of the files of the splits, in order, which hold these columns as they are.
+
+    None if the store is not local, or a value must be cast, or a column is not there. `schema_of`
+    gives the schema of an id. Raises CorruptTable for a file of another size.
+    """
+    files = [(split, file) for split in splits for file in split.files]
+    if not all(file.write_columns is None and file.format == "parquet" for _, file in files):
+        return None
+    # Files of several schemas do not have the same columns, and engines line them up by place.
+    schemas = [schema_of(schema_id) for schema_id in {file.schema_id for _, file in files}]
+    if len(schemas) > 1 or not all(_same_columns(fields, stored) for stored in schemas):
+        return None
+    # Java wrote no source of a file as long as it declared keys of maps nullable in Parquet, for
+    # which engines refuse the whole file.
+    old = any(file.file_source is None for _, file in files)
+    if old and not all(isinstance(each.type, Atomic) for s in schemas for each in s.fields):
+        return None
+    return _checked(files, {name for schema in schemas for name in schema.names}, layout, store)
+
+
+def _checked(
+    files: Sequence[tuple[Split, DataFile]], names: set[str], layout: Layout, store: Store
+) -> list[str] | None:
+    paths: list[str] = []
+    for split, file in files:
+        path = layout.data_file(split.partition_path, split.bucket, file)
+        local = store.local_path(path)
+        if local is None:
+            return None
+        # An engine's own reader knows nothing of tables: say it before.
+        check_size(store, path, file)
+        # What was migrated from Hive has no sequence numbers.
+        if not file.sequence_max and not names <= {*file_columns(store, path)}:
+            return None
+        paths.append(local)
+    return paths
+
+
+def _same_columns(wanted: Sequence[Field], stored: TableSchema) -> bool:
+    """Whether files of a schema hold these columns under the same names and plain, equal types.
+
+    Not of nanoseconds: engines take those too far to count for others (`io/parquet_times.py`).
+    """
+    return all(
+        (twin := stored.by_id.get(field.id)) is not None
+        and twin.name == field.name
+        and with_nullable(twin.type, nullable=True) == with_nullable(field.type, nullable=True)
+        and isinstance(field.type, Atomic)
+        and not (
+            field.type.root in TIMESTAMPS and timestamp_unit(field.type.precision or 0) == "ns"
+        )
+        for field in wanted
+    )

@@ -1,0 +1,376 @@
+"""Splits that Polars reads: the rows are those of windows, whatever decides which come out."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from lakecore.errors import CorruptTable
+from lakecore.io.local import LocalStore
+from lakecore.memory import Budget
+from lakecore.model.evolution import evolve
+from lakecore.model.schema_change import SchemaChange
+from lakecore.plan.predicate import from_polars
+from lakecore.table.handle import write_schema
+from lakecore.table.reads import source
+from lakecore.table.runs import native_rows
+from lakecore.table.runs.native_rows import NativeRows
+from lakecore.table.runs.read import read_split
+from tests.table.runs.test_read import hide, source_of
+from tests.tables import new_table, put, reopened, with_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from lakecore.model.files import Split
+    from lakecore.table.handle import Table
+    from lakecore.table.runs.read import ReadPlan
+
+ALL_TYPES = {
+    "v_bool": "BOOLEAN",
+    "v_int": "INT",
+    "v_double": "DOUBLE",
+    "v_small": "DECIMAL(10, 2)",
+    "v_large": "DECIMAL(38, 10)",
+    "v_text": "STRING",
+    "v_char": "CHAR(5)",
+    "v_bytes": "BYTES",
+    "v_fixed": "BINARY(3)",
+    "v_date": "DATE",
+    "v_time": "TIME(3)",
+    "v_ms": "TIMESTAMP(3)",
+    "v_us": "TIMESTAMP(6)",
+    "v_ltz": "TIMESTAMP_LTZ(6)",
+}
+COUNT = 2_000
+
+
+@pytest.fixture(autouse=True)
+def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_rows, "_ROWS_MIN", 0)
+
+
+def local_table(tmp_path: Path, columns: dict[str, str] | None = None, **options: object) -> Table:
+    columns = {"id": "INT NOT NULL", "v": "STRING"} if columns is None else columns
+    return new_table(columns, store=LocalStore(), path=str(tmp_path / "t"), **options)  # type: ignore[arg-type]
+
+
+def plans_of(
+    table: Table, columns: Sequence[str] | None = None, where: object = None
+) -> list[tuple[Split, ReadPlan]]:
+    of = source_of(table)
+    predicate = None if where is None else from_polars(where, of.schema)  # type: ignore[arg-type]
+    splits = of.plan(predicate).splits
+    return [(split, of.read_plan(splits, columns, predicate)) for split in splits]
+
+
+def natives_of(
+    table: Table, columns: Sequence[str] | None = None, where: object = None
+) -> list[NativeRows | None]:
+    context = table.context
+    return [
+        native_rows.native_rows(split, plan, context.store, context.budget)
+        for split, plan in plans_of(table, columns, where)
+    ]
+
+
+def sorted_rows(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> list[str]:
+    return sorted(map(repr, pa.Table.from_batches(batches, schema).to_pylist()))
+
+
+def assert_as_by_windows(table: Table, columns: Sequence[str] | None = None) -> int:
+    """Every split is read natively, and has the rows of windows; how many there are."""
+    context, count = table.context, 0
+    for split, plan in plans_of(table, columns):
+        native = native_rows.native_rows(split, plan, context.store, context.budget)
+        assert native is not None
+        by_windows = list(read_split(split, plan, context.store, context.budget))
+        batches = list(native.batches())
+        assert all(batch.schema.equals(plan.output) for batch in batches)
+        assert sorted_rows(batches, plan.output) == sorted_rows(by_windows, plan.output)
+        assert sum(frame.height for frame in native.frames()) == sum(map(len, by_windows))
+        count += sum(map(len, by_windows))
+    return count
+
+
+# --- the rows -----------------------------------------------------------------------------------
+
+
+def drawn_rows(table: Table, seed: int, count: int = COUNT) -> pa.Table:
+    """Rows of few keys, a third of their values null, and a fifth deletions."""
+    random = np.random.default_rng(seed)
+    columns = {}
+    for field in table.schema.arrow:
+        numbers = pa.array(random.integers(0, COUNT, count).astype(np.int32))
+        if pa.types.is_binary(field.type):
+            values = pa.array([b"%03d" % (n % 1000) for n in numbers.to_pylist()])
+        elif pa.types.is_boolean(field.type):
+            values = pa.array(random.integers(0, 2, count).astype(bool))
+        elif pa.types.is_timestamp(field.type):
+            values = numbers.cast(pa.int64()).cast(field.type)
+        elif pa.types.is_decimal(field.type):
+            values = numbers.cast(pa.decimal128(38, 10)).cast(field.type)
+        else:
+            values = numbers.cast(field.type)
+        if field.nullable:
+            values = pc.if_else(pa.array(random.random(count) < 0.3), None, values)
+        columns[field.name] = values
+    kinds = random.choice(["+I", "+I", "+I", "+U", "-D"], count)
+    return pa.table({**columns, "_row_kind": kinds})
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        *(["INT"], ["BIGINT"], ["STRING"], ["DATE"], ["BOOLEAN"], ["DOUBLE"], ["TIMESTAMP(6)"]),
+        *(["INT", "STRING"], ["DECIMAL(20, 2)", "SMALLINT"]),
+    ],
+)
+def test_values_of_every_type_come_out(kinds: list[str], tmp_path: Path) -> None:
+    named = {f"k{number}": f"{kind} NOT NULL" for number, kind in enumerate(kinds)}
+    columns = {**named, **ALL_TYPES}
+    table = local_table(tmp_path, columns, keys=list(named), write_only="true")
+    for seed in range(4):
+        table.write(drawn_rows(table, seed))
+
+    assert assert_as_by_windows(table) > 0
+    assert assert_as_by_windows(table, ["v_text", *named, "v_int"]) > 0
+    assert assert_as_by_windows(table, ["v_ltz"]) > 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"bucket": "3"},
+        {"ignore_delete": "true"},
+        {"sequence__field": "s"},
+        {"sequence__field": "s", "sequence__field__sort_order": "descending"},
+        {"data_file__thin_mode": "true"},
+        {"file__compression": "snappy"},
+        {"target_file_size": "1 b"},
+    ],
+)
+def test_whatever_decides_the_same_rows_come_out(options: dict[str, str], tmp_path: Path) -> None:
+    columns = {"id": "INT NOT NULL", "s": "INT", "v": "STRING"}
+    table = local_table(tmp_path, columns, write_only="true", **options)
+    for seed in range(5):
+        table.write(drawn_rows(table, seed))
+        if seed == 2 and "sequence__field" not in options:
+            table.compact(full=True)
+
+    assert assert_as_by_windows(table) > 0
+    assert assert_as_by_windows(table, ["v"]) > 0
+
+
+@pytest.mark.parametrize("left", ["level 0", "two levels"])
+def test_first_row_stays(left: str, tmp_path: Path) -> None:
+    table = local_table(tmp_path, merge_engine="first-row", ignore_delete="true")
+    for seed in range(6):
+        table.write(drawn_rows(table, seed).drop_columns("_row_kind"))
+        if left == "level 0" or seed == 3:
+            table.compact()
+
+    assert assert_as_by_windows(table) > 0
+
+
+@pytest.mark.parametrize("runs", ["one", "two"])
+def test_rows_that_deletion_vectors_name_are_left_out(runs: str, tmp_path: Path) -> None:
+    table = local_table(tmp_path, write_only="true")
+    put(table, " | ".join(f"{n} a{n}" for n in range(100)))
+    table.compact(full=True)
+    if runs == "two":
+        put(table, " | ".join(f"{n} b{n}" for n in range(50, 60)))
+    on_read = "true" if runs == "two" else "false"
+    with_options(table, deletion_vectors__enabled="true", deletion_vectors__merge_on_read=on_read)
+    table = reopened(table)
+    (split, _), *_ = plans_of(table)
+    file = max(split.files, key=lambda each: each.level)
+    hide(table, {file.name: [0, 7, 55, 99]})
+
+    assert assert_as_by_windows(reopened(table)) == (97 if runs == "two" else 96)
+
+
+def test_files_of_many_row_groups_are_read_chunk_by_chunk(tmp_path: Path) -> None:
+    columns = {"id": "BIGINT NOT NULL", "v": "BIGINT", "t": "STRING"}
+    table = local_table(tmp_path, columns, write_only="true")
+    ids = np.arange(700_000)
+    table.write(pa.table({"id": ids, "v": ids, "t": pa.array(ids % 100).cast(pa.string())}))
+    newer = ids[::3]
+    table.write(pa.table({"id": newer, "v": -newer, "t": [None] * len(newer)}))
+    (split, plan), *_ = plans_of(table)
+    small = Budget(256 << 20)
+    native = native_rows.native_rows(split, plan, table.context.store, small)
+    assert native is not None
+    frames = list(native.frames())
+    found = pa.Table.from_batches(native.batches()).sort_by("id")
+
+    assert small.used_bytes == 0
+    assert len(frames) > 2
+    assert found["id"].to_numpy().tolist() == ids.tolist()
+    assert (found["v"].to_numpy() == np.where(ids % 3 == 0, -ids, ids)).all()
+    assert found["t"].null_count == len(newer)
+
+
+def test_first_rows_come_before_the_last_are_decided(tmp_path: Path) -> None:
+    columns = {"id": "BIGINT NOT NULL", "v": "BIGINT"}
+    table = local_table(tmp_path, columns, write_only="true")
+    ids = np.arange(3_000_000)
+    table.write(pa.table({"id": ids, "v": ids}))
+    table.write(pa.table({"id": ids[-1:], "v": [-1]}))
+    ((split, plan),) = plans_of(table)
+    native = native_rows.native_rows(split, plan, table.context.store, Budget(256 << 20))
+    assert native is not None
+    frames = native.frames()
+    first = next(frames)
+    before = threading.active_count()
+    frames.close()
+
+    assert 0 < first.height < len(ids) / 2
+    assert threading.active_count() < before
+
+
+# --- when it is not done ------------------------------------------------------------------------
+
+
+def test_large_split_is_read_natively_by_every_face(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    table = local_table(tmp_path, bucket="2", write_only="true")
+    ids = np.arange(200_000, dtype=np.int32)
+    table.write(pa.table({"id": ids, "v": pa.array(ids).cast(pa.string())}))
+    table.write(pa.table({"id": ids[::2], "v": ["new"] * 100_000}))
+    asked: list[NativeRows | None] = []
+
+    def seen(*arguments: object) -> NativeRows | None:
+        asked.append(native_rows.native_rows(*arguments))  # type: ignore[arg-type]
+        return asked[-1]
+
+    monkeypatch.setattr(source, "native_rows", seen)
+    faces: dict[str, Callable[[], Any]] = {
+        "scan": lambda: table.scan().collect(),
+        "arrow": table.to_arrow,
+        "dataset": lambda: table.to_arrow_dataset().to_table(),
+        "duckdb": lambda: table.to_duckdb().to_arrow_table(),
+    }
+    for face, read in faces.items():
+        asked.clear()
+        assert len(read()) == len(ids), face
+        assert [type(each) for each in asked] == [NativeRows] * 2, face
+    asked.clear()
+    assert table.scan().head(5).collect().height == 5
+    assert table.to_arrow(limit=5).num_rows == 5
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        *("keys alone", "a condition on keys", "few rows", "folded"),
+        *("another schema", "format", "nested", "budget"),
+    ],
+)
+def test_other_splits_are_left_to_windows(
+    reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = {"id": "INT NOT NULL", "v": "ARRAY<INT>" if reason == "nested" else "INT"}
+    table = local_table(
+        tmp_path,
+        columns,
+        write_only="true",
+        merge_engine="partial-update" if reason == "folded" else "deduplicate",
+        file__format="orc" if reason == "format" else "parquet",
+    )
+    table.write(pa.table({"id": [1, 2], "v": [[1], [2]] if reason == "nested" else [1, 2]}))
+    if reason == "another schema":
+        change = SchemaChange.add_column("w", "INT")
+        changed = evolve(table.schema, [change], now_ms=1, has_snapshots=True)
+        assert write_schema(table.context.store, table.context.layout, changed)
+        table = table.refresh()
+    table.write(pa.table({"id": [1], "v": pa.nulls(1, table.schema.arrow.field("v").type)}))
+    if reason == "few rows":
+        monkeypatch.setattr(native_rows, "_ROWS_MIN", 4)
+    if reason == "budget":
+        monkeypatch.setattr(native_rows, "_MARKS_SHARE", table.context.budget.size_bytes)
+    chosen = ["id"] if reason == "keys alone" else None
+    where = pl.col("id") == 1 if reason == "a condition on keys" else None
+
+    assert natives_of(table, chosen, where) == [None]
+    assert table.to_arrow().num_rows == 2
+
+
+def test_condition_on_values_leaves_no_row_out_below_the_merge(tmp_path: Path) -> None:
+    table = local_table(tmp_path, write_only="true")
+    put(table, "1 a | 2 a")
+    put(table, "1 b")
+
+    assert natives_of(table, None, pl.col("v") == "a") != [None]
+    assert table.scan(where="v = 'a'").collect().rows() == [(2, "a")]
+    assert table.to_arrow(where="v = 'a'")["id"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize("writer", ["parquet-mr version 1.13.1", "other"])
+def test_files_with_checksums_are_left_to_who_checks_them(writer: str, tmp_path: Path) -> None:
+    table = local_table(tmp_path, write_only="true")
+    put(table, "1 a | 2 a")
+    put(table, "1 b")
+    for path in (tmp_path / "t").rglob("data-*.parquet"):
+        data = path.read_bytes()
+        named = pq.read_metadata(path).created_by.encode()
+        path.write_bytes(data.replace(named, writer.encode().ljust(len(named))))
+
+    (native,) = natives_of(table)
+    assert (native is None) == (writer != "other")
+    assert table.to_arrow().sort_by("id").to_pylist() == [{"id": 1, "v": "b"}, {"id": 2, "v": "a"}]
+
+
+# --- what Polars cannot read --------------------------------------------------------------------
+
+
+def spoiled(tmp_path: Path, old: bytes, new: bytes) -> None:
+    for path in (tmp_path / "t").rglob("data-*.parquet"):
+        data = path.read_bytes()
+        if old in data:
+            path.write_bytes(data.replace(old, new))
+
+
+@pytest.mark.parametrize("keys", [["id"], []])
+def test_text_that_is_no_utf8_is_read_as_by_windows(keys: list[str], tmp_path: Path) -> None:
+    table = local_table(tmp_path, keys=keys, file__compression="none")
+    put(table, "1 aaaaaaa | 2 bbbbbbb")
+    put(table, "1 ccccccc | 3 ddddddd")
+    spoiled(tmp_path, b"bbbbbbb", b"bbb\xffbbb")
+    wanted = {2: "bbb\ufffdbbb", 3: "ddddddd", 1: "ccccccc"}
+
+    rows = table.to_arrow().to_pylist()
+
+    assert {row["id"]: row["v"] for row in rows if row["v"] != "aaaaaaa"} == wanted
+    if keys:
+        assert dict(table.scan().collect().iter_rows()) == wanted
+
+
+@pytest.mark.parametrize("keys", [["id"], []])
+def test_damaged_file_is_named(keys: list[str], tmp_path: Path) -> None:
+    table = local_table(tmp_path, keys=keys)
+    texts = [f"text{number * 7919}" for number in range(5_000)]
+    ids = list(range(5_000))
+    table.write(pa.table({"id": pa.array(ids, pa.int32()), "v": texts}))
+    table.write(pa.table({"id": pa.array(ids[:10], pa.int32()), "v": texts[:10]}))
+    large = max((tmp_path / "t").rglob("data-*.parquet"), key=lambda path: path.stat().st_size)
+    column = pq.read_metadata(large).row_group(0).column([*pq.read_schema(large).names].index("v"))
+    data = bytearray(large.read_bytes())
+    data[column.data_page_offset : column.data_page_offset + 20] = b"\xff" * 20
+    large.write_bytes(bytes(data))
+
+    for read in (table.to_arrow, table.to_polars):
+        with pytest.raises(CorruptTable, match=large.name):
+            read()
