@@ -19,7 +19,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,6 +57,8 @@ _KEYS_SHARE = 16
 """Parts of the budget, as divisors: what the marks of a section, and its keys, may take."""
 _CHUNK_SHARE = 16
 """The same of a chunk: it is held as decoded, less the rows that lose, and as Arrow has it."""
+_CHUNK_PARTS_MIN = 4
+"""Row groups that a chunk has room for. Polars reads a few at once, whatever is asked for."""
 _CHUNKS_AT_ONCE = 2
 _MARK = f"{KEY_PREFIX}MARK"
 """No column of a table has such a name."""
@@ -144,14 +146,24 @@ class NativeRows:
         pool = ThreadPoolExecutor(_CHUNKS_AT_ONCE, thread_name_prefix=READER)
         coming: deque[Future[pl.DataFrame]] = deque()
         waiting = deque(self._chunks())
+
+        def read_on() -> None:
+            while waiting and len(coming) < _CHUNKS_AT_ONCE:
+                if marks is not None and not marks.are_decided(waiting[0].start, waiting[0].end):
+                    return
+                coming.append(pool.submit(self._read, waiting.popleft(), marks))
+
         try:
-            for _ in chain(windows, (None,)):
-                while waiting and _is_decided(waiting[0], marks):
-                    if len(coming) == _CHUNKS_AT_ONCE:
-                        yield coming.popleft().result()
-                    coming.append(pool.submit(self._read, waiting.popleft(), marks))
+            for _ in windows:
+                read_on()
+                if coming and coming[0].done():
+                    yield coming.popleft().result()
+            read_on()
             while coming:
-                yield coming.popleft().result()
+                frame = coming.popleft().result()
+                read_on()
+                yield frame
+                del frame
         finally:
             for task in coming:
                 task.cancel()
@@ -214,10 +226,6 @@ class NativeRows:
                 at += batch.num_rows
 
 
-def _is_decided(chunk: _Chunk, marks: Marks | None) -> bool:
-    return marks is None or marks.are_decided(chunk.start, chunk.end)
-
-
 def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> NativeRows | None:
     """How to read a split so; None: that cannot be, or is of no use."""
     if split.row_count < _ROWS_MIN or plan.system_columns or are_large(split.files, budget):
@@ -241,7 +249,8 @@ def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> N
         if own is None:
             return None
         parts += own
-    if any(2 * part.size_bytes > budget.size_bytes // _CHUNK_SHARE for part in parts):
+    part_bytes = max(part.size_bytes for part in parts)
+    if part_bytes * _CHUNK_PARTS_MIN > budget.size_bytes // _CHUNK_SHARE:
         return None
     return NativeRows(split=split, plan=plan, store=store, budget=budget, parts=parts)
 

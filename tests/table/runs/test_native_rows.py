@@ -202,12 +202,12 @@ def test_rows_that_deletion_vectors_name_are_left_out(runs: str, tmp_path: Path)
 def test_files_of_many_row_groups_are_read_chunk_by_chunk(tmp_path: Path) -> None:
     columns = {"id": "BIGINT NOT NULL", "v": "BIGINT", "t": "STRING"}
     table = local_table(tmp_path, columns, write_only="true")
-    ids = np.arange(700_000)
+    ids = np.arange(1_200_000)
     table.write(pa.table({"id": ids, "v": ids, "t": pa.array(ids % 100).cast(pa.string())}))
     newer = ids[::3]
     table.write(pa.table({"id": newer, "v": -newer, "t": [None] * len(newer)}))
     (split, plan), *_ = plans_of(table)
-    small = Budget(256 << 20)
+    small = Budget(512 << 20)
     native = native_rows.native_rows(split, plan, table.context.store, small)
     assert native is not None
     frames = list(native.frames())
@@ -227,7 +227,7 @@ def test_first_rows_come_before_the_last_are_decided(tmp_path: Path) -> None:
     table.write(pa.table({"id": ids, "v": ids}))
     table.write(pa.table({"id": ids[-1:], "v": [-1]}))
     ((split, plan),) = plans_of(table)
-    native = native_rows.native_rows(split, plan, table.context.store, Budget(256 << 20))
+    native = native_rows.native_rows(split, plan, table.context.store, Budget(512 << 20))
     assert native is not None
     frames = native.frames()
     first = next(frames)
