@@ -34,7 +34,8 @@ FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 FOOTERS_MAX = 256
 """Files whose footers an engine may open for itself; more are pruned by the manifest first."""
 
-_PROBE_ROWS = 1_024
+_VALUE_BYTES = 8
+"""Of a number, or where a text is."""
 _ARROW = pl.CompatLevel.oldest()
 """Of layouts of Arrow arrays, the one that every reader knows."""
 _EXIT_WAIT_SECONDS_MAX = 10.0
@@ -123,13 +124,21 @@ def to_batches(frame: pl.DataFrame, schema: pa.Schema, bytes_max: int) -> Iterat
     """The rows of a frame in batches of an Arrow schema of the same columns.
 
     A batch has about so many bytes at most: in a frame many rows may share a text, in Arrow none.
-    How much that is, is taken from a few rows.
     """
-    few = frame.head(_PROBE_ROWS)
-    row_bytes = max(1, few.to_arrow(compat_level=_ARROW).nbytes // max(1, few.height))
-    for part in frame.iter_slices(max(1, bytes_max // row_bytes)):
-        for batch in part.to_arrow(compat_level=_ARROW).to_batches():
-            yield from _narrow(batch, schema)
+    if frame.height > 1 and _bytes_in_arrow(frame) > bytes_max:
+        half = frame.height // 2
+        yield from to_batches(frame[:half], schema, bytes_max)
+        yield from to_batches(frame[half:], schema, bytes_max)
+        return
+    for batch in frame.to_arrow(compat_level=_ARROW).to_batches():
+        yield from _narrow(batch, schema)
+
+
+def _bytes_in_arrow(frame: pl.DataFrame) -> int:
+    """What the values of a frame take, about, once no text is shared."""
+    texts = [column.str.len_bytes() for column in frame.select(pl.col(pl.String))]
+    texts += [column.bin.size() for column in frame.select(pl.col(pl.Binary))]
+    return _VALUE_BYTES * frame.width * frame.height + sum(int(each.sum()) for each in texts)
 
 
 def _narrow(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -249,12 +258,19 @@ def _native(
         yield _of_columns(frame, wanted)
 
 
-def native_scan(schema: pa.Schema, files: list[str], names: list[str]) -> pl.LazyFrame:
-    """Polars' scan of files that hold these columns, in the twins of their Arrow types."""
+def native_scan(
+    schema: pa.Schema, files: list[str], names: list[str], *, casts: bool = True
+) -> pl.LazyFrame:
+    """Polars' scan of files that hold these columns, in the twins of their Arrow types.
+
+    Without `casts` it raises SchemaError where files of another program hold them in other types.
+    """
     types = polars_schema(pa.schema([schema.field(name) for name in names]))
     rows = pl.scan_parquet(files, glob=False, extra_columns="ignore").select(_named(names))
     stored = rows.collect_schema()
     changed = {name: kind for name, kind in types.items() if stored[name] != kind}
+    if changed and not casts:
+        raise pl.exceptions.SchemaError(f"columns of other types: {[*changed]}")
     return rows.with_columns(_named([name]).cast(kind) for name, kind in changed.items())
 
 

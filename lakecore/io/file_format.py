@@ -116,6 +116,7 @@ class RowGroup:
     `bounds` holds (least, greatest) of each column asked for, as Python values; None if unknown or
     if there is no value. They bound the non-null values; they need not occur. `null_counts` is None
     where unknown. `has_checksums`: whoever wrote it gives each page one, to be checked.
+    `codecs` are those of its columns, as Parquet names them.
     """
 
     index: int
@@ -126,3 +127,4 @@ class RowGroup:
     bounds: Mapping[str, tuple[object, object] | None]
     null_counts: Mapping[str, int | None]
     has_checksums: bool = False
+    codecs: frozenset[str] = frozenset()

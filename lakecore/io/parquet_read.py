@@ -219,18 +219,17 @@ def parquet_row_groups(store: Store, path: str, columns: Sequence[str]) -> tuple
                     nulls[name] = statistics.null_count
                 else:
                     nulls[name] = None
-            size = sum(
-                group.column(leaf).total_compressed_size for leaf in range(group.num_columns)
-            )
+            chunks = [group.column(leaf) for leaf in range(group.num_columns)]
             out.append(
                 RowGroup(
                     index=index,
                     first_row=firsts[index],
                     row_count=group.num_rows,
-                    size_bytes=size,
+                    size_bytes=sum(chunk.total_compressed_size for chunk in chunks),
                     decoded_bytes=group.total_byte_size,
                     bounds=bounds,
                     null_counts=nulls,
+                    codecs=frozenset(chunk.compression for chunk in chunks),
                     has_checksums=str(metadata.created_by).startswith(_CHECKING_WRITER),
                 )
             )

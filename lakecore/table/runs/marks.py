@@ -132,8 +132,10 @@ class _Mark:
     def _rows_of(self, places: np.ndarray) -> slice | np.ndarray:
         """Where, over all files, the rows at these places are; from now on they are decided."""
         starts, decided = self.marks.starts, self.marks.decided
-        if places[-1] - places[0] == len(places) - 1:
-            number, row = row_of(int(places[0]))
+        low = int(places.min())
+        # Rows of one file, one after the other: a run that was made of several mixes their rows.
+        if int(places.max()) - low == len(places) - 1:
+            number, row = row_of(low)
             decided[number] = row + len(places)
             first = int(starts[number]) + row
             return slice(first, first + len(places))

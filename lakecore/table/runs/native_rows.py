@@ -55,6 +55,8 @@ _ROWS_MIN = 65_536
 _MARKS_SHARE = 64
 _KEYS_SHARE = 16
 """Parts of the budget, as divisors: what the marks of a section, and its keys, may take."""
+_CODECS = frozenset({"ZSTD", "UNCOMPRESSED"})
+"""Of damage in others Polars tells less than Arrow."""
 _CHUNK_SHARE = 16
 """The same of a chunk: it is held as decoded, less the rows that lose, and as Arrow has it."""
 _CHUNK_PARTS_MIN = 4
@@ -135,7 +137,7 @@ class NativeRows:
         for start, file in zip(marks.starts, self.split.files, strict=False):
             deleted = files.deleted_rows(file)
             if deleted is not None:
-                marks.rows[start + deleted] = False
+                marks.rows[start + deleted[deleted < file.row_count]] = False
         marks.decided[:] = np.diff(marks.starts)
         return marks
 
@@ -190,11 +192,11 @@ class NativeRows:
         with suppress(*FAILURES):
             if marks is None:
                 return select(self._scan(chunk, columns), columns).collect()
-            keys = to_frame(marks.keys_of(chunk.start, chunk.end))
             mark = pl.Series(_MARK, marks.rows[chunk.start : chunk.end])
+            keys = to_frame(marks.keys_of(chunk.start, chunk.end))
             rows = self._scan(chunk, [name for name in columns if name not in keys.columns])
             # Of other heights it is an error.
-            both = pl.concat([rows, keys.with_columns(mark).lazy()], how="horizontal")
+            both = pl.concat([rows, pl.LazyFrame([*keys, mark])], how="horizontal")
             return select(both.filter(_MARK), columns).collect()
         return pl.concat(self._own_frames(chunk, marks))
 
@@ -202,12 +204,13 @@ class NativeRows:
         """Columns of all rows of a chunk, as Polars reads them."""
         schema = self.plan.output
         if all(part.is_whole for part in chunk.parts):
-            return native_scan(schema, [part.path for part in chunk.parts], names)
+            return native_scan(schema, [part.path for part in chunk.parts], names, casts=False)
         scans = []
         for path, parts in groupby(chunk.parts, lambda part: part.path):
             groups = [part.group for part in parts]
             count = sum(group.row_count for group in groups)
-            scans.append(native_scan(schema, [path], names).slice(groups[0].first_row, count))
+            rows = native_scan(schema, [path], names, casts=False)
+            scans.append(rows.slice(groups[0].first_row, count))
         return pl.concat(scans)
 
     def _own_frames(self, chunk: _Chunk, marks: Marks | None) -> Iterator[pl.DataFrame]:
@@ -215,20 +218,23 @@ class NativeRows:
         files = SplitFiles(self.split, self.plan, self.store)
         fields = [self.plan.schema.field(name) for name in self.plan.columns]
         size = batch_size(fields, self._chunk_bytes)
-        at = chunk.start
+        start = chunk.start
         for part in chunk.parts:
             groups = [part.group.index]
-            for _, batch in files.stored_rows(part.file, fields, size, row_groups=groups):
+            for position, batch in files.stored_rows(part.file, fields, size, row_groups=groups):
                 frame = to_frame(batch)
                 if marks is not None:
+                    at = start + position - part.group.first_row
                     frame = frame.filter(pl.Series(marks.rows[at : at + batch.num_rows]))
                 yield frame
-                at += batch.num_rows
+            start += part.group.row_count
 
 
 def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> NativeRows | None:
     """How to read a split so; None: that cannot be, or is of no use."""
     if split.row_count < _ROWS_MIN or plan.system_columns or are_large(split.files, budget):
+        return None
+    if not 0 < len(set(plan.columns)) == len(plan.columns):
         return None
     # A few row groups may do.
     deciding = plan.schema.names if split.raw else plan.merge.key
@@ -262,7 +268,7 @@ def _parts(
     groups = row_group_bounds(store, path, ()) or ()
     if sum(group.row_count for group in groups) != file.row_count:
         return None
-    if any(group.has_checksums for group in groups):
+    if any(group.has_checksums or not group.codecs <= _CODECS for group in groups):
         return None
     kinds = [arrow_type(field.type) for field in fields]
     fixed = sum(kind.bit_width / 8 for kind in kinds if pa.types.is_primitive(kind))

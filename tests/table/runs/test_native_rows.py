@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakecore.errors import CorruptTable
+from lakecore.frames.polars_source import to_batches
 from lakecore.io.local import LocalStore
 from lakecore.memory import Budget
 from lakecore.model.evolution import evolve
@@ -20,7 +22,7 @@ from lakecore.model.schema_change import SchemaChange
 from lakecore.plan.predicate import from_polars
 from lakecore.table.handle import write_schema
 from lakecore.table.reads import source
-from lakecore.table.runs import native_rows
+from lakecore.table.runs import native_rows, read
 from lakecore.table.runs.native_rows import NativeRows
 from lakecore.table.runs.read import read_split
 from tests.table.runs.test_read import hide, source_of
@@ -134,7 +136,10 @@ def drawn_rows(table: Table, seed: int, count: int = COUNT) -> pa.Table:
         *(["INT", "STRING"], ["DECIMAL(20, 2)", "SMALLINT"]),
     ],
 )
-def test_values_of_every_type_come_out(kinds: list[str], tmp_path: Path) -> None:
+def test_values_of_every_type_come_out(
+    kinds: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NativeRows, "_own_frames", None)
     named = {f"k{number}": f"{kind} NOT NULL" for number, kind in enumerate(kinds)}
     columns = {**named, **ALL_TYPES}
     table = local_table(tmp_path, columns, keys=list(named), write_only="true")
@@ -155,7 +160,7 @@ def test_values_of_every_type_come_out(kinds: list[str], tmp_path: Path) -> None
         {"sequence__field": "s"},
         {"sequence__field": "s", "sequence__field__sort_order": "descending"},
         {"data_file__thin_mode": "true"},
-        {"file__compression": "snappy"},
+        {"file__compression": "none"},
         {"target_file_size": "1 b"},
     ],
 )
@@ -220,6 +225,71 @@ def test_files_of_many_row_groups_are_read_chunk_by_chunk(tmp_path: Path) -> Non
     assert found["t"].null_count == len(newer)
 
 
+def test_rows_of_runs_that_were_merged_to_one_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "runs_at_once", lambda *_: 4)
+    table = local_table(tmp_path, write_only="true")
+    ids = np.arange(1000, dtype=np.int32)
+    table.write(pa.table({"id": ids, "v": [f"a{n}" for n in range(1000)]}))
+    # Some rows are replaced: as many places lie between the first and the last of a slice.
+    for seed in range(1, 8):
+        newer = pa.array([seed, 500, 990 - seed], pa.int32())
+        table.write(pa.table({"id": newer, "v": [f"{seed}-{n}" for n in range(3)]}))
+
+    assert assert_as_by_windows(table) == 1000
+    assert table.to_arrow(where="v = 'a500'").num_rows == 0
+
+
+def test_text_that_many_rows_share_is_laid_out_a_few_rows_at_a_time() -> None:
+    texts = ["a"] * 2_000 + ["x" * 5_000] * 8_000
+    frame = pl.DataFrame({"v": pl.Series(texts), "b": pl.Series(texts).cast(pl.Binary)})
+    schema = pa.schema({"v": pa.string(), "b": pa.binary()})
+    batches = list(to_batches(frame, schema, 1 << 20))
+
+    assert max(batch.nbytes for batch in batches) <= 1 << 20
+    assert pa.Table.from_batches(batches)["v"].to_pylist() == texts
+    assert pa.Table.from_batches(batches)["b"].to_pylist() == [text.encode() for text in texts]
+
+
+@pytest.mark.parametrize("keys", [["id"], []])
+def test_vector_beyond_the_rows_of_a_file_hides_none_of_another(
+    keys: list[str], tmp_path: Path
+) -> None:
+    table = local_table(tmp_path, keys=keys)
+    put(table, "1 a | 2 b")
+    if keys:
+        table.compact(full=True)
+        with_options(table, deletion_vectors__enabled="true")
+    else:
+        put(table, "3 c | 4 d")
+    table = reopened(table)
+    (split, _), *_ = plans_of(table)
+    hide(table, {split.files[0].name: [1, 2, 3]})
+
+    assert assert_as_by_windows(reopened(table)) == (1 if keys else 3)
+
+
+def test_file_of_other_types_than_its_schema_says_is_read_as_by_windows(tmp_path: Path) -> None:
+    table = local_table(tmp_path, {"id": "INT NOT NULL", "v": "TIMESTAMP(3)"}, keys=[])
+    table.write(pa.table({"id": pa.array([1], pa.int32()), "v": pa.array([1], pa.timestamp("ms"))}))
+    (path,) = (tmp_path / "t").rglob("data-*.parquet")
+    stored = pq.read_table(path)
+    size = path.stat().st_size
+    micros = pa.array([1_500], pa.timestamp("us"))
+    pq.write_table(stored.set_column(1, "v", micros), path, compression="zstd")
+    ((split, plan),) = plans_of(table)
+    (file,) = split.files
+    runs = ((replace(file, size_bytes=path.stat().st_size),),)
+    context = table.context
+    assert path.stat().st_size != size
+    native = native_rows.native_rows(replace(split, runs=runs), plan, context.store, context.budget)
+    assert native is not None
+
+    with pytest.raises(CorruptTable, match=path.name):
+        list(native.frames())
+
+
 def test_first_rows_come_before_the_last_are_decided(tmp_path: Path) -> None:
     columns = {"id": "BIGINT NOT NULL", "v": "BIGINT"}
     table = local_table(tmp_path, columns, write_only="true")
@@ -262,9 +332,9 @@ def test_large_split_is_read_natively_by_every_face(
         "dataset": lambda: table.to_arrow_dataset().to_table(),
         "duckdb": lambda: table.to_duckdb().to_arrow_table(),
     }
-    for face, read in faces.items():
+    for face, rows_of in faces.items():
         asked.clear()
-        assert len(read()) == len(ids), face
+        assert len(rows_of()) == len(ids), face
         assert [type(each) for each in asked] == [NativeRows] * 2, face
     asked.clear()
     assert table.scan().head(5).collect().height == 5
@@ -276,7 +346,7 @@ def test_large_split_is_read_natively_by_every_face(
     "reason",
     [
         *("keys alone", "a condition on keys", "few rows", "folded"),
-        *("another schema", "format", "nested", "budget"),
+        *("another schema", "format", "nested", "budget", "codec"),
     ],
 )
 def test_other_splits_are_left_to_windows(
@@ -289,6 +359,7 @@ def test_other_splits_are_left_to_windows(
         write_only="true",
         merge_engine="partial-update" if reason == "folded" else "deduplicate",
         file__format="orc" if reason == "format" else "parquet",
+        file__compression="lz4" if reason == "codec" else "zstd",
     )
     table.write(pa.table({"id": [1, 2], "v": [[1], [2]] if reason == "nested" else [1, 2]}))
     if reason == "another schema":
@@ -371,6 +442,6 @@ def test_damaged_file_is_named(keys: list[str], tmp_path: Path) -> None:
     data[column.data_page_offset : column.data_page_offset + 20] = b"\xff" * 20
     large.write_bytes(bytes(data))
 
-    for read in (table.to_arrow, table.to_polars):
+    for rows_of in (table.to_arrow, table.to_polars):
         with pytest.raises(CorruptTable, match=large.name):
-            read()
+            rows_of()
