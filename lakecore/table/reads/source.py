@@ -96,7 +96,7 @@ class TableSource:
         predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows in batches of the columns asked for, in order of partition, bucket, key range.
+        """Rows in batches of the columns asked for, in order of partition and bucket.
 
         The predicate leaves out what cannot match; rows that do not match may still come. With a
         limit and no predicate, no more rows than that come.
@@ -122,7 +122,7 @@ class TableSource:
         predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> Generator[pl.DataFrame, None, None]:
-        """The rows of `batches` as Polars frames, in another order within a bucket."""
+        """The rows of `batches` as Polars frames."""
         if limit is not None:
             yield from to_frames(self.batches(columns, predicate, limit))
             return
