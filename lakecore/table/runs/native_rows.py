@@ -1,16 +1,16 @@
 """The rows of a split as Polars reads them from its files, less those that do not come out.
 
 Polars decodes faster than whoever cuts rows into windows, and of a section no value is moved but
-those that come out (`marks.py`). It costs a mark a row, and that nothing comes out before the last
-key was read: sections of very many rows, or of which the caller wants a few, are merged window by
+those that come out (`marks.py`). It costs a mark a row, and that the first rows wait for all keys
+of their chunk: sections of very many rows, or of which the caller wants a few, are merged window by
 window.
 
 Memory follows the chunk, not the split: Polars is asked for a few row groups at a time. Left to
 itself it would read ahead by the number of cores.
 
 Files that another reads better stay with `read.py`: of large row groups, of several schemas, and of
-Java, for Polars does not check the checksums that Java gives to pages. What Polars cannot read is
-read on from there by lakecore's own reader, which names what is damaged.
+Java, for Polars does not check the checksums that Java gives to pages. A chunk that Polars cannot
+read is read by lakecore's own reader, which names what is damaged.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ _CHUNK_SHARE = 16
 _CHUNK_PARTS_MIN = 4
 """Row groups that a chunk has room for. Polars reads a few at once, whatever is asked for."""
 _CHUNKS_AT_ONCE = 2
+"""Beside the one that is given out."""
 _MARK = f"{KEY_PREFIX}MARK"
 """No column of a table has such a name."""
 _VIEW_BYTES = 16
@@ -145,12 +146,21 @@ class NativeRows:
         self, marks: Marks | None, windows: Iterable[None]
     ) -> Generator[pl.DataFrame, None, None]:
         """The marked rows (None: all), a few chunks being read while the others are marked."""
-        pool = ThreadPoolExecutor(_CHUNKS_AT_ONCE, thread_name_prefix=READER)
+        chunk_bytes = min(self._chunk_bytes, sum(part.size_bytes for part in self.parts))
+        wanted_bytes = (1 + _CHUNKS_AT_ONCE) * chunk_bytes
+        with self.budget.acquire_up_to(wanted_bytes, chunk_bytes) as lease:
+            at_once = max(1, min(_CHUNKS_AT_ONCE, lease.size_bytes // chunk_bytes - 1))
+            yield from self._frames_ahead(marks, windows, at_once)
+
+    def _frames_ahead(
+        self, marks: Marks | None, windows: Iterable[None], at_once: int
+    ) -> Generator[pl.DataFrame, None, None]:
+        pool = ThreadPoolExecutor(at_once, thread_name_prefix=READER)
         coming: deque[Future[pl.DataFrame]] = deque()
         waiting = deque(self._chunks())
 
         def read_on() -> None:
-            while waiting and len(coming) < _CHUNKS_AT_ONCE:
+            while waiting and len(coming) < at_once:
                 if marks is not None and not marks.are_decided(waiting[0].start, waiting[0].end):
                     return
                 coming.append(pool.submit(self._read, waiting.popleft(), marks))

@@ -297,12 +297,15 @@ def test_first_rows_come_before_the_last_are_decided(tmp_path: Path) -> None:
     table.write(pa.table({"id": ids, "v": ids}))
     table.write(pa.table({"id": ids[-1:], "v": [-1]}))
     ((split, plan),) = plans_of(table)
-    native = native_rows.native_rows(split, plan, table.context.store, Budget(512 << 20))
+    budget = Budget(512 << 20)
+    native = native_rows.native_rows(split, plan, table.context.store, budget)
     assert native is not None
     frames = native.frames()
     first = next(frames)
     before = threading.active_count()
+    assert budget.used_bytes > native.split.row_count
     frames.close()
+    assert budget.used_bytes == 0
 
     assert 0 < first.height < len(ids) / 2
     assert threading.active_count() < before
