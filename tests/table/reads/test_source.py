@@ -133,14 +133,14 @@ def test_error_of_any_bucket_ends_the_read(bucket: int) -> None:
 def test_only_a_few_batches_are_read_ahead(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
-    def numbers(stream: int) -> object:
+    def numbers(stream: int) -> Iterator[pa.RecordBatch]:
         for number in range(100):
             made.append(stream)
             yield pa.record_batch({"n": [number]})
 
     monkeypatch.setattr(source, "_TASKS_AHEAD", 3)
     monkeypatch.setattr(source, "_TASK_BATCHES", at_once)
-    stream = source.side_by_side([numbers(0), numbers(1), numbers(2)])  # type: ignore[list-item]
+    stream = source.side_by_side([numbers(0), numbers(1), numbers(2)])
     for _ in range(5):
         next(stream)
     stream.close()
