@@ -16,7 +16,6 @@ import pyarrow as pa
 import lakecore
 from lakecore.errors import InvalidRequest
 from lakecore.frames import arrow_stream
-from lakecore.frames.polars_source import to_frames
 from lakecore.memory import Budget
 from lakecore.model.arrow_arrays import retype
 from lakecore.plan.predicate import Predicate, all_of, to_polars
@@ -114,14 +113,6 @@ class _PieceSource:
             size = batch_size(fields, lease.size_bytes // _BATCHES)
             for _, batch in files.stored_rows(file, fields, size, row_groups=groups):
                 yield batch
-
-    def frames(
-        self,
-        columns: Sequence[str] | None = None,
-        predicate: Predicate | None = None,
-        limit: int | None = None,
-    ) -> Iterator[pl.DataFrame]:
-        return to_frames(self.batches(columns, predicate, limit))
 
     def native_files(
         self, columns: Sequence[str], predicate: Predicate | None = None

@@ -18,9 +18,8 @@ from polars.io.plugins import register_io_source
 from polars.selectors import Selector, by_name
 
 from lakecore.errors import InvalidRequest
-from lakecore.frames.source import needed, reading, tell_damage
-from lakecore.io.parquet_read import NARROW_BYTES_MAX
-from lakecore.model.arrow_arrays import size_of
+from lakecore.frames.source import FrameSource, needed, reading, tell_damage
+from lakecore.io.parquet_read import narrow_parts
 from lakecore.plan.predicate import from_polars
 
 if TYPE_CHECKING:
@@ -131,7 +130,10 @@ def to_batches(frame: pl.DataFrame, schema: pa.Schema, bytes_max: int) -> Iterat
         yield from to_batches(frame[half:], schema, bytes_max)
         return
     for batch in frame.to_arrow(compat_level=_ARROW).to_batches():
-        yield from _narrow(batch, schema)
+        for part in narrow_parts(batch):
+            columns = zip(part.columns, schema.types, strict=True)
+            arrays = [column.cast(kind) for column, kind in columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _bytes_in_arrow(frame: pl.DataFrame) -> int:
@@ -139,17 +141,6 @@ def _bytes_in_arrow(frame: pl.DataFrame) -> int:
     texts = [column.str.len_bytes() for column in frame.select(pl.col(pl.String))]
     texts += [column.bin.size() for column in frame.select(pl.col(pl.Binary))]
     return _VALUE_BYTES * frame.width * frame.height + sum(int(each.sum()) for each in texts)
-
-
-def _narrow(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows with text whose offsets are narrow, which can count so many bytes."""
-    if size_of(batch) > NARROW_BYTES_MAX and batch.num_rows > 1:
-        half = batch.num_rows // 2
-        yield from _narrow(batch.slice(0, half), schema)
-        yield from _narrow(batch.slice(half), schema)
-        return
-    columns = zip(batch.columns, schema.types, strict=True)
-    yield pa.RecordBatch.from_arrays([column.cast(kind) for column, kind in columns], schema=schema)
 
 
 def to_frames(batches: Iterator[pa.RecordBatch]) -> Generator[pl.DataFrame, None, None]:
@@ -224,7 +215,11 @@ def _frames(
             raise
         return
     left = row_limit
-    with reading(source.frames(names, pruner, row_limit)) as frames:
+    with reading(
+        source.frames(names, pruner, row_limit)
+        if isinstance(source, FrameSource)
+        else to_frames(source.batches(names, pruner, row_limit))
+    ) as frames:
         for each in frames:
             frame = each if left is None else each.head(left)
             if left is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lakecore.errors import InvalidRequest
 
@@ -70,15 +70,6 @@ class BatchSource(Protocol):
         """
         ...
 
-    def frames(
-        self,
-        columns: Sequence[str] | None = None,
-        predicate: Predicate | None = None,
-        limit: int | None = None,
-    ) -> Iterator[pl.DataFrame]:
-        """The rows of `batches` as Polars frames, values in the twins of their Arrow types."""
-        ...
-
     def native_files(
         self, columns: Sequence[str], predicate: Predicate | None = None
     ) -> list[str] | None:
@@ -86,6 +77,20 @@ class BatchSource(Protocol):
 
         None if anything must be merged, cast, or taken out. An empty list means no rows.
         """
+        ...
+
+
+@runtime_checkable
+class FrameSource(BatchSource, Protocol):
+    """A source that has its rows as Polars frames before it makes batches of them."""
+
+    def frames(
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        limit: int | None = None,
+    ) -> Iterator[pl.DataFrame]:
+        """The rows of `batches` as Polars frames, values in the twins of their Arrow types."""
         ...
 
 

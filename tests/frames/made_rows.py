@@ -8,27 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakecore.frames.polars_source import to_frames
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import polars as pl
-
     from lakecore.plan.predicate import Predicate
-
-
-class AsFrames:
-    """A source whose frames are its batches."""
-
-    def frames(
-        self,
-        columns: Sequence[str] | None = None,
-        predicate: Predicate | None = None,
-        limit: int | None = None,
-    ) -> Iterator[pl.DataFrame]:
-        assert isinstance(self, MadeRows | HeldRows)
-        return to_frames(self.batches(columns, predicate, limit))
 
 
 @dataclass(slots=True)
@@ -42,8 +25,8 @@ class Asked:
     closed: bool = False
 
 
-@dataclass
-class MadeRows(AsFrames):
+@dataclass(slots=True)
+class MadeRows:
     """Rows 0, 1, ...: `id`, `half` of it, `day` (ms), `text`; made in batches, never held."""
 
     count: int
@@ -103,8 +86,8 @@ class MadeRows(AsFrames):
         )
 
 
-@dataclass
-class HeldRows(AsFrames):
+@dataclass(slots=True)
+class HeldRows:
     """The batches of a table in memory, whatever the predicate."""
 
     rows: pa.Table

@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from lakecore.errors import NotFound, Unsupported
 from lakecore.format.layout import POSTPONE_BUCKET
-from lakecore.frames.polars_source import to_frames
 from lakecore.frames.source import reading
 from lakecore.model.manifest import FileKind, fold
 from lakecore.model.rows import KIND_TEXTS, RETRACTS, ROW_KIND, VALUE_KIND, VALUE_KIND_ID, RowKind
@@ -37,8 +36,6 @@ from lakecore.table.runs.split_files import KIND_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
-
-    import polars as pl
 
     from lakecore.model.files import Split
     from lakecore.model.manifest import ManifestEntry
@@ -246,15 +243,6 @@ class ChangesSource:
                     return
                 left = None if left is None else left - rows.num_rows
                 yield rows
-
-    def frames(
-        self,
-        columns: Sequence[str] | None = None,
-        predicate: Predicate | None = None,
-        limit: int | None = None,
-    ) -> Iterator[pl.DataFrame]:
-        """The rows of `batches` as Polars frames."""
-        return to_frames(self.batches(columns, predicate, limit))
 
     def native_files(
         self, columns: Sequence[str], predicate: Predicate | None = None

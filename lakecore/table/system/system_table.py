@@ -58,15 +58,6 @@ class SystemSource:
             rows = rows.slice(0, limit)
         yield from rows.select(self.schema.names if columns is None else list(columns)).to_batches()
 
-    def frames(
-        self,
-        columns: Sequence[str] | None = None,
-        predicate: Predicate | None = None,
-        limit: int | None = None,
-    ) -> Iterator[pl.DataFrame]:
-        """The rows of `batches` as Polars frames."""
-        return polars_source.to_frames(self.batches(columns, predicate, limit))
-
     def native_files(
         self, columns: Sequence[str], predicate: Predicate | None = None
     ) -> list[str] | None:
