@@ -19,7 +19,7 @@ from polars.selectors import Selector, by_name
 
 from lakecore.errors import InvalidRequest
 from lakecore.frames.source import FrameSource, needed, reading, tell_damage
-from lakecore.io.parquet_read import narrow_parts
+from lakecore.io.parquet_read import NARROW_BYTES_MAX
 from lakecore.plan.predicate import from_polars
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ FOOTERS_MAX = 256
 
 _VALUE_BYTES = 8
 """Of a number, or where a text is."""
-_ARROW = pl.CompatLevel.oldest()
-"""Of layouts of Arrow arrays, the one that every reader knows."""
+_VIEWS = pl.CompatLevel.newest()
+"""Of layouts of Arrow arrays, the one that leaves texts where they are."""
 _EXIT_WAIT_SECONDS_MAX = 10.0
 
 
@@ -124,16 +124,16 @@ def to_batches(frame: pl.DataFrame, schema: pa.Schema, bytes_max: int) -> Iterat
 
     A batch has about so many bytes at most: in a frame many rows may share a text, in Arrow none.
     """
-    if frame.height > 1 and _bytes_in_arrow(frame) > bytes_max:
+    if frame.height > 1 and _bytes_in_arrow(frame) > min(bytes_max, NARROW_BYTES_MAX):
         half = frame.height // 2
         yield from to_batches(frame[:half], schema, bytes_max)
         yield from to_batches(frame[half:], schema, bytes_max)
         return
-    for batch in frame.to_arrow(compat_level=_ARROW).to_batches():
-        for part in narrow_parts(batch):
-            columns = zip(part.columns, schema.types, strict=True)
-            arrays = [column.cast(kind) for column, kind in columns]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    for batch in frame.to_arrow(compat_level=_VIEWS).to_batches():
+        columns = zip(batch.columns, schema.types, strict=True)
+        # From where they are texts are cast at less than from wide offsets.
+        arrays = [each if each.type == kind else each.cast(kind) for each, kind in columns]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _bytes_in_arrow(frame: pl.DataFrame) -> int:
