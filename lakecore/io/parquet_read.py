@@ -124,7 +124,7 @@ def read_parquet(
                     if at + decoded.num_rows >= end:
                         # What decoding holds of the row group goes before its last rows are given.
                         batches = iter(())
-                    for part in narrow_parts(decoded):
+                    for part in _narrow_parts(decoded):
                         rows = part.num_rows
                         if rows:
                             sizes.see(part)
@@ -292,14 +292,14 @@ def _metadata_as(store: Store, path: str, change: Callable[[memoryview], bytes])
         return pq.read_metadata(pa.BufferReader(change(memoryview(file.read(length)))))
 
 
-def narrow_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _narrow_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch in parts whose text narrow offsets can count. A repeated value is small on disk."""
     if size_of(batch) <= NARROW_BYTES_MAX or batch.num_rows <= 1:
         yield batch
         return
     half = batch.num_rows // 2
-    yield from narrow_parts(batch.slice(0, half))
-    yield from narrow_parts(batch.slice(half))
+    yield from _narrow_parts(batch.slice(0, half))
+    yield from _narrow_parts(batch.slice(half))
 
 
 def _leaf_indexes(metadata: pq.FileMetaData, columns: Sequence[str]) -> list[int]:
