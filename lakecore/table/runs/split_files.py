@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from lakecore.io.data_files import BatchSize
     from lakecore.io.store import Store
     from lakecore.lsm.levels import SortedRun
+    from lakecore.merge.keys import OrderColumns
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
     from lakecore.plan.evolution import ColumnMapping
@@ -51,6 +52,8 @@ SEQUENCE_FIELD = Field(
 KIND_FIELD = Field(
     id=VALUE_KIND_ID, name=VALUE_KIND, type=Atomic(root=Root.TINYINT, nullable=False)
 )
+_PLAIN_ORDER = (pa.types.is_integer, pa.types.is_date, pa.types.is_timestamp)
+"""Types whose values every program that writes files sorts alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +113,24 @@ class SplitFiles:
             del batch
 
     def slices(self, run: SortedRun, fields: Sequence[Field], size: BatchSize) -> Iterator[Slice]:
-        """The rows of a run, to be merged."""
+        """The rows of a run, to be merged.
+
+        Raises CorruptTable for keys out of order, as far as the first of a key's columns is an
+        integer, a date or a timestamp: rows would be missed, or come twice.
+        """
         plan, split = self.plan, self.split
+        first = arrow_type(plan.schema.field(plan.merge.key[0]).type)
+        looked_at = any(is_kind(first) for is_kind in _PLAIN_ORDER)
         left = sum(file.row_count for file in run.files)
         all_come = plan.predicate is None and not split.vectors
         for file in run.files:
             left_below = left - file.row_count
+            before: int | None = None
             for batch in self.rows(file, fields, size):
                 left -= batch.num_rows
                 keys = order_columns([batch.column(name) for name in plan.merge.key])
+                if looked_at and keys.length:
+                    before = _last_in_order(keys, before, self.path(file))
                 yield Slice(
                     rows=pa.Table.from_batches([batch]),
                     keys=keys,
@@ -281,6 +293,15 @@ class SplitFiles:
         path = self.plan.layout.live_index_file(split.partition_path, split.bucket, index_file)
         positions = decode_vectors(self.store.read(path), [where], path)[file.name]
         return positions.astype(np.int64)
+
+
+def _last_in_order(keys: OrderColumns, before: int | None, path: str) -> int:
+    """The first part, a number, of the last of these keys, which follow on `before`."""
+    column = keys.columns[0]
+    assert isinstance(column, np.ndarray)
+    if (before is not None and column[0] < before) or (column[1:] < column[:-1]).any():
+        raise CorruptTable("the keys of a data file are out of order", path=path)
+    return int(column[-1])
 
 
 def check_size(store: Store, path: str, file: DataFile) -> None:

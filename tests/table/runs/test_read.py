@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakecore.errors import CorruptTable, InvalidRequest
@@ -399,6 +400,30 @@ def test_data_file_of_other_rows_than_its_manifest_entry_is_damaged(
     with pytest.raises(CorruptTable, match=f"{first.name}.* expected=3"):
         table.compact(full=True)
     assert len(table.inspect.snapshots()) == 2
+
+
+@pytest.mark.parametrize("kind", ["INT", "BIGINT", "DATE", "TIMESTAMP(6)"])
+@pytest.mark.parametrize("order", [[0, 2, 1, 3], [3, 0, 1, 2], [0, 1, 3, 2]])
+@pytest.mark.usefixtures("batch_rows")
+def test_file_whose_keys_are_out_of_order_is_damaged(order: list[int], kind: str) -> None:
+    table = new_table({"id": f"{kind} NOT NULL", "v": "STRING"}, write_only="true")
+    ids = pa.array([10, 20, 30, 40], pa.int64())
+    arrow = table.schema.arrow.field("id").type
+    keys = ids.cast(pa.int32()).cast(arrow) if kind in {"INT", "DATE"} else ids.cast(arrow)
+    for value in "ab":
+        table.write(pa.table({"id": keys, "v": [value] * 4}))
+    (file, _) = (file for split in splits_of(table)[0] for file in split.files)
+    store, path = table.context.store, f"{table.path}/bucket-0/{file.name}"
+    stored = pq.read_table(pa.BufferReader(store.read(path)))
+    out = pa.BufferOutputStream()
+    pq.write_table(stored.take(pa.array(order)), out)
+    store.delete(path)
+    assert store.put_if_absent(path, out.getvalue().to_pybytes())
+
+    with pytest.raises(CorruptTable, match=rf"keys.* out of order.*{file.name}"):
+        table.to_arrow()
+    with pytest.raises(CorruptTable, match=rf"keys.* out of order.*{file.name}"):
+        table.compact(full=True)
 
 
 class MeetingStore(FailingStore):
