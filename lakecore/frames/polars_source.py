@@ -124,7 +124,7 @@ def to_batches(frame: pl.DataFrame, schema: pa.Schema, bytes_max: int) -> Iterat
 
     A batch has about so many bytes at most: in a frame many rows may share a text, in Arrow none.
     """
-    if frame.height > 1 and _bytes_in_arrow(frame) > min(bytes_max, NARROW_BYTES_MAX):
+    if frame.height > 1 and bytes_in_arrow(frame) > min(bytes_max, NARROW_BYTES_MAX):
         half = frame.height // 2
         yield from to_batches(frame[:half], schema, bytes_max)
         yield from to_batches(frame[half:], schema, bytes_max)
@@ -136,7 +136,7 @@ def to_batches(frame: pl.DataFrame, schema: pa.Schema, bytes_max: int) -> Iterat
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _bytes_in_arrow(frame: pl.DataFrame) -> int:
+def bytes_in_arrow(frame: pl.DataFrame) -> int:
     """What the values of a frame take, about, once no text is shared."""
     texts = [column.str.len_bytes() for column in frame.select(pl.col(pl.String))]
     texts += [column.bin.size() for column in frame.select(pl.col(pl.Binary))]

@@ -112,7 +112,8 @@ class RunWriter(Protocol):
 class RowGroup:
     """One row group of a file: where its rows are, its size, and bounds of some columns.
 
-    `size_bytes` is as stored, `decoded_bytes` before compression, still encoded.
+    `size_bytes` is as stored, `decoded_bytes` before compression, still encoded; `column_bytes` is
+    that of each column asked for, 0 where unknown.
     `bounds` holds (least, greatest) of each column asked for, as Python values; None if unknown or
     if there is no value. They bound the non-null values; they need not occur. `null_counts` is None
     where unknown. `has_checksums`: whoever wrote it gives each page one, to be checked.
@@ -126,5 +127,6 @@ class RowGroup:
     decoded_bytes: int
     bounds: Mapping[str, tuple[object, object] | None]
     null_counts: Mapping[str, int | None]
+    column_bytes: Mapping[str, int]
     has_checksums: bool = False
     codecs: frozenset[str] = frozenset()

@@ -211,9 +211,12 @@ def parquet_row_groups(store: Store, path: str, columns: Sequence[str]) -> tuple
             group = metadata.row_group(index)
             bounds: dict[str, tuple[object, object] | None] = {}
             nulls: dict[str, int | None] = {}
+            sizes: dict[str, int] = {}
             for name in columns:
                 leaf = at.get(name)
-                statistics = None if leaf is None else group.column(leaf).statistics
+                column = None if leaf is None else group.column(leaf)
+                sizes[name] = 0 if column is None else column.total_uncompressed_size
+                statistics = None if column is None else column.statistics
                 bounds[name] = _bounds(statistics)
                 if statistics is not None and statistics.has_null_count:
                     nulls[name] = statistics.null_count
@@ -229,6 +232,7 @@ def parquet_row_groups(store: Store, path: str, columns: Sequence[str]) -> tuple
                     decoded_bytes=group.total_byte_size,
                     bounds=bounds,
                     null_counts=nulls,
+                    column_bytes=sizes,
                     codecs=frozenset(chunk.compression for chunk in chunks),
                     has_checksums=str(metadata.created_by).startswith(_CHECKING_WRITER),
                 )

@@ -8,7 +8,7 @@ leaves them all, for another to merge.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from lakecore.errors import Unsupported
 from lakecore.merge.aggregators.fold import Aggregate
@@ -102,6 +102,10 @@ class Slice:
     more: bool | None = None
 
 
+Run = TypeVar("Run", bound=Slice)
+"""A slice, or one that knows more."""
+
+
 class MergeFunction(Protocol):
     """Rows of each key -> one row, or none. Rows hold the columns of the spec and any others."""
 
@@ -123,10 +127,8 @@ class MergeFunction(Protocol):
 class ChoosesRows(MergeFunction, Protocol):
     """A merge function of which a key's row is one that went in, and that can say which."""
 
-    def winners(
-        self, window: Sequence[Slice], spec: MergeSpec
-    ) -> Iterator[tuple[Slice, np.ndarray]]:
-        """The runs, each with a mask of the rows that `__call__` gives out."""
+    def winners(self, window: Sequence[Run], spec: MergeSpec) -> Iterator[tuple[Run, np.ndarray]]:
+        """The runs, in any order, each with a mask of the rows that `__call__` gives out."""
         ...
 
 

@@ -1,49 +1,45 @@
 """Which stored rows of a section come out of its merge, decided before a value is read.
 
-Where rows come out as they went in, keys, sequences and kinds alone decide. So the runs are merged
-with places (`places.py`) for their values, and the rows that win are marked, file by file.
+Where rows come out as they went in, the keys, sequences and kinds of all rows decide. They are in
+memory; what has one key is merged at once, window by window, and the rows that win are marked.
 """
 
 from __future__ import annotations
 
-from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from collections import deque
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from lakecore.merge import MERGE_FUNCTIONS
-from lakecore.merge.spec import ChoosesRows
-from lakecore.table.runs.places import Places, row_of
-from lakecore.table.runs.read import MergeRoom, merge_runs
+from lakecore.merge.keys import order_columns
+from lakecore.merge.spec import ChoosesRows, Slice
+from lakecore.table.runs.split_files import KeysInOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from lakecore.io.store import Store
-    from lakecore.memory import Budget
-    from lakecore.merge.spec import MergeSpec, Slice
-    from lakecore.model.files import Split
+    from lakecore.model.files import DataFile
     from lakecore.table.runs.read import ReadPlan
-
-_ONE_ROW = pa.table({"": pa.nulls(1)})
+    from lakecore.table.runs.split_files import SplitFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """Which rows come out, of all files of a split, one file after the other, and keys of all.
+    """Which rows come out, of all files of a split, one file after the other.
 
-    File `n` has the rows from `starts[n]` on; of its first `decided[n]` it is known. `keys` holds
-    values of the fields of `key_fields`, as integers of their width. Of a row that does not come
-    out the key may be anything.
+    File `n` has the rows from `starts[n]` on; of its first `decided[n]` it is known. `deciding`
+    holds columns of all rows, of those that do not come out, too.
     """
 
     starts: np.ndarray
     rows: np.ndarray
     decided: np.ndarray
-    key_fields: tuple[pa.Field, ...] = ()
-    keys: tuple[np.ndarray, ...] = ()
+    deciding: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     def are_decided(self, start: int, end: int) -> bool:
         """Whether it is known of all these rows."""
@@ -54,104 +50,110 @@ class Marks:
         ends = np.minimum(self.starts[1:][inside], end)
         return bool((self.starts[:-1][inside] + self.decided[inside] >= ends).all())
 
-    def keys_of(self, start: int, end: int) -> pa.RecordBatch:
-        """The keys of these rows."""
-        columns = [
-            pa.Array.from_buffers(field.type, end - start, [None, pa.py_buffer(words[start:end])])
-            for field, words in zip(self.key_fields, self.keys, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(self.key_fields))
-
 
 def decided_by_keys(plan: ReadPlan) -> bool:
     """Whether keys, sequences and kinds decide which rows come out."""
     return isinstance(MERGE_FUNCTIONS[plan.engine], ChoosesRows)
 
 
-def kept_keys(plan: ReadPlan) -> list[pa.Field]:
-    """The columns of the plan that are keys of a fixed width, which are at hand once rows merge."""
-    fields = [plan.schema.arrow.field(name) for name in plan.columns if name in plan.merge.key]
-    return [each for each in fields if pa.types.is_primitive(each.type) and each.type.bit_width > 1]
-
-
-def no_marks(split: Split, keys: Sequence[pa.Field] = ()) -> Marks:
-    """Marks of no row, none of which is decided; `keys` are some of `kept_keys`."""
-    starts = np.cumsum([0, *(file.row_count for file in split.files)])
-    count = int(starts[-1])
+def no_marks(files: Sequence[DataFile], deciding: pl.DataFrame | None = None) -> Marks:
+    """Marks of no row, none of which is decided."""
+    starts = np.cumsum([0, *(file.row_count for file in files)])
     return Marks(
         starts=starts,
-        rows=np.zeros(count, bool),
-        decided=np.zeros(len(split.files), np.int64),
-        key_fields=tuple(keys),
-        keys=tuple(np.empty(count, _words_of(each.type)) for each in keys),
+        rows=np.zeros(int(starts[-1]), bool),
+        decided=np.zeros(len(files), np.int64),
+        deciding=pl.DataFrame() if deciding is None else deciding,
     )
 
 
-def mark_rows(
-    marks: Marks, split: Split, plan: ReadPlan, store: Store, budget: Budget
-) -> Generator[None, None, None]:
-    """Merge a section of which `decided_by_keys`, window by window."""
+def mark_rows(marks: Marks, files: SplitFiles, window_rows: int) -> Iterator[None]:
+    """Merge a section of which `decided_by_keys`, about so many rows at a time.
+
+    Raises CorruptTable for keys out of order, see `SplitFiles.slices`.
+    """
+    plan, split = files.plan, files.split
     engine = MERGE_FUNCTIONS[plan.engine]
     assert isinstance(engine, ChoosesRows)
-    placed = next(name for name in plan.columns if name not in plan.merge.columns_for(()))
-    places = Places(
-        columns=frozenset({placed}),
-        split=split,
-        numbers={file.name: number for number, file in enumerate(split.files)},
-        nulls=False,
-    )
-    room = MergeRoom(places=places)
-    only_place = replace(plan, columns=(placed,))
-    merge = _Mark(engine, placed, marks)
-    with closing(merge_runs(split, only_place, store, budget, merge, room)) as windows:
-        for _ in windows:
-            yield
+    rows_max = max(1, window_rows // len(split.runs))
+    numbers = count()
+    runs = [
+        deque(
+            piece for file in run for piece in _pieces(marks, files, file, next(numbers), rows_max)
+        )
+        for run in split.runs
+    ]
+    for window in _windows(runs):
+        for piece, wins in engine.winners(window, plan.merge):
+            places = piece.places
+            at = slice(places.start, places.stop) if isinstance(places, range) else places
+            marks.rows[at] = wins
+            marks.decided[piece.number] = places[-1] + 1 - marks.starts[piece.number]
+        yield
+    # The last ones of a file may be deleted.
     marks.decided[:] = np.diff(marks.starts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """A merge function that marks the rows that its engine would give out."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece(Slice):
+    """Rows of the file of a number, and their places among those of all files, ascending."""
 
-    engine: ChoosesRows
-    placed: str
-    marks: Marks
+    number: int
+    places: range | np.ndarray
 
-    chooses_rows: ClassVar = True
-
-    def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
-        """A row without columns: the window is done."""
-        marks = self.marks
-        for part, wins in self.engine.winners(window, spec):
-            at = self._rows_of(part.rows.column(self.placed).to_numpy())
-            marks.rows[at] = wins
-            for field, words in zip(marks.key_fields, marks.keys, strict=True):
-                words[at] = _words(part.rows.column(field.name))
-        yield _ONE_ROW
-
-    def _rows_of(self, places: np.ndarray) -> slice | np.ndarray:
-        """Where, over all files, the rows at these places are; from now on they are decided."""
-        starts, decided = self.marks.starts, self.marks.decided
-        low = int(places.min())
-        # Rows of one file, one after the other: a run that was made of several mixes their rows.
-        if int(places.max()) - low == len(places) - 1:
-            number, row = row_of(low)
-            decided[number] = row + len(places)
-            first = int(starts[number]) + row
-            return slice(first, first + len(places))
-        numbers, rows = row_of(places)
-        np.maximum.at(decided, numbers, rows + 1)
-        at: np.ndarray = starts[numbers] + rows
-        return at
+    def cut(self, start: int, end: int) -> _Piece:
+        """Some of them; nothing is copied."""
+        return replace(
+            self,
+            rows=self.rows.slice(start, end - start),
+            keys=self.keys.slice(start, end - start),
+            places=self.places[start:end],
+        )
 
 
-def _words_of(kind: pa.DataType) -> str:
-    """The integers that are as wide as values of a type."""
-    return f"i{kind.bit_width // 8}"
+def _pieces(
+    marks: Marks, files: SplitFiles, file: DataFile, number: int, rows_max: int
+) -> Iterator[_Piece]:
+    """The rows of a file, less those that its deletion vector names, at most so many at a time."""
+    start, end = marks.starts[number : number + 2].tolist()
+    rows = marks.deciding[start:end]
+    places: range | np.ndarray = range(start, end)
+    deleted = files.deleted_rows(file)
+    if deleted is not None:
+        left = np.ones(end - start, bool)
+        left[deleted[deleted < end - start]] = False
+        places = start + np.flatnonzero(left)
+        rows = rows.filter(pl.Series(left))
+    order = KeysInOrder(files.plan, files.path(file))
+    # Rows lie as they were read: they are not copied to lie in one piece.
+    for batch in rows.to_arrow().to_batches(rows_max):
+        keys = order_columns([batch.column(name) for name in files.plan.merge.key])
+        order.check(keys)
+        yield _Piece(
+            rows=pa.Table.from_batches([batch]),
+            keys=keys,
+            sequence_min=file.sequence_min,
+            sequence_max=file.sequence_max,
+            commit_order=files.split.commit_order.get(file.name, 0),
+            level=file.level,
+            number=number,
+            places=places[: batch.num_rows],
+        )
+        places = places[batch.num_rows :]
 
 
-def _words(column: pa.ChunkedArray) -> np.ndarray:
-    """The values of a column of a fixed width, as integers of it."""
-    values = column.combine_chunks() if column.num_chunks > 1 else column.chunk(0)
-    words = np.frombuffer(values.buffers()[1], _words_of(values.type))
-    return words[values.offset : values.offset + len(values)]
+def _windows(runs: Sequence[deque[_Piece]]) -> Iterator[list[_Piece]]:
+    """The rows of each run up to the least last key of those that go on after their first piece."""
+    while left := [run for run in runs if run]:
+        lasts = [run[0].keys.at(run[0].keys.length - 1) for run in left if len(run) > 1]
+        bound = min(lasts) if lasts else None
+        window: list[_Piece] = []
+        for run in left:
+            piece = run.popleft()
+            length = piece.keys.length
+            inside = length if bound is None else piece.keys.count_up_to(bound)
+            if inside < length:
+                run.appendleft(piece.cut(inside, length))
+            if inside:
+                window.append(piece.cut(0, inside))
+        yield window

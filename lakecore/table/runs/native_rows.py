@@ -1,16 +1,15 @@
 """The rows of a split as Polars reads them from its files, less those that do not come out.
 
 Polars decodes faster than whoever cuts rows into windows, and of a section no value is moved but
-those that come out (`marks.py`). It costs a mark a row, and that the first rows wait for all keys
-of their chunk: sections of very many rows, or of which the caller wants a few, are merged window by
-window.
+those that come out (`marks.py`). It costs a mark a row, and what decides of all rows, which is read
+before: sections of very many rows, or of which the caller wants a few, are merged window by window.
 
 Memory follows the chunk, not the split: Polars is asked for a few row groups at a time. Left to
 itself it would read ahead by the number of cores.
 
 Files that another reads better stay with `read.py`: of large row groups, of several schemas, and of
-Java, for Polars does not check the checksums that Java gives to pages. A chunk that Polars cannot
-read is read by lakecore's own reader, which names what is damaged.
+Java, for Polars does not check the checksums that Java gives to pages. What Polars cannot read,
+lakecore's own reader reads, which names what is damaged: a chunk, or, of what decides, the split.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -26,16 +25,25 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from lakecore.frames.polars_source import FAILURES, native_scan, select, to_batches, to_frame
+from lakecore.frames.polars_source import (
+    FAILURES,
+    bytes_in_arrow,
+    native_scan,
+    select,
+    to_batches,
+    to_frame,
+    to_frames,
+)
 from lakecore.io.data_files import row_group_bounds
+from lakecore.lsm.levels import SortedRun
 from lakecore.model.rows import KEY_PREFIX
-from lakecore.model.types import arrow_type
+from lakecore.model.types import arrow_schema, arrow_type
 from lakecore.plan.predicate import condition_on
 from lakecore.table.runs.large_rows import are_large
-from lakecore.table.runs.marks import decided_by_keys, kept_keys, mark_rows, no_marks
+from lakecore.table.runs.marks import decided_by_keys, mark_rows, no_marks
 from lakecore.table.runs.native_files import native_paths
-from lakecore.table.runs.read import batch_size
-from lakecore.table.runs.split_files import SplitFiles
+from lakecore.table.runs.read import batch_size, merge_fields, read_split
+from lakecore.table.runs.split_files import KIND_FIELD, SEQUENCE_FIELD, SplitFiles
 from lakecore.table.runs.windows import READER, on_reader
 
 if TYPE_CHECKING:
@@ -52,9 +60,13 @@ if TYPE_CHECKING:
 
 _ROWS_MIN = 65_536
 """To ask Polars for fewer costs more than it saves."""
-_MARKS_SHARE = 64
-_KEYS_SHARE = 16
-"""Parts of the budget, as divisors: what the marks of a section, and its keys, may take."""
+_DECIDING_SHARE = 8
+"""The part of the budget, as a divisor, that what decides of a section may take, and its marks."""
+_HELD_TIMES = 2
+"""What is held of that while it is read, or laid out to be compared."""
+_WINDOW_ROWS = 1 << 20
+_WINDOW_ROW_SHARE = 256
+"""Rows merged at once, and the part of the budget, as a divisor, of which a byte each is theirs."""
 _CODECS = frozenset({"ZSTD", "UNCOMPRESSED"})
 """Of damage in others Polars tells less than Arrow."""
 _CHUNK_SHARE = 16
@@ -65,6 +77,7 @@ _CHUNKS_AT_ONCE = 2
 """Beside the one that is given out."""
 _MARK = f"{KEY_PREFIX}MARK"
 """No column of a table has such a name."""
+_BYTE = 8
 _VIEW_BYTES = 16
 """Of a text decoded, beside its bytes, which it may share with others."""
 
@@ -78,11 +91,6 @@ class _Part:
     group: RowGroup
     size_bytes: int
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the file has no other."""
-        return self.group.row_count == self.file.row_count
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chunk:
@@ -95,29 +103,33 @@ class _Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeRows:
-    """A split that can be read so; `parts` are its files, in their order, a row group each."""
+    """A split that can be read so; `parts` are its files, in their order, a row group each.
+
+    `deciding`: what decides of a section which rows come out, which takes `deciding_bytes`.
+    """
 
     split: Split
     plan: ReadPlan
     store: Store
     budget: Budget
     parts: Sequence[_Part]
+    deciding: Sequence[Field] = ()
+    deciding_bytes: int = 0
 
     def frames(self) -> Generator[pl.DataFrame, None, None]:
         """The rows as columns of the plan, in the order of the files."""
-        split, plan = self.split, self.plan
-        if split.raw:
+        if self.split.raw:
             yield from self._frames(self._undeleted(), ())
             return
-        keys = kept_keys(plan)
-        width = sum(each.type.bit_width // 8 for each in keys)
-        if width * split.row_count > self.budget.size_bytes // _KEYS_SHARE:
-            keys, width = [], 0
-        held_bytes = (1 + width) * split.row_count
+        held_bytes = _HELD_TIMES * self.deciding_bytes
         with self.budget.acquire_up_to(held_bytes, held_bytes):
-            marks = no_marks(split, keys)
-            with closing(mark_rows(marks, split, plan, self.store, self.budget)) as windows:
-                yield from self._frames(marks, windows)
+            deciding = self._deciding_rows()
+            if deciding is not None:
+                marks = no_marks(self.split.files, deciding)
+                window_rows = min(_WINDOW_ROWS, self.budget.size_bytes // _WINDOW_ROW_SHARE)
+                yield from self._frames(marks, mark_rows(marks, self._files, window_rows))
+                return
+        yield from to_frames(read_split(self.split, self.plan, self.store, self.budget))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows of `frames` as Arrow has them."""
@@ -129,11 +141,28 @@ class NativeRows:
     def _chunk_bytes(self) -> int:
         return self.budget.size_bytes // _CHUNK_SHARE
 
+    @property
+    def _files(self) -> SplitFiles:
+        return SplitFiles(self.split, self.plan, self.store)
+
+    def _deciding_rows(self) -> pl.DataFrame | None:
+        """What decides, of all rows; None if it is not for Polars to read."""
+        schema, paths = arrow_schema(self.deciding), list(dict.fromkeys(p.path for p in self.parts))
+        with suppress(*FAILURES):
+            rows = native_scan(schema, paths, schema.names, casts=False).collect()
+            given = [field.name for field in self.deciding if not field.nullable]
+            # Texts may be shared: how many bytes they are apart is known only now.
+            small = bytes_in_arrow(rows) <= self.budget.size_bytes // _DECIDING_SHARE
+            whole = rows.height == self.split.row_count
+            if small and whole and not any(rows[name].null_count() for name in given):
+                return rows
+        return None
+
     def _undeleted(self) -> Marks | None:
         """Marks of the rows that no deletion vector names; None: of all."""
         if not self.split.vectors:
             return None
-        files, marks = SplitFiles(self.split, self.plan, self.store), no_marks(self.split)
+        files, marks = self._files, no_marks(self.split.files)
         marks.rows[:] = True
         for start, file in zip(marks.starts, self.split.files, strict=False):
             deleted = files.deleted_rows(file)
@@ -202,30 +231,30 @@ class NativeRows:
         with suppress(*FAILURES):
             if marks is None:
                 return select(self._scan(chunk, columns), columns).collect()
-            mark = pl.Series(_MARK, marks.rows[chunk.start : chunk.end])
-            keys = to_frame(marks.keys_of(chunk.start, chunk.end))
-            rows = self._scan(chunk, [name for name in columns if name not in keys.columns])
+            known = marks.deciding[chunk.start : chunk.end]
+            known = known.select(name for name in known.columns if name in columns)
+            frames = [pl.LazyFrame([*known, pl.Series(_MARK, marks.rows[chunk.start : chunk.end])])]
+            if others := [name for name in columns if name not in known.columns]:
+                frames.append(self._scan(chunk, others))
             # Of other heights it is an error.
-            both = pl.concat([rows, pl.LazyFrame([*keys, mark])], how="horizontal")
+            both = pl.concat(frames, how="horizontal")
             return select(both.filter(_MARK), columns).collect()
         return pl.concat(self._own_frames(chunk, marks))
 
     def _scan(self, chunk: _Chunk, names: list[str]) -> pl.LazyFrame:
         """Columns of all rows of a chunk, as Polars reads them."""
-        schema = self.plan.output
-        if all(part.is_whole for part in chunk.parts):
-            return native_scan(schema, [part.path for part in chunk.parts], names, casts=False)
         scans = []
+        # One scan of several files takes Polars up to twice as long.
         for path, parts in groupby(chunk.parts, lambda part: part.path):
             groups = [part.group for part in parts]
             count = sum(group.row_count for group in groups)
-            rows = native_scan(schema, [path], names, casts=False)
+            rows = native_scan(self.plan.output, [path], names, casts=False)
             scans.append(rows.slice(groups[0].first_row, count))
         return pl.concat(scans)
 
     def _own_frames(self, chunk: _Chunk, marks: Marks | None) -> Iterator[pl.DataFrame]:
         """The marked rows of a chunk, as lakecore's own reader reads them."""
-        files = SplitFiles(self.split, self.plan, self.store)
+        files = self._files
         fields = [self.plan.schema.field(name) for name in self.plan.columns]
         size = batch_size(fields, self._chunk_bytes)
         start = chunk.start
@@ -247,50 +276,64 @@ def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> N
     if not 0 < len(set(plan.columns)) == len(plan.columns):
         return None
     # A few row groups may do.
-    deciding = plan.schema.names if split.raw else plan.merge.key
-    if condition_on(plan.predicate, deciding) is not None:
+    looked_at = plan.schema.names if split.raw else plan.merge.key
+    if condition_on(plan.predicate, looked_at) is not None:
         return None
+    deciding: tuple[Field, ...] = ()
     if not split.raw:
-        values = set(plan.columns).difference(plan.merge.columns_for(()))
-        too_many = split.row_count > budget.size_bytes // _MARKS_SHARE
-        if not values or too_many or not decided_by_keys(plan):
+        if not decided_by_keys(plan):
             return None
+        runs = [SortedRun(files=files) for files in split.runs]
+        deciding = merge_fields(runs, replace(plan, columns=()))
     fields = [plan.schema.field(name) for name in plan.columns]
-    paths = native_paths([split], fields, plan.schemas.__getitem__, plan.layout, store)
+    stored = {*fields, *deciding}.difference((SEQUENCE_FIELD, KIND_FIELD))
+    paths = native_paths([split], [*stored], plan.schemas.__getitem__, plan.layout, store)
     if not paths:
         return None
     parts: list[_Part] = []
+    deciding_bytes = split.row_count
+    texts = [field.name for field in deciding if not _is_fixed(field)]
     for file, path in zip(split.files, paths, strict=True):
-        own = _parts(file, path, fields, SplitFiles(split, plan, store).path(file), store)
-        if own is None:
+        groups = row_group_bounds(store, SplitFiles(split, plan, store).path(file), texts) or ()
+        if sum(group.row_count for group in groups) != file.row_count:
             return None
-        parts += own
+        if any(group.has_checksums or not group.codecs <= _CODECS for group in groups):
+            return None
+        parts += (
+            _Part(file=file, path=path, group=group, size_bytes=_size_of(group, fields))
+            for group in groups
+        )
+        deciding_bytes += _width(deciding) * file.row_count
+        deciding_bytes += sum(size for group in groups for size in group.column_bytes.values())
     part_bytes = max(part.size_bytes for part in parts)
     if part_bytes * _CHUNK_PARTS_MIN > budget.size_bytes // _CHUNK_SHARE:
         return None
-    return NativeRows(split=split, plan=plan, store=store, budget=budget, parts=parts)
+    if deciding and deciding_bytes > budget.size_bytes // _DECIDING_SHARE:
+        return None
+    return NativeRows(
+        split=split,
+        plan=plan,
+        store=store,
+        budget=budget,
+        parts=parts,
+        deciding=deciding,
+        deciding_bytes=deciding_bytes,
+    )
 
 
-def _parts(
-    file: DataFile, local: str, fields: Sequence[Field], path: str, store: Store
-) -> list[_Part] | None:
-    """The row groups of a file, of which columns are read; None if Polars is not to read it."""
-    groups = row_group_bounds(store, path, ()) or ()
-    if sum(group.row_count for group in groups) != file.row_count:
-        return None
-    if any(group.has_checksums or not group.codecs <= _CODECS for group in groups):
-        return None
-    kinds = [arrow_type(field.type) for field in fields]
-    fixed = sum(kind.bit_width / 8 for kind in kinds if pa.types.is_primitive(kind))
-    views = _VIEW_BYTES * sum(not pa.types.is_primitive(kind) for kind in kinds)
-    return [
-        _Part(
-            file=file,
-            path=local,
-            group=group,
-            size_bytes=int(
-                max(group.decoded_bytes, fixed * group.row_count) + views * group.row_count
-            ),
-        )
-        for group in groups
-    ]
+def _size_of(group: RowGroup, fields: Sequence[Field]) -> int:
+    """What these columns of a row group take in Polars, at most."""
+    fixed = _width([field for field in fields if _is_fixed(field)])
+    views = _width([field for field in fields if not _is_fixed(field)])
+    return max(group.decoded_bytes, fixed * group.row_count) + views * group.row_count
+
+
+def _is_fixed(field: Field) -> bool:
+    return bool(pa.types.is_primitive(arrow_type(field.type)))
+
+
+def _width(fields: Sequence[Field]) -> int:
+    """The bytes of a row of these columns, less those of texts, which others may share."""
+    kinds = [arrow_type(field.type) for field in fields if _is_fixed(field)]
+    fixed: int = sum(max(kind.bit_width // _BYTE, 1) for kind in kinds)
+    return fixed + _VIEW_BYTES * (len(fields) - len(kinds))

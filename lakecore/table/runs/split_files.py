@@ -119,18 +119,15 @@ class SplitFiles:
         integer, a date or a timestamp: rows would be missed, or come twice.
         """
         plan, split = self.plan, self.split
-        first = arrow_type(plan.schema.field(plan.merge.key[0]).type)
-        looked_at = any(is_kind(first) for is_kind in _PLAIN_ORDER)
         left = sum(file.row_count for file in run.files)
         all_come = plan.predicate is None and not split.vectors
         for file in run.files:
             left_below = left - file.row_count
-            before: int | None = None
+            order = KeysInOrder(plan, self.path(file))
             for batch in self.rows(file, fields, size):
                 left -= batch.num_rows
                 keys = order_columns([batch.column(name) for name in plan.merge.key])
-                if looked_at and keys.length:
-                    before = _last_in_order(keys, before, self.path(file))
+                order.check(keys)
                 yield Slice(
                     rows=pa.Table.from_batches([batch]),
                     keys=keys,
@@ -295,13 +292,24 @@ class SplitFiles:
         return positions.astype(np.int64)
 
 
-def _last_in_order(keys: OrderColumns, before: int | None, path: str) -> int:
-    """The first part, a number, of the last of these keys, which follow on `before`."""
-    column = keys.columns[0]
-    assert isinstance(column, np.ndarray)
-    if (before is not None and column[0] < before) or (column[1:] < column[:-1]).any():
-        raise CorruptTable("the keys of a data file are out of order", path=path)
-    return int(column[-1])
+class KeysInOrder:
+    """Whether keys of a file are in order, as far as that is looked at (`SplitFiles.slices`)."""
+
+    def __init__(self, plan: ReadPlan, path: str) -> None:
+        first = arrow_type(plan.schema.field(plan.merge.key[0]).type)
+        self._looked_at = any(is_kind(first) for is_kind in _PLAIN_ORDER)
+        self._path = path
+        self._last: int | None = None
+
+    def check(self, keys: OrderColumns) -> None:
+        """Raise CorruptTable if these keys, which come after those checked before, are not."""
+        if not self._looked_at or not keys.length:
+            return
+        column, last = keys.columns[0], self._last
+        assert isinstance(column, np.ndarray)
+        if (last is not None and column[0] < last) or (column[1:] < column[:-1]).any():
+            raise CorruptTable("the keys of a data file are out of order", path=self._path)
+        self._last = int(column[-1])
 
 
 def check_size(store: Store, path: str, file: DataFile) -> None:

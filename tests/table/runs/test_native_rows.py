@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from struct import pack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from lakecore.errors import CorruptTable
+from lakecore.errors import CorruptTable, Unsupported
 from lakecore.frames.polars_source import to_batches
 from lakecore.io.local import LocalStore
 from lakecore.memory import Budget
@@ -149,6 +150,7 @@ def test_values_of_every_type_come_out(
     assert assert_as_by_windows(table) > 0
     assert assert_as_by_windows(table, ["v_text", *named, "v_int"]) > 0
     assert assert_as_by_windows(table, ["v_ltz"]) > 0
+    assert assert_as_by_windows(table, list(named)) > 0
 
 
 @pytest.mark.parametrize(
@@ -348,7 +350,7 @@ def test_large_split_is_read_natively_by_every_face(
 @pytest.mark.parametrize(
     "reason",
     [
-        *("keys alone", "a condition on keys", "few rows", "folded"),
+        *("a condition on keys", "few rows", "folded", "nanoseconds decide"),
         *("another schema", "format", "nested", "budget", "codec"),
     ],
 )
@@ -356,9 +358,14 @@ def test_other_splits_are_left_to_windows(
     reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     columns = {"id": "INT NOT NULL", "v": "ARRAY<INT>" if reason == "nested" else "INT"}
+    decides = {}
+    if reason == "nanoseconds decide":
+        columns["n"] = "TIMESTAMP(9)"
+        decides = {"sequence__field": "n"}
     table = local_table(
         tmp_path,
         columns,
+        **decides,
         write_only="true",
         merge_engine="partial-update" if reason == "folded" else "deduplicate",
         file__format="orc" if reason == "format" else "parquet",
@@ -374,8 +381,8 @@ def test_other_splits_are_left_to_windows(
     if reason == "few rows":
         monkeypatch.setattr(native_rows, "_ROWS_MIN", 4)
     if reason == "budget":
-        monkeypatch.setattr(native_rows, "_MARKS_SHARE", table.context.budget.size_bytes)
-    chosen = ["id"] if reason == "keys alone" else None
+        monkeypatch.setattr(native_rows, "_DECIDING_SHARE", table.context.budget.size_bytes)
+    chosen = ["id", "v"] if reason == "nanoseconds decide" else None
     where = pl.col("id") == 1 if reason == "a condition on keys" else None
 
     assert natives_of(table, chosen, where) == [None]
@@ -448,3 +455,54 @@ def test_damaged_file_is_named(keys: list[str], tmp_path: Path) -> None:
     for rows_of in (table.to_arrow, table.to_polars):
         with pytest.raises(CorruptTable, match=large.name):
             rows_of()
+
+
+def test_keys_out_of_order_are_named(tmp_path: Path) -> None:
+    table = local_table(tmp_path, file__compression="none", write_only="true")
+    for value in "ab":
+        table.write(
+            pa.table({"id": pa.array([10_000, 20_000, 30_000], pa.int32()), "v": [value] * 3})
+        )
+    spoiled(tmp_path, pack("<i", 20_000), pack("<i", 40_000))
+
+    assert natives_of(table) != [None]
+    with pytest.raises(CorruptTable, match=r"keys of a data file are out of order.*path=.*data-"):
+        table.to_arrow()
+
+
+@pytest.mark.parametrize("decides", ["key", "sequence"])
+def test_deciding_text_that_is_no_utf8_is_named(decides: str, tmp_path: Path) -> None:
+    columns = {"id": "STRING NOT NULL", "s": "STRING", "v": "INT"}
+    table = local_table(tmp_path, columns, file__compression="none", sequence__field="s")
+    for text in ("aaaaaaa", "bbbbbbb"):
+        table.write(pa.table({"id": ["k1k1k1k1"], "s": [text], "v": [1]}))
+    old = b"k1k1k1k1" if decides == "key" else b"bbbbbbb"
+    spoiled(tmp_path, old, b"\xff" + old[1:])
+
+    assert natives_of(table) != [None]
+    for rows_of in (table.to_arrow, table.to_polars):
+        with pytest.raises(
+            Unsupported, match=rf"no UTF-8.*column={'id' if decides == 'key' else 's'}"
+        ):
+            rows_of()
+
+
+def test_deciding_texts_that_are_shared_and_too_large_apart_are_left_to_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_rows, "mark_rows", None)
+    columns = {"k": "STRING NOT NULL", "id": "INT NOT NULL", "v": "INT"}
+    table = local_table(tmp_path, columns, keys=["k", "id"], write_only="true")
+    ids = pa.array(range(2_000), pa.int32())
+    for number in range(2):
+        table.write(pa.table({"k": ["x" * 5_000] * 2_000, "id": ids, "v": [number] * 2_000}))
+    ((split, plan),) = plans_of(table)
+    small = Budget(64 << 20)
+    native = native_rows.native_rows(split, plan, table.context.store, small)
+    assert native is not None
+    assert native.deciding_bytes < small.size_bytes // 8
+
+    found = pl.concat(native.frames())
+    assert small.used_bytes == 0
+    assert found["id"].sort().to_list() == ids.to_pylist()
+    assert found["v"].unique().to_list() == [1]
