@@ -78,6 +78,8 @@ _CHUNKS_AT_ONCE = 2
 _MARK = f"{KEY_PREFIX}MARK"
 """No column of a table has such a name."""
 _BYTE = 8
+_CODE_BYTES = 8
+"""Of a value that is to be compared."""
 _VIEW_BYTES = 16
 """Of a text decoded, beside its bytes, which it may share with others."""
 
@@ -291,7 +293,10 @@ def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> N
     if not paths:
         return None
     parts: list[_Part] = []
-    deciding_bytes = split.row_count
+    # Beside a mark, what is copied to be compared.
+    copied = [field for field in deciding if field.name in plan.merge.key and not _is_wide(field)]
+    row_bytes = 1 + _width(deciding) + _CODE_BYTES * len(copied)
+    deciding_bytes = row_bytes * split.row_count
     texts = [field.name for field in deciding if not _is_fixed(field)]
     for file, path in zip(split.files, paths, strict=True):
         groups = row_group_bounds(store, SplitFiles(split, plan, store).path(file), texts) or ()
@@ -303,7 +308,6 @@ def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> N
             _Part(file=file, path=path, group=group, size_bytes=_size_of(group, fields))
             for group in groups
         )
-        deciding_bytes += _width(deciding) * file.row_count
         deciding_bytes += sum(size for group in groups for size in group.column_bytes.values())
     part_bytes = max(part.size_bytes for part in parts)
     if part_bytes * _CHUNK_PARTS_MIN > budget.size_bytes // _CHUNK_SHARE:
@@ -330,6 +334,11 @@ def _size_of(group: RowGroup, fields: Sequence[Field]) -> int:
 
 def _is_fixed(field: Field) -> bool:
     return bool(pa.types.is_primitive(arrow_type(field.type)))
+
+
+def _is_wide(field: Field) -> bool:
+    """Whether its values are compared where they lie."""
+    return _is_fixed(field) and arrow_type(field.type).bit_width == _BYTE * _CODE_BYTES
 
 
 def _width(fields: Sequence[Field]) -> int:

@@ -86,8 +86,7 @@ class SplitFiles:
         Rows that the file's deletion vector names are left out. Raises CorruptTable if a file that
         the snapshot names is not there, or is damaged.
         """
-        with missing_is_corrupt(self.path(file)):
-            deleted = self.deleted_rows(file)
+        deleted = self.deleted_rows(file)
         late, wanted = NO_LATE_CASTS, keys_wanted(fields, self.plan)
         known = self._known_nulls(file, fields)
         if (deleted is not None or wanted is not None) and not self.late:
@@ -282,13 +281,18 @@ class SplitFiles:
         return known
 
     def deleted_rows(self, file: DataFile) -> np.ndarray | None:
-        """The positions that the file's deletion vector names, ascending; None without a vector."""
+        """The positions that the file's deletion vector names, ascending; None without a vector.
+
+        Raises CorruptTable if the file that holds the vector is not there.
+        """
         split = self.split
         if file.name not in split.vectors:
             return None
         index_file, where = split.vectors[file.name]
         path = self.plan.layout.live_index_file(split.partition_path, split.bucket, index_file)
-        positions = decode_vectors(self.store.read(path), [where], path)[file.name]
+        with missing_is_corrupt(self.path(file)):
+            data = self.store.read(path)
+        positions = decode_vectors(data, [where], path)[file.name]
         return positions.astype(np.int64)
 
 

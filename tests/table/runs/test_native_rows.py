@@ -506,3 +506,47 @@ def test_deciding_texts_that_are_shared_and_too_large_apart_are_left_to_windows(
     assert small.used_bytes == 0
     assert found["id"].sort().to_list() == ids.to_pylist()
     assert found["v"].unique().to_list() == [1]
+
+
+@pytest.mark.parametrize("runs", ["one", "two"])
+def test_missing_deletion_vectors_are_damage(runs: str, tmp_path: Path) -> None:
+    table = local_table(tmp_path, write_only="true")
+    put(table, "1 a | 2 a")
+    table.compact(full=True)
+    if runs == "two":
+        put(table, "1 b")
+    on_read = "true" if runs == "two" else "false"
+    with_options(table, deletion_vectors__enabled="true", deletion_vectors__merge_on_read=on_read)
+    table = reopened(table)
+    (split, _), *_ = plans_of(table)
+    file = max(split.files, key=lambda each: each.level)
+    hide(table, {file.name: [1]})
+    table = reopened(table)
+    assert natives_of(table) != [None]
+    (tmp_path / "t" / "index" / "index-1").unlink()
+
+    for rows_of in (table.to_arrow, table.to_polars):
+        with pytest.raises(CorruptTable, match=f"missing.*expired.*{file.name}"):
+            rows_of()
+
+
+def test_keys_that_are_copied_to_be_compared_count(tmp_path: Path) -> None:
+    kinds = {"a": "SMALLINT", "b": "BOOLEAN", "c": "BIGINT"}
+    named = {name: f"{kind} NOT NULL" for name, kind in kinds.items()}
+    table = local_table(tmp_path, {**named, "v": "INT"}, keys=list(named), write_only="true")
+    for _ in range(2):
+        table.write(
+            pa.table(
+                {
+                    "a": pa.array([1], pa.int16()),
+                    "b": [True],
+                    "c": [1],
+                    "v": pa.array([1], pa.int32()),
+                }
+            )
+        )
+
+    (native,) = natives_of(table)
+    assert native is not None
+    # A mark, the keys and the kind, and the narrow keys as wide ones.
+    assert native.deciding_bytes == 2 * (1 + (2 + 1 + 8 + 1) + (8 + 8))
