@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.merge.spec import MergeSpec, Run, Slice
+    from lakecore.merge.spec import MergeSpec, Slice
 
 _DENSE_SPAN_MAX = 32
 """Codes in the range of a window, for a row of it, up to which a flag for each code is cheaper."""
@@ -81,7 +81,9 @@ class Deduplicate:
         _clear_deletes(window, alive, spec)
         yield from _in_key_order(window, np.concatenate(alive), order)
 
-    def winners(self, window: Sequence[Run], spec: MergeSpec) -> Iterator[tuple[Run, np.ndarray]]:
+    def winners(
+        self, window: Sequence[Slice], spec: MergeSpec
+    ) -> Iterator[tuple[Slice, np.ndarray]]:
         """The runs, each with a mask of the rows that `__call__` gives out."""
         window = _later_wins(window)
         if runs_decide(window, spec):
@@ -94,7 +96,7 @@ class Deduplicate:
         yield from zip(window, alive, strict=True)
 
 
-def _later_wins(window: Sequence[Run]) -> list[Run]:
+def _later_wins(window: Sequence[Slice]) -> list[Slice]:
     """The runs in an order in which, where nothing else decides, the row that comes later wins."""
     return sorted(window, key=lambda part: part.commit_order)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.merge.spec import MergeSpec, Run, Slice
+    from lakecore.merge.spec import MergeSpec, Slice
 
 
 class FirstRow:
@@ -48,12 +48,14 @@ class FirstRow:
             for part, mask in _masks(runs, firsts):
                 yield filter_rows(part.rows, mask)
 
-    def winners(self, window: Sequence[Run], spec: MergeSpec) -> Iterator[tuple[Run, np.ndarray]]:
+    def winners(
+        self, window: Sequence[Slice], spec: MergeSpec
+    ) -> Iterator[tuple[Slice, np.ndarray]]:
         """The runs, each with a mask of the rows that `__call__` gives out."""
         yield from _masks(*_firsts(window, spec))
 
 
-def _firsts(window: Sequence[Run], spec: MergeSpec) -> tuple[list[Run], np.ndarray]:
+def _firsts(window: Sequence[Slice], spec: MergeSpec) -> tuple[list[Slice], np.ndarray]:
     """The runs, and the positions over all of them of the row of each key that stays."""
     runs = oldest_first(window, spec)
     codes, order = merge_order(runs, spec)
@@ -77,7 +79,7 @@ def _firsts(window: Sequence[Run], spec: MergeSpec) -> tuple[list[Run], np.ndarr
     return runs, firsts
 
 
-def _masks(runs: list[Run], firsts: np.ndarray) -> Iterator[tuple[Run, np.ndarray]]:
+def _masks(runs: list[Slice], firsts: np.ndarray) -> Iterator[tuple[Slice, np.ndarray]]:
     is_first = np.zeros(sum(part.keys.length for part in runs), bool)
     is_first[firsts] = True
     yield from zip(runs, split_mask(runs, is_first), strict=True)

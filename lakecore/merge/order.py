@@ -26,7 +26,7 @@ from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lakecore.merge.spec import MergeSpec, Run, Slice
+    from lakecore.merge.spec import MergeSpec, Slice
     from lakecore.model.rows import RowKind
 
 
@@ -49,7 +49,7 @@ def runs_decide(window: Sequence[Slice], spec: MergeSpec) -> bool:
     return all(older.sequence_max < newer.sequence_min for older, newer in pairwise(ordered))
 
 
-def oldest_first(window: Sequence[Run], spec: MergeSpec) -> list[Run]:
+def oldest_first(window: Sequence[Slice], spec: MergeSpec) -> list[Slice]:
     """The runs in an order in which, of rows that nothing else tells apart, the later is newer."""
     if runs_decide(window, spec):
         return sorted(window, key=_age)

@@ -7,8 +7,8 @@ leaves them all, for another to merge.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lakecore.errors import Unsupported
 from lakecore.merge.aggregators.fold import Aggregate
@@ -89,7 +89,8 @@ class Slice:
     of the greater `commit_order` is newer. They come from a file of `level`. `unique`: no key
     twice, as in data files; the rows of a write buffer may repeat keys, in any order, but a key
     that is in one slice of a run is not in the next (`whole_keys`). `more`: whether other slices of
-    the run come after it; None: that is not known before the next was asked for.
+    the run come after it; None: that is not known before the next was asked for. `places`: where
+    the rows lie among those of all files, ascending; None: nobody wants to know.
     """
 
     rows: pa.Table
@@ -100,10 +101,16 @@ class Slice:
     level: int = 0
     unique: bool = True
     more: bool | None = None
+    places: range | np.ndarray | None = None
 
-
-Run = TypeVar("Run", bound=Slice)
-"""A slice, or one that knows more."""
+    def cut(self, start: int, end: int) -> Slice:
+        """Some of the rows; nothing is copied."""
+        return replace(
+            self,
+            rows=self.rows.slice(start, end - start),
+            keys=self.keys.slice(start, end - start),
+            places=None if self.places is None else self.places[start:end],
+        )
 
 
 class MergeFunction(Protocol):
@@ -127,7 +134,9 @@ class MergeFunction(Protocol):
 class ChoosesRows(MergeFunction, Protocol):
     """A merge function of which a key's row is one that went in, and that can say which."""
 
-    def winners(self, window: Sequence[Run], spec: MergeSpec) -> Iterator[tuple[Run, np.ndarray]]:
+    def winners(
+        self, window: Sequence[Slice], spec: MergeSpec
+    ) -> Iterator[tuple[Slice, np.ndarray]]:
         """The runs, in any order, each with a mask of the rows that `__call__` gives out."""
         ...
 

@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from lakecore.merge import MERGE_FUNCTIONS
-from lakecore.merge.keys import order_columns
-from lakecore.merge.spec import ChoosesRows, Slice
-from lakecore.table.runs.split_files import KeysInOrder
+from lakecore.merge.spec import ChoosesRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from lakecore.merge.spec import Slice
     from lakecore.model.files import DataFile
     from lakecore.table.runs.read import ReadPlan
     from lakecore.table.runs.split_files import SplitFiles
@@ -50,6 +48,13 @@ class Marks:
         ends = np.minimum(self.starts[1:][inside], end)
         return bool((self.starts[:-1][inside] + self.decided[inside] >= ends).all())
 
+    def decide(self, places: range | np.ndarray | None, wins: np.ndarray) -> None:
+        """Mark rows of one file, which come after those decided."""
+        assert places is not None
+        self.rows[slice(places.start, places.stop) if isinstance(places, range) else places] = wins
+        number = int(np.searchsorted(self.starts, places[-1], side="right")) - 1
+        self.decided[number] = places[-1] + 1 - self.starts[number]
+
 
 def decided_by_keys(plan: ReadPlan) -> bool:
     """Whether keys, sequences and kinds decide which rows come out."""
@@ -70,7 +75,7 @@ def no_marks(files: Sequence[DataFile], deciding: pl.DataFrame | None = None) ->
 def mark_rows(marks: Marks, files: SplitFiles, window_rows: int) -> Iterator[None]:
     """Merge a section of which `decided_by_keys`, about so many rows at a time.
 
-    Raises CorruptTable for keys out of order, see `SplitFiles.slices`.
+    Raises CorruptTable for keys out of order, see `SplitFiles.slices_of`.
     """
     plan, split = files.plan, files.split
     engine = MERGE_FUNCTIONS[plan.engine]
@@ -79,41 +84,23 @@ def mark_rows(marks: Marks, files: SplitFiles, window_rows: int) -> Iterator[Non
     numbers = count()
     runs = [
         deque(
-            piece for file in run for piece in _pieces(marks, files, file, next(numbers), rows_max)
+            part
+            for file in run
+            for part in _placed_rows(marks, files, file, next(numbers), rows_max)
         )
         for run in split.runs
     ]
     for window in _windows(runs):
-        for piece, wins in engine.winners(window, plan.merge):
-            places = piece.places
-            at = slice(places.start, places.stop) if isinstance(places, range) else places
-            marks.rows[at] = wins
-            marks.decided[piece.number] = places[-1] + 1 - marks.starts[piece.number]
+        for part, wins in engine.winners(window, plan.merge):
+            marks.decide(part.places, wins)
         yield
     # The last ones of a file may be deleted.
     marks.decided[:] = np.diff(marks.starts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece(Slice):
-    """Rows of the file of a number, and their places among those of all files, ascending."""
-
-    number: int
-    places: range | np.ndarray
-
-    def cut(self, start: int, end: int) -> _Piece:
-        """Some of them; nothing is copied."""
-        return replace(
-            self,
-            rows=self.rows.slice(start, end - start),
-            keys=self.keys.slice(start, end - start),
-            places=self.places[start:end],
-        )
-
-
-def _pieces(
+def _placed_rows(
     marks: Marks, files: SplitFiles, file: DataFile, number: int, rows_max: int
-) -> Iterator[_Piece]:
+) -> Iterator[Slice]:
     """The rows of a file, less those that its deletion vector names, at most so many at a time."""
     start, end = marks.starts[number : number + 2].tolist()
     rows = marks.deciding[start:end]
@@ -124,36 +111,25 @@ def _pieces(
         left[deleted[deleted < end - start]] = False
         places = start + np.flatnonzero(left)
         rows = rows.filter(pl.Series(left))
-    order = KeysInOrder(files.plan, files.path(file))
     # Rows lie as they were read: they are not copied to lie in one piece.
-    for batch in rows.to_arrow().to_batches(rows_max):
-        keys = order_columns([batch.column(name) for name in files.plan.merge.key])
-        order.check(keys)
-        yield _Piece(
-            rows=pa.Table.from_batches([batch]),
-            keys=keys,
-            sequence_min=file.sequence_min,
-            sequence_max=file.sequence_max,
-            commit_order=files.split.commit_order.get(file.name, 0),
-            level=file.level,
-            number=number,
-            places=places[: batch.num_rows],
-        )
-        places = places[batch.num_rows :]
+    for part in files.slices_of(file, rows.to_arrow().to_batches(rows_max)):
+        length = part.keys.length
+        yield replace(part, places=places[:length])
+        places = places[length:]
 
 
-def _windows(runs: Sequence[deque[_Piece]]) -> Iterator[list[_Piece]]:
-    """The rows of each run up to the least last key of those that go on after their first piece."""
+def _windows(runs: Sequence[deque[Slice]]) -> Iterator[list[Slice]]:
+    """The rows of each run up to the least last key of those that go on after their first slice."""
     while left := [run for run in runs if run]:
         lasts = [run[0].keys.at(run[0].keys.length - 1) for run in left if len(run) > 1]
         bound = min(lasts) if lasts else None
-        window: list[_Piece] = []
+        window: list[Slice] = []
         for run in left:
-            piece = run.popleft()
-            length = piece.keys.length
-            inside = length if bound is None else piece.keys.count_up_to(bound)
+            part = run.popleft()
+            length = part.keys.length
+            inside = length if bound is None else part.keys.count_up_to(bound)
             if inside < length:
-                run.appendleft(piece.cut(inside, length))
+                run.appendleft(part.cut(inside, length))
             if inside:
-                window.append(piece.cut(0, inside))
+                window.append(part.cut(0, inside))
         yield window

@@ -285,7 +285,7 @@ def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> N
     if not split.raw:
         if not decided_by_keys(plan):
             return None
-        runs = [SortedRun(files=files) for files in split.runs]
+        runs = [SortedRun(files=run) for run in split.runs]
         deciding = merge_fields(runs, replace(plan, columns=()))
     fields = [plan.schema.field(name) for name in plan.columns]
     stored = {*fields, *deciding}.difference((SEQUENCE_FIELD, KIND_FIELD))
@@ -298,8 +298,9 @@ def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> N
     row_bytes = 1 + _width(deciding) + _CODE_BYTES * len(copied)
     deciding_bytes = row_bytes * split.row_count
     texts = [field.name for field in deciding if not _is_fixed(field)]
+    files = SplitFiles(split, plan, store)
     for file, path in zip(split.files, paths, strict=True):
-        groups = row_group_bounds(store, SplitFiles(split, plan, store).path(file), texts) or ()
+        groups = row_group_bounds(store, files.path(file), texts) or ()
         if sum(group.row_count for group in groups) != file.row_count:
             return None
         if any(group.has_checksums or not group.codecs <= _CODECS for group in groups):

@@ -112,33 +112,41 @@ class SplitFiles:
             del batch
 
     def slices(self, run: SortedRun, fields: Sequence[Field], size: BatchSize) -> Iterator[Slice]:
-        """The rows of a run, to be merged.
+        """The rows of a run, to be merged; see `slices_of`."""
+        left = sum(file.row_count for file in run.files)
+        all_come = self.plan.predicate is None and not self.split.vectors
+        for file in run.files:
+            left_below = left - file.row_count
+            for part in self.slices_of(file, self.rows(file, fields, size)):
+                left -= part.keys.length
+                yield replace(part, more=left > 0 if all_come else None)
+                # What comes next is read without this beside it: a row may be large.
+                del part
+            left = left_below
+
+    def slices_of(self, file: DataFile, batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:
+        """Rows of a file, in their order, to be merged.
 
         Raises CorruptTable for keys out of order, as far as the first of a key's columns is an
         integer, a date or a timestamp: rows would be missed, or come twice.
         """
-        plan, split = self.plan, self.split
-        left = sum(file.row_count for file in run.files)
-        all_come = plan.predicate is None and not split.vectors
-        for file in run.files:
-            left_below = left - file.row_count
-            order = KeysInOrder(plan, self.path(file))
-            for batch in self.rows(file, fields, size):
-                left -= batch.num_rows
-                keys = order_columns([batch.column(name) for name in plan.merge.key])
-                order.check(keys)
-                yield Slice(
-                    rows=pa.Table.from_batches([batch]),
-                    keys=keys,
-                    sequence_min=file.sequence_min,
-                    sequence_max=file.sequence_max,
-                    commit_order=split.commit_order.get(file.name, 0),
-                    level=file.level,
-                    more=left > 0 if all_come else None,
-                )
-                # What comes next is read without this beside it: a row may be large.
-                del batch, keys
-            left = left_below
+        key = self.plan.merge.key
+        first = arrow_type(self.plan.schema.field(key[0]).type)
+        looked_at = any(is_kind(first) for is_kind in _PLAIN_ORDER)
+        before: int | None = None
+        for batch in batches:
+            keys = order_columns([batch.column(name) for name in key])
+            if looked_at and keys.length:
+                before = _last_in_order(keys, before, self.path(file))
+            yield Slice(
+                rows=pa.Table.from_batches([batch]),
+                keys=keys,
+                sequence_min=file.sequence_min,
+                sequence_max=file.sequence_max,
+                commit_order=self.split.commit_order.get(file.name, 0),
+                level=file.level,
+            )
+            del batch, keys
 
     def stored_rows(
         self,
@@ -296,24 +304,13 @@ class SplitFiles:
         return positions.astype(np.int64)
 
 
-class KeysInOrder:
-    """Whether keys of a file are in order, as far as that is looked at (`SplitFiles.slices`)."""
-
-    def __init__(self, plan: ReadPlan, path: str) -> None:
-        first = arrow_type(plan.schema.field(plan.merge.key[0]).type)
-        self._looked_at = any(is_kind(first) for is_kind in _PLAIN_ORDER)
-        self._path = path
-        self._last: int | None = None
-
-    def check(self, keys: OrderColumns) -> None:
-        """Raise CorruptTable if these keys, which come after those checked before, are not."""
-        if not self._looked_at or not keys.length:
-            return
-        column, last = keys.columns[0], self._last
-        assert isinstance(column, np.ndarray)
-        if (last is not None and column[0] < last) or (column[1:] < column[:-1]).any():
-            raise CorruptTable("the keys of a data file are out of order", path=self._path)
-        self._last = int(column[-1])
+def _last_in_order(keys: OrderColumns, before: int | None, path: str) -> int:
+    """The first part, a number, of the last of these keys, which follow on `before`."""
+    column = keys.columns[0]
+    assert isinstance(column, np.ndarray)
+    if (before is not None and column[0] < before) or (column[1:] < column[:-1]).any():
+        raise CorruptTable("the keys of a data file are out of order", path=path)
+    return int(column[-1])
 
 
 def check_size(store: Store, path: str, file: DataFile) -> None:

@@ -203,10 +203,10 @@ class _Cursor:
         assert held is not None
         length = held.keys.length
         count = length if bound is None else held.keys.count_up_to(bound)
-        self.pending = None if count == length else _cut(held, count, length - count)
+        self.pending = None if count == length else held.cut(count, length)
         if count == 0:
             return None
-        return held if count == length else _cut(held, 0, count)
+        return held if count == length else held.cut(0, count)
 
     def close(self) -> None:
         """Stop reading, and close the files."""
@@ -288,7 +288,3 @@ def with_whole_keys(
 def _next_filled(slices: Iterator[Slice]) -> Slice | None:
     """The next slice that has rows: deletion vectors may leave none of a batch."""
     return next((part for part in slices if part.keys.length), None)
-
-
-def _cut(part: Slice, start: int, length: int) -> Slice:
-    return replace(part, rows=part.rows.slice(start, length), keys=part.keys.slice(start, length))
