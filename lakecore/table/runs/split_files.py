@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable, NotFound, Unsupported
 from lakecore.format.binary_row import decode_rows
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from lakecore.io.data_files import BatchSize
     from lakecore.io.store import Store
     from lakecore.lsm.levels import SortedRun
-    from lakecore.merge.keys import OrderColumns
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
     from lakecore.plan.evolution import ColumnMapping
@@ -52,8 +52,6 @@ SEQUENCE_FIELD = Field(
 KIND_FIELD = Field(
     id=VALUE_KIND_ID, name=VALUE_KIND, type=Atomic(root=Root.TINYINT, nullable=False)
 )
-_PLAIN_ORDER = (pa.types.is_integer, pa.types.is_date, pa.types.is_timestamp)
-"""Types whose values every program that writes files sorts alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +125,16 @@ class SplitFiles:
     def slices_of(self, file: DataFile, batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:
         """Rows of a file, in their order, to be merged.
 
-        Raises CorruptTable for keys out of order, as far as the first of a key's columns is an
-        integer, a date or a timestamp: rows would be missed, or come twice.
+        Raises CorruptTable where the first column of keys is out of order: rows would be missed, or
+        come twice. Of floats it is not looked at, whose zeros and NaN not everybody sorts alike.
         """
         key = self.plan.merge.key
         first = arrow_type(self.plan.schema.field(key[0]).type)
-        looked_at = any(is_kind(first) for is_kind in _PLAIN_ORDER)
-        before: int | None = None
+        before: pa.Array | None = None
         for batch in batches:
+            if batch.num_rows and not pa.types.is_floating(first):
+                before = _last_in_order(batch.column(key[0]), before, self.path(file))
             keys = order_columns([batch.column(name) for name in key])
-            if looked_at and keys.length:
-                before = _last_in_order(keys, before, self.path(file))
             yield Slice(
                 rows=pa.Table.from_batches([batch]),
                 keys=keys,
@@ -304,13 +301,14 @@ class SplitFiles:
         return positions.astype(np.int64)
 
 
-def _last_in_order(keys: OrderColumns, before: int | None, path: str) -> int:
-    """The first part, a number, of the last of these keys, which follow on `before`."""
-    column = keys.columns[0]
-    assert isinstance(column, np.ndarray)
-    if (before is not None and column[0] < before) or (column[1:] < column[:-1]).any():
+def _last_in_order(column: pa.Array, before: pa.Array | None, path: str) -> pa.Array:
+    """The last of these values, which follow on `before`, by itself: no more is held."""
+    falls = [pc.less(column[1:], column[:-1])]
+    if before is not None:
+        falls.append(pc.less(column[:1], before))
+    if any(pc.any(fall).as_py() for fall in falls):
         raise CorruptTable("the keys of a data file are out of order", path=path)
-    return int(column[-1])
+    return column.take(pa.array([len(column) - 1]))
 
 
 def check_size(store: Store, path: str, file: DataFile) -> None:

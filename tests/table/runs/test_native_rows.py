@@ -457,13 +457,22 @@ def test_damaged_file_is_named(keys: list[str], tmp_path: Path) -> None:
             rows_of()
 
 
-def test_keys_out_of_order_are_named(tmp_path: Path) -> None:
-    table = local_table(tmp_path, file__compression="none", write_only="true")
+@pytest.mark.parametrize("kind", ["INT", "STRING", "DECIMAL(30, 0)", "BYTES"])
+@pytest.mark.parametrize("window_rows", [2, 6, 1 << 20])
+def test_keys_out_of_order_are_named(
+    window_rows: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_rows, "_WINDOW_ROWS", window_rows)
+    columns = {"id": f"{kind} NOT NULL", "v": "STRING"}
+    table = local_table(tmp_path, columns, file__compression="none", write_only="true")
+    arrow = table.schema.arrow.field("id").type
+    by_way_of = pa.decimal128(38, 0) if pa.types.is_decimal(arrow) else pa.string()
+    ids = pa.array([10_000, 20_000, 30_000]).cast(by_way_of).cast(arrow)
+    stored = {"INT": pack("<i", 20_000), "DECIMAL(30, 0)": (20_000).to_bytes(13, "big")}
+    spoilt = {"INT": pack("<i", 40_000), "DECIMAL(30, 0)": (40_000).to_bytes(13, "big")}
     for value in "ab":
-        table.write(
-            pa.table({"id": pa.array([10_000, 20_000, 30_000], pa.int32()), "v": [value] * 3})
-        )
-    spoiled(tmp_path, pack("<i", 20_000), pack("<i", 40_000))
+        table.write(pa.table({"id": ids, "v": [value] * 3}))
+    spoiled(tmp_path, stored.get(kind, b"20000"), spoilt.get(kind, b"40000"))
 
     assert natives_of(table) != [None]
     with pytest.raises(CorruptTable, match=r"keys of a data file are out of order.*path=.*data-"):

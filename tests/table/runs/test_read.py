@@ -402,14 +402,23 @@ def test_data_file_of_other_rows_than_its_manifest_entry_is_damaged(
     assert len(table.inspect.snapshots()) == 2
 
 
-@pytest.mark.parametrize("kind", ["INT", "BIGINT", "DATE", "TIMESTAMP(6)"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("INT", "BIGINT", "DATE", "TIMESTAMP(6)", "TIME(3)", "DECIMAL(10, 2)", "DECIMAL(30, 2)"),
+        *("STRING", "VARCHAR(9)", "BYTES", "BINARY(2)"),
+    ],
+)
 @pytest.mark.parametrize("order", [[0, 2, 1, 3], [3, 0, 1, 2], [0, 1, 3, 2]])
 @pytest.mark.usefixtures("batch_rows")
 def test_file_whose_keys_are_out_of_order_is_damaged(order: list[int], kind: str) -> None:
     table = new_table({"id": f"{kind} NOT NULL", "v": "STRING"}, write_only="true")
     ids = pa.array([10, 20, 30, 40], pa.int64())
     arrow = table.schema.arrow.field("id").type
-    keys = ids.cast(pa.int32()).cast(arrow) if kind in {"INT", "DATE"} else ids.cast(arrow)
+    by_way_of = {"DATE": pa.int32(), "TIME(3)": pa.int32(), "BYTES": pa.string()}
+    by_way_of |= {"BINARY(2)": pa.string()}
+    by_way_of |= dict.fromkeys(("DECIMAL(10, 2)", "DECIMAL(30, 2)"), pa.decimal128(38, 0))
+    keys = ids.cast(by_way_of.get(kind, pa.int64())).cast(arrow)
     for value in "ab":
         table.write(pa.table({"id": keys, "v": [value] * 4}))
     (file, _) = (file for split in splits_of(table)[0] for file in split.files)
