@@ -69,9 +69,9 @@ _WINDOW_ROW_SHARE = 256
 """Rows merged at once, and the part of the budget, as a divisor, of which a byte each is theirs."""
 _CODECS = frozenset({"ZSTD", "UNCOMPRESSED"})
 """Of damage in others Polars tells less than Arrow."""
-_CHUNK_SHARE = 16
+_CHUNK_SHARE = 8
 """The same of a chunk: it is held as decoded, less the rows that lose, and as Arrow has it."""
-_CHUNK_PARTS_MIN = 4
+_CHUNK_PARTS_MIN = 8
 """Row groups that a chunk has room for. Polars reads a few at once, whatever is asked for."""
 _CHUNKS_AT_ONCE = 2
 """Beside the one that is given out."""
@@ -298,6 +298,8 @@ def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> N
     row_bytes = 1 + _width(deciding) + _CODE_BYTES * len(copied)
     deciding_bytes = row_bytes * split.row_count
     texts = [field.name for field in deciding if not _is_fixed(field)]
+    fixed = _width([field for field in fields if _is_fixed(field)])
+    views = _width(fields) - fixed
     files = SplitFiles(split, plan, store)
     for file, path in zip(split.files, paths, strict=True):
         groups = row_group_bounds(store, files.path(file), texts) or ()
@@ -306,7 +308,7 @@ def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> N
         if any(group.has_checksums or not group.codecs <= _CODECS for group in groups):
             return None
         parts += (
-            _Part(file=file, path=path, group=group, size_bytes=_size_of(group, fields))
+            _Part(file=file, path=path, group=group, size_bytes=_size_of(group, fixed, views))
             for group in groups
         )
         deciding_bytes += sum(size for group in groups for size in group.column_bytes.values())
@@ -326,10 +328,8 @@ def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> N
     )
 
 
-def _size_of(group: RowGroup, fields: Sequence[Field]) -> int:
-    """What these columns of a row group take in Polars, at most."""
-    fixed = _width([field for field in fields if _is_fixed(field)])
-    views = _width([field for field in fields if not _is_fixed(field)])
+def _size_of(group: RowGroup, fixed: int, views: int) -> int:
+    """What columns of these widths take of a row group in Polars, at most."""
     return max(group.decoded_bytes, fixed * group.row_count) + views * group.row_count
 
 

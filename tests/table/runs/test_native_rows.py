@@ -209,7 +209,7 @@ def test_rows_that_deletion_vectors_name_are_left_out(runs: str, tmp_path: Path)
 def test_files_of_many_row_groups_are_read_chunk_by_chunk(tmp_path: Path) -> None:
     columns = {"id": "BIGINT NOT NULL", "v": "BIGINT", "t": "STRING"}
     table = local_table(tmp_path, columns, write_only="true")
-    ids = np.arange(1_200_000)
+    ids = np.arange(2_400_000)
     table.write(pa.table({"id": ids, "v": ids, "t": pa.array(ids % 100).cast(pa.string())}))
     newer = ids[::3]
     table.write(pa.table({"id": newer, "v": -newer, "t": [None] * len(newer)}))
