@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -53,6 +53,9 @@ class TableSource:
     context: TableContext
     snapshot: Snapshot | None
     table_schema: TableSchema
+    _planned: list[tuple[Predicate | None, ScanPlan]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     @property
     def schema(self) -> pa.Schema:
@@ -60,7 +63,10 @@ class TableSource:
         return self.table_schema.arrow
 
     def plan(self, predicate: Predicate | None = None) -> ScanPlan:
-        """The splits that may hold matching rows."""
+        """The splits that may hold matching rows, which faces ask for more than once."""
+        for known, plan in self._planned:
+            if known is predicate:
+                return plan
         context = self.context
         scan = ScanContext(
             history=context.history,
@@ -68,7 +74,9 @@ class TableSource:
             options=context.options,
             partitions=context.partitions,
         )
-        return plan_scan(scan, self.snapshot, predicate)
+        plan = plan_scan(scan, self.snapshot, predicate)
+        self._planned[:] = [(predicate, plan)]
+        return plan
 
     def read_plan(
         self,

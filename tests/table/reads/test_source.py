@@ -17,6 +17,7 @@ from lakecore.errors import CorruptTable
 from lakecore.io.local import LocalStore
 from lakecore.plan.predicate import from_sql
 from lakecore.table.reads import source
+from lakecore.table.reads.scan import plan_scan
 from lakecore.table.reads.source import TableSource
 from lakecore.table.runs import read
 from tests.tables import new_table, put, reopened, rows
@@ -24,7 +25,10 @@ from tests.tables import new_table, put, reopened, rows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.plan.predicate import Predicate
     from lakecore.table.handle import Table
+    from lakecore.table.reads.scan import ScanContext, ScanPlan
 
 
 @pytest.fixture(autouse=True)
@@ -184,6 +188,28 @@ def test_snapshot_is_read_as_it_was() -> None:
     ]
 
     assert [rows_["v"].to_pylist() for rows_ in found] == [["a"], ["b"], []]
+
+
+def test_faces_that_ask_twice_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def counted(
+        context: ScanContext, snapshot: Snapshot | None, where: Predicate | None
+    ) -> ScanPlan:
+        asked.append(where)
+        return plan_scan(context, snapshot, where)
+
+    monkeypatch.setattr(source, "plan_scan", counted)
+    table = many_buckets()
+
+    assert table.scan().collect().height == 60
+    assert asked == [None]
+    here = source_of(table)
+    few, none = from_sql("id < 7", here.schema), from_sql("id < 0", here.schema)
+    asked.clear()
+    for where in (few, few, none, few, None, None):
+        here.plan(where)
+    assert asked == [few, none, few, None]
 
 
 def test_native_files_are_those_of_an_append_table(tmp_path: Path) -> None:
