@@ -271,8 +271,6 @@ def native_scan(
 
 def _of_columns(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     """The columns of these names; of none, the rows all the same, as whoever numbers them needs."""
-    if frame.columns == names:
-        return frame
     return frame.select(_named(names)) if names else frame.drop(_named(frame.columns))
 
 

@@ -129,10 +129,10 @@ class SplitFiles:
         come twice. Of floats it is not looked at, whose zeros and NaN not everybody sorts alike.
         """
         key = self.plan.merge.key
-        first = arrow_type(self.plan.schema.field(key[0]).type)
+        looked_at = not pa.types.is_floating(arrow_type(self.plan.schema.field(key[0]).type))
         before: pa.Array | None = None
         for batch in batches:
-            if batch.num_rows and not pa.types.is_floating(first):
+            if looked_at and batch.num_rows:
                 before = _last_in_order(batch.column(key[0]), before, self.path(file))
             keys = order_columns([batch.column(name) for name in key])
             yield Slice(
