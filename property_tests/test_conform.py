@@ -93,12 +93,20 @@ def values_of(data_type: DataType) -> st.SearchStrategy[Any]:
         case Array(element=element):
             plain = st.lists(nullable(element), max_size=3)
         case Map(key=key, value=value):
-            plain = st.lists(st.tuples(values_of(key), nullable(value)), max_size=3)
+            plain = entries_of(key, nullable(value))
         case Multiset(element=element):
-            plain = st.lists(st.tuples(values_of(element), numbers_of(31)), max_size=3)
+            plain = entries_of(element, numbers_of(31))
         case Row(fields=fields):
             plain = st.fixed_dictionaries({f.name: nullable(f.type) for f in fields})
     return plain
+
+
+def entries_of(key: DataType, values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Entries of a map, each key once; NaN equals NaN."""
+    entries = st.tuples(values_of(key), values)
+    return st.lists(
+        entries, max_size=3, unique_by=lambda entry: "NaN" if entry[0] != entry[0] else entry[0]
+    )
 
 
 def nullable(data_type: DataType) -> st.SearchStrategy[Any]:

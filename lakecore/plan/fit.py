@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
+from lakecore.merge.aggregators.elements import equal_codes
 from lakecore.model.arrow_arrays import struct_array
 from lakecore.model.types import (
     Array,
@@ -218,11 +219,28 @@ def _fit_map(array: pa.Array, data_type: Map, place: Place) -> pa.Array:
     key_type = with_nullable(data_type.key, nullable=False)
     fitted_keys = fit(keys, key_type, place.inside("key", lists))
     fitted_values = fit(values, data_type.value, place.inside("value", lists))
+    _check_keys(fitted_keys, place.inside("key", lists))
     if fitted_keys is keys and fitted_values is values and array.type == wanted:
         return array
     return pa.MapArray.from_arrays(
         pa.array(_offsets(lists)), fitted_keys, fitted_values, type=wanted, mask=lists.is_null()
     )
+
+
+def _check_keys(keys: pa.Array, place: Place) -> None:
+    """Raise InvalidRequest for a key that is in a map twice."""
+    if not len(keys):
+        return
+    rows = np.searchsorted(_offsets(place.lists), np.arange(len(keys)), side="right")
+    repeats = equal_codes([rows, keys]) != np.arange(len(keys))
+    if repeats.any():
+        index = int(repeats.argmax())
+        raise InvalidRequest(
+            "a key is in a map twice",
+            column=place.column,
+            value=show(keys[index]),
+            row=place.row(index),
+        )
 
 
 def _entry_lists(array: pa.Array) -> pa.Array:

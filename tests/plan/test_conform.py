@@ -608,6 +608,44 @@ def test_misfit_inside_names_its_part_and_its_row(
     assert error.facts["row"] == 7 + row
 
 
+@pytest.mark.parametrize(
+    ("key", "twice"),
+    [
+        ("INT", 1),
+        ("STRING", "a"),
+        ("BYTES", b"a"),
+        ("DOUBLE", float("nan")),
+        ("DECIMAL(30, 2)", Decimal("1.50")),
+        ("TIMESTAMP(3)", dt.datetime(2024, 5, 1)),
+        ("ROW<a INT, b STRING>", {"a": 1, "b": None}),
+        ("ARRAY<INT>", [1, None]),
+    ],
+)
+def test_key_that_is_in_a_map_twice_is_refused(key: str, twice: object) -> None:
+    kind = arrow_type(parse_type(f"MAP<{key}, INT>"))
+    once, both = [(twice, 1)], [(twice, 1), (twice, 2)]
+    error = refusal(pa.array([once, None, once, both, once], kind), f"MAP<{key}, INT>", first_row=7)
+
+    assert "twice" in str(error)
+    assert error.facts["column"] == "c.key"
+    assert error.facts["row"] == 10
+    many = pa.array([once, None, [], once, once], kind)
+    assert str(fitted(many, f"MAP<{key}, INT>")) == str(many)
+
+
+def test_zeros_of_two_signs_are_two_keys_of_a_map() -> None:
+    zeros = pa.array([[(0.0, 1), (-0.0, 2)]], pa.map_(pa.float64(), pa.int32()))
+
+    assert fitted(zeros, "MAP<DOUBLE, INT>").to_pylist() == [[(0.0, 1), (-0.0, 2)]]
+
+
+@pytest.mark.parametrize("type_text", ["MULTISET<STRING>", "MAP<STRING, INT>"])
+def test_repeated_key_of_a_list_of_entries_is_shown(type_text: str) -> None:
+    given = pa.array([[{"key": "a", "value": 1}, {"key": "a", "value": 2}]])
+
+    assert refusal(given, type_text).facts["value"] == "a"
+
+
 def test_unknown_field_inside_a_row_is_refused() -> None:
     error = refusal(pa.array([{"a": 1, "B": 2}]), "ROW<a INT, b INT>")
 
