@@ -4,8 +4,9 @@
 2. A level is asked for the keys that no lower one had: each compaction took up what lay above.
 3. Of a file only row groups whose key bounds embrace a key are touched. Their key columns are read;
    the keys found there are positions in the file.
-4. The other columns of the row groups that hold such positions are read, and those rows are taken.
-   To know whether a key is there, nothing more is read than keys.
+4. The other columns of the row groups that hold such positions are read, and those rows are taken;
+   of many row groups at once by Polars, if it may (`native_lookup.py`). To know whether a key is
+   there, nothing more is read than keys.
 
 Memory: of each level one file is open, with a batch of its keys, a batch of its rows, and the row
 groups these come from. A file whose format has no row groups, or no bounds of keys, is read forward
@@ -34,6 +35,7 @@ from lakecore.merge.spec import Slice
 from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.types import Atomic, Root
 from lakecore.plan.evolution import map_fields
+from lakecore.table.compactions.native_lookup import native_lookup
 from lakecore.table.runs.row_groups import bounded_row_groups
 from lakecore.table.runs.split_files import missing_is_corrupt
 
@@ -44,10 +46,13 @@ if TYPE_CHECKING:
     from lakecore.memory import Lease
     from lakecore.model.files import DataFile
     from lakecore.model.types import Field
+    from lakecore.table.compactions.native_lookup import NativeLookup
     from lakecore.table.runs.split_files import SplitFiles
 
 _UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})
 """Roots whose bounds in a file leave out NaN and tell no -0.0 from 0.0."""
+_CHUNK_BATCHES = 2
+"""What Polars reads at once, in batches: it takes the place of one of rows, and of its source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +228,10 @@ class _File:
         self._keys = _Forward(plan, file, plan.keys, whole=whole)
         self._rows = _Forward(plan, file, plan.fields, whole=whole)
         self._batch: tuple[int, OrderColumns] | None = None
+        self._native: NativeLookup | None = None
+        if not whole:
+            chunk_bytes = _CHUNK_BATCHES * plan.size.size_bytes
+            self._native = native_lookup(plan.files, file, plan.fields, chunk_bytes)
 
     def find(self, keys: OrderColumns) -> np.ndarray:
         """The position of each key in the file, or NONE."""
@@ -245,6 +254,9 @@ class _File:
 
     def rows(self, positions: np.ndarray) -> pa.Table:
         """The rows at these positions, ascending and beyond those asked for before."""
+        found = None if self._native is None else self._native.rows(positions)
+        if found is not None:
+            return found
         tables: list[pa.Table] = []
         done = 0
         for group in self._all:

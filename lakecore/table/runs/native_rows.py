@@ -85,7 +85,7 @@ _VIEW_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class Part:
     """A row group of a file, which lies at a local path."""
 
     file: DataFile
@@ -98,7 +98,7 @@ class _Part:
 class _Chunk:
     """Parts that are read at once, and where they are in the rows of all files."""
 
-    parts: Sequence[_Part]
+    parts: Sequence[Part]
     start: int
     end: int
 
@@ -114,7 +114,7 @@ class NativeRows:
     plan: ReadPlan
     store: Store
     budget: Budget
-    parts: Sequence[_Part]
+    parts: Sequence[Part]
     deciding: Sequence[Field] = ()
     deciding_bytes: int = 0
 
@@ -216,7 +216,7 @@ class NativeRows:
         """The parts in chunks of about one size."""
         total_bytes = sum(part.size_bytes for part in self.parts)
         count = -(-total_bytes // self._chunk_bytes)
-        parts: list[_Part] = []
+        parts: list[Part] = []
         start = end = done_bytes = cut = 0
         for part in self.parts:
             if parts and done_bytes + part.size_bytes / 2 > total_bytes * (cut + 1) / count:
@@ -245,14 +245,7 @@ class NativeRows:
 
     def _scan(self, chunk: _Chunk, names: list[str]) -> pl.LazyFrame:
         """Columns of all rows of a chunk, as Polars reads them."""
-        scans = []
-        # One scan of several files takes Polars up to twice as long.
-        for path, parts in groupby(chunk.parts, lambda part: part.path):
-            groups = [part.group for part in parts]
-            count = sum(group.row_count for group in groups)
-            rows = native_scan(self.plan.output, [path], names, casts=False)
-            scans.append(rows.slice(groups[0].first_row, count))
-        return pl.concat(scans)
+        return scan_parts(chunk.parts, self.plan.output, names)
 
     def _own_frames(self, chunk: _Chunk, marks: Marks | None) -> Iterator[pl.DataFrame]:
         """The marked rows of a chunk, as lakecore's own reader reads them."""
@@ -292,26 +285,19 @@ def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> N
     paths = native_paths([split], [*stored], plan.schemas.__getitem__, plan.layout, store)
     if not paths:
         return None
-    parts: list[_Part] = []
+    parts: list[Part] = []
     # Beside a mark, what is copied to be compared.
     copied = [field for field in deciding if field.name in plan.merge.key and not _is_wide(field)]
     row_bytes = 1 + _width(deciding) + _CODE_BYTES * len(copied)
     deciding_bytes = row_bytes * split.row_count
     texts = [field.name for field in deciding if not _is_fixed(field)]
-    fixed = _width([field for field in fields if _is_fixed(field)])
-    views = _width(fields) - fixed
     files = SplitFiles(split, plan, store)
     for file, path in zip(split.files, paths, strict=True):
-        groups = row_group_bounds(store, files.path(file), texts) or ()
-        if sum(group.row_count for group in groups) != file.row_count:
+        own = parts_of(files, file, path, fields, texts)
+        if own is None:
             return None
-        if any(group.has_checksums or not group.codecs <= _CODECS for group in groups):
-            return None
-        parts += (
-            _Part(file=file, path=path, group=group, size_bytes=_size_of(group, fixed, views))
-            for group in groups
-        )
-        deciding_bytes += sum(size for group in groups for size in group.column_bytes.values())
+        parts += own
+        deciding_bytes += sum(size for part in own for size in part.group.column_bytes.values())
     part_bytes = max(part.size_bytes for part in parts)
     if part_bytes * _CHUNK_PARTS_MIN > budget.size_bytes // _CHUNK_SHARE:
         return None
@@ -326,6 +312,38 @@ def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> N
         deciding=deciding,
         deciding_bytes=deciding_bytes,
     )
+
+
+def parts_of(
+    files: SplitFiles, file: DataFile, path: str, fields: Sequence[Field], sized: Sequence[str] = ()
+) -> list[Part] | None:
+    """The row groups of a file, with the bytes that these fields take; None: not for Polars.
+
+    Of the columns `sized` each row group tells the bytes.
+    """
+    fixed = _width([field for field in fields if _is_fixed(field)])
+    views = _width(fields) - fixed
+    groups = row_group_bounds(files.store, files.path(file), sized) or ()
+    if sum(group.row_count for group in groups) != file.row_count:
+        return None
+    if any(group.has_checksums or not group.codecs <= _CODECS for group in groups):
+        return None
+    return [
+        Part(file=file, path=path, group=group, size_bytes=_size_of(group, fixed, views))
+        for group in groups
+    ]
+
+
+def scan_parts(parts: Sequence[Part], schema: pa.Schema, names: Sequence[str]) -> pl.LazyFrame:
+    """Columns of all rows of parts, of which those of one file follow on each other."""
+    scans = []
+    # One scan of several files takes Polars up to twice as long.
+    for path, own in groupby(parts, lambda part: part.path):
+        groups = [part.group for part in own]
+        count = sum(group.row_count for group in groups)
+        rows = native_scan(schema, [path], list(names), casts=False)
+        scans.append(rows.slice(groups[0].first_row, count))
+    return pl.concat(scans)
 
 
 def _size_of(group: RowGroup, fixed: int, views: int) -> int:

@@ -1,0 +1,109 @@
+"""Rows at positions of a file, where they lie in many row groups: as Polars reads them.
+
+Polars decodes several row groups at once, and faster than whoever reads one after the other. Of a
+few row groups nothing is gained, and one that is asked for again is read again.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakecore.frames.polars_source import FAILURES, native_scan, to_batches
+from lakecore.model.types import arrow_schema
+from lakecore.table.runs.native_files import native_paths
+from lakecore.table.runs.native_rows import parts_of, scan_parts
+from lakecore.table.runs.split_files import KIND_FIELD, SEQUENCE_FIELD
+from lakecore.table.runs.windows import READER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakecore.model.files import DataFile
+    from lakecore.model.types import Field
+    from lakecore.table.runs.native_rows import Part
+    from lakecore.table.runs.split_files import SplitFiles
+
+_GROUPS_MIN = 8
+_AT_ONCE = 2
+_PARTS_MIN = 2
+"""Row groups that a chunk has room for: with fewer there is nothing to read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeLookup:
+    """A file whose rows can be had so; `parts` are its row groups, in order."""
+
+    parts: Sequence[Part]
+    schema: pa.Schema
+    chunk_bytes: int
+
+    def rows(self, positions: np.ndarray) -> pa.Table | None:
+        """The rows at these positions, which ascend.
+
+        None if they lie in few row groups, or if Polars cannot read them: lakecore's own reader
+        then tells what is damaged.
+        """
+        ends = np.cumsum([part.group.row_count for part in self.parts])
+        touched = np.unique(np.searchsorted(ends, positions, side="right"))
+        if len(touched) < _GROUPS_MIN:
+            return None
+        with suppress(*FAILURES), ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=READER) as pool:
+            chunks = self._chunks(touched.tolist())
+            tasks = [pool.submit(self._read, chunk, positions) for chunk in chunks]
+            try:
+                return pa.concat_tables([task.result() for task in tasks])
+            finally:
+                for task in tasks:
+                    task.cancel()
+        return None
+
+    def _chunks(self, touched: list[int]) -> Iterator[list[Part]]:
+        """Neighbours among the row groups, as many as a chunk has room for."""
+        chunk: list[Part] = []
+        chunk_bytes, before = 0, -1
+        for at in touched:
+            part = self.parts[at]
+            if chunk and (at != before + 1 or chunk_bytes + part.size_bytes > self.chunk_bytes):
+                yield chunk
+                chunk, chunk_bytes = [], 0
+            chunk.append(part)
+            chunk_bytes += part.size_bytes
+            before = at
+        yield chunk
+
+    def _read(self, chunk: Sequence[Part], positions: np.ndarray) -> pa.Table:
+        first, last = chunk[0].group, chunk[-1].group
+        low, high = np.searchsorted(positions, [first.first_row, last.first_row + last.row_count])
+        frame = scan_parts(chunk, self.schema, self.schema.names).collect()
+        taken = frame[positions[low:high] - first.first_row]
+        return pa.Table.from_batches(to_batches(taken, self.schema, self.chunk_bytes), self.schema)
+
+
+def native_lookup(
+    files: SplitFiles, file: DataFile, fields: Sequence[Field], chunk_bytes: int
+) -> NativeLookup | None:
+    """How to look up these columns of a file so; None: that cannot be.
+
+    Two chunks are held at once.
+    """
+    if files.places is not None or files.late:
+        return None
+    stored = [field for field in fields if field not in (SEQUENCE_FIELD, KIND_FIELD)]
+    split, plan = replace(files.split, runs=((file,),)), files.plan
+    paths = native_paths([split], stored, plan.schemas.__getitem__, plan.layout, files.store)
+    if not paths:
+        return None
+    parts = parts_of(files, file, paths[0], fields)
+    if not parts or max(part.size_bytes for part in parts) * _PARTS_MIN > chunk_bytes:
+        return None
+    schema = arrow_schema(fields)
+    with suppress(*FAILURES):
+        native_scan(schema, paths, schema.names, casts=False)
+        return NativeLookup(parts, schema, chunk_bytes)
+    return None
