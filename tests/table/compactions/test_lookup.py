@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from lakecore.errors import CorruptTable
 from lakecore.io.file_format import BatchSize, WriteFormat
+from lakecore.io.local import LocalStore
 from lakecore.merge.keys import order_columns
 from lakecore.model.files import Split
 from lakecore.model.rows import SEQUENCE_NUMBER
@@ -52,10 +56,15 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return seen
 
 
-def filled(*counts: int, **options: str) -> Table:
-    """A table with so many keys, even ones, in each of its levels, the last level first."""
+def filled(*counts: int, home: Path | None = None, **options: str) -> Table:
+    """A table with so many keys, even ones, in each of its levels, the last level first.
+
+    It lies in memory, or on disk in `home`.
+    """
+    where = {} if home is None else {"store": LocalStore(), "path": str(home / "t")}
     table = new_table(
         FIELDS,
+        **where,  # type: ignore[arg-type]
         changelog_producer="lookup",
         write_only="true",
         compaction__max_size_amplification_percent="2000000000",
@@ -68,7 +77,7 @@ def filled(*counts: int, **options: str) -> Table:
     return table
 
 
-def upper(table: Table) -> UpperLevels:
+def upper(table: Table, batch_bytes: int | None = None) -> UpperLevels:
     """All files of the table, to be looked into."""
     context = table.context
     snapshot = context.history.latest_snapshot()
@@ -82,7 +91,7 @@ def upper(table: Table) -> UpperLevels:
     )
     plan = replace(plan, system_columns=True)
     fields = merge_fields((), plan)
-    size = BatchSize(30)
+    size = BatchSize(30) if batch_bytes is None else BatchSize(30, batch_bytes)
     there = SplitFiles(split, plan, context.store)
     found = LookupPlan(files=there, fields=fields, size=size)
     return UpperLevels(found, context.budget.acquire(0))
@@ -194,6 +203,48 @@ def test_files_without_row_groups_are_read_forward(file_format: str) -> None:
 
     assert rows_of(levels, 4, 5, 600) == [(5, [4, 600], [0, 0])]
     assert rows_of(levels, 602, 998, 1000) == [(5, [602, 998], [0, 0])]
+
+
+ALL_OVER = tuple(range(0, 2000, 20))
+"""Of 1 000 rows, some in each of ten row groups."""
+
+
+@pytest.mark.parametrize("batch_bytes", [None, 20_000, 8_000, 100])
+def test_rows_in_many_row_groups_are_read_by_polars_where_it_may(
+    tmp_path: Path, reads: list[tuple[int, int]], batch_bytes: int | None
+) -> None:
+    own = upper(filled(1000)).rows(keys(1, *ALL_OVER))
+    reads.clear()
+
+    (part,) = upper(filled(1000, home=tmp_path), batch_bytes).rows(keys(1, *ALL_OVER))
+
+    assert part.rows.equals(own[0].rows)
+    assert part.rows.schema == own[0].rows.schema
+    # Of 100 bytes a row group is too large.
+    assert {columns for columns, _ in reads} == ({1, 5} if batch_bytes == 100 else {1})
+
+
+def test_rows_in_few_row_groups_are_read_one_after_the_other(
+    tmp_path: Path, reads: list[tuple[int, int]]
+) -> None:
+    levels = upper(filled(1000, home=tmp_path))
+
+    assert rows_of(levels, 0, 198, 200) == [(5, [0, 198, 200], [0, 0, 0])]
+    assert {columns for columns, _ in reads} == {1, 5}
+
+
+def test_what_polars_cannot_read_is_named_by_the_own_reader(tmp_path: Path) -> None:
+    table = filled(1000, home=tmp_path)
+    levels = upper(table)
+    path = Path(table.inspect.files()["file_path"].item())
+    column = pq.read_metadata(path).row_group(4).column(5)
+    assert column.path_in_schema == "b"
+    with path.open("r+b") as file:
+        file.seek(column.dictionary_page_offset or column.data_page_offset)
+        file.write(b"\xff" * 16)
+
+    with pytest.raises(CorruptTable, match=path.name):
+        levels.rows(keys(*ALL_OVER))
 
 
 def test_closing_lets_go_of_files_and_lease(reads: list[tuple[int, int]]) -> None:
