@@ -9,8 +9,8 @@
    there, nothing more is read than keys.
 
 Memory: of each level one file is open, with a batch of its keys, a batch of its rows, and the row
-groups these come from. A file whose format has no row groups, or no bounds of keys, is read forward
-from its begin.
+groups these come from; beside these, two chunks while Polars reads. A file whose format has no row
+groups, or no bounds of keys, is read forward from its begin.
 
 INVARIANT: bounds of several key columns embrace keys as the first column does, then the second:
 they are the least of each and the greatest of each, which can only be too wide. So a key within
@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -51,8 +52,10 @@ if TYPE_CHECKING:
 
 _UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})
 """Roots whose bounds in a file leave out NaN and tell no -0.0 from 0.0."""
+_MANY_GROUPS = 8
+"""Row groups from which on Polars reads rows: of fewer nothing is gained."""
 _CHUNK_BATCHES = 2
-"""What Polars reads at once, in batches: it takes the place of one of rows, and of its source."""
+"""A chunk that Polars reads, in batches: one of rows, and what it is decoded from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,19 +222,17 @@ class _File:
 
     def __init__(self, plan: LookupPlan, file: DataFile) -> None:
         self._plan = plan
+        self._file = file
         groups = _groups(plan, file)
         self._groups = deque(groups or ())
         whole = groups is None
         if groups is None:
             self._groups.append(_Group(None, 0, file.row_count, (), ()))
         self._all = tuple(self._groups)
+        self._ends = np.array([group.end for group in self._all])
         self._keys = _Forward(plan, file, plan.keys, whole=whole)
         self._rows = _Forward(plan, file, plan.fields, whole=whole)
         self._batch: tuple[int, OrderColumns] | None = None
-        self._native: NativeLookup | None = None
-        if not whole:
-            chunk_bytes = _CHUNK_BATCHES * plan.size.size_bytes
-            self._native = native_lookup(plan.files, file, plan.fields, chunk_bytes)
 
     def find(self, keys: OrderColumns) -> np.ndarray:
         """The position of each key in the file, or NONE."""
@@ -254,13 +255,17 @@ class _File:
 
     def rows(self, positions: np.ndarray) -> pa.Table:
         """The rows at these positions, ascending and beyond those asked for before."""
-        found = None if self._native is None else self._native.rows(positions)
-        if found is not None:
-            return found
+        insides = np.searchsorted(positions, self._ends)
+        touched = np.flatnonzero(np.diff(insides, prepend=0))
+        if len(touched) >= _MANY_GROUPS and self._native is not None:
+            groups = [self._all[place].index for place in touched.tolist()]
+            found = self._native.rows([index for index in groups if index is not None], positions)
+            if found is not None:
+                return found
         tables: list[pa.Table] = []
         done = 0
-        for group in self._all:
-            inside = int(np.searchsorted(positions, group.end))
+        for place in touched.tolist():
+            group, inside = self._all[place], int(insides[place])
             while done < inside:
                 at, batch = self._rows.reach(group, int(positions[done]))
                 end = done + int(np.searchsorted(positions[done:inside], at + batch.num_rows))
@@ -272,6 +277,12 @@ class _File:
     def close(self) -> None:
         self._keys.close()
         self._rows.close()
+
+    @cached_property
+    def _native(self) -> NativeLookup | None:
+        """How Polars reads rows; None: it may not."""
+        chunk_bytes = _CHUNK_BATCHES * self._plan.size.size_bytes
+        return native_lookup(self._plan.files, self._file, self._plan.fields, chunk_bytes)
 
     def _find(self, group: _Group, keys: OrderColumns, positions: np.ndarray) -> int:
         """Set the positions of the keys that the group holds; how many it, or none, does.

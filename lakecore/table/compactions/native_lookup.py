@@ -1,7 +1,7 @@
 """Rows at positions of a file, where they lie in many row groups: as Polars reads them.
 
-Polars decodes several row groups at once, and faster than whoever reads one after the other. Of a
-few row groups nothing is gained, and one that is asked for again is read again.
+Polars decodes several row groups at once, and faster than whoever reads one after the other. A row
+group that is asked for again is read again.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
-from lakecore.frames.polars_source import FAILURES, native_scan, to_batches
+from lakecore.frames.polars_source import FAILURES, to_batches
 from lakecore.model.types import arrow_schema
 from lakecore.table.runs.native_files import native_paths
 from lakecore.table.runs.native_rows import parts_of, scan_parts
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from lakecore.table.runs.native_rows import Part
     from lakecore.table.runs.split_files import SplitFiles
 
-_GROUPS_MIN = 8
 _AT_ONCE = 2
 _PARTS_MIN = 2
 """Row groups that a chunk has room for: with fewer there is nothing to read at once."""
@@ -43,18 +43,13 @@ class NativeLookup:
     schema: pa.Schema
     chunk_bytes: int
 
-    def rows(self, positions: np.ndarray) -> pa.Table | None:
-        """The rows at these positions, which ascend.
+    def rows(self, groups: Sequence[int], positions: np.ndarray) -> pa.Table | None:
+        """The rows at these positions, which ascend and lie in these row groups.
 
-        None if they lie in few row groups, or if Polars cannot read them: lakecore's own reader
-        then tells what is damaged.
+        None if Polars cannot read them: lakecore's own reader then tells what is damaged.
         """
-        ends = np.cumsum([part.group.row_count for part in self.parts])
-        touched = np.unique(np.searchsorted(ends, positions, side="right"))
-        if len(touched) < _GROUPS_MIN:
-            return None
         with suppress(*FAILURES), ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=READER) as pool:
-            chunks = self._chunks(touched.tolist())
+            chunks = self._chunks(groups)
             tasks = [pool.submit(self._read, chunk, positions) for chunk in chunks]
             try:
                 return pa.concat_tables([task.result() for task in tasks])
@@ -63,25 +58,28 @@ class NativeLookup:
                     task.cancel()
         return None
 
-    def _chunks(self, touched: list[int]) -> Iterator[list[Part]]:
+    def _chunks(self, groups: Sequence[int]) -> Iterator[list[Part]]:
         """Neighbours among the row groups, as many as a chunk has room for."""
         chunk: list[Part] = []
-        chunk_bytes, before = 0, -1
-        for at in touched:
-            part = self.parts[at]
-            if chunk and (at != before + 1 or chunk_bytes + part.size_bytes > self.chunk_bytes):
+        chunk_bytes = 0
+        for index in groups:
+            part = self.parts[index]
+            follows = bool(chunk) and chunk[-1].group.index + 1 == index
+            if chunk and not (follows and chunk_bytes + part.size_bytes <= self.chunk_bytes):
                 yield chunk
                 chunk, chunk_bytes = [], 0
             chunk.append(part)
             chunk_bytes += part.size_bytes
-            before = at
         yield chunk
 
     def _read(self, chunk: Sequence[Part], positions: np.ndarray) -> pa.Table:
-        first, last = chunk[0].group, chunk[-1].group
-        low, high = np.searchsorted(positions, [first.first_row, last.first_row + last.row_count])
+        start = chunk[0].group.first_row
+        end = start + sum(part.group.row_count for part in chunk)
         frame = scan_parts(chunk, self.schema, self.schema.names).collect()
-        taken = frame[positions[low:high] - first.first_row]
+        if frame.height != end - start:
+            raise pl.exceptions.ShapeError("row groups of other rows than their footer says")
+        low, high = np.searchsorted(positions, [start, end])
+        taken = frame[positions[low:high] - start]
         return pa.Table.from_batches(to_batches(taken, self.schema, self.chunk_bytes), self.schema)
 
 
@@ -102,8 +100,4 @@ def native_lookup(
     parts = parts_of(files, file, paths[0], fields)
     if not parts or max(part.size_bytes for part in parts) * _PARTS_MIN > chunk_bytes:
         return None
-    schema = arrow_schema(fields)
-    with suppress(*FAILURES):
-        native_scan(schema, paths, schema.names, casts=False)
-        return NativeLookup(parts, schema, chunk_bytes)
-    return None
+    return NativeLookup(parts, arrow_schema(fields), chunk_bytes)

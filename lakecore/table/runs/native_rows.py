@@ -232,20 +232,16 @@ class NativeRows:
         columns = list(self.plan.columns)
         with suppress(*FAILURES):
             if marks is None:
-                return select(self._scan(chunk, columns), columns).collect()
+                return select(scan_parts(chunk.parts, self.plan.output, columns), columns).collect()
             known = marks.deciding[chunk.start : chunk.end]
             known = known.select(name for name in known.columns if name in columns)
             frames = [pl.LazyFrame([*known, pl.Series(_MARK, marks.rows[chunk.start : chunk.end])])]
             if others := [name for name in columns if name not in known.columns]:
-                frames.append(self._scan(chunk, others))
+                frames.append(scan_parts(chunk.parts, self.plan.output, others))
             # Of other heights it is an error.
             both = pl.concat(frames, how="horizontal")
             return select(both.filter(_MARK), columns).collect()
         return pl.concat(self._own_frames(chunk, marks))
-
-    def _scan(self, chunk: _Chunk, names: list[str]) -> pl.LazyFrame:
-        """Columns of all rows of a chunk, as Polars reads them."""
-        return scan_parts(chunk.parts, self.plan.output, names)
 
     def _own_frames(self, chunk: _Chunk, marks: Marks | None) -> Iterator[pl.DataFrame]:
         """The marked rows of a chunk, as lakecore's own reader reads them."""
@@ -334,14 +330,14 @@ def parts_of(
     ]
 
 
-def scan_parts(parts: Sequence[Part], schema: pa.Schema, names: Sequence[str]) -> pl.LazyFrame:
+def scan_parts(parts: Sequence[Part], schema: pa.Schema, names: list[str]) -> pl.LazyFrame:
     """Columns of all rows of parts, of which those of one file follow on each other."""
     scans = []
     # One scan of several files takes Polars up to twice as long.
     for path, own in groupby(parts, lambda part: part.path):
         groups = [part.group for part in own]
         count = sum(group.row_count for group in groups)
-        rows = native_scan(schema, [path], list(names), casts=False)
+        rows = native_scan(schema, [path], names, casts=False)
         scans.append(rows.slice(groups[0].first_row, count))
     return pl.concat(scans)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,14 +18,18 @@ from lakecore.io.local import LocalStore
 from lakecore.merge.keys import order_columns
 from lakecore.model.files import Split
 from lakecore.model.rows import SEQUENCE_NUMBER
+from lakecore.model.types import arrow_type, parse_type
 from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
 from lakecore.table.reads.source import TableSource
+from lakecore.table.runs.native_rows import scan_parts
 from lakecore.table.runs.read import merge_fields
 from lakecore.table.runs.split_files import SplitFiles
 from tests.tables import new_table, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import polars as pl
 
     from lakecore.merge.keys import OrderColumns
     from lakecore.table.handle import Table
@@ -77,7 +82,10 @@ def filled(*counts: int, home: Path | None = None, **options: str) -> Table:
     return table
 
 
-def upper(table: Table, batch_bytes: int | None = None) -> UpperLevels:
+SMALL = BatchSize(30)
+
+
+def upper(table: Table, size: BatchSize = SMALL) -> UpperLevels:
     """All files of the table, to be looked into."""
     context = table.context
     snapshot = context.history.latest_snapshot()
@@ -91,7 +99,6 @@ def upper(table: Table, batch_bytes: int | None = None) -> UpperLevels:
     )
     plan = replace(plan, system_columns=True)
     fields = merge_fields((), plan)
-    size = BatchSize(30) if batch_bytes is None else BatchSize(30, batch_bytes)
     there = SplitFiles(split, plan, context.store)
     found = LookupPlan(files=there, fields=fields, size=size)
     return UpperLevels(found, context.budget.acquire(0))
@@ -205,23 +212,95 @@ def test_files_without_row_groups_are_read_forward(file_format: str) -> None:
     assert rows_of(levels, 602, 998, 1000) == [(5, [602, 998], [0, 0])]
 
 
+TYPES = (
+    *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DATE", "TIME(3)"),
+    *("DECIMAL(5, 2)", "DECIMAL(18, 0)", "DECIMAL(38, 10)", "CHAR(4)", "STRING", "BINARY(2)"),
+    *("BYTES", "TIMESTAMP(0)", "TIMESTAMP(3)", "TIMESTAMP(6)", "TIMESTAMP_LTZ(3)"),
+)
 ALL_OVER = tuple(range(0, 2000, 20))
 """Of 1 000 rows, some in each of ten row groups."""
 
 
-@pytest.mark.parametrize("batch_bytes", [None, 20_000, 8_000, 100])
+@pytest.mark.parametrize("batch_bytes", [SMALL.size_bytes, 20_000, 8_000, 100])
 def test_rows_in_many_row_groups_are_read_by_polars_where_it_may(
-    tmp_path: Path, reads: list[tuple[int, int]], batch_bytes: int | None
+    tmp_path: Path, reads: list[tuple[int, int]], batch_bytes: int
 ) -> None:
     own = upper(filled(1000)).rows(keys(1, *ALL_OVER))
     reads.clear()
 
-    (part,) = upper(filled(1000, home=tmp_path), batch_bytes).rows(keys(1, *ALL_OVER))
+    (part,) = upper(filled(1000, home=tmp_path), BatchSize(30, batch_bytes)).rows(
+        keys(1, *ALL_OVER)
+    )
 
     assert part.rows.equals(own[0].rows)
     assert part.rows.schema == own[0].rows.schema
     # Of 100 bytes a row group is too large.
     assert {columns for columns, _ in reads} == ({1, 5} if batch_bytes == 100 else {1})
+
+
+def test_row_groups_of_other_rows_than_their_footer_says_are_not_for_polars(
+    tmp_path: Path, reads: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fewer(*given: Any) -> pl.LazyFrame:
+        return scan_parts(*given).slice(1)
+
+    own = upper(filled(1000)).rows(keys(*ALL_OVER))
+    reads.clear()
+    monkeypatch.setattr("lakecore.table.compactions.native_lookup.scan_parts", fewer)
+
+    (part,) = upper(filled(1000, home=tmp_path)).rows(keys(*ALL_OVER))
+
+    assert part.rows.equals(own[0].rows)
+    assert {columns for columns, _ in reads} == {1, 5}
+
+
+@pytest.mark.parametrize("kind", ["INT", "STRING", "DECIMAL(20, 3)", "BYTES", "TIMESTAMP(6)"])
+def test_polars_gives_values_of_every_type_as_the_own_reader_does(
+    tmp_path: Path, kind: str, reads: list[tuple[int, int]]
+) -> None:
+    chance = random.Random(7)
+    columns = {"id": f"{kind} NOT NULL", **{f"c{n}": each for n, each in enumerate(TYPES)}}
+    numbers = pa.array(range(1000), pa.int32())
+    rows = pa.table({"id": _cast(numbers, kind)})
+    for name, each in zip([*columns][1:], TYPES, strict=True):
+        drawn = [None if chance.random() < 0.2 else chance.randrange(100) for _ in range(1000)]
+        rows = rows.append_column(name, _cast(pa.array(drawn, pa.int32()), each))
+    found: list[pa.Table] = []
+    for store in (None, LocalStore()):
+        table = new_table(
+            columns,
+            store=store,
+            path=str(tmp_path / "t"),
+            changelog_producer="lookup",
+            write_only="true",
+        )
+        table.write(rows)
+        table.compact(full=True)
+        reads.clear()
+        sought = order_columns([rows["id"].combine_chunks().take(pa.array(range(0, 1000, 10)))])
+        (part,) = upper(table).rows(sought)
+        found.append(part.rows)
+
+    assert found[0].num_rows == 100
+    assert found[1].schema == found[0].schema
+    assert found[1].equals(found[0])
+    assert {columns for columns, _ in reads} == {1}, "by Polars, but for keys"
+
+
+def _cast(numbers: pa.Array, kind: str) -> pa.Array:
+    """Numbers below 1 000 as values of a type, in their order."""
+    if kind.startswith(("STRING", "CHAR", "VARCHAR")):
+        return pa.array([None if n is None else f"ü{n:03}" for n in numbers.to_pylist()])
+    if kind.startswith(("BYTES", "BINARY")):
+        values = [None if n is None else n.to_bytes(2, "big") for n in numbers.to_pylist()]
+        return pa.array(values, pa.binary())
+    target = arrow_type(parse_type(kind))
+    if pa.types.is_decimal(target):
+        return pa.array([None if n is None else Decimal(n) for n in numbers.to_pylist()], target)
+    if pa.types.is_timestamp(target):
+        return numbers.cast(pa.int64()).cast(pa.timestamp("s", target.tz)).cast(target)
+    narrow = pa.types.is_date(target) or pa.types.is_time(target)
+    return (numbers if narrow else numbers.cast(pa.int64())).cast(target)
 
 
 def test_rows_in_few_row_groups_are_read_one_after_the_other(
