@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})
 """Roots whose bounds in a file leave out NaN and tell no -0.0 from 0.0."""
 _MANY_GROUPS = 8
-"""Row groups from which on Polars reads rows: of fewer nothing is gained."""
+"""Row groups from which on Polars reads rows: the last may be read again for the next window."""
 _CHUNK_BATCHES = 2
 """A chunk that Polars reads, in batches: one of rows, and what it is decoded from."""
 
