@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakecore.memory import process_budget
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -25,12 +27,18 @@ _REUSED_LEAST_BYTES = 1 << 30
 _RESIDENT = "/proc/self/statm"
 _CHOSEN = "ARROW_DEFAULT_MEMORY_POOL"
 """By which users choose Arrow's pool themselves."""
+_KEPT_MS = 10_000
+"""How long freed pages stay with jemalloc; Arrow has it a second, in which they are often not asked
+for again."""
 
 
 @cache
 def encoding_pool() -> pa.MemoryPool:
     """Where encoders take their memory from: the pool that has freed pages soonest at hand."""
     if "jemalloc" in pa.supported_memory_backends():
+        if _may_keep(process_budget().size_bytes):
+            # It holds for arenas that are not there yet: those of threads, that is, to come.
+            pa.jemalloc_set_decay_ms(_KEPT_MS)
         return pa.jemalloc_memory_pool()
     return pa.default_memory_pool()
 
@@ -73,7 +81,7 @@ def reused_memory(budget_bytes: int) -> Iterator[None]:
     Decoding cannot be told its pool, so it is that of the process; a buffer goes back to the pool
     that it came from, whichever is set by then.
     """
-    if os.environ.get(_CHOSEN) or budget_bytes < _REUSED_LEAST_BYTES:
+    if not _may_keep(budget_bytes):
         yield
         return
     _INSIDE.enter()
@@ -81,6 +89,11 @@ def reused_memory(budget_bytes: int) -> Iterator[None]:
         yield
     finally:
         _INSIDE.leave()
+
+
+def _may_keep(budget_bytes: int) -> bool:
+    """Whether there is room to keep what was freed, and no pool that the user has chosen."""
+    return not os.environ.get(_CHOSEN) and budget_bytes >= _REUSED_LEAST_BYTES
 
 
 def release_freed(budget_bytes: int) -> None:

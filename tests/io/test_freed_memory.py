@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -100,3 +101,47 @@ def test_small_budget_has_no_room_for_two_pools(monkeypatch: pytest.MonkeyPatch)
     before = pa.default_memory_pool().backend_name
     with reused_memory(512 * MEBIBYTE):
         assert pa.default_memory_pool().backend_name == before
+
+
+FAULTS = """
+import ctypes, resource, threading, time
+import pyarrow as pa
+from lakecore.io.freed_memory import encoding_pool
+
+POOL = encoding_pool()
+
+def fill():
+    for room in [pa.allocate_buffer(2 << 20, memory_pool=POOL) for _ in range(16)]:
+        ctypes.memset(room.address, 1, room.size)
+
+def fill_again():
+    fill()
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    for _ in range(3):
+        time.sleep(0.7)
+        fill()
+    print(resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before)
+
+fill()  # The first arena is that of this thread.
+encoding = threading.Thread(target=fill_again)
+encoding.start()
+encoding.join()
+"""
+
+
+@pytest.mark.parametrize("pool", [None, "mimalloc"])
+def test_encoders_have_freed_pages_at_hand_for_more_than_a_second(pool: str | None) -> None:
+    """Unless the user has chosen a pool."""
+    chosen = {} if pool is None else {"ARROW_DEFAULT_MEMORY_POOL": pool}
+    environment = {k: v for k, v in os.environ.items() if k != "ARROW_DEFAULT_MEMORY_POOL"}
+    done = subprocess.run(
+        [sys.executable, "-c", FAULTS],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**environment, **chosen},
+    )
+
+    pages = 16 * (2 << 20) // os.sysconf("SC_PAGE_SIZE")
+    assert (int(done.stdout) < pages // 10) is (pool is None)
