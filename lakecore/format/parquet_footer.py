@@ -14,6 +14,9 @@ The statistics of such a column go, for INT96 has no order.
 And a column can be *copied*: one that holds what another does is encoded once, and its bytes are
 laid into the file twice, for readers take it that each column has its own.
 
+Statistics of texts that are encoded without can be given: they are those that the encoder would
+have found.
+
 The footer is Thrift (`thrift.py`, https://github.com/apache/parquet-format): what this module does
 not know passes through it.
 """
@@ -22,10 +25,19 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lakecore.errors import CorruptTable
-from lakecore.format.thrift import BINARY, STRUCT, ListValue, read_struct, write_struct
+from lakecore.format.thrift import (
+    BINARY,
+    BOOLEAN,
+    LONG,
+    STRUCT,
+    ListValue,
+    read_struct,
+    write_struct,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,6 +60,7 @@ _GROUP_COLUMNS, _GROUP_DECODED_BYTES, _GROUP_OFFSET, _GROUP_BYTES, _GROUP_ORDINA
 _CHUNK_OFFSET, _CHUNK_META, _CHUNK_INDEXES = 2, 3, (4, 6)
 _META_TYPE, _META_PATH, _META_DECODED_BYTES, _META_BYTES, _META_STATISTICS = 1, 3, 6, 7, 12
 _META_DATA, _META_DICTIONARY = 9, 11
+_NULL_COUNT, _MAX_VALUE, _MIN_VALUE, _MAX_IS_EXACT, _MIN_IS_EXACT = 3, 5, 6, 7, 8
 _META_OFFSETS = (9, 10, 11, 14)
 
 
@@ -57,6 +70,15 @@ class Copy:
 
     source: str
     id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextStatistics:
+    """Of a column chunk of texts. Without a text there are no bounds."""
+
+    null_count: int
+    low: bytes | None
+    high: bytes | None
 
 
 @dataclass(slots=True)
@@ -75,14 +97,20 @@ class FooterJoin:
     _groups: list[Wire] = field(default_factory=list)
     """Each as it will be written: taken apart it is twenty times as large."""
 
-    def add(self, part: memoryview) -> list[memoryview]:
-        """The bytes of a part to append to the file; its row groups are now in the footer."""
+    def add(
+        self, part: memoryview, texts: Mapping[int, TextStatistics] = MappingProxyType({})
+    ) -> list[memoryview]:
+        """The bytes of a part to append to the file; its row groups are now in the footer.
+
+        `texts` are statistics of leaves that have none in the part, which has one row group then.
+        """
         part = part.cast("B")
         start, footer = split(part)
         groups = _structs(_get(footer, _FILE_GROUPS))
         copied: list[memoryview] = []
         at = self.size_bytes
         for group in groups:
+            _add_statistics(group, texts)
             for place, (name, copy) in enumerate(self.copies.items()):
                 chunk, data = _copied_chunk(group, part, name, copy.source, at)
                 _insert_chunk(group, place, chunk)
@@ -233,6 +261,22 @@ def _copied_chunk(
     _set(meta, _META_PATH, ListValue(BINARY, [name.encode()]))
     _move_chunk(chunk, at - begin)
     return chunk, part[begin : begin + _int(_get(meta, _META_BYTES))]
+
+
+def _add_statistics(group: Struct, texts: Mapping[int, TextStatistics]) -> None:
+    chunks = _structs(_get(group, _GROUP_COLUMNS))
+    for leaf, known in texts.items():
+        meta = _meta(chunks[leaf])
+        statistics: Struct = [(_NULL_COUNT, LONG, known.null_count)]
+        if known.low is not None and known.high is not None:
+            statistics += [
+                (_MAX_VALUE, BINARY, known.high),
+                (_MIN_VALUE, BINARY, known.low),
+                (_MAX_IS_EXACT, BOOLEAN, True),
+                (_MIN_IS_EXACT, BOOLEAN, True),
+            ]
+        at = sum(id_ < _META_STATISTICS for id_, _, _ in meta)
+        meta.insert(at, (_META_STATISTICS, STRUCT, statistics))
 
 
 def _insert_chunk(group: Struct, place: int, chunk: Struct) -> None:

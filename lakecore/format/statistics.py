@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from lakecore.errors import CorruptTable, InvalidRequest
 from lakecore.format.arrow_buffers import conform
 from lakecore.format.binary_row import decode_rows, serialize_row
+from lakecore.model.coded_texts import CODED
 from lakecore.model.files import EMPTY_ROW, DataFile, Stats
 from lakecore.model.types import BINARIES, TIMESTAMPS, Atomic, Root, arrow_type
 
@@ -129,7 +130,10 @@ class StatsCollector:
             if mode.kind is StatsKind.NONE:
                 continue
             values = rows.column(column.name)
-            if pa.types.is_dictionary(values.type) or pa.types.is_string_view(values.type):
+            coded = values.type == CODED and column.name in self.told
+            if not coded and (
+                pa.types.is_dictionary(values.type) or pa.types.is_string_view(values.type)
+            ):
                 values = conform(values, column.type)
             bounds.null_count += values.null_count
             if (

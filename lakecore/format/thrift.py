@@ -15,6 +15,7 @@ Struct: TypeAlias = "list[tuple[int, int, Wire]]"
 Wire: TypeAlias = "bool | int | bytes | ListValue | Struct"
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, BINARY, _LIST, _SET, _MAP, STRUCT = range(1, 13)
+BOOLEAN, LONG = _TRUE, _I64
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable, LakecoreError, Unsupported
+from lakecore.io import parquet_open
 from lakecore.io.avro_files import AvroWriter, avro_columns, read_avro
 from lakecore.io.file_format import (
     BATCH_BYTES,
@@ -37,10 +39,13 @@ from lakecore.io.file_format import (
 )
 from lakecore.io.orc_files import TICKS, OrcWriter
 from lakecore.io.orc_read import orc_columns, read_orc
-from lakecore.io.parquet_read import parquet_columns, parquet_row_groups, read_parquet
+from lakecore.io.parquet_open import parquet_columns, parquet_row_groups
+from lakecore.io.parquet_read import read_parquet
 from lakecore.io.parquet_write import ParquetWriter
 from lakecore.io.store import plain_errors
 from lakecore.model.arrow_arrays import retype, rows_only, with_parts_of
+from lakecore.model.coded_texts import CODED
+from lakecore.model.coded_texts import coded as as_codes
 from lakecore.model.types import Field, arrow_schema
 
 if TYPE_CHECKING:
@@ -60,6 +65,7 @@ __all__ = [
     "read_positions",
     "row_group_bounds",
     "row_group_bytes_of",
+    "small_dictionaries",
 ]
 
 BATCH_ROWS = 131_072
@@ -143,16 +149,24 @@ def read_positions(  # noqa: PLR0913  what is read, how much at once, what stand
     batch_bytes: int = BATCH_BYTES,
     row_groups: Iterable[int] | None = None,
     known: Mapping[str, pa.Scalar] = MappingProxyType({}),
+    coded: frozenset[str] = frozenset(),
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The batches of `read_file`, each with the position of its first row in the file.
 
     A batch ends at its rows, or at about its bytes in memory, whichever comes first. `known` are
-    values of columns that have one in all rows, and that the file may lack.
+    values of columns that have one in all rows, and that the file may lack. `coded` columns come as
+    codes, of type `CODED`: for texts that repeat.
     """
     size = BatchSize(batch_rows, max(1, batch_bytes))
     schema = arrow_schema(fields)
+    for name in coded:
+        at = schema.get_field_index(name)
+        schema = schema.set(at, schema.field(at).with_type(CODED))
     file_format = _format(path.rpartition(".")[2], path)
-    for at, batch in file_format.read(store, path, fields, size, row_groups):
+    read: _Read = file_format.read
+    if coded and read is read_parquet:
+        read = partial(read_parquet, coded=coded)
+    for at, batch in read(store, path, fields, size, row_groups):
         yield at, _typed(batch, schema, path, known) if fields else rows_only(batch.num_rows)
         # A row may be large: what comes next is read without this beside it.
         del batch
@@ -170,6 +184,13 @@ def row_group_bounds(
     if path.rpartition(".")[2] != "parquet":
         return None
     return parquet_row_groups(store, path, columns)
+
+
+def small_dictionaries(store: Store, path: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """Those of these columns of texts of a Parquet file that have few texts; none of another."""
+    if path.rpartition(".")[2] != "parquet":
+        return ()
+    return parquet_open.small_dictionaries(store, path, columns)
 
 
 class _Told:
@@ -229,7 +250,8 @@ def _typed(
     for node in schema:
         index, value = batch.schema.get_field_index(node.name), known.get(node.name)
         if index < 0 and value is not None:
-            columns.append(pa.repeat(value, batch.num_rows))
+            repeated = pa.repeat(value, batch.num_rows)
+            columns.append(as_codes(repeated) if node.type == CODED else repeated)
             continue
         if index < 0:
             raise CorruptTable(
@@ -237,8 +259,12 @@ def _typed(
                 columns=batch.schema.names,
             )  # fmt: skip
         try:
+            stored = batch.column(index)
+            if node.type == CODED:
+                columns.append(as_codes(stored))
+                continue
             # Java takes a part that ORC lacks for null.
-            stored = with_parts_of(batch.column(index), node.type, may_lack=path.endswith(".orc"))
+            stored = with_parts_of(stored, node.type, may_lack=path.endswith(".orc"))
             column = retype(stored, node.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise CorruptTable(

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.io.parquet_types import leaf_paths
+from lakecore.model.coded_texts import CODED
 from lakecore.model.types import Atomic, Field, Root
 
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ def _dictionary_columns(sample: pa.Table, fields: Sequence[Field]) -> list[str]:
     for field in fields:
         if _is_wide_decimal(field) or _is_large(sample.column(field.name)):
             continue
-        if isinstance(field.type, Atomic) and sample.num_rows >= _SAMPLE_ROWS_MIN:
+        if sample.column(field.name).type == CODED:
+            chosen.append(field.name)
+        elif isinstance(field.type, Atomic) and sample.num_rows >= _SAMPLE_ROWS_MIN:
             distinct = pl.Series(sample.column(field.name)).n_unique()
             if distinct <= _DICTIONARY_SHARE_MAX * sample.num_rows:
                 chosen.append(field.name)

@@ -9,25 +9,26 @@ out too large makes those after it smaller.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import ExitStack
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakecore.format.parquet_footer import with_maps_as_lists, with_times_as_bytes
-from lakecore.io.file_format import ROW_GROUP_ROWS, RowGroup
+from lakecore.errors import CorruptTable
+from lakecore.format.parquet_footer import with_times_as_bytes
+from lakecore.io.file_format import ROW_GROUP_ROWS
 from lakecore.io.freed_memory import release_freed
+from lakecore.io.parquet_open import TEXT, first_rows, metadata_as, open_parquet
 from lakecore.io.parquet_times import check_times, columns_of_times
-from lakecore.io.store import damage_is_corrupt
 from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import size_of
+from lakecore.model.coded_texts import fits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from lakecore.io.file_format import BatchSize
     from lakecore.io.store import Store
@@ -36,34 +37,17 @@ if TYPE_CHECKING:
 _PROBE_ROWS = 1_024
 _PROBED_ROWS_MIN = 4 * _PROBE_ROWS
 """Rows of a row group up to which it is small, whatever its footer hides."""
-_BUFFER_BYTES = range(4 << 10, 64 << 10)
-_REMOTE_BUFFER_BYTES = range(64 << 10, 1 << 20)
-"""Bytes of a column fetched at once where row groups are streamed: the least, and the most."""
 _LARGE_BYTES = 32 << 20
 """Of a batch, past which what decoding it took is given back before the next."""
 _MANY_COLUMNS = 256
 _WHOLE_COLUMN_BYTES = 32 << 10
 """Of a row group, up to which a column is decoded whole: to stream it would hold as much."""
 
-_TEXT = "BYTE_ARRAY"
 _VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
 """Of values of Parquet's types; those of the others differ."""
 
-_CHECKING_WRITER = "parquet-mr"
-"""Java's, by the name that it gives itself in the footer."""
-_NULLABLE_KEYS = "Map keys must be annotated as required"
-"""What Arrow says of a file with maps whose keys are declared nullable."""
-_FOOTER_END = 8
-"""Bytes after the footer: its length, and the magic."""
-
 NARROW_BYTES_MAX = (1 << 31) - 1
 """Bytes that an array of text with 32-bit offsets can hold."""
-
-
-def parquet_columns(store: Store, path: str) -> tuple[str, ...]:
-    """The names of the file's top-level columns, in order."""
-    with _open(store, path) as file:
-        return tuple(file.schema_arrow.names)
 
 
 def read_parquet(
@@ -72,25 +56,28 @@ def read_parquet(
     fields: Sequence[Field],
     batch: BatchSize,
     row_groups: Iterable[int] | None,
+    coded: frozenset[str] = frozenset(),
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches of these columns as stored, each with the file position of its first row."""
-    with _open(store, path) as whole:
+    """Batches of these columns as stored, each with the file position of its first row.
+
+    Columns `coded` come as they are encoded, until a row group does not fit into a batch.
+    """
+    with open_parquet(store, path) as whole:
         stored = whole.schema_arrow.names
         there = set(stored)
         # Rows can only be counted along with some column.
         columns = [field.name for field in fields if field.name in there] or stored[:1]
         metadata = whole.metadata
-        firsts = _first_rows(metadata)
+        firsts = first_rows(metadata)
         leaves = _leaf_indexes(metadata, columns)
-        sizes = _RowSizes(metadata, leaves, whole.schema_arrow, columns)
-        decoder, streamed = whole, None
+        coded &= set(columns)
+        sizes = _RowSizes(metadata, leaves, whole.schema_arrow, columns, coded)
         with ExitStack() as opened:
-            if len(leaves) >= _MANY_COLUMNS:
-                decoder = opened.enter_context(_open(store, path, metadata, wide=False))
+            decoders = _Decoders(store, path, whole, leaves, coded, opened)
             times = columns_of_times(metadata, leaves)
             if times:
-                as_bytes = _metadata_as(store, path, with_times_as_bytes)
-                undecoded = opened.enter_context(_open(store, path, as_bytes, wide=False))
+                as_bytes = metadata_as(store, path, with_times_as_bytes)
+                undecoded = opened.enter_context(open_parquet(store, path, as_bytes, wide=False))
             wanted = range(metadata.num_row_groups) if row_groups is None else row_groups
             for groups in _together(wanted, metadata, sizes, batch):
                 if times:
@@ -99,25 +86,27 @@ def read_parquet(
                         path,
                     )
                 index, rows = groups[0], _rows_of(metadata, groups)
+                whole_bytes = max(batch.size_bytes, _WHOLE_COLUMN_BYTES * len(leaves))
+                if decoders.coded and rows * max(map(sizes.of, groups)) > whole_bytes:
+                    # What texts take that are streamed is to be known.
+                    decoders.coded = frozenset()
+                    sizes = _RowSizes(metadata, leaves, whole.schema_arrow, columns)
                 if rows > _PROBED_ROWS_MIN and (hidden := sizes.hidden(index)):
-                    streamed = streamed or opened.enter_context(
-                        _open(store, path, metadata, leaves)
+                    probe = decoders.streaming.iter_batches(
+                        _PROBE_ROWS, row_groups=[index], columns=hidden
                     )
-                    probe = streamed.iter_batches(_PROBE_ROWS, row_groups=[index], columns=hidden)
                     sizes.see_hidden(next(probe))
                 row_bytes = max(map(sizes.of, groups))
                 # In even parts: a short one at the end costs as many steps as the others.
                 parts = -(-rows // max(1, min(batch.rows, int(batch.size_bytes / row_bytes))))
                 even_rows = max(1, -(-rows // max(1, parts)))
-                whole_bytes = max(batch.size_bytes, _WHOLE_COLUMN_BYTES * len(leaves))
                 if rows * row_bytes <= whole_bytes:
-                    table = decoder.read_row_groups(groups, columns=columns, use_threads=True)
+                    table = decoders.whole(groups, columns)
                     batches: Iterator[pa.RecordBatch] = iter(table.to_batches(even_rows))
                 else:
-                    streamed = streamed or opened.enter_context(
-                        _open(store, path, metadata, leaves)
+                    batches = decoders.streaming.iter_batches(
+                        even_rows, row_groups=groups, columns=columns
                     )
-                    batches = streamed.iter_batches(even_rows, row_groups=groups, columns=columns)
                 at, end = firsts[index], firsts[index] + rows
                 table = None
                 while (decoded := next(batches, None)) is not None:
@@ -137,6 +126,52 @@ def read_parquet(
                             release_freed(process_budget().size_bytes)
 
 
+class _Decoders:
+    """The file, opened for each way in which its row groups are decoded.
+
+    `coded` are the columns that come as they are encoded, where a row group is decoded whole.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        file: pq.ParquetFile,
+        leaves: Sequence[int],
+        coded: frozenset[str],
+        opened: ExitStack,
+    ) -> None:
+        self.coded = coded
+        self._path = path
+        self._whole = file
+        self._open = partial(open_parquet, store, path, file.metadata)
+        self._leaves = leaves
+        self._opened = opened
+        if len(leaves) >= _MANY_COLUMNS:
+            self._whole = opened.enter_context(self._open(wide=False))
+        if coded:
+            self._codes = opened.enter_context(self._open(coded=coded))
+
+    @cached_property
+    def streaming(self) -> pq.ParquetFile:
+        """The file, of which a piece of each column is held at a time."""
+        return self._opened.enter_context(self._open(self._leaves))
+
+    def whole(self, groups: list[int], columns: Sequence[str]) -> pa.Table:
+        """These columns of row groups. Raises CorruptTable if a code has no text."""
+        plain = [name for name in columns if name not in self.coded]
+        table = self._whole.read_row_groups(groups, columns=plain, use_threads=True)
+        if not self.coded:
+            return table
+        names = sorted(self.coded)
+        texts = self._codes.read_row_groups(groups, columns=names, use_threads=True)
+        for name in names:
+            if not fits(texts.column(name)):
+                raise CorruptTable("a text is not in its dictionary", path=self._path, column=name)
+            table = table.append_column(name, texts.column(name).combine_chunks())
+        return table.select(columns)
+
+
 class _RowSizes:
     """The bytes of a row in memory, as far as they are known."""
 
@@ -146,6 +181,7 @@ class _RowSizes:
         leaves: Sequence[int],
         schema: pa.Schema,
         columns: Sequence[str],
+        coded: frozenset[str] = frozenset(),
     ) -> None:
         self._metadata = metadata
         kinds = [schema.field(name).type for name in columns]
@@ -154,12 +190,12 @@ class _RowSizes:
         self._texts = {
             leaf: column.path if column.path in columns else column.path.partition(".")[0]
             for leaf, column in stored.items()
-            if column.physical_type == _TEXT
+            if column.physical_type == TEXT and column.path not in coded
         }
         self._repeated = {
             leaf: _VALUE_BYTES.get(column.physical_type, column.length)
             for leaf, column in stored.items()
-            if column.max_repetition_level and column.physical_type != _TEXT
+            if column.max_repetition_level and column.physical_type != TEXT
         }
         self._leaves = [leaf for leaf in leaves if leaf not in self._repeated]
         self._hidden: dict[str, float] = {}
@@ -195,105 +231,6 @@ class _RowSizes:
     def see(self, rows: pa.RecordBatch) -> None:
         """Learn from rows that were decoded."""
         self._seen = size_of(rows) / max(1, rows.num_rows)
-
-
-def parquet_row_groups(store: Store, path: str, columns: Sequence[str]) -> tuple[RowGroup, ...]:
-    """The row groups, with bounds of these top-level columns."""
-    with _open(store, path) as file:
-        metadata = file.metadata
-        firsts = _first_rows(metadata)
-        paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-        # A column named `a.b` has the path of field b of a column a: which is which is not known.
-        times = Counter(paths)
-        at = {path: leaf for leaf, path in enumerate(paths) if times[path] == 1}
-        out: list[RowGroup] = []
-        for index in range(metadata.num_row_groups):
-            group = metadata.row_group(index)
-            bounds: dict[str, tuple[object, object] | None] = {}
-            nulls: dict[str, int | None] = {}
-            sizes: dict[str, int] = {}
-            for name in columns:
-                leaf = at.get(name)
-                column = None if leaf is None else group.column(leaf)
-                sizes[name] = 0 if column is None else column.total_uncompressed_size
-                statistics = None if column is None else column.statistics
-                bounds[name] = _bounds(statistics)
-                if statistics is not None and statistics.has_null_count:
-                    nulls[name] = statistics.null_count
-                else:
-                    nulls[name] = None
-            chunks = [group.column(leaf) for leaf in range(group.num_columns)]
-            out.append(
-                RowGroup(
-                    index=index,
-                    first_row=firsts[index],
-                    row_count=group.num_rows,
-                    size_bytes=sum(chunk.total_compressed_size for chunk in chunks),
-                    decoded_bytes=group.total_byte_size,
-                    bounds=bounds,
-                    null_counts=nulls,
-                    column_bytes=sizes,
-                    codecs=frozenset(chunk.compression for chunk in chunks),
-                    has_checksums=str(metadata.created_by).startswith(_CHECKING_WRITER),
-                )
-            )
-        return tuple(out)
-
-
-@contextmanager
-def _open(
-    store: Store,
-    path: str,
-    metadata: pq.FileMetaData | None = None,
-    leaves: Sequence[int] = (),
-    *,
-    wide: bool = True,
-) -> Iterator[pq.ParquetFile]:
-    """The opened file; what Arrow says of its bytes becomes CorruptTable.
-
-    With `metadata`, which it has, and leaves: to stream these, a piece of each column at a time.
-    `wide`: text comes with wide offsets.
-    """
-    local = store.local_path(path)
-    source = partial(store.open_input, path) if local is None else partial(str, local)
-    buffer_bytes = 0
-    if metadata is not None and leaves:
-        bounds = _REMOTE_BUFFER_BYTES if local is None else _BUFFER_BYTES
-        sizes = [
-            metadata.row_group(index).column(leaf).total_compressed_size
-            for index in range(metadata.num_row_groups)
-            for leaf in leaves
-        ]
-        mean = sum(sizes) // max(1, len(sizes))
-        buffer_bytes = min(max(bounds.start, mean), bounds.stop)
-    with damage_is_corrupt(path, "Parquet"):
-        # Arrow decodes text into wide offsets a quarter faster than into narrow ones. Of many
-        # columns with few rows each, to cast them costs more.
-        opened = partial(
-            pq.ParquetFile,
-            buffer_size=buffer_bytes,
-            pre_buffer=local is None and not leaves,
-            binary_type=pa.large_binary() if wide else None,
-            # Java writes checksums of pages.
-            page_checksum_verification=True,
-        )
-        try:
-            file = opened(source(), metadata=metadata)
-        except pa.ArrowInvalid as error:
-            if metadata is not None or _NULLABLE_KEYS not in str(error):
-                raise
-            file = opened(source(), metadata=_metadata_as(store, path, with_maps_as_lists))
-        with file:
-            yield file
-
-
-def _metadata_as(store: Store, path: str, change: Callable[[memoryview], bytes]) -> pq.FileMetaData:
-    """The footer of a file, changed."""
-    with store.open_input(path) as file:
-        file.seek(file.size() - _FOOTER_END)
-        length = int.from_bytes(file.read(4), "little")
-        file.seek(file.size() - _FOOTER_END - length)
-        return pq.read_metadata(pa.BufferReader(change(memoryview(file.read(length)))))
 
 
 def _narrow_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -342,20 +279,3 @@ def _together(
 
 def _rows_of(metadata: pq.FileMetaData, groups: Iterable[int]) -> int:
     return sum(metadata.row_group(index).num_rows for index in groups)
-
-
-def _first_rows(metadata: pq.FileMetaData) -> list[int]:
-    firsts, at = [], 0
-    for index in range(metadata.num_row_groups):
-        firsts.append(at)
-        at += metadata.row_group(index).num_rows
-    return firsts
-
-
-def _bounds(statistics: pq.Statistics | None) -> tuple[object, object] | None:
-    if statistics is None or not statistics.has_min_max:
-        return None
-    try:
-        return statistics.min, statistics.max
-    except (ValueError, OverflowError, UnicodeDecodeError, pa.ArrowNotImplementedError):
-        return None  # Python has no such date, or the bytes are no text

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from lakecore.format.parquet_footer import INT96_BYTES
 from lakecore.model.arrow_arrays import cast_leaf, retype_chunked, without_nulls_under_nulls
+from lakecore.model.coded_texts import CODED
 from lakecore.model.types import (
     TIMESTAMPS,
     Array,
@@ -92,7 +93,7 @@ def _is_int96(data_type: Atomic) -> bool:
 def _same_bytes(given: pa.DataType, wanted: pa.DataType) -> bool:
     t = pa.types
     if t.is_string(wanted):
-        return bool(t.is_large_string(given) or t.is_string_view(given))
+        return bool(t.is_large_string(given) or t.is_string_view(given) or given == CODED)
     return bool(t.is_binary(wanted) and (t.is_large_binary(given) or t.is_binary_view(given)))
 
 

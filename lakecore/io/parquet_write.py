@@ -4,7 +4,8 @@
 2. Each row group is encoded by itself, as a Parquet file in memory, on one of the threads that all
    writers of the process share; Arrow's encoder lets go of the interpreter's lock.
 3. Row groups are appended in order, and one footer is made of theirs (`format/parquet_footer.py`).
-   A column that is a copy of another is not encoded again. Bounds of texts are known from them.
+   A column that is a copy of another is not encoded again. Bounds of texts are known from them,
+   or from the dictionary that a column comes with, which is not made again.
    All writers together have at most as many row groups under way as there are threads; but each may
    have one, for it can wait for its own alone.
 """
@@ -24,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakecore.errors import InvalidRequest
-from lakecore.format.parquet_footer import Copy, FooterJoin
+from lakecore.format.parquet_footer import Copy, FooterJoin, TextStatistics
 from lakecore.format.statistics import cut_texts
 from lakecore.io.file_format import ROW_GROUP_BYTES, Abandoned
 from lakecore.io.freed_memory import encoding_pool, release_freed
@@ -32,6 +33,7 @@ from lakecore.io.parquet_encoding import Encoding, encoding_of
 from lakecore.io.parquet_types import int96_paths, leaf_paths, physical_schema, to_physical
 from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import retype_chunked, size_of
+from lakecore.model.coded_texts import CODED, CodedColumn, one_dictionary, text_bytes
 from lakecore.model.types import Field, arrow_schema
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ class ParquetWriter:
         self._under_way: deque[tuple[int, Future[_Part]]] = deque()
         self._encoding: Encoding | None = None
         self._texts = _texts_of(self._fields, dict(write_format.text_bounds))
+        self._leaves = {path: leaf for leaf, (path, _) in enumerate(leaf_paths(self._fields))}
         self._text_bounds: dict[str, tuple[str, str]] = {}
         self._encoded_from_bytes = 0
         self._footer = FooterJoin(
@@ -105,7 +108,7 @@ class ParquetWriter:
         table = table.select(self._schema.names)
         self._waiting.append(table)
         self._waiting_rows += table.num_rows
-        self._waiting_bytes += size_of(table)
+        self._waiting_bytes += _decoded_size(table)
         group_rows = self._group_rows()
         if self._waiting_rows >= group_rows:
             self._start_groups(group_rows)
@@ -123,7 +126,7 @@ class ParquetWriter:
                     self._start(self._take_waiting())
             else:
                 table = self._take_waiting()
-                self._append(size_of(table), self._encode(table))
+                self._append(_decoded_size(table), self._encode(table))
             while self._under_way:
                 self._append_next()
             tail = self._footer.finish()
@@ -160,7 +163,7 @@ class ParquetWriter:
         if start < table.num_rows:
             rest = table.slice(start)
             self._waiting = [rest]
-            self._waiting_rows, self._waiting_bytes = rest.num_rows, size_of(rest)
+            self._waiting_rows, self._waiting_bytes = rest.num_rows, _decoded_size(rest)
 
     def _take_waiting(self) -> pa.Table:
         tables, self._waiting = self._waiting, []
@@ -182,7 +185,7 @@ class ParquetWriter:
     def _start(self, table: pa.Table) -> None:
         if self._encoding is None:
             self._encoding = encoding_of(table, self._fields, self._format)
-        raw_bytes = size_of(table)
+        raw_bytes = _decoded_size(table)
         while self._under_way and not _UNDER_WAY.may_begin(raw_bytes):
             self._append_next()
         _UNDER_WAY.add(1, raw_bytes)
@@ -200,7 +203,7 @@ class ParquetWriter:
             _UNDER_WAY.add(-1, -raw_bytes)
 
     def _append(self, raw_bytes: int, part: _Part) -> None:
-        for data in self._footer.add(memoryview(part.data)):
+        for data in self._footer.add(memoryview(part.data), part.texts):
             self._out.write(data)
         self._encoded_from_bytes += raw_bytes
         for name, (low, high) in part.text_bounds.items():
@@ -215,8 +218,10 @@ class ParquetWriter:
         return part
 
     def _encode(self, table: pa.Table) -> _Part:
+        table, coded = _with_one_dictionary(table)
         data = self._encoded(table)
-        return _Part(data, _text_bounds(data, table, self._texts))
+        bounds = _text_bounds(data, table, self._texts, coded)
+        return _Part(data, bounds, {self._leaves[name]: _told(coded[name]) for name in coded})
 
     def _encoded(self, table: pa.Table) -> pa.Buffer:
         encoding = self._encoding or encoding_of(table, self._fields, self._format)
@@ -224,7 +229,7 @@ class ParquetWriter:
             physical = to_physical(table, self._schema)
             # Room that is asked for once is not moved as it grows, and costs what is filled of it.
             least = _ROOM_LEAST_BYTES + _ROOM_A_COLUMN_BYTES * physical.num_columns
-            room = pa.allocate_buffer(least + size_of(table), memory_pool=encoding_pool())
+            room = pa.allocate_buffer(least + _decoded_size(table), memory_pool=encoding_pool())
             fixed = pa.FixedSizeBufferWriter(room)
             try:
                 self._write_group(physical, fixed, encoding)
@@ -241,6 +246,8 @@ class ParquetWriter:
 
     def _write_group(self, physical: pa.Table, out: pa.NativeFile, encoding: Encoding) -> None:
         zstd = self._codec == "zstd"
+        # Arrow would take a dictionary apart to find its bounds.
+        coded = {node.name for node in physical.schema if node.type == CODED}
         pq.write_table(
             physical,
             out,
@@ -252,7 +259,7 @@ class ParquetWriter:
                 dict.fromkeys(encoding.codecs, self._format.zstd_level) if zstd else None
             ),
             use_dictionary=encoding.dictionaries,
-            write_statistics=encoding.bounded,
+            write_statistics=[path for path in encoding.bounded if path not in coded],
             store_schema=False,
             store_decimal_as_integer=True,
             write_time_adjusted_to_utc=True,
@@ -261,10 +268,14 @@ class ParquetWriter:
 
 
 class _Part(NamedTuple):
-    """A row group as a file of its own, and bounds of its columns of texts."""
+    """A row group as a file of its own, and bounds of its columns of texts.
+
+    `texts` are statistics that the file does not have, by leaf.
+    """
 
     data: pa.Buffer
     text_bounds: Mapping[str, tuple[str, str]]
+    texts: Mapping[int, TextStatistics]
 
 
 class _Texts(NamedTuple):
@@ -282,8 +293,41 @@ def _texts_of(fields: Sequence[Field], lengths: Mapping[str, int | None]) -> tup
     )
 
 
+def _decoded_size(rows: pa.Table) -> int:
+    """The bytes of the rows as a reader will have them, which may not take codes for texts."""
+    return size_of(rows) + text_bytes(rows)
+
+
+def _with_one_dictionary(table: pa.Table) -> tuple[pa.Table, dict[str, CodedColumn]]:
+    """The rows, each of their coded columns with a dictionary of what it has."""
+    coded: dict[str, CodedColumn] = {}
+    for at, node in enumerate(table.schema):
+        if node.type != CODED:
+            continue
+        column = table.column(at)
+        if any(chunk.dictionary.null_count for chunk in column.chunks):
+            plain = retype_chunked(column, pa.string())
+            table = table.set_column(at, node.with_type(pa.string()), plain)
+        else:
+            coded[node.name] = one_dictionary(column)
+            table = table.set_column(at, node, coded[node.name].texts)
+    return table, coded
+
+
+def _told(column: CodedColumn) -> TextStatistics:
+    low, high = column.low, column.high
+    return TextStatistics(
+        column.texts.null_count,
+        None if low is None else low.encode(),
+        None if high is None else high.encode(),
+    )
+
+
 def _text_bounds(
-    part: pa.Buffer, table: pa.Table, texts: Sequence[_Texts]
+    part: pa.Buffer,
+    table: pa.Table,
+    texts: Sequence[_Texts],
+    coded: Mapping[str, CodedColumn],
 ) -> dict[str, tuple[str, str]]:
     """The least and the greatest text of these columns, as they were found for the footer.
 
@@ -296,7 +340,11 @@ def _text_bounds(
     assert group.num_rows == table.num_rows, "a part has one row group"
     for name, leaf, length in texts:
         column, known = table.column(name), group.column(leaf).statistics
-        if known is not None and known.has_min_max:
+        if name in coded:
+            low, high = coded[name].low, coded[name].high
+            if low is not None and high is not None:
+                bounds[name] = low, high
+        elif known is not None and known.has_min_max:
             bounds[name] = known.min, known.max
         elif column.null_count < len(column):
             found = pc.min_max(cut_texts(column, length))

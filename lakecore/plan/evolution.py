@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lakecore.errors import CorruptTable, Unsupported
 from lakecore.model.arrow_arrays import inner_of, nested_like, struct_array
+from lakecore.model.coded_texts import CODED
 from lakecore.model.types import (
     BINARIES,
     STRINGS,
@@ -79,6 +80,9 @@ def conform_batch(batch: pa.RecordBatch, mappings: Sequence[ColumnMapping]) -> p
     if batch.schema == schema and is_identity(mappings):
         return batch
     columns = [_column(batch, mapping) for mapping in mappings]
+    for at, column in enumerate(columns):
+        if column.type == CODED:
+            schema = schema.set(at, schema.field(at).with_type(CODED))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

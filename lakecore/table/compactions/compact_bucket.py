@@ -42,6 +42,7 @@ from lakecore.table.runs.bucket_files import (
     changelog_shape,
     data_shape,
 )
+from lakecore.table.runs.coded_columns import coded_columns
 from lakecore.table.runs.large_rows import EqualPlaces, PlacedChanges, Values, places_of
 from lakecore.table.runs.late_casts import NO_LATE_CASTS, casts_after_merge
 from lakecore.table.runs.read import (
@@ -148,6 +149,7 @@ class _Rewriter:
         self._late = NO_LATE_CASTS
         if self._places is None:
             self._late = casts_after_merge(self._split_of(read).files, self._fields, self._plan)
+        self._coded = self._coded_columns(self._split_of(read))
         self._values: list[Values] = []
         self._writers: list[RollingWriter] = []
         self._changelog: RollingWriter | None = None
@@ -230,6 +232,16 @@ class _Rewriter:
         newest_above = max((above.sequence_max for above in self._above), default=-1)
         return not plain or newest_above >= file.sequence_min
 
+    def _coded_columns(self, split: Split) -> frozenset[str]:
+        """The columns that are merged as codes: none where rows are looked at on their way."""
+        options = self._context.options
+        if options.needs_lookup or options.changelog_producer is ChangelogProducer.FULL_COMPACTION:
+            return frozenset()
+        parquet = self._shape.write_format.format == "parquet"
+        if self._places is not None or self._late or not parquet:
+            return frozenset()
+        return coded_columns(split, self._fields, self._plan, self._context.store)
+
     def _merge(self, files: Sequence[DataFile]) -> CompactionMerge | None:
         """How these files are merged; None: as a read merges them."""
         options = self._context.options
@@ -274,7 +286,11 @@ class _Rewriter:
         left, held_bytes = split.row_count, 0
         beside = 0 if merge is None else BATCHES_BESIDE
         room = MergeRoom(
-            share=_MERGE_SHARE, batches_beside=beside, places=self._places, late=self._late
+            share=_MERGE_SHARE,
+            batches_beside=beside,
+            places=self._places,
+            late=self._late,
+            coded=self._coded,
         )
         merged = merge_runs(split, self._plan, context.store, context.budget, merge, room)
         with reading(merged) as windows:

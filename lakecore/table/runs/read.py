@@ -83,13 +83,14 @@ class MergeRoom:
     """What merging a section takes of the budget: one part in `share`.
 
     The merge function holds `batches_beside` those of the runs. Another than the plan's engine is
-    given `places`, of large rows, or `late`.
+    given `places`, of large rows, or `late`. `coded` columns come out as codes, if they can.
     """
 
     share: int = _LEASE_SHARE
     batches_beside: int = 0
     places: Places | None = None
     late: LateCasts = NO_LATE_CASTS
+    coded: frozenset[str] = frozenset()
 
 
 def read_split(
@@ -138,6 +139,8 @@ def merge_runs(
         size = batch_size(fields, lease.size_bytes // batches)
         with closing(SpillDirectory()) as spills:
             if len(runs) <= at_once:
+                if places is None and not late:
+                    files = replace(files, coded=room.coded)
                 slices = [files.slices(run, fields, size) for run in runs]
             else:
                 # Rows of a key are told apart by their numbers once runs have become one.

@@ -21,6 +21,7 @@ from lakecore.io.data_files import read_positions, row_group_bounds
 from lakecore.merge import chooses_value
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import Slice
+from lakecore.model.coded_texts import CODED, with_texts
 from lakecore.model.rows import (
     SEQUENCE_NUMBER,
     SEQUENCE_NUMBER_ID,
@@ -59,6 +60,7 @@ class SplitFiles:
     """The files of a split, read as a plan says.
 
     `places`: the columns given as places. `late`: those given as stored, too, to be cast later.
+    `coded`: columns of texts, in all files as the table has them, given as codes.
     """
 
     split: Split
@@ -66,6 +68,7 @@ class SplitFiles:
     store: Store
     places: Places | None = None
     late: LateCasts = NO_LATE_CASTS
+    coded: frozenset[str] = frozenset()
 
     def path(self, file: DataFile) -> str:
         """Where a file lies."""
@@ -216,6 +219,11 @@ class SplitFiles:
                 batch_bytes=size.size_bytes,
                 row_groups=row_groups,
                 known=self._known_values(file, file_schema, physical),
+                coded=frozenset(
+                    mapping.stored.name
+                    for mapping in mappings
+                    if mapping.read.name in self.coded and mapping.stored is not None
+                ),
             ):
                 seen = position + batch.num_rows
                 if seen > file.row_count:
@@ -242,6 +250,11 @@ class SplitFiles:
                 continue
             at = batch.schema.get_field_index(mapping.stored.name)
             column = batch.column(at)
+            if column.type == CODED:
+                if not is_utf8(column.dictionary):
+                    shown = with_texts(column, with_utf8)
+                    batch = batch.set_column(at, batch.schema.field(at), shown)
+                continue
             text = text_of(column, mapping)
             if text is None or is_utf8(text):
                 continue

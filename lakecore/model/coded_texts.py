@@ -1,0 +1,72 @@
+"""Columns of texts that repeat, as codes into a dictionary: read, moved and written without them.
+
+A code is four bytes, whatever its text takes. Two chunks of a column may have two dictionaries, in
+which texts are that none of their rows has.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CODED = pa.dictionary(pa.int32(), pa.string())
+
+
+class CodedColumn(NamedTuple):
+    """A column whose dictionary has the texts of its rows, and their bounds; None: all are null."""
+
+    texts: pa.DictionaryArray
+    low: str | None
+    high: str | None
+
+
+def coded(texts: pa.Array) -> pa.DictionaryArray:
+    """Texts with a dictionary."""
+    return texts if texts.type == CODED else texts.cast(pa.string()).dictionary_encode()
+
+
+def with_texts(column: pa.DictionaryArray, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """The column with other texts in its dictionary."""
+    return pa.DictionaryArray.from_arrays(column.indices, change(column.dictionary))
+
+
+def fits(column: pa.ChunkedArray) -> bool:
+    """Whether each code has a text: another would be looked up outside of the dictionary."""
+    for chunk in column.chunks:
+        bounds = pc.min_max(chunk.indices)
+        least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
+        if least is not None and not 0 <= least <= greatest < len(chunk.dictionary):
+            return False
+    return True
+
+
+def one_dictionary(column: pa.ChunkedArray) -> CodedColumn:
+    """The column in one chunk, without texts that no row has."""
+    whole = column.combine_chunks()
+    codes, texts = whole.indices, whole.dictionary
+    used = np.zeros(len(texts), bool)
+    used[codes.drop_null().to_numpy()] = True
+    if not used.all():
+        places = np.cumsum(used, dtype=np.int32) - 1
+        codes = pa.array(places).take(codes) if len(texts) else codes
+        texts = texts.filter(pa.array(used))
+    bounds = pc.min_max(texts)
+    return CodedColumn(
+        pa.DictionaryArray.from_arrays(codes, texts), bounds["min"].as_py(), bounds["max"].as_py()
+    )
+
+
+def text_bytes(rows: pa.Table) -> int:
+    """About what the texts of coded columns would take beside their codes."""
+    return sum(
+        len(chunk) * chunk.dictionary.nbytes // max(1, len(chunk.dictionary))
+        for column in rows.columns
+        if column.type == CODED
+        for chunk in column.chunks
+    )
