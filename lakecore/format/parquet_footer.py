@@ -74,7 +74,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class TextStatistics:
-    """Of a column chunk of texts. Without a text there are no bounds."""
+    """Of a column chunk of texts. A bound that is not kept is None."""
 
     null_count: int
     low: bytes | None
@@ -268,13 +268,10 @@ def _add_statistics(group: Struct, texts: Mapping[int, TextStatistics]) -> None:
     for leaf, known in texts.items():
         meta = _meta(chunks[leaf])
         statistics: Struct = [(_NULL_COUNT, LONG, known.null_count)]
-        if known.low is not None and known.high is not None:
-            statistics += [
-                (_MAX_VALUE, BINARY, known.high),
-                (_MIN_VALUE, BINARY, known.low),
-                (_MAX_IS_EXACT, BOOLEAN, True),
-                (_MIN_IS_EXACT, BOOLEAN, True),
-            ]
+        bounds = [(_MAX_VALUE, known.high), (_MIN_VALUE, known.low)]
+        statistics += [(id_, BINARY, bound) for id_, bound in bounds if bound is not None]
+        exact = [(_MAX_IS_EXACT, known.high), (_MIN_IS_EXACT, known.low)]
+        statistics += [(id_, BOOLEAN, True) for id_, bound in exact if bound is not None]
         at = sum(id_ < _META_STATISTICS for id_, _, _ in meta)
         meta.insert(at, (_META_STATISTICS, STRUCT, statistics))
 

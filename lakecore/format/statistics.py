@@ -130,8 +130,8 @@ class StatsCollector:
             if mode.kind is StatsKind.NONE:
                 continue
             values = rows.column(column.name)
-            coded = values.type == CODED and column.name in self.told
-            if not coded and (
+            unseen = mode.kind is StatsKind.COUNTS or column.name in self.told
+            if not (unseen and values.type == CODED) and (
                 pa.types.is_dictionary(values.type) or pa.types.is_string_view(values.type)
             ):
                 values = conform(values, column.type)

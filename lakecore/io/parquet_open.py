@@ -23,7 +23,14 @@ _BUFFER_BYTES = range(4 << 10, 64 << 10)
 _REMOTE_BUFFER_BYTES = range(64 << 10, 1 << 20)
 """Bytes of a column fetched at once where row groups are streamed: the least, and the most."""
 _SMALL_DICTIONARY_BYTES = 16 << 10
-"""As compressed: at most some thousands of short texts."""
+_SMALL_DECODED_BYTES = 64 << 10
+"""At most some thousands of short texts, compressed and not."""
+_TINY_DECODED_BYTES = 1 << 10
+_SHARE_BYTES = 4
+"""What texts may take for a row, if they take more than that."""
+_CODE_BYTES = 2
+"""What a code takes of a page at most, where these are few."""
+_UNIQUE_WRITERS = ("parquet-cpp-arrow", "parquet-mr")
 _CHECKING_WRITER = "parquet-mr"
 """Java's, by the name that it gives itself in the footer."""
 _NULLABLE_KEYS = "Map keys must be annotated as required"
@@ -45,10 +52,7 @@ def parquet_row_groups(store: Store, path: str, columns: Sequence[str]) -> tuple
     with open_parquet(store, path) as file:
         metadata = file.metadata
         firsts = first_rows(metadata)
-        paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-        # A column named `a.b` has the path of field b of a column a: which is which is not known.
-        times = Counter(paths)
-        at = {path: leaf for leaf, path in enumerate(paths) if times[path] == 1}
+        at = _leaf_of_path(metadata)
         out: list[RowGroup] = []
         for index in range(metadata.num_row_groups):
             group = metadata.row_group(index)
@@ -83,12 +87,28 @@ def parquet_row_groups(store: Store, path: str, columns: Sequence[str]) -> tuple
         return tuple(out)
 
 
+def _leaf_of_path(metadata: pq.FileMetaData) -> dict[str, int]:
+    """The leaves by their paths.
+
+    A column named `a.b` has the path of field b of a column a: which is which is not known.
+    """
+    paths = [metadata.schema.column(leaf).path for leaf in range(metadata.num_columns)]
+    times = Counter(paths)
+    return {path: leaf for leaf, path in enumerate(paths) if times[path] == 1}
+
+
 def small_dictionaries(store: Store, path: str, columns: Sequence[str]) -> tuple[str, ...]:
-    """Those of these columns of texts that have a small dictionary in each row group."""
+    """Those of these columns of texts that have few texts in each row group; see `read_parquet`.
+
+    NOTE: where a dictionary has a text twice, Arrow gives it without, but for the codes. So it is
+    asked only of files of writers that are known to look each text up.
+    """
     with open_parquet(store, path) as file:
         metadata = file.metadata
+        if not str(metadata.created_by).startswith(_UNIQUE_WRITERS):
+            return ()
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-        leaves = {metadata.schema.column(leaf).path: leaf for leaf in range(metadata.num_columns)}
+        leaves = _leaf_of_path(metadata)
         return tuple(
             name
             for name in columns
@@ -102,7 +122,9 @@ def _has_small_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
     if not chunk.has_dictionary_page or chunk.physical_type != TEXT:
         return False
     size_bytes: int = chunk.data_page_offset - chunk.dictionary_page_offset
-    return 0 < size_bytes <= _SMALL_DICTIONARY_BYTES
+    decoded_bytes: int = chunk.total_uncompressed_size - _CODE_BYTES * chunk.num_values
+    bounds = _TINY_DECODED_BYTES, _SHARE_BYTES * chunk.num_values, _SMALL_DECODED_BYTES
+    return 0 < size_bytes <= _SMALL_DICTIONARY_BYTES and decoded_bytes <= sorted(bounds)[1]
 
 
 @contextmanager

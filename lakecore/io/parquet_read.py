@@ -89,8 +89,7 @@ def read_parquet(
                 whole_bytes = max(batch.size_bytes, _WHOLE_COLUMN_BYTES * len(leaves))
                 if decoders.coded and rows * max(map(sizes.of, groups)) > whole_bytes:
                     # What texts take that are streamed is to be known.
-                    decoders.coded = frozenset()
-                    sizes = _RowSizes(metadata, leaves, whole.schema_arrow, columns)
+                    decoders.coded = sizes.coded = frozenset()
                 if rows > _PROBED_ROWS_MIN and (hidden := sizes.hidden(index)):
                     probe = decoders.streaming.iter_batches(
                         _PROBE_ROWS, row_groups=[index], columns=hidden
@@ -181,8 +180,9 @@ class _RowSizes:
         leaves: Sequence[int],
         schema: pa.Schema,
         columns: Sequence[str],
-        coded: frozenset[str] = frozenset(),
+        coded: frozenset[str],
     ) -> None:
+        self.coded = coded
         self._metadata = metadata
         kinds = [schema.field(name).type for name in columns]
         self._width = sum(kind.bit_width if pa.types.is_primitive(kind) else 32 for kind in kinds)
@@ -190,7 +190,7 @@ class _RowSizes:
         self._texts = {
             leaf: column.path if column.path in columns else column.path.partition(".")[0]
             for leaf, column in stored.items()
-            if column.physical_type == TEXT and column.path not in coded
+            if column.physical_type == TEXT
         }
         self._repeated = {
             leaf: _VALUE_BYTES.get(column.physical_type, column.length)
@@ -214,12 +214,13 @@ class _RowSizes:
         return [name for name in self.sharing(index) if name not in self._hidden]
 
     def sharing(self, *indexes: int) -> list[str]:
-        """Columns whose texts share a dictionary in one of these row groups."""
+        """Columns whose texts share a dictionary in one of these row groups, and come as texts."""
         groups = [self._metadata.row_group(index) for index in indexes]
         shared = [
             name
             for leaf, name in self._texts.items()
-            if any(group.column(leaf).has_dictionary_page for group in groups)
+            if name not in self.coded
+            and any(group.column(leaf).has_dictionary_page for group in groups)
         ]
         return list(dict.fromkeys(shared))
 

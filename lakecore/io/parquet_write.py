@@ -46,6 +46,8 @@ MESSAGE_NAME = "paimon_schema"
 _ENCODED_SHARE_GUESS = 0.5
 _ROOM_LEAST_BYTES = 1 << 20
 _ROOM_A_COLUMN_BYTES = 1 << 10
+_BOUND_BYTES_MAX = 4096
+"""Past which Arrow keeps no bound."""
 _UNDER_WAY_BYTES = ROW_GROUP_BYTES * 3 // 2
 """For each thread that encodes."""
 
@@ -315,12 +317,13 @@ def _with_one_dictionary(table: pa.Table) -> tuple[pa.Table, dict[str, CodedColu
 
 
 def _told(column: CodedColumn) -> TextStatistics:
-    low, high = column.low, column.high
-    return TextStatistics(
-        column.texts.null_count,
-        None if low is None else low.encode(),
-        None if high is None else high.encode(),
-    )
+    return TextStatistics(column.texts.null_count, _kept(column.low), _kept(column.high))
+
+
+def _kept(bound: str | None) -> bytes | None:
+    """The bound as a footer has it, if it does."""
+    data = None if bound is None else bound.encode()
+    return data if data is None or len(data) <= _BOUND_BYTES_MAX else None
 
 
 def _text_bounds(

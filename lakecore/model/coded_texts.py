@@ -63,10 +63,19 @@ def one_dictionary(column: pa.ChunkedArray) -> CodedColumn:
 
 
 def text_bytes(rows: pa.Table) -> int:
-    """About what the texts of coded columns would take beside their codes."""
+    """What the texts of coded columns would take beside their codes, but for their offsets."""
     return sum(
-        len(chunk) * chunk.dictionary.nbytes // max(1, len(chunk.dictionary))
+        _text_bytes(chunk)
         for column in rows.columns
         if column.type == CODED
         for chunk in column.chunks
     )
+
+
+def _text_bytes(column: pa.DictionaryArray) -> int:
+    lengths = pc.binary_length(column.dictionary).fill_null(0).to_numpy()
+    codes = column.indices.drop_null().to_numpy()
+    if not len(codes):
+        return 0
+    longest = int(lengths.max())
+    return longest * len(codes) if lengths.min() == longest else int(lengths[codes].sum())

@@ -77,11 +77,23 @@ def read(path: Path, batch_bytes: int = 1 << 20, batch_rows: int = 1 << 17) -> p
 def statistics(path: Path) -> list[tuple[object, object, int]]:
     footer = pq.read_metadata(path)
     found = [footer.row_group(at).column(1).statistics for at in range(footer.num_row_groups)]
-    return [(each.min, each.max, each.null_count) for each in found]
+    return [
+        (*((each.min, each.max) if each.has_min_max else (None, None)), each.null_count)
+        for each in found
+    ]
 
 
 @pytest.mark.parametrize(
-    "texts", [CITIES, [*CITIES, None], [None], ["one"], [f"city {n}" for n in range(4_000)]]
+    "texts",
+    [
+        CITIES,
+        [*CITIES, None],
+        [None],
+        ["one"],
+        [f"city {n}" for n in range(4_000)],
+        ["a", "b" * 4_096],
+        ["a", "b" * 4_097],
+    ],
 )
 def test_codes_are_written_as_their_texts_are(tmp_path: Path, texts: list[str | None]) -> None:
     table = rows(texts)
@@ -113,6 +125,20 @@ def test_codes_and_texts_make_one_file(tmp_path: Path, *, coded_first: bool) -> 
 
     assert pq.read_table(path).equals(pa.concat_tables([one, other]))
     assert [nulls > 0 for _, _, nulls in statistics(path)] == [False, True, True, True]
+
+
+def test_row_group_ends_at_the_bytes_of_its_texts(tmp_path: Path) -> None:
+    """Of which one that most rows have may be longer than all others."""
+    codes = pa.array(np.where(np.arange(ROWS) % 20 == 0, np.arange(ROWS) % 1_000, 1_000))
+    texts = pa.array([*(f"{n}" for n in range(1_000)), "a" * 3_000])
+    table = rows(["a"]).set_column(1, "city", texts.take(codes))
+    plain, coded = tmp_path / "plain.parquet", tmp_path / "coded.parquet"
+    write(plain, [table])
+    write(coded, [table.set_column(1, "city", table["city"].dictionary_encode())])
+    groups = [pq.read_metadata(path).num_row_groups for path in (plain, coded)]
+
+    assert groups[0] == groups[1] > 3
+    assert pq.read_table(coded).equals(pq.read_table(plain))
 
 
 def test_null_in_a_dictionary_is_a_null(tmp_path: Path) -> None:
@@ -182,11 +208,15 @@ def test_few_texts_are_told_by_the_footer(tmp_path: Path) -> None:
     write(few, [rows(CITIES)])
     pq.write_table(scattered, many)
     pq.write_table(pa.concat_tables([rows(CITIES), scattered]), mixed, row_group_size=ROWS)
-    plain = tmp_path / "plain.parquet"
+    plain, large, other = (tmp_path / f"{name}.parquet" for name in ("plain", "large", "other"))
     pq.write_table(rows(CITIES), plain, use_dictionary=False)
+    pq.write_table(rows([f"{n}" * 20_000 for n in range(6)]), large)
+    # Who wrote it is not known to give each text once.
+    pl.DataFrame(rows(CITIES)).cast({"city": pl.Categorical}).write_parquet(other)
+    assert pq.read_metadata(other).row_group(0).column(1).has_dictionary_page
     names = ("k", "city", "absent")
 
     assert small_dictionaries(STORE, str(few), names) == ("city",)
-    for path in (many, mixed, plain):
+    for path in (many, mixed, plain, large, other):
         assert small_dictionaries(STORE, str(path), names) == ()
     assert small_dictionaries(STORE, str(tmp_path / "a.orc"), names) == ()

@@ -149,7 +149,6 @@ class _Rewriter:
         self._late = NO_LATE_CASTS
         if self._places is None:
             self._late = casts_after_merge(self._split_of(read).files, self._fields, self._plan)
-        self._coded = self._coded_columns(self._split_of(read))
         self._values: list[Values] = []
         self._writers: list[RollingWriter] = []
         self._changelog: RollingWriter | None = None
@@ -178,8 +177,9 @@ class _Rewriter:
         self._writers.append(writer)
         files = [file for section in sections for run in section for file in run.files]
         merge = self._merge(files)
+        coded = frozenset[str]() if merge is not None else self._coded_columns(files)
         for section in sections:
-            self._merge_section(section, merge, writer)
+            self._merge_section(section, merge, writer, coded)
         return writer.close()
 
     def move(self, file: DataFile) -> None:
@@ -232,14 +232,12 @@ class _Rewriter:
         newest_above = max((above.sequence_max for above in self._above), default=-1)
         return not plain or newest_above >= file.sequence_min
 
-    def _coded_columns(self, split: Split) -> frozenset[str]:
-        """The columns that are merged as codes: none where rows are looked at on their way."""
-        options = self._context.options
-        if options.needs_lookup or options.changelog_producer is ChangelogProducer.FULL_COMPACTION:
-            return frozenset()
+    def _coded_columns(self, files: Sequence[DataFile]) -> frozenset[str]:
+        """The columns that are merged as codes, where nothing looks at rows on their way."""
         parquet = self._shape.write_format.format == "parquet"
         if self._places is not None or self._late or not parquet:
             return frozenset()
+        split = self._split_of(tuple((file,) for file in files))
         return coded_columns(split, self._fields, self._plan, self._context.store)
 
     def _merge(self, files: Sequence[DataFile]) -> CompactionMerge | None:
@@ -280,7 +278,11 @@ class _Rewriter:
         return PlacedChanges(changelog, before, after), EqualPlaces(*compared)
 
     def _merge_section(
-        self, section: Section, merge: CompactionMerge | None, writer: RollingWriter | None
+        self,
+        section: Section,
+        merge: CompactionMerge | None,
+        writer: RollingWriter | None,
+        coded: frozenset[str] = frozenset(),
     ) -> None:
         context, split = self._context, self._split(section)
         left, held_bytes = split.row_count, 0
@@ -290,7 +292,7 @@ class _Rewriter:
             batches_beside=beside,
             places=self._places,
             late=self._late,
-            coded=self._coded,
+            coded=coded,
         )
         merged = merge_runs(split, self._plan, context.store, context.budget, merge, room)
         with reading(merged) as windows:

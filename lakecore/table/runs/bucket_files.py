@@ -10,6 +10,7 @@ kind, then every column of the table. An append table's files hold the table's c
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -309,10 +310,11 @@ class _OpenFile:
         """Take the rows since the last time into the statistics: each time has a price a column."""
         if not self._unseen:
             return
-        rows = pa.concat_tables(self._unseen)
-        self._unseen = []
+        seen, self._unseen = self._unseen, []
         self._unseen_rows = self._unseen_bytes = 0
-        self._stats.update(rows)
+        # Of some rows texts may be codes, and of others not.
+        for _, alike in groupby(seen, key=lambda rows: rows.schema):
+            self._stats.update(pa.concat_tables(alike))
 
     def close(self) -> DataFile:
         self._see()

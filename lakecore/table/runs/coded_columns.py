@@ -1,7 +1,7 @@
 """Which columns of texts are merged as codes: those that repeat, where rows come out as they were.
 
-A code is moved in place of its text, and the dictionary is not made again. It pays where there are
-few texts. What is told by the footer of the largest file is taken to be so in the others.
+A code is moved in place of its text, and the dictionary is not made again. It pays only where all
+files have few texts, for a row is moved with the dictionary of its file.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ if TYPE_CHECKING:
     from lakecore.table.runs.read import ReadPlan
 
 _LEAST_ROWS = 65_536
-"""Of the largest file, from which on it is worth a look at its footer."""
+"""From which on it is worth a look at the footers."""
+_FILES_MAX = 64
+"""Whose footers are looked at."""
 
 
 def coded_columns(
     split: Split, fields: Sequence[Field], plan: ReadPlan, store: Store
 ) -> frozenset[str]:
-    """The names of such columns of a split. Raises CorruptTable if the largest file is missing."""
-    largest = max(split.files, key=lambda file: file.row_count)
-    if largest.row_count < _LEAST_ROWS or not MERGE_FUNCTIONS[plan.engine].chooses_rows:
+    """The names of such columns of a split. Raises CorruptTable if a file is missing."""
+    files = split.files
+    few = sum(file.row_count for file in files) < _LEAST_ROWS or len(files) > _FILES_MAX
+    if few or not MERGE_FUNCTIONS[plan.engine].chooses_rows:
         return frozenset()
     texts = [
         field
@@ -39,19 +42,21 @@ def coded_columns(
         if isinstance(field.type, Atomic)
         and field.type.root in STRINGS
         and field.name not in plan.schema.partition_keys
-        and "." not in field.name  # Arrow could take it for a part of another.
         and chooses_value(plan.merge, field.name)
     ]
-    for schema_id in {file.schema_id for file in split.files}:
-        mappings = map_fields(texts, plan.schemas[schema_id].fields)
-        texts = [
-            mapping.read
-            for mapping in mappings
-            if mapping.stored is not None and not mapping.changed
-        ]
-    stored = map_fields(texts, plan.schemas[largest.schema_id].fields)
-    names = {each.stored.name: each.read.name for each in stored if each.stored is not None}
-    path = plan.layout.data_file(split.partition_path, split.bucket, largest)
-    with missing_is_corrupt(path):
-        small = small_dictionaries(store, path, tuple(names)) if names else ()
-    return frozenset(names[name] for name in small)
+    for file in sorted(files, key=lambda file: -file.row_count):
+        stored = {
+            mapping.read: mapping.stored.name
+            for mapping in map_fields(texts, plan.schemas[file.schema_id].fields)
+            if mapping.stored is not None
+            and not mapping.changed
+            # Arrow could take it for a part of another.
+            and "." not in mapping.stored.name
+        }
+        if not stored:
+            return frozenset()
+        path = plan.layout.data_file(split.partition_path, split.bucket, file)
+        with missing_is_corrupt(path):
+            small = small_dictionaries(store, path, tuple(stored.values()))
+        texts = [field for field, name in stored.items() if name in small]
+    return frozenset(field.name for field in texts)

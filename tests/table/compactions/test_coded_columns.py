@@ -12,15 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakecore as lc
+from lakecore.io import data_files
 from lakecore.merge import order
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.compactions import compact_bucket
 from lakecore.table.runs import coded_columns as choice
+from lakecore.table.runs import read
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from lakecore.io.store import Store
     from lakecore.table.handle import Table
 
 COLUMNS = {
@@ -91,12 +94,13 @@ def assert_equal(table: Table, expected: Table) -> None:
 
 
 @pytest.mark.parametrize("combined_bytes", [16 << 20, 0])
+@pytest.mark.parametrize("stats", ["truncate(3)", "counts", "none"])
 def test_rows_and_statistics_are_those_of_texts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: Moved, combined_bytes: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: Moved, combined_bytes: int, stats: str
 ) -> None:
     """Also where a window is not put into one chunk before rows are taken from it."""
     monkeypatch.setattr(order, "_COMBINED_BYTES", combined_bytes)
-    table = made(tmp_path / "t")
+    table = made(tmp_path / "t", {"metadata.stats-mode": stats})
     for seed in range(4):
         table.write(rows(seed))
     table.write(rows(9).with_columns(_row_kind=pl.lit("-D")).head(500))
@@ -131,19 +135,81 @@ def test_files_have_the_statistics_that_readers_skip_by(
     assert own == other
 
 
-def test_what_runs_hold_without_few_texts_is_given_codes(
+def test_column_of_many_texts_in_one_file_is_moved_as_texts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: Moved
 ) -> None:
-    """The largest file decides; in another each row may have its own."""
+    """Each row would be moved with all of them."""
     table = made(tmp_path / "t")
     table.write(rows(1))
-    many = rows(2, count=2_500).with_columns(city=pl.col("note"))
+    many = rows(2, count=2_500).with_columns(city=pl.col("note") + pl.col("note"))
     table.write(many)
+    expected = compacted_apart(tmp_path / "t", monkeypatch)
+    table.compact(full=True)
+
+    assert moved == [{"code"}]
+    assert_equal(lc.open_table(tmp_path / "t"), expected)
+
+
+def test_section_that_is_merged_in_rounds_lies_beside_one_that_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: Moved
+) -> None:
+    """Rounds give texts; both go into one file."""
+    monkeypatch.setattr(read, "runs_at_once", lambda *_: 3)
+    table = made(tmp_path / "t")
+    for seed in range(2):
+        table.write(rows(seed))
+    for seed in range(5):
+        table.write(rows(seed).with_columns(pl.col("id") + 10_000))
     expected = compacted_apart(tmp_path / "t", monkeypatch)
     table.compact(full=True)
 
     assert moved == [{"city", "code"}]
     assert_equal(lc.open_table(tmp_path / "t"), expected)
+
+
+def test_file_that_is_not_read_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: Moved
+) -> None:
+    asked: list[str] = []
+    original = data_files.small_dictionaries
+
+    def seen(store: Store, path: str, columns: Sequence[str]) -> tuple[str, ...]:
+        asked.append(path.rpartition("/")[2])
+        return original(store, path, columns)
+
+    monkeypatch.setattr(choice, "small_dictionaries", seen)
+    table = made(tmp_path / "t", {"compaction.max-size-amplification-percent": "1000"})
+    table.write(rows(0, count=50_000, keys=60_000))
+    table.compact(full=True)
+    (base,) = (name.rpartition("/")[2] for name in table.inspect.files()["file_path"])
+    asked.clear()
+    for seed in range(1, 6):
+        table.write(rows(seed, count=200))
+    table.compact()
+
+    assert moved[-1] == {"city", "code"}, "each row of a small file may have a note of its own"
+    assert len(asked) == 5
+    assert base not in asked
+
+
+def test_name_that_another_column_has_for_a_part_is_no_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: Moved
+) -> None:
+    session = lc.connect(tmp_path / "w", create=True)
+    session.create_database("d")
+    options = {"bucket": "1", "write-only": "true"}
+    columns = {"id": "BIGINT NOT NULL", "a.b": "STRING", "a": "ROW<b STRING>"}
+    table = session.create_table("d.t", columns, primary_keys=["id"], options=options)
+    table.write([{"id": n, "a.b": "x", "a": {"b": f"{n}"}} for n in range(3_000)])
+    session.alter_table("d.t", [SchemaChange.rename_column("a.b", "ab")])
+    table = session.get_table("d.t")
+    table.write([{"id": n, "ab": "y", "a": {"b": f"{n}"}} for n in range(1_000)])
+    path = tmp_path / "w" / "d.db" / "t"
+    expected = compacted_apart(path, monkeypatch)
+    table.compact(full=True)
+
+    assert moved == [frozenset()]
+    assert_equal(lc.open_table(path), expected)
 
 
 @pytest.mark.parametrize("change", ["renamed", "added", "changed"])
