@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakecore as lc
+from lakecore.table.compactions import compact_bucket
+from lakecore.table.runs.coded_columns import coded_columns
 from tests.interop import limits
 
 if TYPE_CHECKING:
@@ -67,3 +69,57 @@ def test_both_compact_and_write_in_turns_and_read_equal_rows(
         assert java_rows() == rows_of(table)
 
     assert len(rows_of(table)) > ROUNDS
+
+
+TEXTS = ["", "Köln", "oslo", None, "\U0001f600"]
+MANY = 70_000
+"""From which on lakecore moves texts as codes."""
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader"),
+    [
+        (writer, reader)
+        for writer in (limits.JAVA, limits.JAVA_OLD, limits.LAKECORE)
+        for reader in limits.PEERS
+        # pypaimon reads no manifest of Java 0.9.
+        if (writer, reader) != (limits.JAVA_OLD, limits.PYPAIMON)
+    ],
+)
+def test_texts_that_were_moved_as_codes_are_read_and_found(
+    writer: str,
+    reader: str,
+    peers: Callable[[str], PeerEngine],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moved: list[frozenset[str]] = []
+
+    def coded(*args: Any) -> frozenset[str]:
+        moved.append(coded_columns(*args))
+        return moved[-1]
+
+    monkeypatch.setattr(compact_bucket, "coded_columns", coded)
+    path = tmp_path / "d.db" / "t"
+    session = lc.connect(tmp_path, create=True)
+    session.create_database("d")
+    options = {"bucket": "1", "write-only": "true"}
+    table = session.create_table("d.t", COLUMNS, primary_keys=["id"], options=options)
+    commits = [
+        [(key, key, TEXTS[(key + turn) % 5]) for key in range(0, MANY // (turn + 1), turn + 1)]
+        for turn in range(2)
+    ]
+    for rows in commits:
+        if writer == limits.LAKECORE:
+            table.write([dict(zip(COLUMNS, row, strict=True)) for row in rows])
+        else:
+            peers(writer).write(path, tuple(("+I", list(row)) for row in rows))
+    table.refresh().compact(full=True)
+
+    assert moved == [{"b"}]
+    expected = {key: (key, value, text) for rows in commits for key, value, text in rows}
+    read = sorted(tuple(row) for row in peers(reader).read(path))
+    assert read == sorted(expected.values())
+    found = sorted(tuple(row) for row in peers(reader).read_where(path, ("b", "equal", "Köln")))
+    assert found
+    assert [row for row in found if row[2] == "Köln"] == [row for row in read if row[2] == "Köln"]
