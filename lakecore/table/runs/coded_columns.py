@@ -26,6 +26,8 @@ _LEAST_ROWS = 65_536
 """From which on it is worth a look at the footers."""
 _FILES_MAX = 64
 """Whose footers are looked at."""
+_COLUMNS_MAX = 128
+"""Each of which costs a few steps a batch, whatever it has: of many there are few rows in one."""
 
 
 def coded_columns(
@@ -59,4 +61,4 @@ def coded_columns(
         with missing_is_corrupt(path):
             small = small_dictionaries(store, path, tuple(stored.values()))
         texts = [field for field, name in stored.items() if name in small]
-    return frozenset(field.name for field in texts)
+    return frozenset(field.name for field in texts if len(texts) <= _COLUMNS_MAX)

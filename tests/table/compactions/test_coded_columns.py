@@ -150,6 +150,18 @@ def test_column_of_many_texts_in_one_file_is_moved_as_texts(
     assert_equal(lc.open_table(tmp_path / "t"), expected)
 
 
+def test_many_columns_are_moved_as_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: Moved
+) -> None:
+    monkeypatch.setattr(choice, "_COLUMNS_MAX", 1)
+    table = made(tmp_path / "t")
+    for seed in range(2):
+        table.write(rows(seed))
+    table.compact(full=True)
+
+    assert moved == [frozenset()]
+
+
 def test_section_that_is_merged_in_rounds_lies_beside_one_that_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: Moved
 ) -> None:
