@@ -28,7 +28,7 @@ _RESIDENT = "/proc/self/statm"
 _CHOSEN = "ARROW_DEFAULT_MEMORY_POOL"
 """By which users choose Arrow's pool themselves."""
 _KEPT_MS = 60_000
-"""How long freed pages stay with jemalloc: from a compaction to that of the next commit. Arrow has it
+"""How long freed pages stay with jemalloc: from a compaction to that of the next commit. Arrow has
 a second. Of a process that does nothing it takes none back in either case."""
 
 
