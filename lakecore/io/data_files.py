@@ -44,8 +44,7 @@ from lakecore.io.parquet_read import read_parquet
 from lakecore.io.parquet_write import ParquetWriter
 from lakecore.io.store import plain_errors
 from lakecore.model.arrow_arrays import retype, rows_only, with_parts_of
-from lakecore.model.coded_texts import CODED
-from lakecore.model.coded_texts import coded as as_codes
+from lakecore.model.coded_texts import CODED, as_codes
 from lakecore.model.types import Field, arrow_schema
 
 if TYPE_CHECKING:

@@ -123,8 +123,9 @@ def _has_small_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
         return False
     size_bytes: int = chunk.data_page_offset - chunk.dictionary_page_offset
     decoded_bytes: int = chunk.total_uncompressed_size - _CODE_BYTES * chunk.num_values
-    bounds = _TINY_DECODED_BYTES, _SHARE_BYTES * chunk.num_values, _SMALL_DECODED_BYTES
-    return 0 < size_bytes <= _SMALL_DICTIONARY_BYTES and decoded_bytes <= sorted(bounds)[1]
+    few_bytes = max(_TINY_DECODED_BYTES, _SHARE_BYTES * chunk.num_values)
+    is_small: bool = decoded_bytes <= min(few_bytes, _SMALL_DECODED_BYTES)
+    return is_small and 0 < size_bytes <= _SMALL_DICTIONARY_BYTES
 
 
 @contextmanager

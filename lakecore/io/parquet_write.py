@@ -74,7 +74,7 @@ class ParquetWriter:
         self._under_way: deque[tuple[int, Future[_Part]]] = deque()
         self._encoding: Encoding | None = None
         self._texts = _texts_of(self._fields, dict(write_format.text_bounds))
-        self._leaves = {path: leaf for leaf, (path, _) in enumerate(leaf_paths(self._fields))}
+        self._leaves = _first_leaves(self._fields)
         self._text_bounds: dict[str, tuple[str, str]] = {}
         self._encoded_from_bytes = 0
         self._footer = FooterJoin(
@@ -289,10 +289,16 @@ class _Texts(NamedTuple):
 
 
 def _texts_of(fields: Sequence[Field], lengths: Mapping[str, int | None]) -> tuple[_Texts, ...]:
-    paths = [field.name for field in fields for _ in leaf_paths([field])]
+    leaves = _first_leaves(fields)
     return tuple(
-        _Texts(name, leaf, lengths[name]) for leaf, name in enumerate(paths) if name in lengths
+        _Texts(name, leaf, lengths[name]) for name, leaf in leaves.items() if name in lengths
     )
+
+
+def _first_leaves(fields: Sequence[Field]) -> dict[str, int]:
+    """The first leaf of each column."""
+    names = [field.name for field in fields for _ in leaf_paths([field])]
+    return {name: names.index(name) for name in dict.fromkeys(names)}
 
 
 def _decoded_size(rows: pa.Table) -> int:

@@ -26,7 +26,7 @@ class CodedColumn(NamedTuple):
     high: str | None
 
 
-def coded(texts: pa.Array) -> pa.DictionaryArray:
+def as_codes(texts: pa.Array) -> pa.DictionaryArray:
     """Texts with a dictionary."""
     return texts if texts.type == CODED else texts.cast(pa.string()).dictionary_encode()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from lakecore.model.coded_texts import CODED, coded, fits, one_dictionary, text_bytes, with_texts
+from lakecore.model.coded_texts import CODED, as_codes, fits, one_dictionary, text_bytes, with_texts
 
 
 def column(*chunks: tuple[list[int | None], list[str]]) -> pa.ChunkedArray:
@@ -21,11 +21,11 @@ def column(*chunks: tuple[list[int | None], list[str]]) -> pa.ChunkedArray:
 @pytest.mark.parametrize("texts", [["a", None, "a"], [], [None]])
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
 def test_texts_become_codes(texts: list[str | None], kind: pa.DataType) -> None:
-    found = coded(pa.array(texts, kind))
+    found = as_codes(pa.array(texts, kind))
 
     assert found.type == CODED
     assert found.to_pylist() == texts
-    assert coded(found) is found
+    assert as_codes(found) is found
 
 
 def test_chunks_have_one_dictionary_of_the_texts_that_rows_have() -> None:
@@ -81,7 +81,7 @@ def test_code_outside_of_its_dictionary_does_not_fit(
 
 def test_texts_change_and_codes_stay() -> None:
     found = with_texts(
-        coded(pa.array(["a", None, "b"])), lambda texts: pa.array(["x"] * len(texts))
+        as_codes(pa.array(["a", None, "b"])), lambda texts: pa.array(["x"] * len(texts))
     )
 
     assert found.to_pylist() == ["x", None, "x"]

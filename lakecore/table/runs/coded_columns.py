@@ -53,7 +53,7 @@ def coded_columns(
             if mapping.stored is not None
             and not mapping.changed
             # Arrow could take it for a part of another.
-            and "." not in mapping.stored.name
+            and "." not in mapping.stored.name + mapping.read.name
         }
         if not stored:
             return frozenset()

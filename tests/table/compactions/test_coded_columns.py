@@ -204,18 +204,19 @@ def test_file_that_is_not_read_is_not_asked(
     assert base not in asked
 
 
+@pytest.mark.parametrize(("before", "after"), [("a.b", "ab"), ("ab", "a.b")])
 def test_name_that_another_column_has_for_a_part_is_no_matter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: Moved
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: Moved, before: str, after: str
 ) -> None:
     session = lc.connect(tmp_path / "w", create=True)
     session.create_database("d")
     options = {"bucket": "1", "write-only": "true"}
-    columns = {"id": "BIGINT NOT NULL", "a.b": "STRING", "a": "ROW<b STRING>"}
+    columns = {"id": "BIGINT NOT NULL", before: "STRING", "a": "ROW<b STRING>"}
     table = session.create_table("d.t", columns, primary_keys=["id"], options=options)
-    table.write([{"id": n, "a.b": "x", "a": {"b": f"{n}"}} for n in range(3_000)])
-    session.alter_table("d.t", [SchemaChange.rename_column("a.b", "ab")])
+    table.write([{"id": n, before: "x", "a": {"b": f"{n}"}} for n in range(3_000)])
+    table.write([{"id": n, before: "y", "a": {"b": f"{n}"}} for n in range(1_000)])
+    session.alter_table("d.t", [SchemaChange.rename_column(before, after)])
     table = session.get_table("d.t")
-    table.write([{"id": n, "ab": "y", "a": {"b": f"{n}"}} for n in range(1_000)])
     path = tmp_path / "w" / "d.db" / "t"
     expected = compacted_apart(path, monkeypatch)
     table.compact(full=True)
