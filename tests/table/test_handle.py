@@ -524,3 +524,5 @@ def test_condition_on_several_rows_is_for_a_scan() -> None:
     assert table.to_arrow(where=pl.all() > 12).num_rows == 7
     with pytest.raises(InvalidRequest, match="one row at a time"):
         table.to_arrow(where=above)
+    with pytest.raises(InvalidRequest, match=r"with null.* is_null\(\)"):
+        table.to_arrow(where=pl.col("a") == pl.lit(None))

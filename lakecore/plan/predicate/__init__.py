@@ -37,7 +37,7 @@ from lakecore.plan.predicate.language import (
     split_by_columns,
 )
 from lakecore.plan.predicate.literals import Column, between, compare, is_in, starts_with
-from lakecore.plan.predicate.polars_form import from_polars, to_polars
+from lakecore.plan.predicate.polars_form import compares_with_null, from_polars, to_polars
 from lakecore.plan.predicate.sql_form import from_sql, sql_to_polars
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "between",
     "columns_of",
     "compare",
+    "compares_with_null",
     "condition_on",
     "conjuncts",
     "fixed_values",

@@ -118,6 +118,32 @@ def to_polars(predicate: Predicate) -> pl.Expr | None:
             return of.starts_with(pl.lit(prefix.as_py()))
 
 
+def compares_with_null(expression: pl.Expr) -> bool:
+    """Whether some value in it is compared with a literal null, which is true of no row."""
+    try:
+        waiting: list[Json] = [json.loads(expression.meta.serialize(format="json"))]
+    except (pl.exceptions.PolarsError, ValueError):
+        return False
+    while waiting:
+        match waiting.pop():
+            case {"BinaryExpr": {"left": left, "op": op, "right": right}}:
+                if op in _OPS and any(map(_is_null, (left, right))):
+                    return True
+                waiting += (left, right)
+            case dict(tree):
+                waiting += tree.values()
+            case list(trees):
+                waiting += trees
+    return False
+
+
+def _is_null(tree: Json) -> bool:
+    match tree:
+        case {"Literal": {"Scalar": {"Null": _}}}:
+            return True
+    return False
+
+
 def _compared(left: pl.Expr, op: Op, right: pl.Expr) -> pl.Expr:
     match op:
         case Op.EQ:

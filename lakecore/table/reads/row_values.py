@@ -22,7 +22,7 @@ from polars.io.plugins import register_io_source
 from lakecore.errors import InvalidRequest
 from lakecore.frames.incoming import check_times
 from lakecore.frames.polars_source import polars_schema, to_frame
-from lakecore.plan.predicate import from_polars, from_sql, sql_to_polars
+from lakecore.plan.predicate import compares_with_null, from_polars, from_sql, sql_to_polars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,10 +75,7 @@ def check_expression(
             raise InvalidRequest(f"{what} is one expression, not several", expression=expression)
         kind, row_by_row = _probe(expression, schema)
     if not row_by_row:
-        raise InvalidRequest(
-            f"{what} must look at one row at a time: compute the rest before, with a scan",
-            expression=expression,
-        )
+        raise _looks_at_many_rows(what, "compute the rest before, with a scan", expression)
     if kind == pl.Object:
         raise InvalidRequest(f"{what} is a Python object", expression=expression, type=kind)
     if boolean and kind not in (pl.Boolean, pl.Null):
@@ -122,11 +119,20 @@ def as_row_filter(where: pl.Expr | str, schema: TableSchema) -> pl.Expr:
     with said_plainly(expression):
         _, row_by_row = _probe(pl.all_horizontal(expression), schema.arrow)
     if not row_by_row:
-        raise InvalidRequest(
-            "a condition on batches must look at one row at a time: take a scan",
+        raise _looks_at_many_rows("a condition on batches", "take a scan", expression)
+    return expression
+
+
+def _looks_at_many_rows(what: str, instead: str, expression: pl.Expr) -> InvalidRequest:
+    # Polars makes of such a comparison as many nulls as there are rows.
+    if compares_with_null(expression):
+        return InvalidRequest(
+            f"{what} compares with null, which is true of no row: use is_null() or is_not_null()",
             expression=expression,
         )
-    return expression
+    return InvalidRequest(
+        f"{what} must look at one row at a time: {instead}", expression=expression
+    )
 
 
 def _probe(expression: pl.Expr, schema: pa.Schema) -> tuple[pl.DataType, bool]:

@@ -208,6 +208,8 @@ def test_dates_and_partitions_match() -> None:
         ("n", "true or false"),
         (pl.col("n") == pl.col("n").max(), "one row at a time"),
         (pl.col("n").shift(1) == 1, "one row at a time"),
+        (pl.col("n") < pl.lit(None), r"with null.* is_null\(\)"),
+        ((pl.col("n") > 1) | (pl.lit(None) == pl.col("n")), r"with null.* is_null\(\)"),
         (pl.col("n") > "a", "cannot be computed"),
         ("n >", "bad SQL condition"),
         (True, "Polars expression or SQL text"),
