@@ -1,8 +1,9 @@
 """Tables that are written all day: 200 commits of 100 000 rows, and 1 000 rows into 20 M.
 
 Writes compact by themselves. After the commits the table is read, and read again once it has been
-compacted in full. Upserts of 1 000 rows go in turns into a table of 1 M rows and one of 20 M, or,
-by `python -m bench upserts rows=100000000`, one of another size, and then those alone.
+compacted in full, beside Polars on its bare files. Upserts of 1 000 rows go in turns into a table
+of 1 M rows and one of 20 M, or, by `python -m bench upserts rows=100000000`, one of another size,
+and then those alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 import lakecore
 from bench.data import COLUMNS, MILLION, rows
@@ -67,8 +69,10 @@ def _written_all_day(home: Path, runs: int, per_commit: int) -> bool:
     console.print(f"{compactions} of {COMMITS} commits compacted; levels in use: {runs_left}")
     compacted = home / "compacted"
     shutil.copytree(home / "day", compacted)
-    lakecore.open_table(compacted).compact(full=True)
-    left, full = "as it was left", "compacted in full"
+    whole = lakecore.open_table(compacted)
+    whole.compact(full=True)
+    files = whole.inspect.files()["file_path"].to_list()
+    left, full, bare = "as it was left", "compacted in full", "polars, bare files"
     faces = {
         "to_arrow": Figures("all columns to Arrow, by lakecore's reader", rows=keys),
         # Of files that need no merge it is Polars' own scan.
@@ -78,14 +82,20 @@ def _written_all_day(home: Path, runs: int, per_commit: int) -> bool:
         for name, path in ((left, home / "day"), (full, compacted)):
             read = lakecore.open_table(path)
             faces["to_arrow"].time(name, read.to_arrow)
-            faces["scan"].time(name, read.scan().collect)
+            faces["scan"].time(name, partial(_scanned, read))
+        faces["scan"].time(bare, pl.scan_parquet(files).select(list(COLUMNS)).collect)
     writing.show("a commit")
     kept = True
     for face, reading in faces.items():
         reading.show(full)
         text = f"{face}, compacted as it is written: times the seconds of one compacted in full"
         kept &= promise(text, reading.ratio(left, full), 2.0, at_least=False)
-    return kept
+    return kept & promise(
+        "scan, compacted in full: times the seconds of Polars on the bare files",
+        faces["scan"].ratio(full, bare),
+        1.1,
+        at_least=False,
+    )
 
 
 def _upserts(home: Path, large: int) -> bool:
@@ -110,6 +120,10 @@ def _upserts(home: Path, large: int) -> bool:
         1.2,
         at_least=False,
     )
+
+
+def _scanned(table: Table) -> pl.DataFrame:
+    return table.scan().collect()
 
 
 def _table(path: Path) -> Table:
