@@ -73,8 +73,8 @@ class ParquetWriter:
         self._waiting_bytes = 0
         self._under_way: deque[tuple[int, Future[_Part]]] = deque()
         self._encoding: Encoding | None = None
-        self._texts = _texts_of(self._fields, dict(write_format.text_bounds))
         self._leaves = _first_leaves(self._fields)
+        self._texts = _texts_of(self._leaves, dict(write_format.text_bounds))
         self._text_bounds: dict[str, tuple[str, str]] = {}
         self._encoded_from_bytes = 0
         self._footer = FooterJoin(
@@ -288,8 +288,7 @@ class _Texts(NamedTuple):
     length: int | None
 
 
-def _texts_of(fields: Sequence[Field], lengths: Mapping[str, int | None]) -> tuple[_Texts, ...]:
-    leaves = _first_leaves(fields)
+def _texts_of(leaves: Mapping[str, int], lengths: Mapping[str, int | None]) -> tuple[_Texts, ...]:
     return tuple(
         _Texts(name, leaf, lengths[name]) for name, leaf in leaves.items() if name in lengths
     )
@@ -297,8 +296,10 @@ def _texts_of(fields: Sequence[Field], lengths: Mapping[str, int | None]) -> tup
 
 def _first_leaves(fields: Sequence[Field]) -> dict[str, int]:
     """The first leaf of each column."""
-    names = [field.name for field in fields for _ in leaf_paths([field])]
-    return {name: names.index(name) for name in dict.fromkeys(names)}
+    first: dict[str, int] = {}
+    for leaf, name in enumerate(field.name for field in fields for _ in leaf_paths([field])):
+        first.setdefault(name, leaf)
+    return first
 
 
 def _decoded_size(rows: pa.Table) -> int:

@@ -120,27 +120,18 @@ def to_polars(predicate: Predicate) -> pl.Expr | None:
 
 def compares_with_null(expression: pl.Expr) -> bool:
     """Whether some value in it is compared with a literal null, which is true of no row."""
-    try:
-        waiting: list[Json] = [json.loads(expression.meta.serialize(format="json"))]
-    except (pl.exceptions.PolarsError, ValueError):
-        return False
+    waiting = [_tree_of(expression)]
     while waiting:
         match waiting.pop():
             case {"BinaryExpr": {"left": left, "op": op, "right": right}}:
-                if op in _OPS and any(map(_is_null, (left, right))):
+                values = [_value(left), _value(right)]
+                if op in _OPS and any(value is not None and not value.is_valid for value in values):
                     return True
                 waiting += (left, right)
             case dict(tree):
                 waiting += tree.values()
             case list(trees):
                 waiting += trees
-    return False
-
-
-def _is_null(tree: Json) -> bool:
-    match tree:
-        case {"Literal": {"Scalar": {"Null": _}}}:
-            return True
     return False
 
 
@@ -172,11 +163,17 @@ def _literal(value: pa.Scalar) -> pl.Expr:
 
 
 def _from_expression(expression: pl.Expr, known: dict[str, Column]) -> Predicate:
+    tree = _tree_of(expression)
+    return _from_parts(expression, known) if tree is None else _predicate(tree, known)
+
+
+def _tree_of(expression: pl.Expr) -> Json:
+    """The JSON form of an expression; None if there is none, as with a Python function within."""
     try:
         tree: Json = json.loads(expression.meta.serialize(format="json"))
     except (pl.exceptions.PolarsError, ValueError):
-        return _from_parts(expression, known)  # a Python function within has no JSON form
-    return _predicate(tree, known)
+        return None
+    return tree
 
 
 def _from_parts(expression: pl.Expr, known: dict[str, Column]) -> Predicate:

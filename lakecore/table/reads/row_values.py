@@ -75,7 +75,7 @@ def check_expression(
             raise InvalidRequest(f"{what} is one expression, not several", expression=expression)
         kind, row_by_row = _probe(expression, schema)
     if not row_by_row:
-        raise _looks_at_many_rows(what, "compute the rest before, with a scan", expression)
+        raise _not_row_by_row(what, "compute the rest before, with a scan", expression)
     if kind == pl.Object:
         raise InvalidRequest(f"{what} is a Python object", expression=expression, type=kind)
     if boolean and kind not in (pl.Boolean, pl.Null):
@@ -119,11 +119,11 @@ def as_row_filter(where: pl.Expr | str, schema: TableSchema) -> pl.Expr:
     with said_plainly(expression):
         _, row_by_row = _probe(pl.all_horizontal(expression), schema.arrow)
     if not row_by_row:
-        raise _looks_at_many_rows("a condition on batches", "take a scan", expression)
+        raise _not_row_by_row("a condition on batches", "take a scan", expression)
     return expression
 
 
-def _looks_at_many_rows(what: str, instead: str, expression: pl.Expr) -> InvalidRequest:
+def _not_row_by_row(what: str, instead: str, expression: pl.Expr) -> InvalidRequest:
     # Polars makes of such a comparison as many nulls as there are rows.
     if compares_with_null(expression):
         return InvalidRequest(
