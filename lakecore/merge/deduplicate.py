@@ -54,6 +54,7 @@ class Deduplicate:
     """The merge function of `merge-engine` = `deduplicate`."""
 
     chooses_rows: ClassVar = True
+    newest_wins: ClassVar = True
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The newest row of each key.

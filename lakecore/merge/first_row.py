@@ -35,6 +35,7 @@ class FirstRow:
     """The merge function of `merge-engine` = `first-row`."""
 
     chooses_rows: ClassVar = True
+    newest_wins: ClassVar = False
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The oldest row of each key.

@@ -134,6 +134,11 @@ class MergeFunction(Protocol):
 class ChoosesRows(MergeFunction, Protocol):
     """A merge function of which a key's row is one that went in, and that can say which."""
 
+    @property
+    def newest_wins(self) -> bool:
+        """Whether that is the newest one, whatever older ones there are."""
+        ...
+
     def winners(
         self, window: Sequence[Slice], spec: MergeSpec
     ) -> Iterator[tuple[Slice, np.ndarray]]:

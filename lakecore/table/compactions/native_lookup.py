@@ -18,7 +18,7 @@ import pyarrow as pa
 from lakecore.frames.polars_source import FAILURES, to_batches
 from lakecore.model.types import arrow_schema
 from lakecore.table.runs.native_files import native_paths
-from lakecore.table.runs.native_rows import parts_of, scan_parts
+from lakecore.table.runs.native_parts import parts_of, scan_parts
 from lakecore.table.runs.split_files import KIND_FIELD, SEQUENCE_FIELD
 from lakecore.table.runs.windows import READER
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lakecore.model.files import DataFile
     from lakecore.model.types import Field
-    from lakecore.table.runs.native_rows import Part
+    from lakecore.table.runs.native_parts import Part
     from lakecore.table.runs.split_files import SplitFiles
 
 _AT_ONCE = 2

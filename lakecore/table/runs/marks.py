@@ -16,6 +16,7 @@ import polars as pl
 
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.spec import ChoosesRows
+from lakecore.model.rows import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,19 +26,22 @@ if TYPE_CHECKING:
     from lakecore.table.runs.read import ReadPlan
     from lakecore.table.runs.split_files import SplitFiles
 
+MARK = f"{KEY_PREFIX}MARK"
+"""A column of marks, beside those of a table: none of these has such a name."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
     """Which rows come out, of all files of a split, one file after the other.
 
-    File `n` has the rows from `starts[n]` on; of its first `decided[n]` it is known. `deciding`
-    holds columns of all rows, of those that do not come out, too.
+    File `n` has the rows from `starts[n]` on; of its first `decided[n]` it is known. `known` holds
+    columns that are read already, of all rows: those that decide, and maybe others.
     """
 
     starts: np.ndarray
     rows: np.ndarray
     decided: np.ndarray
-    deciding: pl.DataFrame = field(default_factory=pl.DataFrame)
+    known: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     def are_decided(self, start: int, end: int) -> bool:
         """Whether it is known of all these rows."""
@@ -61,14 +65,14 @@ def decided_by_keys(plan: ReadPlan) -> bool:
     return isinstance(MERGE_FUNCTIONS[plan.engine], ChoosesRows)
 
 
-def no_marks(files: Sequence[DataFile], deciding: pl.DataFrame | None = None) -> Marks:
+def no_marks(files: Sequence[DataFile], known: pl.DataFrame | None = None) -> Marks:
     """Marks of no row, none of which is decided."""
     starts = np.cumsum([0, *(file.row_count for file in files)])
     return Marks(
         starts=starts,
         rows=np.zeros(int(starts[-1]), bool),
         decided=np.zeros(len(files), np.int64),
-        deciding=pl.DataFrame() if deciding is None else deciding,
+        known=pl.DataFrame() if known is None else known,
     )
 
 
@@ -103,7 +107,8 @@ def _placed_rows(
 ) -> Iterator[Slice]:
     """The rows of a file, less those that its deletion vector names, at most so many at a time."""
     start, end = marks.starts[number : number + 2].tolist()
-    rows = marks.deciding[start:end]
+    deciding = {*files.plan.merge.columns_for(()), SEQUENCE_NUMBER, VALUE_KIND}
+    rows = marks.known[start:end, [name for name in marks.known.columns if name in deciding]]
     places: range | np.ndarray = range(start, end)
     deleted = files.deleted_rows(file)
     if deleted is not None:

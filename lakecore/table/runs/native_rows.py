@@ -1,8 +1,9 @@
 """The rows of a split as Polars reads them from its files, less those that do not come out.
 
 Polars decodes faster than whoever cuts rows into windows, and of a section no value is moved but
-those that come out (`marks.py`). It costs a mark a row, and what decides of all rows, which is read
-before: sections of very many rows, or of which the caller wants a few, are merged window by window.
+those that come out (`marks.py`). It costs a mark a row, and what decides of them, which is read
+before, but for the oldest run where newer keys decide (`newer_keys.py`): sections of very many
+rows, or of which the caller wants a few, are merged window by window.
 
 Memory follows the chunk, not the split: Polars is asked for a few row groups at a time. Left to
 itself it would read ahead by the number of cores.
@@ -23,7 +24,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from lakecore.frames.polars_source import (
     FAILURES,
@@ -34,34 +34,43 @@ from lakecore.frames.polars_source import (
     to_frame,
     to_frames,
 )
-from lakecore.io.data_files import row_group_bounds
 from lakecore.lsm.levels import SortedRun
-from lakecore.model.rows import KEY_PREFIX
-from lakecore.model.types import arrow_schema, arrow_type
+from lakecore.model.types import arrow_schema
 from lakecore.plan.predicate import condition_on
 from lakecore.table.runs.large_rows import are_large
-from lakecore.table.runs.marks import decided_by_keys, mark_rows, no_marks
+from lakecore.table.runs.marks import MARK, Marks, decided_by_keys, mark_rows, no_marks
 from lakecore.table.runs.native_files import native_paths
+from lakecore.table.runs.native_parts import bytes_to_mark, parts_of, scan_parts, texts_of
+from lakecore.table.runs.newer_keys import (
+    NewerKeys,
+    are_within,
+    columns_and_key,
+    flagged_keys,
+    newer_keys,
+)
 from lakecore.table.runs.read import batch_size, merge_fields, read_split
-from lakecore.table.runs.split_files import KIND_FIELD, SEQUENCE_FIELD, SplitFiles
+from lakecore.table.runs.split_files import KIND_FIELD, SEQUENCE_FIELD, SplitFiles, out_of_order
 from lakecore.table.runs.windows import READER, on_reader
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from lakecore.io.file_format import RowGroup
+    import pyarrow as pa
+
     from lakecore.io.store import Store
     from lakecore.memory import Budget
-    from lakecore.model.files import DataFile, Split
+    from lakecore.model.files import Split
     from lakecore.model.types import Field
-    from lakecore.table.runs.marks import Marks
+    from lakecore.table.runs.native_parts import Part
     from lakecore.table.runs.read import ReadPlan
 
 _ROWS_MIN = 65_536
 """To ask Polars for fewer costs more than it saves."""
-_DECIDING_SHARE = 8
-"""The part of the budget, as a divisor, that what decides of a section may take, and its marks."""
+_KNOWN_SHARE = 8
+"""The part of the budget, as a divisor, for what of a section is read first, and its marks."""
+_BESIDE_SHARE = 4
+"""The part of the rows, as a divisor, of which values are read beside what decides."""
 _HELD_TIMES = 2
 """What is held of that while it is read, or laid out to be compared."""
 _WINDOW_ROWS = 1 << 20
@@ -75,8 +84,6 @@ _CHUNK_PARTS_MIN = 8
 """Row groups that a chunk has room for. Polars reads a few at once, whatever is asked for."""
 _CHUNKS_AT_ONCE = 2
 """Beside the one that is given out."""
-_MARK = f"{KEY_PREFIX}MARK"
-"""No column of a table has such a name."""
 _BYTE = 8
 _CODE_BYTES = 8
 """Of a value that is to be compared."""
@@ -85,29 +92,27 @@ _VIEW_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A row group of a file, which lies at a local path."""
-
-    file: DataFile
-    path: str
-    group: RowGroup
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Chunk:
-    """Parts that are read at once, and where they are in the rows of all files."""
+    """Parts that are read at once, where they are in the rows of all, and what tells which stay."""
 
     parts: Sequence[Part]
     start: int
     end: int
+    stay: Marks | NewerKeys | None
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is known which rows stay."""
+        return not isinstance(self.stay, Marks) or self.stay.are_decided(self.start, self.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeRows:
     """A split that can be read so; `parts` are its files, in their order, a row group each.
 
-    `deciding`: what decides of a section which rows come out, which takes `deciding_bytes`.
+    `deciding`: what decides of a section which rows come out; of its `oldest` run, which then is
+    none of the parts, flags of the newer keys do, of which there is a `span`. With what decides,
+    the columns `beside` are read; both take `known_bytes`.
     """
 
     split: Split
@@ -116,22 +121,35 @@ class NativeRows:
     budget: Budget
     parts: Sequence[Part]
     deciding: Sequence[Field] = ()
-    deciding_bytes: int = 0
+    beside: Sequence[Field] = ()
+    oldest: Sequence[Part] = ()
+    span: range | None = None
 
     def frames(self) -> Generator[pl.DataFrame, None, None]:
-        """The rows as columns of the plan, in the order of the files."""
+        """The rows as columns of the plan; of a raw split, in the order of the files."""
         if self.split.raw:
-            yield from self._frames(self._undeleted(), ())
+            yield from self._frames(self._chunks(self.parts, self._undeleted()), ())
             return
-        held_bytes = _HELD_TIMES * self.deciding_bytes
+        held_bytes = _HELD_TIMES * self.known_bytes
         with self.budget.acquire_up_to(held_bytes, held_bytes):
-            deciding = self._deciding_rows()
-            if deciding is not None:
-                marks = no_marks(self.split.files, deciding)
-                window_rows = min(_WINDOW_ROWS, self.budget.size_bytes // _WINDOW_ROW_SHARE)
-                yield from self._frames(marks, mark_rows(marks, self._files, window_rows))
+            known = self._known_columns()
+            if known is not None:
+                yield from self._section(known)
                 return
         yield from to_frames(read_split(self.split, self.plan, self.store, self.budget))
+
+    @property
+    def row_count(self) -> int:
+        """The rows of the parts."""
+        return sum(part.group.row_count for part in self.parts)
+
+    @property
+    def known_bytes(self) -> int:
+        """What is read of a section before any chunk, its marks and flags."""
+        if self.split.raw:
+            return 0
+        flags = 0 if self.span is None else len(self.span)
+        return flags + bytes_to_mark(self.parts, self._known_fields, self.plan.merge.key)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows of `frames` as Arrow has them."""
@@ -147,17 +165,20 @@ class NativeRows:
     def _files(self) -> SplitFiles:
         return SplitFiles(self.split, self.plan, self.store)
 
-    def _deciding_rows(self) -> pl.DataFrame | None:
-        """What decides, of all rows; None if it is not for Polars to read."""
-        schema, paths = arrow_schema(self.deciding), list(dict.fromkeys(p.path for p in self.parts))
+    def _known_columns(self) -> pl.DataFrame | None:
+        """What is read first of all rows of the parts; None if it is not for Polars to read."""
+        schema = arrow_schema(self._known_fields)
+        paths = list(dict.fromkeys(part.path for part in self.parts))
         with suppress(*FAILURES):
             rows = native_scan(schema, paths, schema.names, casts=False).collect()
+            deciding = rows[[field.name for field in self.deciding]]
             given = [field.name for field in self.deciding if not field.nullable]
             # Texts may be shared: how many bytes they are apart is known only now.
-            small = bytes_in_arrow(rows) <= self.budget.size_bytes // _DECIDING_SHARE
-            whole = rows.height == self.split.row_count
+            small = bytes_in_arrow(deciding) <= self.budget.size_bytes // _KNOWN_SHARE
+            whole = rows.height == self.row_count
             if small and whole and not any(rows[name].null_count() for name in given):
-                return rows
+                (key, *_) = self.plan.merge.key
+                return rows if self.span is None or are_within(self.span, rows[key]) else None
         return None
 
     def _undeleted(self) -> Marks | None:
@@ -173,32 +194,57 @@ class NativeRows:
         marks.decided[:] = np.diff(marks.starts)
         return marks
 
+    @property
+    def _known_fields(self) -> list[Field]:
+        return list(dict.fromkeys((*self.deciding, *self.beside)))
+
+    def _section(self, known: pl.DataFrame) -> Generator[pl.DataFrame, None, None]:
+        files = self._files
+        if self.span is not None:
+            files = replace(files, split=replace(self.split, runs=self.split.runs[1:]))
+        marks = no_marks(files.split.files, known)
+        chunks = [] if self.beside else [*self._chunks(self.parts, marks)]
+        if self.span is not None:
+            newer = newer_keys(self.plan, self.span, known)
+            chunks = [*self._chunks(self.oldest, newer), *chunks]
+        yield from self._frames(chunks, self._known_frames(marks, files))
+
+    def _known_frames(self, marks: Marks, files: SplitFiles) -> Iterator[pl.DataFrame | None]:
+        """Mark the rows of files, window after window; at the end those that are known whole."""
+        window_rows = min(_WINDOW_ROWS, self.budget.size_bytes // _WINDOW_ROW_SHARE)
+        for _ in mark_rows(marks, files, window_rows):
+            yield None
+        if self.beside:
+            yield marks.known.filter(pl.Series(marks.rows))[list(self.plan.columns)]
+
     def _frames(
-        self, marks: Marks | None, windows: Iterable[None]
+        self, chunks: Iterable[_Chunk], known: Iterable[pl.DataFrame | None]
     ) -> Generator[pl.DataFrame, None, None]:
-        """The marked rows (None: all), a few chunks being read while the others are marked."""
-        chunk_bytes = min(self._chunk_bytes, sum(part.size_bytes for part in self.parts))
+        """The rows that stay, a few chunks being read while others are marked; and those known."""
+        total_bytes = sum(part.size_bytes for part in (*self.oldest, *self.parts))
+        chunk_bytes = min(self._chunk_bytes, total_bytes)
         wanted_bytes = (1 + _CHUNKS_AT_ONCE) * chunk_bytes
         with self.budget.acquire_up_to(wanted_bytes, chunk_bytes) as lease:
             at_once = max(1, min(_CHUNKS_AT_ONCE, lease.size_bytes // chunk_bytes - 1))
-            yield from self._frames_ahead(marks, windows, at_once)
+            yield from self._frames_ahead(deque(chunks), known, at_once)
 
     def _frames_ahead(
-        self, marks: Marks | None, windows: Iterable[None], at_once: int
+        self, waiting: deque[_Chunk], known: Iterable[pl.DataFrame | None], at_once: int
     ) -> Generator[pl.DataFrame, None, None]:
         pool = ThreadPoolExecutor(at_once, thread_name_prefix=READER)
         coming: deque[Future[pl.DataFrame]] = deque()
-        waiting = deque(self._chunks())
 
         def read_on() -> None:
-            while waiting and len(coming) < at_once:
-                if marks is not None and not marks.are_decided(waiting[0].start, waiting[0].end):
-                    return
-                coming.append(pool.submit(self._read, waiting.popleft(), marks))
+            while waiting and len(coming) < at_once and waiting[0].is_decided:
+                coming.append(pool.submit(self._read, waiting.popleft()))
 
         try:
-            for _ in windows:
+            read_on()
+            for frame in known:
                 read_on()
+                if frame is not None:
+                    yield frame
+                del frame
                 if coming and coming[0].done():
                     yield coming.popleft().result()
             read_on()
@@ -212,36 +258,43 @@ class NativeRows:
                 task.cancel()
             pool.shutdown(wait=not on_reader())
 
-    def _chunks(self) -> Iterator[_Chunk]:
+    def _chunks(
+        self, all_parts: Sequence[Part], stay: Marks | NewerKeys | None
+    ) -> Iterator[_Chunk]:
         """The parts in chunks of about one size."""
-        total_bytes = sum(part.size_bytes for part in self.parts)
+        total_bytes = sum(part.size_bytes for part in all_parts)
         count = -(-total_bytes // self._chunk_bytes)
         parts: list[Part] = []
         start = end = done_bytes = cut = 0
-        for part in self.parts:
+        for part in all_parts:
             if parts and done_bytes + part.size_bytes / 2 > total_bytes * (cut + 1) / count:
-                yield _Chunk(parts=parts, start=start, end=end)
+                yield _Chunk(parts=parts, start=start, end=end, stay=stay)
                 parts, start, cut = [], end, cut + 1
             parts.append(part)
             end += part.group.row_count
             done_bytes += part.size_bytes
-        yield _Chunk(parts=parts, start=start, end=end)
+        yield _Chunk(parts=parts, start=start, end=end, stay=stay)
 
-    def _read(self, chunk: _Chunk, marks: Marks | None) -> pl.DataFrame:
-        """The marked rows of a chunk. What Polars cannot read, lakecore's own reader reads."""
-        columns = list(self.plan.columns)
+    def _read(self, chunk: _Chunk) -> pl.DataFrame:
+        """The rows of a chunk that stay. What Polars cannot read, lakecore's own reader reads."""
+        stay, columns = chunk.stay, list(self.plan.columns)
         with suppress(*FAILURES):
-            if marks is None:
+            if isinstance(stay, NewerKeys):
+                rows = scan_parts(chunk.parts, self.plan.schema.arrow, columns_and_key(self.plan))
+                return stay.kept(rows, chunk.start, chunk.end)[columns]
+            if stay is None:
                 return select(scan_parts(chunk.parts, self.plan.output, columns), columns).collect()
-            known = marks.deciding[chunk.start : chunk.end]
+            known = stay.known[chunk.start : chunk.end]
             known = known.select(name for name in known.columns if name in columns)
-            frames = [pl.LazyFrame([*known, pl.Series(_MARK, marks.rows[chunk.start : chunk.end])])]
+            frames = [pl.LazyFrame([*known, pl.Series(MARK, stay.rows[chunk.start : chunk.end])])]
             if others := [name for name in columns if name not in known.columns]:
                 frames.append(scan_parts(chunk.parts, self.plan.output, others))
             # Of other heights it is an error.
             both = pl.concat(frames, how="horizontal")
-            return select(both.filter(_MARK), columns).collect()
-        return pl.concat(self._own_frames(chunk, marks))
+            return select(both.filter(MARK), columns).collect()
+        if isinstance(stay, NewerKeys):
+            return pl.concat(self._own_of_oldest(chunk, stay))
+        return pl.concat(self._own_frames(chunk, stay))
 
     def _own_frames(self, chunk: _Chunk, marks: Marks | None) -> Iterator[pl.DataFrame]:
         """The marked rows of a chunk, as lakecore's own reader reads them."""
@@ -259,6 +312,25 @@ class NativeRows:
                 yield frame
             start += part.group.row_count
 
+    def _own_of_oldest(self, chunk: _Chunk, newer: NewerKeys) -> Iterator[pl.DataFrame]:
+        """The rows of a chunk of the oldest run that stay, as lakecore's own reader reads them."""
+        files = self._files
+        fields = [self.plan.schema.field(name) for name in columns_and_key(self.plan)]
+        size = batch_size(fields, self._chunk_bytes)
+        start = chunk.start
+        for _, parts in groupby(chunk.parts, lambda part: part.path):
+            own = list(parts)
+            file, groups = own[0].file, [part.group.index for part in own]
+            rows = files.stored_rows(file, fields, size, row_groups=groups)
+            for each in files.slices_of(file, (batch for _, batch in rows)):
+                frame = to_frame(each.rows)
+                keys = frame[newer.key]
+                frame = frame.filter(newer.lack(keys.to_physical()))
+                if not newer.are_in_order(start, frame[newer.key]):
+                    raise out_of_order(files.path(file))
+                start += len(keys)
+                yield frame[list(self.plan.columns)]
+
 
 def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> NativeRows | None:
     """How to read a split so; None: that cannot be, or is of no use."""
@@ -271,93 +343,45 @@ def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> N
     if condition_on(plan.predicate, looked_at) is not None:
         return None
     deciding: tuple[Field, ...] = ()
+    span: range | None = None
     if not split.raw:
         if not decided_by_keys(plan):
             return None
-        runs = [SortedRun(files=run) for run in split.runs]
+        span = flagged_keys(split, plan)
+        runs = [SortedRun(files=run) for run in split.runs[0 if span is None else 1 :]]
         deciding = merge_fields(runs, replace(plan, columns=()))
-    fields = [plan.schema.field(name) for name in plan.columns]
+    names = plan.columns if span is None else columns_and_key(plan)
+    fields = [plan.schema.field(name) for name in names]
     stored = {*fields, *deciding}.difference((SEQUENCE_FIELD, KIND_FIELD))
     paths = native_paths([split], [*stored], plan.schemas.__getitem__, plan.layout, store)
     if not paths:
         return None
     parts: list[Part] = []
-    # Beside a mark, what is copied to be compared.
-    copied = [field for field in deciding if field.name in plan.merge.key and not _is_wide(field)]
-    row_bytes = 1 + _width(deciding) + _CODE_BYTES * len(copied)
-    deciding_bytes = row_bytes * split.row_count
-    texts = [field.name for field in deciding if not _is_fixed(field)]
+    texts = texts_of([*dict.fromkeys((*fields, *deciding))])
     files = SplitFiles(split, plan, store)
     for file, path in zip(split.files, paths, strict=True):
         own = parts_of(files, file, path, fields, texts)
         if own is None:
             return None
         parts += own
-        deciding_bytes += sum(size for part in own for size in part.group.column_bytes.values())
     part_bytes = max(part.size_bytes for part in parts)
     if part_bytes * _CHUNK_PARTS_MIN > budget.size_bytes // _CHUNK_SHARE:
         return None
-    if deciding and deciding_bytes > budget.size_bytes // _DECIDING_SHARE:
-        return None
-    return NativeRows(
+    oldest = [part for part in parts if span is not None and part.file in split.runs[0]]
+    native = NativeRows(
         split=split,
         plan=plan,
         store=store,
         budget=budget,
-        parts=parts,
+        parts=parts[len(oldest) :],
         deciding=deciding,
-        deciding_bytes=deciding_bytes,
+        oldest=oldest,
+        span=span,
     )
-
-
-def parts_of(
-    files: SplitFiles, file: DataFile, path: str, fields: Sequence[Field], sized: Sequence[str] = ()
-) -> list[Part] | None:
-    """The row groups of a file, with the bytes that these fields take; None: not for Polars.
-
-    Of the columns `sized` each row group tells the bytes.
-    """
-    fixed = _width([field for field in fields if _is_fixed(field)])
-    views = _width(fields) - fixed
-    groups = row_group_bounds(files.store, files.path(file), sized) or ()
-    if sum(group.row_count for group in groups) != file.row_count:
-        return None
-    if any(group.has_checksums or not group.codecs <= _CODECS for group in groups):
-        return None
-    return [
-        Part(file=file, path=path, group=group, size_bytes=_size_of(group, fixed, views))
-        for group in groups
-    ]
-
-
-def scan_parts(parts: Sequence[Part], schema: pa.Schema, names: list[str]) -> pl.LazyFrame:
-    """Columns of all rows of parts, of which those of one file follow on each other."""
-    scans = []
-    # One scan of several files takes Polars up to twice as long.
-    for path, own in groupby(parts, lambda part: part.path):
-        groups = [part.group for part in own]
-        count = sum(group.row_count for group in groups)
-        rows = native_scan(schema, [path], names, casts=False)
-        scans.append(rows.slice(groups[0].first_row, count))
-    return pl.concat(scans)
-
-
-def _size_of(group: RowGroup, fixed: int, views: int) -> int:
-    """What columns of these widths take of a row group in Polars, at most."""
-    return max(group.decoded_bytes, fixed * group.row_count) + views * group.row_count
-
-
-def _is_fixed(field: Field) -> bool:
-    return bool(pa.types.is_primitive(arrow_type(field.type)))
-
-
-def _is_wide(field: Field) -> bool:
-    """Whether its values are compared where they lie."""
-    return _is_fixed(field) and arrow_type(field.type).bit_width == _BYTE * _CODE_BYTES
-
-
-def _width(fields: Sequence[Field]) -> int:
-    """The bytes of a row of these columns, less those of texts, which others may share."""
-    kinds = [arrow_type(field.type) for field in fields if _is_fixed(field)]
-    fixed: int = sum(max(kind.bit_width // _BYTE, 1) for kind in kinds)
-    return fixed + _VIEW_BYTES * (len(fields) - len(kinds))
+    known_bytes_max = budget.size_bytes // _KNOWN_SHARE
+    if span is not None and native.row_count * _BESIDE_SHARE <= split.row_count:
+        # Two scans of a few rows cost more than one.
+        whole = replace(native, beside=fields)
+        if whole.known_bytes <= known_bytes_max:
+            return whole
+    return native if native.known_bytes <= known_bytes_max else None

@@ -320,8 +320,13 @@ def _last_in_order(column: pa.Array, before: pa.Array | None, path: str) -> pa.A
     if before is not None:
         falls.append(pc.less(column[:1], before))
     if any(pc.any(fall).as_py() for fall in falls):
-        raise CorruptTable("the keys of a data file are out of order", path=path)
+        raise out_of_order(path)
     return column.take(pa.array([len(column) - 1]))
+
+
+def out_of_order(path: str) -> CorruptTable:
+    """What is raised for a file whose keys fall, or a run."""
+    return CorruptTable("the keys of a data file are out of order", path=path)
 
 
 def check_size(store: Store, path: str, file: DataFile) -> None:

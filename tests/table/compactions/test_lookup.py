@@ -21,7 +21,7 @@ from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.types import arrow_type, parse_type
 from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
 from lakecore.table.reads.source import TableSource
-from lakecore.table.runs.native_rows import scan_parts
+from lakecore.table.runs.native_parts import scan_parts
 from lakecore.table.runs.read import merge_fields
 from lakecore.table.runs.split_files import SplitFiles
 from tests.tables import new_table, put

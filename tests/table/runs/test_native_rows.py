@@ -381,7 +381,7 @@ def test_other_splits_are_left_to_windows(
     if reason == "few rows":
         monkeypatch.setattr(native_rows, "_ROWS_MIN", 4)
     if reason == "budget":
-        monkeypatch.setattr(native_rows, "_DECIDING_SHARE", table.context.budget.size_bytes)
+        monkeypatch.setattr(native_rows, "_KNOWN_SHARE", table.context.budget.size_bytes)
     chosen = ["id", "v"] if reason == "nanoseconds decide" else None
     where = pl.col("id") == 1 if reason == "a condition on keys" else None
 
@@ -509,7 +509,7 @@ def test_deciding_texts_that_are_shared_and_too_large_apart_are_left_to_windows(
     small = Budget(64 << 20)
     native = native_rows.native_rows(split, plan, table.context.store, small)
     assert native is not None
-    assert native.deciding_bytes < small.size_bytes // 8
+    assert native.known_bytes < small.size_bytes // 8
 
     found = pl.concat(native.frames())
     assert small.used_bytes == 0
@@ -558,4 +558,4 @@ def test_keys_that_are_copied_to_be_compared_count(tmp_path: Path) -> None:
     (native,) = natives_of(table)
     assert native is not None
     # A mark, the keys and the kind, and the narrow keys as wide ones.
-    assert native.deciding_bytes == 2 * (1 + (2 + 1 + 8 + 1) + (8 + 8))
+    assert native.known_bytes == 2 * (1 + (2 + 1 + 8 + 1) + (8 + 8))
