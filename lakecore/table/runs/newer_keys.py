@@ -54,11 +54,11 @@ class NewerKeys:
     def lack(self, keys: pl.Series) -> pl.Series:
         """Whether nobody holds the key, of each of these, which are numbers.
 
-        Raises ValueError for a null.
+        Raises an error of Polars for a null.
         """
         numbers = keys.to_numpy()
         if numbers.dtype.kind != "i":
-            raise ValueError("a key is null")
+            raise pl.exceptions.ComputeError("a key is null")
         # A difference that overflows is that of no key with a flag of its own.
         return pl.Series(self.lacking.take(numbers - np.int64(self.low - 1), mode="clip"))
 
