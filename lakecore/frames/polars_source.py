@@ -25,6 +25,8 @@ from lakecore.plan.predicate import from_polars
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
+    from polars._typing import ParallelStrategy
+
     from lakecore.frames.source import BatchSource
 
 FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
@@ -254,14 +256,21 @@ def _native(
 
 
 def native_scan(
-    schema: pa.Schema, files: list[str], names: list[str], *, casts: bool = True
+    schema: pa.Schema,
+    files: list[str],
+    names: list[str],
+    *,
+    casts: bool = True,
+    parallel: ParallelStrategy = "auto",
 ) -> pl.LazyFrame:
     """Polars' scan of files that hold these columns, in the twins of their Arrow types.
 
-    Without `casts` it raises SchemaError where files of another program hold them in other types.
+    `parallel` is Polars' own. Without `casts` it raises SchemaError where files of another program
+    hold them in other types.
     """
     types = polars_schema(pa.schema([schema.field(name) for name in names]))
-    rows = pl.scan_parquet(files, glob=False, extra_columns="ignore").select(_named(names))
+    rows = pl.scan_parquet(files, parallel=parallel, glob=False, extra_columns="ignore")
+    rows = rows.select(_named(names))
     stored = rows.collect_schema()
     changed = {name: kind for name, kind in types.items() if stored[name] != kind}
     if changed and not casts:

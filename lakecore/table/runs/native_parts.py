@@ -16,6 +16,8 @@ from lakecore.model.types import arrow_type
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from polars._typing import ParallelStrategy
+
     from lakecore.io.file_format import RowGroup
     from lakecore.model.files import DataFile
     from lakecore.model.types import Field
@@ -79,14 +81,16 @@ def texts_of(fields: Sequence[Field]) -> list[str]:
     return [field.name for field in fields if not _is_fixed(field)]
 
 
-def scan_parts(parts: Sequence[Part], schema: pa.Schema, names: list[str]) -> pl.LazyFrame:
+def scan_parts(
+    parts: Sequence[Part], schema: pa.Schema, names: list[str], parallel: ParallelStrategy = "auto"
+) -> pl.LazyFrame:
     """Columns of all rows of parts, of which those of one file follow on each other."""
     scans = []
     # One scan of several files takes Polars up to twice as long.
     for path, own in groupby(parts, lambda part: part.path):
         groups = [part.group for part in own]
         count = sum(group.row_count for group in groups)
-        rows = native_scan(schema, [path], names, casts=False)
+        rows = native_scan(schema, [path], names, casts=False, parallel=parallel)
         scans.append(rows.slice(groups[0].first_row, count))
     return pl.concat(scans)
 

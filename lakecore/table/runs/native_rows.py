@@ -280,8 +280,10 @@ class NativeRows:
         stay, columns = chunk.stay, list(self.plan.columns)
         with suppress(*FAILURES):
             if isinstance(stay, NewerKeys):
-                rows = scan_parts(chunk.parts, self.plan.schema.arrow, columns_and_key(self.plan))
-                return stay.kept(rows, chunk.start, chunk.end)[columns]
+                names = columns_and_key(self.plan)
+                # By pages, each would wait for the interpreter.
+                rows = scan_parts(chunk.parts, self.plan.schema.arrow, names, "row_groups")
+                return stay.kept(rows, chunk.start)[columns]
             if stay is None:
                 return select(scan_parts(chunk.parts, self.plan.output, columns), columns).collect()
             known = stay.known[chunk.start : chunk.end]

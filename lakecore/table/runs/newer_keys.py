@@ -25,7 +25,6 @@ from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import ChoosesRows
 from lakecore.model.types import arrow_type
 from lakecore.plan.splits import may_hold_deletions
-from lakecore.table.runs.marks import MARK
 
 if TYPE_CHECKING:
     from lakecore.model.files import Split
@@ -52,36 +51,23 @@ class NewerKeys:
     _lock: Lock = field(default_factory=Lock)
 
     def lack(self, keys: pl.Series) -> pl.Series:
-        """Whether nobody holds the key, of each of these, which are numbers.
-
-        Raises an error of Polars for a null.
-        """
-        numbers = keys.to_numpy()
-        if numbers.dtype.kind != "i":
-            raise pl.exceptions.ComputeError("a key is null")
+        """Whether nobody holds the key, of each of these, which are numbers; so of nulls."""
+        if keys.null_count():
+            return self.lack(keys.fill_null(0)) | keys.is_null()
         # A difference that overflows is that of no key with a flag of its own.
-        return pl.Series(self.lacking.take(numbers - np.int64(self.low - 1), mode="clip"))
+        places = keys.to_numpy() - np.int64(self.low - 1)
+        return pl.Series(self.lacking.take(places, mode="clip"))
 
-    def kept(self, rows: pl.LazyFrame, start: int, end: int) -> pl.DataFrame:
-        """Of rows of the oldest run, from `start` to `end`, those whose keys nobody holds.
+    def kept(self, rows: pl.LazyFrame, start: int) -> pl.DataFrame:
+        """Of rows of the oldest run, from `start` on, those whose keys nobody holds.
 
-        Raises an error of Polars if there are more or fewer, or a key is null or out of order.
+        Raises an error of Polars if a key is null or out of order.
         """
-        counts: list[int] = []
-
-        def lack(keys: pl.Series) -> pl.Series:
-            counts.append(len(keys))
-            return self.lack(keys)
-
+        # NOTE: it goes down to the Parquet reader, which asks of statistics, too.
         key = by_name(self.key).to_physical()
-        lacking = key.map_batches(lack, pl.Boolean, is_elementwise=True).alias(MARK)
-        # NOTE: a column first. A condition would go down to the Parquet reader, which asks of what
-        # are no rows, and of pages rather than row groups: each time it waits for the interpreter.
-        frame = rows.with_columns(lacking).filter(MARK).drop(MARK).collect()
-        if sum(counts) != end - start:
-            raise pl.exceptions.ShapeError("row groups of other rows than their footer says")
-        if not self.are_in_order(start, frame[self.key]):
-            raise pl.exceptions.ComputeError("keys are out of order")
+        frame = rows.filter(key.map_batches(self.lack, pl.Boolean, is_elementwise=True)).collect()
+        if frame[self.key].null_count() or not self.are_in_order(start, frame[self.key]):
+            raise pl.exceptions.ComputeError("keys are null, or out of order")
         return frame
 
     def are_in_order(self, start: int, keys: pl.Series) -> bool:
