@@ -25,6 +25,7 @@ from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import ChoosesRows
 from lakecore.model.types import arrow_type
 from lakecore.plan.splits import may_hold_deletions
+from lakecore.table.runs.windows import called_back
 
 if TYPE_CHECKING:
     from lakecore.model.files import Split
@@ -65,7 +66,9 @@ class NewerKeys:
         """
         # NOTE: it goes down to the Parquet reader, which asks of statistics, too.
         key = by_name(self.key).to_physical()
-        frame = rows.filter(key.map_batches(self.lack, pl.Boolean, is_elementwise=True)).collect()
+        kept = rows.filter(key.map_batches(self.lack, pl.Boolean, is_elementwise=True))
+        with called_back():
+            frame = kept.collect()
         if frame[self.key].null_count() or not self.are_in_order(start, frame[self.key]):
             raise pl.exceptions.ComputeError("keys are null, or out of order")
         return frame

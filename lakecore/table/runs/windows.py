@@ -22,7 +22,7 @@ import threading
 from collections import deque
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
 
 READER = "lakecore-read"
+_FOREIGN = "Dummy-"
+"""What Python names a thread that it did not make."""
 """How the names of the threads that read ahead begin."""
 _AHEAD = 2
 BATCHES_HELD = 1 + _AHEAD
@@ -95,9 +97,35 @@ def on_reader() -> bool:
 
     NOTE: an iterator that is dropped ends in whatever thread dropped it last; Polars lets go in the
     next one that calls it. A reading thread that waited for another, or for itself, might wait for
-    ever: what it ends is let go of when the read under way is done.
+    ever: what it ends is let go of when the read under way is done. So might a thread of Polars
+    that calls back, for it may be the one that the read needs.
     """
-    return threading.current_thread().name.startswith(READER)
+    name = threading.current_thread().name
+    return name.startswith(READER) or (_CALLED_BACK.under_way > 0 and name.startswith(_FOREIGN))
+
+
+class _CalledBack:
+    """How many reads are under way in which threads of Polars call back."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """One more, within it."""
+        with self._lock:
+            self.under_way += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.under_way -= 1
+
+
+_CALLED_BACK = _CalledBack()
+called_back = _CALLED_BACK.one_more
+"""To be held while threads of Polars may run code of ours; see `on_reader`."""
 
 
 def _merge_windows(

@@ -19,6 +19,7 @@ from lakecore.table.runs import bucket_files, native_rows
 from lakecore.table.runs.native_rows import NativeRows
 from lakecore.table.runs.newer_keys import NewerKeys, flagged_keys
 from lakecore.table.runs.read import read_split
+from lakecore.table.runs.windows import on_reader
 from tests.table.runs.test_native_rows import local_table, natives_of, plans_of, sorted_rows
 from tests.table.runs.test_read import hide
 from tests.tables import put, reopened, with_options
@@ -206,6 +207,26 @@ def test_nothing_is_left_of_a_read_that_is_given_up(tmp_path: Path) -> None:
 
     assert table.context.budget.used_bytes == 0
     assert threading.active_count() < before
+
+
+def test_threads_of_polars_that_call_back_never_wait_for_readers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = with_old_rows(tmp_path, range(5_000))
+    written(table, [1, 2, 3], "new")
+    seen: list[bool] = []
+    lack = NewerKeys.lack
+
+    def lacking(self: NewerKeys, keys: pl.Series) -> pl.Series:
+        seen.append(on_reader())
+        return lack(self, keys)
+
+    monkeypatch.setattr(NewerKeys, "lack", lacking)
+    assert table.scan().collect().height == 5_000
+
+    assert seen
+    assert all(seen)
+    assert not on_reader()
 
 
 # --- when they do not decide --------------------------------------------------------------------
