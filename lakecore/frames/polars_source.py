@@ -25,8 +25,6 @@ from lakecore.plan.predicate import from_polars
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from polars._typing import ParallelStrategy
-
     from lakecore.frames.source import BatchSource
 
 FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
@@ -261,16 +259,22 @@ def native_scan(
     names: list[str],
     *,
     casts: bool = True,
-    parallel: ParallelStrategy = "auto",
+    by_row_groups: bool = False,
 ) -> pl.LazyFrame:
     """Polars' scan of files that hold these columns, in the twins of their Arrow types.
 
-    `parallel` is Polars' own. Without `casts` it raises SchemaError where files of another program
-    hold them in other types.
+    With `by_row_groups` these are decoded whole, and no statistics believed. Without `casts` it
+    raises SchemaError where files of another
+    program hold them in other types.
     """
     types = polars_schema(pa.schema([schema.field(name) for name in names]))
-    rows = pl.scan_parquet(files, parallel=parallel, glob=False, extra_columns="ignore")
-    rows = rows.select(_named(names))
+    rows = pl.scan_parquet(
+        files,
+        parallel="row_groups" if by_row_groups else "auto",
+        use_statistics=not by_row_groups,
+        glob=False,
+        extra_columns="ignore",
+    ).select(_named(names))
     stored = rows.collect_schema()
     changed = {name: kind for name, kind in types.items() if stored[name] != kind}
     if changed and not casts:

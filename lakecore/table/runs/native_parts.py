@@ -16,8 +16,6 @@ from lakecore.model.types import arrow_type
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from polars._typing import ParallelStrategy
-
     from lakecore.io.file_format import RowGroup
     from lakecore.model.files import DataFile
     from lakecore.model.types import Field
@@ -82,7 +80,7 @@ def texts_of(fields: Sequence[Field]) -> list[str]:
 
 
 def scan_parts(
-    parts: Sequence[Part], schema: pa.Schema, names: list[str], parallel: ParallelStrategy = "auto"
+    parts: Sequence[Part], schema: pa.Schema, names: list[str], *, by_row_groups: bool = False
 ) -> pl.LazyFrame:
     """Columns of all rows of parts, of which those of one file follow on each other."""
     scans = []
@@ -90,7 +88,7 @@ def scan_parts(
     for path, own in groupby(parts, lambda part: part.path):
         groups = [part.group for part in own]
         count = sum(group.row_count for group in groups)
-        rows = native_scan(schema, [path], names, casts=False, parallel=parallel)
+        rows = native_scan(schema, [path], names, casts=False, by_row_groups=by_row_groups)
         scans.append(rows.slice(groups[0].first_row, count))
     return pl.concat(scans)
 

@@ -76,19 +76,12 @@ _HELD_TIMES = 2
 _WINDOW_ROWS = 1 << 20
 _WINDOW_ROW_SHARE = 256
 """Rows merged at once, and the part of the budget, as a divisor, of which a byte each is theirs."""
-_CODECS = frozenset({"ZSTD", "UNCOMPRESSED"})
-"""Of damage in others Polars tells less than Arrow."""
 _CHUNK_SHARE = 8
 """The same of a chunk: it is held as decoded, less the rows that lose, and as Arrow has it."""
 _CHUNK_PARTS_MIN = 8
 """Row groups that a chunk has room for. Polars reads a few at once, whatever is asked for."""
 _CHUNKS_AT_ONCE = 2
 """Beside the one that is given out."""
-_BYTE = 8
-_CODE_BYTES = 8
-"""Of a value that is to be compared."""
-_VIEW_BYTES = 16
-"""Of a text decoded, beside its bytes, which it may share with others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +275,7 @@ class NativeRows:
             if isinstance(stay, NewerKeys):
                 names = columns_and_key(self.plan)
                 # By pages, each would wait for the interpreter.
-                rows = scan_parts(chunk.parts, self.plan.schema.arrow, names, "row_groups")
+                rows = scan_parts(chunk.parts, self.plan.schema.arrow, names, by_row_groups=True)
                 return stay.kept(rows, chunk.start)[columns]
             if stay is None:
                 return select(scan_parts(chunk.parts, self.plan.output, columns), columns).collect()
@@ -327,7 +320,7 @@ class NativeRows:
             for each in files.slices_of(file, (batch for _, batch in rows)):
                 frame = to_frame(each.rows)
                 keys = frame[newer.key]
-                frame = frame.filter(newer.lack(keys.to_physical()))
+                frame = frame.filter(newer.lack(keys.alias("").to_physical()))
                 if not newer.are_in_order(start, frame[newer.key]):
                     raise out_of_order(files.path(file))
                 start += len(keys)

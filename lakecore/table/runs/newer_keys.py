@@ -52,11 +52,19 @@ class NewerKeys:
     _lock: Lock = field(default_factory=Lock)
 
     def lack(self, keys: pl.Series) -> pl.Series:
-        """Whether nobody holds the key, of each of these, which are numbers; so of nulls."""
+        """Whether nobody holds the key, of each of these, which are numbers; so of nulls.
+
+        Raises an error of Polars for keys that fall.
+        """
+        # Elsewhere Polars takes some names for patterns.
+        keys = keys.alias("")
         if keys.null_count():
             return self.lack(keys.fill_null(0)) | keys.is_null()
+        numbers = keys.to_numpy()
+        if (numbers[1:] < numbers[:-1]).any():
+            raise pl.exceptions.ComputeError("keys are out of order")
         # A difference that overflows is that of no key with a flag of its own.
-        places = keys.to_numpy() - np.int64(self.low - 1)
+        places = numbers - np.int64(self.low - 1)
         return pl.Series(self.lacking.take(places, mode="clip"))
 
     def kept(self, rows: pl.LazyFrame, start: int) -> pl.DataFrame:
@@ -64,7 +72,7 @@ class NewerKeys:
 
         Raises an error of Polars if a key is null or out of order.
         """
-        # NOTE: it goes down to the Parquet reader, which asks of statistics, too.
+        # NOTE: it goes down to the Parquet reader, which may ask of what are no rows.
         key = by_name(self.key).to_physical()
         kept = rows.filter(key.map_batches(self.lack, pl.Boolean, is_elementwise=True))
         with called_back():
@@ -129,7 +137,8 @@ def newer_keys(plan: ReadPlan, span: range, newer: pl.DataFrame) -> NewerKeys:
 
 def are_within(span: range, keys: pl.Series) -> bool:
     """Whether these keys are of the span, as the manifest says."""
-    return bool(keys.to_physical().is_between(span.start, span.stop - 1).all())
+    numbers = _numbers(keys)
+    return bool(numbers.min() >= span.start and numbers.max() < span.stop)
 
 
 def columns_and_key(plan: ReadPlan) -> list[str]:
@@ -138,4 +147,4 @@ def columns_and_key(plan: ReadPlan) -> list[str]:
 
 
 def _numbers(keys: pl.Series) -> np.ndarray:
-    return keys.to_physical().cast(pl.Int64).to_numpy()
+    return keys.alias("").to_physical().cast(pl.Int64).to_numpy()

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
 
 READER = "lakecore-read"
+"""How the names of the threads that read ahead begin."""
 _FOREIGN = "Dummy-"
 """What Python names a thread that it did not make."""
-"""How the names of the threads that read ahead begin."""
 _AHEAD = 2
 BATCHES_HELD = 1 + _AHEAD
 """Of each run."""
