@@ -362,7 +362,8 @@ def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> N
     part_bytes = max(part.size_bytes for part in parts)
     if part_bytes * _CHUNK_PARTS_MIN > budget.size_bytes // _CHUNK_SHARE:
         return None
-    oldest = [part for part in parts if span is not None and part.file in split.runs[0]]
+    oldest_paths = set() if span is None else {*paths[: len(split.runs[0])]}
+    oldest = [part for part in parts if part.path in oldest_paths]
     native = NativeRows(
         split=split,
         plan=plan,
