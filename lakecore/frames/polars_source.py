@@ -264,8 +264,7 @@ def native_scan(
     """Polars' scan of files that hold these columns, in the twins of their Arrow types.
 
     With `by_row_groups` these are decoded whole, and no statistics believed. Without `casts` it
-    raises SchemaError where files of another
-    program hold them in other types.
+    raises SchemaError where files of another program hold them in other types.
     """
     types = polars_schema(pa.schema([schema.field(name) for name in names]))
     rows = pl.scan_parquet(

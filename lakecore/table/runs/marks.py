@@ -16,7 +16,7 @@ import polars as pl
 
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.spec import ChoosesRows
-from lakecore.model.rows import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
+from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from lakecore.model.files import DataFile
     from lakecore.table.runs.read import ReadPlan
     from lakecore.table.runs.split_files import SplitFiles
-
-MARK = f"{KEY_PREFIX}MARK"
-"""A column of marks, beside those of a table: none of these has such a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

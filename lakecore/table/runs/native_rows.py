@@ -35,10 +35,11 @@ from lakecore.frames.polars_source import (
     to_frames,
 )
 from lakecore.lsm.levels import SortedRun
+from lakecore.model.rows import KEY_PREFIX
 from lakecore.model.types import arrow_schema
 from lakecore.plan.predicate import condition_on
 from lakecore.table.runs.large_rows import are_large
-from lakecore.table.runs.marks import MARK, Marks, decided_by_keys, mark_rows, no_marks
+from lakecore.table.runs.marks import Marks, decided_by_keys, mark_rows, no_marks
 from lakecore.table.runs.native_files import native_paths
 from lakecore.table.runs.native_parts import bytes_to_mark, parts_of, scan_parts, texts_of
 from lakecore.table.runs.newer_keys import (
@@ -82,6 +83,8 @@ _CHUNK_PARTS_MIN = 8
 """Row groups that a chunk has room for. Polars reads a few at once, whatever is asked for."""
 _CHUNKS_AT_ONCE = 2
 """Beside the one that is given out."""
+_MARK = f"{KEY_PREFIX}MARK"
+"""No column of a table has such a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,12 +284,12 @@ class NativeRows:
                 return select(scan_parts(chunk.parts, self.plan.output, columns), columns).collect()
             known = stay.known[chunk.start : chunk.end]
             known = known.select(name for name in known.columns if name in columns)
-            frames = [pl.LazyFrame([*known, pl.Series(MARK, stay.rows[chunk.start : chunk.end])])]
+            frames = [pl.LazyFrame([*known, pl.Series(_MARK, stay.rows[chunk.start : chunk.end])])]
             if others := [name for name in columns if name not in known.columns]:
                 frames.append(scan_parts(chunk.parts, self.plan.output, others))
             # Of other heights it is an error.
             both = pl.concat(frames, how="horizontal")
-            return select(both.filter(MARK), columns).collect()
+            return select(both.filter(_MARK), columns).collect()
         if isinstance(stay, NewerKeys):
             return pl.concat(self._own_of_oldest(chunk, stay))
         return pl.concat(self._own_frames(chunk, stay))

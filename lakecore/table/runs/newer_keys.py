@@ -8,6 +8,7 @@ rows, need not be read before its values.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from itertools import pairwise
 from threading import Lock
@@ -48,7 +49,7 @@ class NewerKeys:
     key: str
     low: int
     lacking: np.ndarray
-    _ends: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    _ends: dict[int, tuple[int, int]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def lack(self, keys: pl.Series) -> pl.Series:
@@ -82,17 +83,30 @@ class NewerKeys:
         return frame
 
     def are_in_order(self, start: int, keys: pl.Series) -> bool:
-        """Whether keys of rows that stay rise, together with those asked about before.
+        """Whether keys of rows that stay rise, and from and to those asked about beside them.
 
         They are from the row `start` of the oldest run on.
         """
         # They lie in pieces, which are not put together.
         pieces = [_numbers(piece) for piece in keys.get_chunks() if len(piece)]
-        with self._lock:
-            self._ends[start] = [(int(piece[0]), int(piece[-1])) for piece in pieces]
-            ends = [each for at in sorted(self._ends) for each in self._ends[at]]
+        ends = [(int(piece[0]), int(piece[-1])) for piece in pieces]
+        if not ends:
+            return True
         rise = all((piece[1:] >= piece[:-1]).all() for piece in pieces)
-        return rise and all(last <= first for (_, last), (first, _) in pairwise(ends))
+        with self._lock:
+            starts = sorted(self._ends)
+            at = bisect_left(starts, start)
+            before, after = starts[:at][-1:], starts[at:][:1]
+            around = [
+                *(self._ends[each] for each in before),
+                *ends,
+                *(self._ends[each] for each in after),
+            ]
+            rise = rise and all(last <= first for (_, last), (first, _) in pairwise(around))
+            if rise:
+                # What is out of order says nothing of others.
+                self._ends[start] = ends[0][0], ends[-1][1]
+        return rise
 
 
 def flagged_keys(split: Split, plan: ReadPlan) -> range | None:
