@@ -10,7 +10,7 @@ itself it would read ahead by the number of cores.
 
 Files that another reads better stay with `read.py`: of large row groups, of several schemas, and of
 Java, for Polars does not check the checksums that Java gives to pages. What Polars cannot read,
-lakecore's own reader reads, which names what is damaged: a chunk, or, of what decides, the split.
+lakecore's own reader reads, which names what is damaged: a chunk, or, of what is read first, all.
 """
 
 from __future__ import annotations
