@@ -24,7 +24,6 @@ PACKAGES = ("lakecore", "spark_bridge", "pyspark_lakecore")
 
 LINES_MAX = 400
 LONGER_FILES = {  # path: why it would be worse in two
-    "lakecore/option_values.py": "one list: each option of a table, declared once",
     "lakecore/table/handle.py": "the face of a table: a method a verb, each one call",
 }
 

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from lakecore.cli.arguments import Options, Path, stated
 from lakecore.errors import InvalidRequest
-from lakecore.option_types import SIZE
+from lakecore.options import SIZE
 from lakecore.session import open_table
 from lakecore.table.reads.explain import show_bytes
 from lakecore.table.verbs.compaction import CompactionRequest, compact_table

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakecore.format.partition_path import partition_path
+from lakecore.options import POSTPONE_BUCKET
 
 if TYPE_CHECKING:
     from lakecore.model.files import DataFile, IndexFile
@@ -43,7 +44,6 @@ __all__ = [
 ]
 
 MAIN_BRANCH = "main"
-POSTPONE_BUCKET = -2
 
 SNAPSHOT_PREFIX = "snapshot-"
 SCHEMA_PREFIX = "schema-"

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import AlreadyExists, InvalidRequest
 from lakecore.model.casts import check_default, may_cast
-from lakecore.model.option_changes import check_option_change, rename_in_options
 from lakecore.model.paths import change_fields, change_type, find_path, index_of
 from lakecore.model.schema import SCHEMA_VERSION, TableSchema, number_type
 from lakecore.model.schema_change import (
@@ -37,7 +36,13 @@ from lakecore.model.schema_change import (
 )
 from lakecore.model.types import DataType, Field, with_nullable
 from lakecore.model.validation import check_stored, key_columns, lift_keys, validate_schema
-from lakecore.options import parse_known, parse_options, tidy
+from lakecore.options import (
+    check_option_change,
+    parse_known,
+    parse_options,
+    rename_in_options,
+    tidy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,8 +16,7 @@ from lakecore.model.types import (
     Root,
     Row,
 )
-from lakecore.option_values import member
-from lakecore.options import ChangelogProducer, MergeEngine, TableOptions
+from lakecore.options import ChangelogProducer, MergeEngine, TableOptions, member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from lakecore.errors import NotFound, Unsupported
 from lakecore.io.history import History
-from lakecore.option_values import RENAMED
+from lakecore.options import RENAMED
 from lakecore.plan.partitions import Partitions
 
 if TYPE_CHECKING:

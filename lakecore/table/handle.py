@@ -16,11 +16,10 @@ from lakecore.frames.source import checked_columns, checked_limit
 from lakecore.io.ambient import SYSTEM
 from lakecore.memory import process_budget
 from lakecore.model.arguments import check_flags
-from lakecore.model.option_changes import check_option_change
 from lakecore.model.option_rules import validate_scan
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.model.validation import check_dynamic_rules
-from lakecore.options import check_texts, parse_options
+from lakecore.options import check_option_change, check_texts, parse_options
 from lakecore.plan.partitions import Partitions
 from lakecore.plan.predicate import from_polars
 from lakecore.table.changes.between import changes_between, changes_of_options

@@ -10,11 +10,11 @@ import pytest
 
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
 from lakecore.model.evolution import evolve
-from lakecore.model.option_changes import check_option_change
 from lakecore.model.schema import TableSchema
 from lakecore.model.schema_change import Change, Move, SchemaChange
 from lakecore.model.types import parse_field
 from lakecore.model.validation import create_schema
+from lakecore.options import check_option_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable

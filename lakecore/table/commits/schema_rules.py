@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.option_values import DECLARED
-from lakecore.options import Effect, find_option, parse_options
+from lakecore.options import DECLARED, Effect, find_option, parse_options
 from lakecore.table.reads.travel import in_names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lakecore.option_types import Option
+    from lakecore.options import Option
     from lakecore.table.context import TableContext
 
 _FIXED = tuple(name for name, known in DECLARED.items() if known.immutable)

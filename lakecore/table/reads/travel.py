@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, NotFound
-from lakecore.model.option_changes import rename_in_options
-from lakecore.options import parse_options
+from lakecore.options import parse_options, rename_in_options
 from lakecore.plan.partitions import Partitions
 from lakecore.table.context import require_table
 

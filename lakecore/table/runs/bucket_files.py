@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
 
-MEBIBYTE = 1 << 20
-TARGET_KEYED_BYTES = 128 * MEBIBYTE
-TARGET_APPEND_BYTES = 256 * MEBIBYTE
 ENCODED_GROUPS = 6
 """Row groups in memory for a file that is written: one fills, two are encoded and become bytes."""
 
@@ -106,7 +103,6 @@ class FileShape:
 
 def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> FileShape:
     """The shape of data files at a level."""
-    default = TARGET_KEYED_BYTES if schema.primary_keys else TARGET_APPEND_BYTES
     default_mode, modes = options.metadata_stats_mode, options.stats_modes
     return FileShape(
         schema=schema,
@@ -119,7 +115,7 @@ def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> Fi
         ),
         prefix=options.data_file_prefix,
         name_compression=options.file_suffix_include_compression,
-        target_bytes=options.target_file_size_bytes or default,
+        target_bytes=options.target_file_size(primary_key=bool(schema.primary_keys)),
         stats_modes=stats_modes(schema.fields, default_mode, modes),
         dense_stats=options.metadata_stats_dense_store,
         thin=options.data_file_thin_mode,

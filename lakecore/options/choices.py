@@ -154,13 +154,3 @@ class ExpireMode(StrEnum):
 
     SYNC = "sync"
     ASYNC = "async"
-
-
-class ExternalPathStrategy(StrEnum):
-    """How a writer picks an external path."""
-
-    NONE = "none"
-    SPECIFIC_FS = "specific-fs"
-    ROUND_ROBIN = "round-robin"
-    ENTROPY_INJECT = "entropy-inject"
-    WEIGHT_ROBIN = "weight-robin"

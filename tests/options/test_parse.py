@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from pathlib import Path
 
 import pytest
@@ -10,17 +9,14 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.options import (
     BucketFunction,
     ChangelogProducer,
-    Effect,
     MergeEngine,
     ScanMode,
     TableOptions,
-    describe_options,
     find_option,
-    options_page,
     parse_options,
 )
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SCHEMAS = sorted((ROOT / "tests" / "golden" / "fixtures").glob("*/table*/schema/schema-*"))
 
 
@@ -201,138 +197,3 @@ def test_options_of_every_golden_table_are_known(path: Path) -> None:
 
     assert options.texts == stored
     assert all(find_option(key) for key in stored)
-
-
-@pytest.mark.parametrize(
-    ("options", "key"),
-    [
-        ({"data-evolution.enabled": "true"}, "data-evolution.enabled"),
-        ({"sequence.snapshot-ordering": "true"}, "sequence.snapshot-ordering"),
-        ({"type": "format-table"}, "type"),
-        ({"blob-field": "b"}, "blob-field"),
-        ({"vector-field": "v"}, "vector-field"),
-        ({"pk-clustering-override": "true"}, "pk-clustering-override"),
-        ({"scan.mode": "latest-delta"}, "scan.mode"),
-        ({"incremental-to-auto-tag": "t"}, "incremental-to-auto-tag"),
-        ({"fields.m.map.storage-layout": "shared-shredding"}, "fields.m.map.storage-layout"),
-        ({"manifest.format": "csv"}, "manifest.format"),
-        ({"postpone.merge-on-read": "true"}, "postpone.merge-on-read"),
-    ],
-)
-def test_option_that_readers_do_not_do_is_unsupported(options: dict[str, str], key: str) -> None:
-    parsed = parse_options(options, table="shop.orders")
-
-    with pytest.raises(Unsupported, match=f"reading a table .* option={key} .*table=shop.orders"):
-        parsed.require_readable()
-    with pytest.raises(Unsupported, match=f"writing a table .* option={key} "):
-        parsed.require_writable(primary_keys=("k",))
-
-
-@pytest.mark.parametrize(
-    ("options", "key"),
-    [
-        ({"bucket": "-2"}, "bucket"),
-        ({"row-tracking.enabled": "true"}, "row-tracking.enabled"),
-        ({"file-index.bitmap.columns": "a"}, "file-index.bitmap.columns"),
-        ({"data-file.external-paths": "s3://b/x"}, "data-file.external-paths"),
-        ({"clustering.incremental": "true"}, "clustering.incremental"),
-        ({"metadata.iceberg.storage": "table-location"}, "metadata.iceberg.storage"),
-        ({"deletion-vectors.enabled": "true"}, "deletion-vectors.enabled"),
-        ({"file.format": "csv"}, "file.format"),
-    ],
-)
-def test_option_that_writers_do_not_do_leaves_the_table_readable(
-    options: dict[str, str], key: str
-) -> None:
-    parsed = parse_options(options)
-
-    parsed.require_readable()
-    with pytest.raises(Unsupported, match=f"option={key} "):
-        parsed.require_writable(primary_keys=("k",))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"changelog-producer": "input"},
-        {"changelog-producer": "lookup"},
-        {"changelog-producer": "full-compaction"},
-        {"merge-engine": "first-row"},
-        {"delete.force-produce-changelog": "true"},
-        {"deletion-vectors.enabled": "true", "write-only": "true"},
-        {"data-file.thin-mode": "true"},
-        {"row-tracking.enabled": "false"},
-        {"file-index.bitmap.columns": "a", "lakecore.ignore-options": "file-index.*"},
-        {"sink.parallelism": "4", "parquet.page.size": "1", "snapshot.num-retained.max": "3"},
-    ],
-)
-def test_what_lakecore_does_is_writable(options: dict[str, str]) -> None:
-    parsed = parse_options(options)
-
-    parsed.require_readable()
-    parsed.require_writable(primary_keys=("k",))
-
-
-def test_append_table_with_deletion_vectors_is_writable_once_known_to_be_one() -> None:
-    parsed = parse_options({"deletion-vectors.enabled": "true"})
-
-    parsed.require_writable(primary_keys=())
-    with pytest.raises(Unsupported, match="write-only=true"):
-        parsed.require_writable()
-
-
-def test_key_without_the_partition_keys_is_not_writable() -> None:
-    parse_options({}).require_writable(primary_keys=("k", "p"), partition_keys=("p",))
-    parse_options({}).require_writable(primary_keys=(), partition_keys=("p",))
-
-    with pytest.raises(Unsupported, match=r"lacks partition keys .*missing=\[p\]"):
-        parse_options({}).require_writable(primary_keys=("k",), partition_keys=("p",))
-
-
-def test_derived_values_follow_what_is_set() -> None:
-    assert TableOptions().target_file_size(primary_key=True) == 128 << 20
-    assert TableOptions().target_file_size(primary_key=False) == 256 << 20
-    assert parse_options({"target-file-size": "1 kb"}).target_file_size(primary_key=True) == 1024
-    assert TableOptions().level_count == 6
-    assert parse_options({"num-sorted-run.compaction-trigger": "2"}).level_count == 3
-    assert TableOptions().stop_trigger == 8
-    assert parse_options({"num-sorted-run.stop-trigger": "1"}).stop_trigger == 5
-
-
-def test_options_cross_process_borders() -> None:
-    options = parse_options({"bucket": "2", "fields.a.aggregate-function": "sum"}, table="t")
-
-    assert pickle.loads(pickle.dumps(options)) == options
-
-
-def test_every_option_is_declared_once_and_its_default_is_in_its_domain() -> None:
-    known = describe_options()
-    keys = [each.key for each in known]
-
-    assert len(keys) == len(set(keys))
-    for each in known:
-        assert each.meaning.endswith("."), each.key
-        if each.default_text and each.key != "snapshot.num-retained.max":
-            assert each.kind.parse(each.default_text) == each.default, each.key
-        assert each.supported or each.effect in {Effect.READ, Effect.WRITE}, each.key
-
-
-def test_attributes_are_keys_with_their_unit() -> None:
-    for name in TableOptions.__dataclass_fields__:
-        if name in {"texts", "table", "stats_modes"}:
-            continue
-        bare = name.removesuffix("_bytes").removesuffix("_ms")
-        spelled = {
-            each.key.replace("fields.#.", "fields.").replace(".", "_").replace("-", "_")
-            for each in describe_options()
-        }
-
-        assert bare in spelled, name
-
-
-def test_page_of_options_is_up_to_date() -> None:
-    page = ROOT / "docs" / "options.md"
-    remedy = "python -c 'from lakecore.options import *; print(options_page(), end=\"\")'"
-
-    assert page.read_text() == options_page(), f"write it anew: {remedy} > docs/options.md"

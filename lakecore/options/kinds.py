@@ -1,8 +1,8 @@
-"""How an option's text is read: the kinds of value, and what an option declares of itself.
+"""How an option's text is read: the kinds of value.
 
 A `Kind` turns the text of a schema file into a value, and a value back into the text of a
 document. It refuses every text outside its domain by `ValueError`, whose message is what is
-allowed; `options.py` adds the key and the table.
+allowed; `parse.py` adds the key and the table.
 
 Texts follow Paimon: sizes are powers of 1024 (`128 mb`), a duration without a unit is in
 milliseconds (`10 s`), and flags and choices ignore case.
@@ -11,17 +11,14 @@ milliseconds (`10 s`), and flags and choices ignore case.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
-
-from lakecore.option_choices import Effect, Scope
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
-D = TypeVar("D")
 E = TypeVar("E", bound=StrEnum)
 
 INT_MAX = 2_147_483_647
@@ -39,79 +36,6 @@ class Kind(Generic[T]):
     parse: Callable[[str], T]
     show: Callable[[T], str] = str
     tidy: Callable[[str], str] = str.strip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """All that is said of one option; `default` is the value, `default_text` how a page shows it.
-
-    `supported` is False where lakecore knows the key but cannot do what another value than the
-    default asks for; `ignorable` says that leaving it undone keeps the rows right.
-    `fallbacks` are older keys of the same meaning. `immutable` ones stay once there are snapshots.
-    """
-
-    key: str
-    kind: Kind[object]
-    default: object
-    effect: Effect
-    meaning: str
-    scope: Scope = Scope.ALL
-    supported: bool = True
-    ignorable: bool = False
-    immutable: bool = False
-    fallbacks: tuple[str, ...] = ()
-
-    @property
-    def default_text(self) -> str:
-        """The default as a document shows it; empty where there is none."""
-        return "" if self.default in (None, (), "", {}) else self.kind.show(self.default)
-
-
-def option(  # noqa: PLR0913  one declaration says all about an option
-    key: str,
-    kind: Kind[T],
-    default: D,
-    effect: Effect,
-    meaning: str,
-    *,
-    scope: Scope = Scope.ALL,
-    supported: bool = True,
-    ignorable: bool = False,
-    immutable: bool = False,
-    fallbacks: tuple[str, ...] = (),
-) -> T | D:
-    """A dataclass field whose metadata says how the option is written and what it means."""
-    declared = Option(
-        key=key,
-        kind=cast("Kind[object]", kind),
-        default=default,
-        effect=effect,
-        meaning=meaning,
-        scope=scope,
-        supported=supported,
-        ignorable=ignorable,
-        immutable=immutable,
-        fallbacks=fallbacks,
-    )
-    metadata = {"option": declared}
-    if isinstance(default, dict):
-        return cast("T | D", field(default_factory=dict, metadata=metadata))
-    return cast("T | D", field(default=default, metadata=metadata))
-
-
-def family(
-    suffix: str, kind: Kind[T], effect: Effect, meaning: str, *, scope: Scope = Scope.ALL
-) -> Mapping[str, T]:
-    """A dataclass field that maps columns to the value of their option `fields.X.suffix`."""
-    declared = Option(
-        key=f"fields.#.{suffix}",
-        kind=cast("Kind[object]", kind),
-        default=None,
-        effect=effect,
-        meaning=meaning,
-        scope=scope,
-    )
-    return cast("Mapping[str, T]", field(default_factory=dict, metadata={"option": declared}))
 
 
 # --- parsers ------------------------------------------------------------------------------------
@@ -285,7 +209,6 @@ def _empty_is_absent(text: str) -> str | None:
 
 
 FLAG: Kind[bool] = Kind("true or false", parse_flag, _show_flag)
-INTEGER = integer(-INT_MAX - 1)
 COUNT = integer(1)
 LONG = integer(-LONG_MAX - 1, LONG_MAX)
 SIZE = Kind("size", parse_size, show_size)

@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, cast
 
-from lakecore.option_choices import (
-    Effect,
-)
-from lakecore.option_types import (
+from lakecore.options.choices import Effect
+from lakecore.options.kinds import (
     DURATION,
     FLAG,
     LONG,
@@ -21,8 +19,8 @@ from lakecore.option_types import (
     SIZE,
     TEXT,
     Kind,
-    Option,
 )
+from lakecore.options.option import Option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

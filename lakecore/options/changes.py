@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
-from lakecore.option_values import RENAMED
-from lakecore.options import find_option, parse_options
+from lakecore.options.known import RENAMED, find_option
+from lakecore.options.parse import parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

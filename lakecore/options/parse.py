@@ -1,9 +1,8 @@
 """Table options: text in, one frozen typed value out.
 
-`option_values.py` declares the options that lakecore's verbs read, `option_keys.py` the other keys
-that Paimon knows. A key that nobody knows is refused: it may change what the rows mean. The way
-out for a key that lakecore does not know, or may leave undone without wrong rows, is the dynamic
-option `lakecore.ignore-options`, a list of keys; a `*` at the end of one stands for any text.
+An unknown key is refused: it may change what the rows mean. The dynamic option
+`lakecore.ignore-options` leaves keys unread that lakecore does not know, or whose absence cannot
+give wrong rows; a `*` at the end of a key stands for any text.
 """
 
 from __future__ import annotations
@@ -14,57 +13,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.option_choices import (
-    BucketFunction,
-    ChangelogProducer,
-    Effect,
-    IncrementalScanMode,
-    LookupCompact,
-    MergeEngine,
-    ScanMode,
-    SortOrder,
-)
-from lakecore.option_keys import OTHER_KEYS, OTHER_PATTERNS
-from lakecore.option_types import FOLDER, NAME, NAMES, Option
-from lakecore.option_values import (
-    DECLARED,
-    FAMILIES,
-    IGNORE_KEY,
-    LIMITS,
-    RENAMED,
-    SINGLE,
-    TableOptions,
-    find_option,
-    member,
-)
+from lakecore.options.choices import Effect
+from lakecore.options.kinds import FOLDER, NAME, NAMES
+from lakecore.options.known import DECLARED, FAMILIES, RENAMED, SINGLE, find_option, member
+from lakecore.options.option import IGNORE_KEY
+from lakecore.options.other_keys import OTHER_KEYS
+from lakecore.options.table_options import TableOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = [
-    "BucketFunction",
-    "ChangelogProducer",
-    "Effect",
-    "IncrementalScanMode",
-    "LookupCompact",
-    "MergeEngine",
-    "Option",
-    "ScanMode",
-    "SortOrder",
-    "TableOptions",
-    "describe_options",
-    "find_option",
-    "options_page",
-    "parse_known",
-    "parse_options",
-    "tidy",
-]
-
-
-def describe_options() -> list[Option]:
-    """Every option that lakecore knows, in the order of their keys."""
-    known = (*DECLARED.values(), *OTHER_KEYS.values(), *OTHER_PATTERNS)
-    return sorted(known, key=lambda each: each.key)
+    from lakecore.options.option import Option
 
 
 def parse_options(
@@ -147,49 +106,6 @@ def parse_ignored(options: Mapping[str, str], *, table: str = "") -> tuple[str, 
     known = DECLARED[SINGLE[IGNORE_KEY]]
     patterns = _value(known, IGNORE_KEY, options.get(IGNORE_KEY, ""), table)
     return cast("tuple[str, ...]", patterns)
-
-
-def options_page() -> str:
-    """The page `docs/options.md`, which lists every option."""
-    lines = [
-        "# Table options",
-        "",
-        "Keys, defaults and meanings are Paimon's; `lakecore.*` and `commit.single-writer` are",
-        "lakecore's own. *Needed to* says what an option decides: **read** rows right, **write**",
-        "rows right, **maintain** (compaction, expiry, tags, streams: used when that verb runs),",
-        "or **other**: work of other engines, and tuning that moves no row. **Nothing**: Paimon",
-        "reads it no more, and a new table cannot have it.",
-        "",
-        "*Not yet*: any other value than the default raises `Unsupported` when the table is read",
-        f"or written. Where it says *may be ignored*, `{IGNORE_KEY}` leaves the option undone.",
-        "",
-        "| key | type | default | needed to | tables | meaning |",
-        "|---|---|---|---|---|---|",
-    ]
-    for known in describe_options():
-        cells = (
-            f"`{known.key}`",
-            known.kind.name,
-            f"`{known.default_text}`" if known.default_text else "",
-            str(known.effect),
-            str(known.scope),
-            known.meaning + _page_notes(known),
-        )
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _page_notes(known: Option) -> str:
-    notes = ""
-    if known.fallbacks:
-        notes += " Older keys: " + ", ".join(f"`{old}`" for old in known.fallbacks) + "."
-    if known.immutable:
-        notes += " Fixed once there are snapshots."
-    if any(limit.key == known.key for limit in LIMITS):
-        notes += " *Some values not yet.*"
-    if not known.supported:
-        notes += " *Not yet; may be ignored.*" if known.ignorable else " *Not yet.*"
-    return notes
 
 
 def _value(known: Option, key: str, text: str, table: str) -> object:

@@ -1,0 +1,53 @@
+"""Table options: each declared once, with its key, kind, default and meaning.
+
+`layout`, `merging`, `files`, `writing`, `compaction`, `scans` and `retention` declare the options
+that lakecore's verbs read; `other_keys` lists the other keys of Paimon. `parse` turns texts into
+one frozen `TableOptions`; `page` writes `docs/options.md`.
+"""
+
+from __future__ import annotations
+
+from lakecore.options.changes import check_option_change, rename_in_options
+from lakecore.options.choices import (
+    BucketFunction,
+    ChangelogProducer,
+    Effect,
+    IncrementalScanMode,
+    LookupCompact,
+    MergeEngine,
+    ScanMode,
+    SortOrder,
+)
+from lakecore.options.kinds import SIZE
+from lakecore.options.known import DECLARED, RENAMED, find_option, member
+from lakecore.options.option import Option
+from lakecore.options.page import describe_options, options_page
+from lakecore.options.parse import check_texts, parse_known, parse_options, tidy
+from lakecore.options.table_options import POSTPONE_BUCKET, TableOptions
+
+__all__ = [
+    "DECLARED",
+    "POSTPONE_BUCKET",
+    "RENAMED",
+    "SIZE",
+    "BucketFunction",
+    "ChangelogProducer",
+    "Effect",
+    "IncrementalScanMode",
+    "LookupCompact",
+    "MergeEngine",
+    "Option",
+    "ScanMode",
+    "SortOrder",
+    "TableOptions",
+    "check_option_change",
+    "check_texts",
+    "describe_options",
+    "find_option",
+    "member",
+    "options_page",
+    "parse_known",
+    "parse_options",
+    "rename_in_options",
+    "tidy",
+]

@@ -1,0 +1,188 @@
+"""Data files, statistics, manifests, deletion vectors and file indexes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.options.kinds import (
+    COMPRESSION,
+    COUNT,
+    FLAG,
+    FOLDER,
+    FORMAT,
+    LONG_MAX,
+    NAMES,
+    PER_LEVEL,
+    SIZE,
+    STATS_MODE,
+    TEXT,
+    integer,
+)
+from lakecore.options.option import (
+    KEYED,
+    OTHER,
+    READ,
+    WRITE,
+    family,
+    option,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """Data files, statistics, manifests, deletion vectors and file indexes."""
+
+    # Two lines a declaration read better than the eight that the formatter would make.
+    # fmt: off
+    # --- data files -------------------------------------------------------------------------------
+    file_format: str = option("file.format", FORMAT, "parquet", WRITE, "Format of new data files.")
+    file_format_per_level: Mapping[int, str] = option(
+        "file.format.per.level", PER_LEVEL, {}, WRITE,
+        "Format of new data files, by level.", scope=KEYED,
+    )
+    file_compression: str = option(
+        "file.compression", COMPRESSION, "zstd", WRITE,
+        "Compression of new data files; Parquet keeps plain numbers that hardly shrink.",
+    )
+    file_compression_per_level: Mapping[int, str] = option(
+        "file.compression.per.level", PER_LEVEL, {}, WRITE,
+        "Compression of new data files, by level.", scope=KEYED,
+    )
+    file_compression_zstd_level: int = option(
+        "file.compression.zstd-level", integer(-7, 22), 1, WRITE,
+        "Level of zstd: more is smaller.",
+    )
+    file_block_size_bytes: int | None = option(
+        "file.block-size", SIZE, None, OTHER,
+        "Size of a row group or stripe; lakecore sizes row groups for its windows.",
+    )
+    target_file_size_bytes: int | None = option(
+        "target-file-size", SIZE, None, WRITE,
+        "Size at which a new file begins; 128 mb with a primary key, 256 mb without.",
+    )
+    target_file_row_num: int = option(
+        "target-file-row-num", integer(1, LONG_MAX), LONG_MAX, WRITE,
+        "Rows at which a new file begins.", supported=False, ignorable=True,
+    )
+    data_file_prefix: str = option(
+        "data-file.prefix", TEXT, "data-", WRITE,
+        "Begins the names of data files.",
+    )
+    data_file_thin_mode: bool = option(
+        "data-file.thin-mode", FLAG, False, WRITE,
+        "Store key columns once, not as `_KEY_` columns too.", scope=KEYED,
+    )
+    data_file_path_directory: str | None = option(
+        "data-file.path-directory", FOLDER, None, READ,
+        "Folder of the table that holds its partitions and buckets.", immutable=True,
+    )
+    data_file_external_paths: tuple[str, ...] = option(
+        "data-file.external-paths", NAMES, (), WRITE,
+        "Places outside the table's path for new data files.", supported=False,
+    )
+    index_file_in_data_file_dir: bool = option(
+        "index-file-in-data-file-dir", FLAG, False, READ,
+        "Index files lie beside the data files.", immutable=True,
+    )
+    file_suffix_include_compression: bool = option(
+        "file.suffix.include.compression", FLAG, False, WRITE,
+        "Names of data files say the compression.",
+    )
+    changelog_file_prefix: str = option(
+        "changelog-file.prefix", TEXT, "changelog-", WRITE,
+        "Begins the names of changelog files.", scope=KEYED,
+    )
+    changelog_file_format: str | None = option(
+        "changelog-file.format", FORMAT, None, WRITE,
+        "Format of changelog files; that of data files if unset.", scope=KEYED,
+    )
+    changelog_file_compression: str | None = option(
+        "changelog-file.compression", COMPRESSION, None, WRITE,
+        "Compression of changelog files; that of data files if unset.", scope=KEYED,
+    )
+    changelog_file_stats_mode: str | None = option(
+        "changelog-file.stats-mode", STATS_MODE, None, WRITE,
+        "Statistics of changelog files; those of data files if unset.", scope=KEYED,
+    )
+    orc_timestamp_ltz_legacy_type: bool = option(
+        "orc.timestamp-ltz.legacy.type", FLAG, True, READ,
+        "ORC holds local-zoned timestamps as wall clock of the writer's zone; lakecore's is UTC.",
+    )
+
+    # --- statistics and manifests -----------------------------------------------------------------
+    metadata_stats_mode: str = option(
+        "metadata.stats-mode", STATS_MODE, "truncate(16)", WRITE,
+        "Statistics of each column in the manifest.",
+    )
+    stats_modes: Mapping[str, str] = family(
+        "stats-mode", STATS_MODE, WRITE,
+        "Statistics of the column.",
+    )
+    metadata_stats_dense_store: bool = option(
+        "metadata.stats-dense-store", FLAG, True, WRITE,
+        "Store statistics of the columns that have some, not of all.",
+    )
+    metadata_stats_keep_first_n_columns: int = option(
+        "metadata.stats-keep-first-n-columns", integer(-1), -1, WRITE,
+        "Columns, from the first, that get statistics; -1: all.", supported=False, ignorable=True,
+    )
+    metadata_stats_mode_per_level: Mapping[int, str] = option(
+        "metadata.stats-mode.per.level", PER_LEVEL, {}, WRITE,
+        "Statistics by level.", scope=KEYED, supported=False, ignorable=True,
+    )
+    manifest_format: str = option("manifest.format", FORMAT, "avro", WRITE, "Format of manifests.")
+    manifest_compression: str = option(
+        "manifest.compression", COMPRESSION, "zstd", WRITE,
+        "Compression of manifests.",
+    )
+    manifest_target_file_size_bytes: int = option(
+        "manifest.target-file-size", SIZE, 8 << 20, WRITE,
+        "Size that merging gives a manifest.",
+    )
+    manifest_full_compaction_threshold_size_bytes: int = option(
+        "manifest.full-compaction-threshold-size", SIZE, 16 << 20, WRITE,
+        "Bytes of small manifests that make a commit merge all of them.",
+    )
+    manifest_merge_min_count: int = option(
+        "manifest.merge-min-count", COUNT, 30, WRITE,
+        "Small manifests that make a commit merge them.",
+    )
+    manifest_delete_file_drop_stats: bool = option(
+        "manifest.delete-file-drop-stats", FLAG, False, OTHER,
+        "Leave the statistics of columns of deleted files out of manifests.",
+    )
+
+    # --- deletion vectors and file indexes --------------------------------------------------------
+    deletion_vectors_enabled: bool = option(
+        "deletion-vectors.enabled", FLAG, False, READ,
+        "Deleted rows are marked in index files.",
+    )
+    deletion_vectors_bitmap64: bool = option(
+        "deletion-vectors.bitmap64", FLAG, False, WRITE,
+        "Write 64-bit vectors.",
+    )
+    deletion_vectors_merge_on_read: bool = option(
+        "deletion-vectors.merge-on-read", FLAG, False, READ,
+        "Reads see level 0 too, and merge.", scope=KEYED,
+    )
+    deletion_vectors_modifiable: bool = option(
+        "deletion-vectors.modifiable", FLAG, False, WRITE,
+        "Let deletion-vectors.enabled change on a table with snapshots.",
+    )
+    deletion_vector_index_file_target_size_bytes: int = option(
+        "deletion-vector.index-file.target-size", SIZE, 2 << 20, WRITE,
+        "Size at which a new file of vectors begins.",
+    )
+    file_index_in_manifest_threshold_bytes: int = option(
+        "file-index.in-manifest-threshold", SIZE, 500, WRITE,
+        "Size up to which a file index lies in the manifest.",
+    )
+    file_index_read_enabled: bool = option(
+        "file-index.read.enabled", FLAG, True, OTHER,
+        "Let file indexes skip files.",
+    )
+    # fmt: on

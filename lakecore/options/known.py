@@ -1,0 +1,57 @@
+"""Every option that lakecore knows, by key: declared attributes, families, and other keys."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from lakecore.options.compaction import CompactionOptions
+from lakecore.options.files import FileOptions
+from lakecore.options.layout import LayoutOptions
+from lakecore.options.merging import MergeOptions
+from lakecore.options.other_keys import OTHER_KEYS, OTHER_PATTERNS, matches
+from lakecore.options.retention import RetentionOptions
+from lakecore.options.scans import ScanOptions
+from lakecore.options.writing import WriteOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakecore.options.option import Option
+
+_CHAPTERS = (
+    LayoutOptions,
+    MergeOptions,
+    FileOptions,
+    WriteOptions,
+    CompactionOptions,
+    ScanOptions,
+    RetentionOptions,
+)
+
+DECLARED: Mapping[str, Option] = {
+    part.name: part.metadata["option"] for chapter in _CHAPTERS for part in fields(chapter)
+}
+SINGLE = {known.key: name for name, known in DECLARED.items() if "#" not in known.key}
+FAMILIES = {known.key: name for name, known in DECLARED.items() if "#" in known.key}
+RENAMED = {old: known.key for known in DECLARED.values() for old in known.fallbacks}
+
+
+def find_option(key: str) -> Option | None:
+    """What is known of the option of that key, older keys and families included."""
+    if (name := SINGLE.get(RENAMED.get(key, key))) is not None:
+        return DECLARED[name]
+    if key in OTHER_KEYS:
+        return OTHER_KEYS[key]
+    if (found := member(key)) is not None:
+        return DECLARED[found[0]]
+    return next((known for known in OTHER_PATTERNS if matches(known.key, key)), None)
+
+
+def member(key: str) -> tuple[str, str] | None:
+    """The attribute and the column of a key such as `fields.X.aggregate-function`."""
+    for pattern, name in FAMILIES.items():
+        before, _, after = pattern.partition("#")
+        if key.startswith(before) and key.endswith(after) and len(key) > len(pattern) - 1:
+            return name, key[len(before) : -len(after)]
+    return None

@@ -1,0 +1,93 @@
+"""What an option declares about itself: its key, kind, default, meaning, and who needs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from lakecore.options.choices import Effect, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakecore.options.kinds import Kind
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+READ, WRITE, MAINTAIN, OTHER = Effect.READ, Effect.WRITE, Effect.MAINTAIN, Effect.OTHER
+KEYED, APPEND = Scope.PRIMARY_KEY, Scope.APPEND
+IGNORE_KEY = "lakecore.ignore-options"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """All that is said of one option; `default` is the value, `default_text` how a page shows it.
+
+    `supported` is False where lakecore knows the key but cannot do what another value than the
+    default asks for; `ignorable` says that leaving it undone keeps the rows right.
+    `fallbacks` are older keys of the same meaning. `immutable` ones stay once there are snapshots.
+    """
+
+    key: str
+    kind: Kind[object]
+    default: object
+    effect: Effect
+    meaning: str
+    scope: Scope = Scope.ALL
+    supported: bool = True
+    ignorable: bool = False
+    immutable: bool = False
+    fallbacks: tuple[str, ...] = ()
+
+    @property
+    def default_text(self) -> str:
+        """The default as a document shows it; empty where there is none."""
+        return "" if self.default in (None, (), "", {}) else self.kind.show(self.default)
+
+
+def option(  # noqa: PLR0913  one declaration says all about an option
+    key: str,
+    kind: Kind[T],
+    default: D,
+    effect: Effect,
+    meaning: str,
+    *,
+    scope: Scope = Scope.ALL,
+    supported: bool = True,
+    ignorable: bool = False,
+    immutable: bool = False,
+    fallbacks: tuple[str, ...] = (),
+) -> T | D:
+    """A dataclass field whose metadata says how the option is written and what it means."""
+    declared = Option(
+        key=key,
+        kind=cast("Kind[object]", kind),
+        default=default,
+        effect=effect,
+        meaning=meaning,
+        scope=scope,
+        supported=supported,
+        ignorable=ignorable,
+        immutable=immutable,
+        fallbacks=fallbacks,
+    )
+    metadata = {"option": declared}
+    if isinstance(default, dict):
+        return cast("T | D", field(default_factory=dict, metadata=metadata))
+    return cast("T | D", field(default=default, metadata=metadata))
+
+
+def family(
+    suffix: str, kind: Kind[T], effect: Effect, meaning: str, *, scope: Scope = Scope.ALL
+) -> Mapping[str, T]:
+    """A dataclass field that maps columns to the value of their option `fields.X.suffix`."""
+    declared = Option(
+        key=f"fields.#.{suffix}",
+        kind=cast("Kind[object]", kind),
+        default=None,
+        effect=effect,
+        meaning=meaning,
+        scope=scope,
+    )
+    return cast("Mapping[str, T]", field(default_factory=dict, metadata={"option": declared}))

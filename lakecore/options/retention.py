@@ -1,0 +1,152 @@
+"""How long partitions, snapshots, changelogs and tags stay."""
+
+# ruff: noqa: RUF009  a declaration is a call; its arguments are constants
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakecore.options.choices import (
+    ExpireMode,
+    PartitionExpiry,
+    TagCreation,
+    TagFormatter,
+    TagPeriod,
+)
+from lakecore.options.kinds import (
+    COUNT,
+    DURATION,
+    FLAG,
+    INT_MAX,
+    NAME,
+    choice,
+    integer,
+)
+from lakecore.options.option import (
+    MAINTAIN,
+    option,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetentionOptions:
+    """How long partitions, snapshots, changelogs and tags stay."""
+
+    # Two lines a declaration read better than the eight that the formatter would make.
+    # fmt: off
+    # --- expiry of partitions ---------------------------------------------------------------------
+    partition_expiration_time_ms: int | None = option(
+        "partition.expiration-time", DURATION, None, MAINTAIN,
+        "Age at which partitions expire.",
+    )
+    partition_expiration_check_interval_ms: int = option(
+        "partition.expiration-check-interval", DURATION, 3_600_000, MAINTAIN,
+        "Time between two looks for expired partitions.",
+    )
+    partition_expiration_strategy: PartitionExpiry = option(
+        "partition.expiration-strategy", choice(PartitionExpiry), PartitionExpiry.VALUES_TIME,
+        MAINTAIN,
+        "What a partition's age is measured by.",
+    )
+    partition_expiration_max_num: int = option(
+        "partition.expiration-max-num", COUNT, 100, MAINTAIN,
+        "Most partitions that one run expires.",
+    )
+    partition_expiration_batch_size: int | None = option(
+        "partition.expiration-batch-size", COUNT, None, MAINTAIN,
+        "Partitions that one commit of an expiry drops.",
+    )
+    partition_timestamp_formatter: str | None = option(
+        "partition.timestamp-formatter", NAME, None, MAINTAIN,
+        "Format of the time in partition values.",
+    )
+    partition_timestamp_pattern: str | None = option(
+        "partition.timestamp-pattern", NAME, None, MAINTAIN,
+        "How partition values make up a time: '$dt $hour'.",
+    )
+
+    # --- expiry of snapshots and changelogs -------------------------------------------------------
+    snapshot_num_retained_min: int = option(
+        "snapshot.num-retained.min", COUNT, 10, MAINTAIN,
+        "Snapshots that are always kept.",
+    )
+    snapshot_num_retained_max: int = option(
+        "snapshot.num-retained.max", integer(0), INT_MAX, MAINTAIN,
+        "Most snapshots kept.",
+    )
+    snapshot_time_retained_ms: int = option(
+        "snapshot.time-retained", DURATION, 3_600_000, MAINTAIN,
+        "Age up to which they are kept.",
+    )
+    snapshot_expire_limit: int = option(
+        "snapshot.expire.limit", COUNT, 50, MAINTAIN,
+        "Most snapshots that one run expires.",
+    )
+    snapshot_expire_execution_mode: ExpireMode = option(
+        "snapshot.expire.execution-mode", choice(ExpireMode), ExpireMode.SYNC, MAINTAIN,
+        "Whether a commit waits for the expiry after it.",
+    )
+    snapshot_clean_empty_directories: bool = option(
+        "snapshot.clean-empty-directories", FLAG, False, MAINTAIN,
+        "Expiry removes folders that it leaves empty.",
+        fallbacks=("snapshot.expire.clean-empty-directories",),
+    )
+    changelog_num_retained_min: int | None = option(
+        "changelog.num-retained.min", COUNT, None, MAINTAIN,
+        "Changelogs that are always kept; as snapshots if unset.",
+    )
+    changelog_num_retained_max: int | None = option(
+        "changelog.num-retained.max", integer(0), None, MAINTAIN,
+        "Most changelogs kept; as snapshots if unset.",
+    )
+    changelog_time_retained_ms: int | None = option(
+        "changelog.time-retained", DURATION, None, MAINTAIN,
+        "Age up to which changelogs are kept; as snapshots if unset.",
+    )
+
+    # --- tags -------------------------------------------------------------------------------------
+    tag_automatic_creation: TagCreation = option(
+        "tag.automatic-creation", choice(TagCreation), TagCreation.NONE, MAINTAIN,
+        "What makes tags by itself.",
+    )
+    tag_automatic_completion: bool = option(
+        "tag.automatic-completion", FLAG, False, MAINTAIN,
+        "Make up for missing tags.",
+    )
+    tag_creation_period: TagPeriod = option(
+        "tag.creation-period", choice(TagPeriod), TagPeriod.DAILY, MAINTAIN,
+        "The period of tags made by themselves.",
+    )
+    tag_creation_period_duration_ms: int | None = option(
+        "tag.creation-period-duration", DURATION, None, MAINTAIN,
+        "That period, as a duration; it goes before tag.creation-period.",
+    )
+    tag_creation_delay_ms: int = option(
+        "tag.creation-delay", DURATION, 0, MAINTAIN,
+        "Wait after a period before its tag is made.",
+    )
+    tag_period_formatter: TagFormatter = option(
+        "tag.period-formatter", choice(TagFormatter), TagFormatter.WITH_DASHES, MAINTAIN,
+        "How the names of such tags are written.",
+    )
+    tag_num_retained_max: int | None = option(
+        "tag.num-retained-max", COUNT, None, MAINTAIN,
+        "Most tags kept that made themselves.",
+    )
+    tag_default_time_retained_ms: int | None = option(
+        "tag.default-time-retained", DURATION, None, MAINTAIN,
+        "Age up to which tags are kept.",
+    )
+    tag_time_expire_enabled: bool = option(
+        "tag.time-expire-enabled", FLAG, True, MAINTAIN,
+        "Let tags expire by age.",
+    )
+    tag_batch_customized_name: str | None = option(
+        "tag.batch.customized-name", NAME, None, MAINTAIN,
+        "Name of the tag that a batch makes.",
+    )
+    tag_create_success_file: bool = option(
+        "tag.create-success-file", FLAG, False, MAINTAIN,
+        "Write a success file for each tag.",
+    )
+    # fmt: on

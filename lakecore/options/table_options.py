@@ -1,0 +1,199 @@
+"""The typed options of a table as one value, and what lakecore refuses among them.
+
+INVARIANT: no option is accepted and ignored. A known option with another value than its default
+that lakecore cannot honour makes `require_readable` (effect READ) or `require_writable` (READ or
+WRITE) raise `Unsupported`; MAINTAIN options are read by the verb they are about. What is not done
+yet is listed in `LIMITS`, or has `supported=False` in its declaration: to enable it, remove that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakecore.errors import Unsupported
+from lakecore.options.choices import ChangelogProducer, Effect, MergeEngine, ScanMode, TableType
+from lakecore.options.compaction import CompactionOptions
+from lakecore.options.files import FileOptions
+from lakecore.options.known import find_option
+from lakecore.options.layout import LayoutOptions
+from lakecore.options.merging import MergeOptions
+from lakecore.options.option import IGNORE_KEY, READ, WRITE
+from lakecore.options.retention import RetentionOptions
+from lakecore.options.scans import ScanOptions
+from lakecore.options.writing import WriteOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+POSTPONE_BUCKET = -2
+"""The bucket of rows that a later compaction distributes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions(
+    LayoutOptions,
+    MergeOptions,
+    FileOptions,
+    WriteOptions,
+    CompactionOptions,
+    ScanOptions,
+    RetentionOptions,
+):
+    """The options of a table. `texts` holds what was set, by the key of today; `table` names it.
+
+    An attribute is the key with `.` and `-` as `_`, the unit last. `fields.X.NAME` families are
+    mappings by column (or by the sequence columns) under `fields_NAME`.
+    """
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    table: str = ""
+
+    def target_file_size(self, *, primary_key: bool) -> int:
+        """The bytes at which a new data file begins, in a table with or without a primary key."""
+        return self.target_file_size_bytes or (128 if primary_key else 256) << 20
+
+    @property
+    def level_count(self) -> int:
+        """The levels of a bucket, level 0 included."""
+        return self.num_levels or self.num_sorted_run_compaction_trigger + 1
+
+    @property
+    def stop_trigger(self) -> int:
+        """The sorted runs of a bucket at which a writer waits for compaction."""
+        trigger = self.num_sorted_run_compaction_trigger
+        return max(trigger, self.num_sorted_run_stop_trigger or trigger + 3)
+
+    @property
+    def folds_rows(self) -> bool:
+        """Whether a row takes up values of older rows of its key."""
+        return self.merge_engine in (MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
+
+    @property
+    def needs_lookup(self) -> bool:
+        """Whether compaction of level 0 looks up what lies above it, in any case."""
+        return (
+            self.changelog_producer is ChangelogProducer.LOOKUP
+            or self.deletion_vectors_enabled
+            or self.merge_engine is MergeEngine.FIRST_ROW
+            or self.force_lookup
+        )
+
+    def require_readable(self) -> None:
+        """Raise Unsupported if an option asks of a reader what lakecore does not do."""
+        self._require({READ}, "reading")
+
+    def require_writable(
+        self,
+        *,
+        primary_keys: Sequence[str] | None = None,
+        partition_keys: Sequence[str] = (),
+    ) -> None:
+        """Raise Unsupported if an option asks of a writer what lakecore does not do.
+
+        Keys that are not given may be any: what only an append table may do is refused then too.
+        """
+        self._require({READ, WRITE}, "writing")
+        missing = [name for name in partition_keys if name not in (primary_keys or partition_keys)]
+        if missing:
+            raise Unsupported(
+                "writing a table whose primary key lacks partition keys is not supported",
+                missing=missing,
+                primary_key=tuple(primary_keys or ()),
+                table=self.table,
+            )
+        keyed = primary_keys is None or bool(primary_keys)
+        if keyed and self.deletion_vectors_enabled and not self.write_only:
+            raise Unsupported(
+                "writing a primary-key table with this option needs write-only=true",
+                option="deletion-vectors.enabled",
+                value="true",
+                table=self.table,
+            )
+
+    def _require(self, effects: set[Effect], verb: str) -> None:
+        for key, text in self.texts.items():
+            known = find_option(key)
+            if known is None or known.effect not in effects or known.supported:
+                continue
+            if known.kind.parse(text) != known.default:
+                out = f"set {IGNORE_KEY}={key} to leave it undone" if known.ignorable else None
+                raise self._refusal(verb, key, text, out)
+        for limit in LIMITS:
+            if limit.effect in effects and limit.holds(self):
+                raise self._refusal(verb, limit.key, self.texts.get(limit.key, ""), limit.way_out)
+
+    def _refusal(self, verb: str, key: str, text: str, way_out: str | None) -> Unsupported:
+        facts = {"option": key, "value": text, "table": self.table}
+        if way_out is not None:
+            facts["way_out"] = way_out
+        return Unsupported(f"{verb} a table with this option is not supported", **facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """Values of an option that lakecore does not do yet, and what does it instead."""
+
+    key: str
+    effect: Effect
+    holds: Callable[[TableOptions], bool]
+    way_out: str | None = None
+
+
+_LAKE_FORMATS = frozenset({"parquet", "orc", "avro"})
+_SCAN_MODES_TO_COME = frozenset(
+    {
+        ScanMode.LATEST_DELTA,
+        ScanMode.COMPACTED_FULL,
+        ScanMode.FROM_CREATION_TIMESTAMP,
+        ScanMode.FROM_FILE_CREATION_TIME,
+    }
+)
+
+LIMITS = (
+    Limit(
+        key="type",
+        effect=READ,
+        holds=lambda o: o.type not in (TableType.TABLE, TableType.MATERIALIZED_TABLE),
+    ),
+    Limit(
+        key="scan.mode",
+        effect=READ,
+        holds=lambda o: o.scan_mode in _SCAN_MODES_TO_COME,
+    ),
+    Limit(
+        key="bucket",
+        effect=WRITE,
+        holds=lambda o: o.bucket == POSTPONE_BUCKET,
+    ),
+    Limit(
+        key="record-level.expire-time",
+        effect=WRITE,
+        holds=lambda o: o.record_level_expire_time_ms is not None and not o.write_only,
+        way_out="set write-only=true and leave expiry to a compaction by another engine",
+    ),
+    Limit(
+        key="file.format",
+        effect=WRITE,
+        holds=lambda o: o.file_format not in _LAKE_FORMATS,
+        way_out="lakecore writes parquet, orc and avro",
+    ),
+    Limit(
+        key="file.format.per.level",
+        effect=WRITE,
+        holds=lambda o: not _LAKE_FORMATS.issuperset(o.file_format_per_level.values()),
+        way_out="lakecore writes parquet, orc and avro",
+    ),
+    Limit(
+        key="changelog-file.format",
+        effect=WRITE,
+        holds=lambda o: (o.changelog_file_format or "parquet") not in _LAKE_FORMATS,
+        way_out="lakecore writes parquet, orc and avro",
+    ),
+    Limit(
+        key="manifest.format",
+        effect=READ,
+        holds=lambda o: o.manifest_format not in _LAKE_FORMATS,
+        way_out="lakecore reads and writes avro, parquet and orc manifests",
+    ),
+)

@@ -1,0 +1,121 @@
+"""Writing and committing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakecore.options.kinds import (
+    DURATION,
+    FLAG,
+    NAME,
+    NAMES,
+    SIZE,
+    integer,
+)
+from lakecore.options.option import (
+    APPEND,
+    IGNORE_KEY,
+    KEYED,
+    MAINTAIN,
+    OTHER,
+    WRITE,
+    option,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteOptions:
+    """Writing and committing."""
+
+    # Two lines a declaration read better than the eight that the formatter would make.
+    # fmt: off
+    # --- lakecore's own ---------------------------------------------------------------------------
+    lakecore_memory_budget_bytes: int = option(
+        "lakecore.memory-budget", SIZE, 1 << 30, OTHER,
+        "Memory that all reads and writes of the process hold; the last table that sets it wins.",
+    )
+    lakecore_ignore_options: tuple[str, ...] = option(
+        IGNORE_KEY, NAMES, (), OTHER,
+        "Keys to leave unread: unknown ones, and those that change no row.",
+    )
+    commit_single_writer: bool = option(
+        "commit.single-writer", FLAG, False, WRITE,
+        "Promise that nobody else commits, for a store without an atomic put-if-absent.",
+    )
+
+    # --- writing ----------------------------------------------------------------------------------
+    write_only: bool = option(
+        "write-only", FLAG, False, WRITE,
+        "Leave compaction and expiry to another job.", fallbacks=("write.compaction-skip",),
+    )
+    write_buffer_size_bytes: int = option(
+        "write-buffer-size", SIZE, 256 << 20, WRITE,
+        "Bytes of rows that a writer holds before it writes a run.",
+    )
+    write_buffer_spillable: bool = option(
+        "write-buffer-spillable", FLAG, True, WRITE,
+        "A full buffer may go to local disk.",
+    )
+    write_buffer_spill_max_disk_size_bytes: int | None = option(
+        "write-buffer-spill.max-disk-size", SIZE, None, WRITE,
+        "Spilled bytes of a bucket from which a full buffer makes it write a run.", scope=KEYED,
+    )
+    row_tracking_enabled: bool = option(
+        "row-tracking.enabled", FLAG, False, WRITE,
+        "Each row has an id that never changes.", scope=APPEND, supported=False, immutable=True,
+    )
+    record_level_expire_time_ms: int | None = option(
+        "record-level.expire-time", DURATION, None, MAINTAIN,
+        "Age at which compaction drops a row.", scope=KEYED,
+    )
+    record_level_time_field: str | None = option(
+        "record-level.time-field", NAME, None, MAINTAIN,
+        "Column that a row's age is measured by.", scope=KEYED,
+    )
+    disable_explicit_type_casting: bool = option(
+        "disable-explicit-type-casting", FLAG, False, WRITE,
+        "Refuse type changes that may lose information.",
+    )
+    alter_column_null_to_not_null_disabled: bool = option(
+        "alter-column-null-to-not-null.disabled", FLAG, True, WRITE,
+        "Refuse to make a nullable column NOT NULL.",
+    )
+    add_column_before_partition: bool = option(
+        "add-column-before-partition", FLAG, False, WRITE,
+        "A new column without a place goes before the first partition column.",
+    )
+
+    # --- commit -----------------------------------------------------------------------------------
+    commit_max_retries: int = option(
+        "commit.max-retries", integer(0), 10, WRITE,
+        "Times that a lost commit is tried again.",
+    )
+    commit_min_retry_wait_ms: int = option(
+        "commit.min-retry-wait", DURATION, 10, WRITE,
+        "Least wait before a retry; it is at least as long as the attempt took.",
+    )
+    commit_max_retry_wait_ms: int = option(
+        "commit.max-retry-wait", DURATION, 10_000, WRITE,
+        "Longest wait before a retry.",
+    )
+    commit_timeout_ms: int | None = option(
+        "commit.timeout", DURATION, None, WRITE,
+        "Time after which a commit gives up.",
+    )
+    commit_user_prefix: str | None = option(
+        "commit.user-prefix", NAME, None, WRITE,
+        "Begins the name of the commit user.",
+    )
+    commit_force_create_snapshot: bool = option(
+        "commit.force-create-snapshot", FLAG, False, OTHER,
+        "Flink: a streaming commit without changes makes a snapshot too.",
+    )
+    commit_force_compact: bool = option(
+        "commit.force-compact", FLAG, False, MAINTAIN,
+        "Compact before each commit.",
+    )
+    snapshot_ignore_empty_commit: bool | None = option(
+        "snapshot.ignore-empty-commit", FLAG, None, WRITE,
+        "A commit without changes makes no snapshot; true in batch, false in streaming if unset.",
+    )
+    # fmt: on
