@@ -5,7 +5,7 @@ cannot get a lease waits (`acquire`), or makes do with less (`acquire_up_to`), o
 
 Parts of the budget: a read or a merge takes a quarter for its batches; a compaction a sixth, up to
 a quarter for encoding, and an eighth for look-ups; writers buffer a quarter to a third. A lease
-says what its holder means to hold, not what allocators keep beside it: DECISIONS.md has what was
+says what its holder means to hold, not what allocators keep beside it: docs/decisions has what was
 measured.
 
 INVARIANT: the bytes leased exceed the budget in two cases only. A lease larger than the whole

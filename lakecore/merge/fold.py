@@ -9,7 +9,7 @@
 
 A merge that begins with a row to be taken back begins with nothing: what it takes back counts
 against rows that are merged later. (Paimon since 1.0 begins with the values of that row instead,
-which counts them twice; see DECISIONS.md.)
+which counts them twice; see docs/decisions.)
 """
 
 from __future__ import annotations

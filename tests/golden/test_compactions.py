@@ -4,7 +4,7 @@ Writes compact as Java's did, and compactions in full are asked for where the sc
 snapshots are of the same kinds, and read and stream as Java's. Their files are as many, in the same
 levels, of the same rows and sequence numbers, unless sizes decide, which are each engine's own.
 
-What differs, and why (DECISIONS.md, 0013 and 0017):
+What differs, and why (docs/decisions, 0013 and 0017):
 
 - Java puts the only row of a key into a lookup changelog as the merge function would leave it,
   which is not what it reads: a sequence group whose sequence is null is null there.

@@ -9,7 +9,7 @@ It wraps the merge function of the table's engine. Of each window:
 3. The rows of the changelog (`merge/changelog.py`) are written; the merged rows are given out.
 
 A key with one row keeps it as it is in the changelog, too. (Paimon has a lookup changelog show what
-the merge function makes of it, which is not what a read shows; see DECISIONS.md.)
+the merge function makes of it, which is not what a read shows; see docs/decisions.)
 """
 
 from __future__ import annotations
