@@ -3,14 +3,21 @@
 DuckDB asks for `scanner(columns, filter)` and reads the stream it gives; the filter is not applied
 again, so it is applied exactly here. Filtering columns need not be among the columns asked for.
 
-NOTE: the parent's constructor is not called, so there is no C++ dataset behind this object. What
-pyarrow's own methods build on `scanner` works; the methods that would reach for the C++ side are
-replaced here, each by one that works or that says it does not.
+pyarrow's own C++ functions (unions, joins, Acero, `Scanner.from_dataset`) do not ask for a scanner:
+they read the C++ dataset behind the object. Here that is one Parquet file that cannot be opened, so
+they raise an OSError that says what to do; without a C++ dataset they would end the process.
+
+NOTE: a `pyarrow.dataset.Scanner` reads far ahead of its reader, up to 1 GiB, and does not stop at a
+LIMIT. So `scanner` gives an object of its own, which is an Arrow stream too. Only pyarrow's writer,
+which takes nothing else, gets a real one: it says so by `use_threads`.
 """
 
 from __future__ import annotations
 
+import atexit
+import threading
 from typing import TYPE_CHECKING, NoReturn
+from weakref import WeakSet
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,15 +25,29 @@ import pyarrow.dataset as ds
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.frames.source import needed, reading, tell_damage
+from lakecore.io.no_files import NO_FILE, NO_FILES
 from lakecore.plan.predicate import arrow_columns, from_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lakecore.frames.source import BatchSource
 
 _BATCH_ROWS = 131_072
 _BATCHES_AHEAD = 2
+_TUNING = {
+    "batch_readahead",
+    "batch_size",
+    "cache_metadata",
+    "fragment_readahead",
+    "fragment_scan_options",
+    "memory_pool",
+    "use_threads",
+}
+"""What pyarrow lets its scans be tuned by. The source has its own threads and read-ahead."""
+_PARQUET = ds.ParquetFileFormat()
+_PULLED: WeakSet[_Pulled] = WeakSet()
+_SECONDS_TO_END = 1.0
 
 
 class SourceScanner:
@@ -38,15 +59,20 @@ class SourceScanner:
         columns: Sequence[str] | None,
         condition: pc.Expression | None,
         schema: pa.Schema,
+        batch_size: int = _BATCH_ROWS,
     ) -> None:
         self._source = source
         self._condition = condition
+        self._batch_size = batch_size
         self._names = schema.names if columns is None else list(columns)
         for name in self._names:
             if name not in schema.names:
                 raise InvalidRequest("unknown column", column=name, columns=schema.names)
         self.dataset_schema = schema
         self.projected_schema = pa.schema([schema.field(name) for name in self._names])
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream; dropping it stops the reading."""
@@ -73,7 +99,9 @@ class SourceScanner:
                 if kept.num_rows:
                     kept = kept.select(self._names)
                     shown = kept.schema.equals(self.projected_schema)
-                    yield kept if shown else kept.cast(self.projected_schema)
+                    kept = kept if shown else kept.cast(self.projected_schema)
+                    for start in range(0, kept.num_rows, self._batch_size):
+                        yield kept.slice(start, self._batch_size)
 
     def _native(
         self, schema: pa.Schema, files: list[str], condition: pc.Expression | None
@@ -132,7 +160,7 @@ class SourceScanner:
         raise _unsupported("take")
 
 
-class SourceDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow is published without types
+class SourceDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow is published without types
     """The rows of a source as a dataset. `schema`, if given, is what batches are cast to."""
 
     def __init__(
@@ -144,9 +172,14 @@ class SourceDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow is published w
         self._source = source
         self._shown = source.schema if schema is None else schema
         self._condition = condition
+        file = _PARQUET.make_fragment(NO_FILE, NO_FILES)
+        super().__init__([file], self._shown, _PARQUET, NO_FILES)
 
     def __reduce__(self) -> tuple[object, ...]:
         return SourceDataset, (self._source, self._shown, self._condition)
+
+    def __repr__(self) -> str:
+        return f"SourceDataset(columns={self._shown.names}, filter={self._condition})"
 
     @property
     def schema(self) -> pa.Schema:
@@ -157,32 +190,75 @@ class SourceDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow is published w
         self,
         columns: Sequence[str] | None = None,
         filter: pc.Expression | None = None,  # noqa: A002  pyarrow's name
-        **_tuning: object,  # batch sizes, threads, read-ahead: the source has its own
-    ) -> SourceScanner:
-        """A scan of these columns and of the rows that match the filter."""
-        if isinstance(columns, dict):
-            raise Unsupported("a scan takes columns by name, not expressions", columns=columns)
-        both = [one for one in (self._condition, filter) if one is not None]
-        condition = both[0] & both[1] if len(both) > 1 else both[0] if both else None
-        return SourceScanner(self._source, columns, condition, self._shown)
+        *,
+        use_threads: bool | None = None,
+        **tuning: object,
+    ) -> SourceScanner | ds.Scanner:
+        """A scan of these columns and of the rows that match the filter.
+
+        With `use_threads` it is a scanner of pyarrow's, which can be read once and reads ahead.
+        """
+        scan = self._scan(columns, filter, tuning)
+        if use_threads is None:
+            return scan
+        return ds.Scanner.from_batches(_Pulled(scan.to_batches()), schema=scan.projected_schema)
+
+    def to_batches(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002
+        **tuning: object,
+    ) -> Iterator[pa.RecordBatch]:
+        """The matching rows in batches."""
+        return self._scan(columns, filter, tuning).to_batches()
+
+    def to_table(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002
+        **tuning: object,
+    ) -> pa.Table:
+        """The matching rows."""
+        return self._scan(columns, filter, tuning).to_table()
+
+    def head(
+        self,
+        num_rows: int,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002
+        **tuning: object,
+    ) -> pa.Table:
+        """The first matching rows, and no more reading than they take."""
+        return self._scan(columns, filter, tuning).head(num_rows)
+
+    def count_rows(
+        self,
+        filter: pc.Expression | None = None,  # noqa: A002
+        **tuning: object,
+    ) -> int:
+        """The number of matching rows."""
+        return self._scan([], filter, tuning).count_rows()
 
     def filter(self, expression: pc.Expression) -> SourceDataset:
         """The dataset of the matching rows."""
-        both = expression if self._condition is None else self._condition & expression
-        return SourceDataset(self._source, self._shown, both)
+        return SourceDataset(self._source, self._shown, self._both(expression))
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """What holds for each row; nothing that one could tell."""
+        """What holds for each row: nothing is known."""
         return pc.scalar(True)
+
+    def replace_schema(self, schema: pa.Schema) -> SourceDataset:
+        """The dataset with its columns cast to this schema."""
+        return SourceDataset(self._source, schema, self._condition)
 
     def get_fragments(self, *_arguments: object, **_options: object) -> NoReturn:
         """Unsupported: a merged row comes from several files."""
         raise _unsupported("get_fragments")
 
-    def replace_schema(self, schema: pa.Schema) -> SourceDataset:
-        """The dataset with its columns cast to this schema."""
-        return SourceDataset(self._source, schema, self._condition)
+    def take(self, *_arguments: object, **_options: object) -> NoReturn:
+        """Unsupported: rows of a merged table have no numbers."""
+        raise _unsupported("take")
 
     def join(self, *_arguments: object, **_options: object) -> NoReturn:
         """Unsupported: join what `to_table` or DuckDB gives."""
@@ -195,6 +271,95 @@ class SourceDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow is published w
     def sort_by(self, *_arguments: object, **_options: object) -> NoReturn:
         """Unsupported: sort what `to_table` or DuckDB gives."""
         raise _unsupported("sort_by")
+
+    @property
+    def files(self) -> NoReturn:
+        """Unsupported: rows are not those of files."""
+        raise _unsupported("files")
+
+    @property
+    def filesystem(self) -> NoReturn:
+        """Unsupported: rows are not those of files."""
+        raise _unsupported("filesystem")
+
+    @property
+    def format(self) -> NoReturn:
+        """Unsupported: rows are not those of files."""
+        raise _unsupported("format")
+
+    @property
+    def partitioning(self) -> NoReturn:
+        """Unsupported: rows are not those of files."""
+        raise _unsupported("partitioning")
+
+    def _scan(
+        self,
+        columns: Sequence[str] | None,
+        condition: pc.Expression | None,
+        tuning: Mapping[str, object],
+    ) -> SourceScanner:
+        unknown = sorted(tuning.keys() - _TUNING)
+        if unknown:
+            raise InvalidRequest("a scan has no such argument", arguments=unknown)
+        if tuning.get("fragment_scan_options") is not None:
+            raise Unsupported(
+                "a dataset of merged rows has no fragments to set options of",
+                fragment_scan_options=tuning["fragment_scan_options"],
+            )
+        size = tuning.get("batch_size", _BATCH_ROWS)
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise InvalidRequest("batch_size is a whole number above 0", batch_size=size)
+        if isinstance(columns, dict):
+            raise Unsupported("a scan takes columns by name, not expressions", columns=columns)
+        names = [columns] if isinstance(columns, str) else columns
+        both = self._condition if condition is None else self._both(condition)
+        return SourceScanner(self._source, names, both, self._shown, size)
+
+    def _both(self, condition: pc.Expression) -> pc.Expression:
+        """The rows' own condition and another."""
+        if not isinstance(condition, pc.Expression):
+            raise InvalidRequest(
+                "a filter is a pyarrow expression, such as pyarrow.compute.field('id') > 3",
+                given=type(condition).__name__,
+            )
+        return condition if self._condition is None else self._condition & condition
+
+
+class _Pulled:
+    """Batches that threads of pyarrow pull, which must not call Python while it shuts down.
+
+    Such a thread goes on after its reader is dropped; then the process would abort. So at exit the
+    batches end, and the exit waits until the thread knows.
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._one_by_one = threading.Lock()
+        self._ended = threading.Event()
+        self._stopped = False
+        _PULLED.add(self)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        with self._one_by_one:
+            try:
+                return next(iter(()) if self._stopped else self._batches)
+            except BaseException:
+                self._ended.set()
+                raise
+
+    def stop(self) -> None:
+        """End before the next batch, which a thread may be waiting for."""
+        self._stopped = True
+        self._ended.wait(_SECONDS_TO_END)
+
+
+@atexit.register
+def _stop_pulling() -> None:
+    for each in list(_PULLED):
+        each.stop()
 
 
 def _check_filter(condition: pc.Expression, schema: pa.Schema) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -14,6 +18,7 @@ import pytest
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.frames.arrow_dataset import SourceDataset
 from lakecore.plan.predicate import Compare, Op
+from tests.frames.dataset_doors import GIVE_ROWS, REFUSE
 from tests.frames.made_rows import HeldRows, MadeRows
 
 if TYPE_CHECKING:
@@ -152,3 +157,34 @@ def test_floats_that_no_bounds_hold_are_found_in_files(
     dataset = SourceDataset(HeldRows(rows, [str(tmp_path / "0.parquet")]))
 
     assert dataset.to_table(["id"], filter=condition) == rows.filter(condition).select(["id"])
+
+
+@pytest.fixture(scope="module")
+def doors() -> dict[str, dict[str, object]]:
+    """What came out of each door, in a process of its own: one that crashes has no line."""
+    code = "from tests.frames import dataset_doors; dataset_doors.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    found = {line["door"]: line for line in lines}
+    found["the process"] = {"rows": done.returncode, "message": done.stderr}
+    return found
+
+
+@pytest.mark.parametrize("name", GIVE_ROWS)
+def test_door_gives_its_rows(doors: dict[str, dict[str, object]], name: str) -> None:
+    assert doors[name] == {"door": name, "rows": GIVE_ROWS[name][0]}
+
+
+@pytest.mark.parametrize("name", REFUSE)
+def test_door_is_closed_by_an_error(doors: dict[str, dict[str, object]], name: str) -> None:
+    message = str(doors[name].get("message"))
+
+    assert re.search("InvalidRequest|Unsupported", str(doors[name].get("error"))) or re.search(
+        r"pyarrow's own functions cannot read the rows that lakecore merges; give them", message
+    )
+
+
+def test_process_ends_well_after_all_doors(doors: dict[str, dict[str, object]]) -> None:
+    assert doors["the process"] == {"rows": 0, "message": ""}

@@ -1,0 +1,17 @@
+"""A file that cannot be opened, for libraries that insist on one where there is none.
+
+Opening it fails within Arrow's C++ code. A file system written in Python would be called by threads
+of Arrow, also while the interpreter ends, which aborts the process.
+"""
+
+from __future__ import annotations
+
+from pyarrow.fs import FileSystem, LocalFileSystem
+
+NO_FILES: FileSystem = LocalFileSystem()
+"""The file system to look for it."""
+NO_FILE = (
+    "/dev/null/pyarrow's own functions cannot read the rows that lakecore merges; give them "
+    "dataset.to_table(), or query the dataset by DuckDB or Polars"
+)
+"""Its path, which the error shows. No such file can be made: /dev/null is no directory."""
