@@ -6,13 +6,12 @@ one; a key of Paimon whose value would ask for more than this catalog does raise
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.services import SERVICES, flag
-from lakecore.options import parse_options
+from lakecore.options import nearest, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,11 +128,11 @@ def _check(key: str, text: str) -> None:
             option=key,
         )
     known = (*own, *_FIXED)
-    nearest = difflib.get_close_matches(key, known, n=1)
+    near = nearest(key, {each: each for each in known})
     raise InvalidRequest(
         "unknown catalog option; options of new tables begin with table-default.",
         option=key,
-        **({"nearest": nearest[0]} if nearest else {"known": known}),
+        **({"did_you_mean": near[0]} if near else {"known": known}),
     )
 
 

@@ -20,6 +20,7 @@ from lakecore.options.choices import (
 )
 from lakecore.options.kinds import SIZE
 from lakecore.options.known import DECLARED, RENAMED, find_option, member
+from lakecore.options.nearest import nearest
 from lakecore.options.option import Option
 from lakecore.options.page import describe_options, options_page
 from lakecore.options.parse import check_texts, parse_known, parse_options, tidy
@@ -45,6 +46,7 @@ __all__ = [
     "describe_options",
     "find_option",
     "member",
+    "nearest",
     "options_page",
     "parse_known",
     "parse_options",

@@ -93,6 +93,7 @@ class CompactionOptions:
     compaction_file_num_limit: int = option(
         "compaction.file-num-limit", COUNT, 100_000, OTHER,
         "Files that one look for compaction holds in memory; lakecore looks at all.", scope=APPEND,
+        no_effect="Compaction looks at all files; it streams their metadata.",
     )
     compaction_small_file_ratio: float = option(
         "compaction.small-file-ratio", fraction(0.0, 1.0), 0.7, MAINTAIN,
@@ -101,6 +102,7 @@ class CompactionOptions:
     compaction_delete_ratio_threshold: float = option(
         "compaction.delete-ratio-threshold", fraction(0.0, 1.0), 0.2, MAINTAIN,
         "Share of deleted rows at which a file is rewritten.", scope=APPEND,
+        no_effect="Tables with deletion vectors are not compacted yet.",
     )
     compaction_skip_expired_partitions: bool = option(
         "compaction.skip-expired-partitions", FLAG, False, MAINTAIN,

@@ -59,6 +59,7 @@ class FileOptions:
     file_block_size_bytes: int | None = option(
         "file.block-size", SIZE, None, OTHER,
         "Size of a row group or stripe; lakecore sizes row groups for its windows.",
+        no_effect="Row groups are sized for merging within the memory budget.",
     )
     target_file_size_bytes: int | None = option(
         "target-file-size", SIZE, None, WRITE,
@@ -111,6 +112,7 @@ class FileOptions:
     orc_timestamp_ltz_legacy_type: bool = option(
         "orc.timestamp-ltz.legacy.type", FLAG, True, READ,
         "ORC holds local-zoned timestamps as wall clock of the writer's zone; lakecore's is UTC.",
+        no_effect="The true instant is always written and read.",
     )
 
     # --- statistics and manifests -----------------------------------------------------------------
@@ -164,6 +166,7 @@ class FileOptions:
     deletion_vectors_bitmap64: bool = option(
         "deletion-vectors.bitmap64", FLAG, False, WRITE,
         "Write 64-bit vectors.",
+        no_effect="lakecore reads both widths and writes no vectors yet.",
     )
     deletion_vectors_merge_on_read: bool = option(
         "deletion-vectors.merge-on-read", FLAG, False, READ,
@@ -176,13 +179,16 @@ class FileOptions:
     deletion_vector_index_file_target_size_bytes: int = option(
         "deletion-vector.index-file.target-size", SIZE, 2 << 20, WRITE,
         "Size at which a new file of vectors begins.",
+        no_effect="lakecore writes no vectors yet.",
     )
     file_index_in_manifest_threshold_bytes: int = option(
         "file-index.in-manifest-threshold", SIZE, 500, WRITE,
         "Size up to which a file index lies in the manifest.",
+        no_effect="lakecore writes no file indexes yet.",
     )
     file_index_read_enabled: bool = option(
         "file-index.read.enabled", FLAG, True, OTHER,
         "Let file indexes skip files.",
+        no_effect="lakecore reads no file indexes yet.",
     )
     # fmt: on

@@ -74,6 +74,7 @@ class LayoutOptions:
     bucket_append_ordered: bool = option(
         "bucket-append-ordered", FLAG, True, MAINTAIN,
         "Keep the order of rows within a bucket when files are compacted.", scope=APPEND,
+        no_effect="Compaction always keeps the order.",
     )
     dynamic_bucket_target_row_num: int = option(
         "dynamic-bucket.target-row-num", integer(1, LONG_MAX), 2_000_000, WRITE,

@@ -153,6 +153,7 @@ class MergeOptions:
         "lookup-wait", FLAG, True, MAINTAIN,
         "A commit waits for the compaction that looks up.", scope=KEYED,
         fallbacks=("changelog-producer.lookup-wait",),
+        no_effect="A commit always waits for its compaction.",
     )
     lookup_compact: LookupCompact = option(
         "lookup-compact", choice(LookupCompact), LookupCompact.RADICAL, MAINTAIN,

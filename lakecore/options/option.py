@@ -26,7 +26,9 @@ class Option:
 
     `supported` is False where lakecore knows the key but cannot do what another value than the
     default asks for; `ignorable` says that leaving it undone keeps the rows right.
-    `fallbacks` are older keys of the same meaning. `immutable` ones stay once there are snapshots.
+    `no_effect` says why lakecore accepts the option and does nothing about it; empty where it acts
+    on the value. `fallbacks` are older keys of the same meaning. `immutable` ones cannot change
+    once there are snapshots.
     """
 
     key: str
@@ -38,6 +40,7 @@ class Option:
     supported: bool = True
     ignorable: bool = False
     immutable: bool = False
+    no_effect: str = ""
     fallbacks: tuple[str, ...] = ()
 
     @property
@@ -57,6 +60,7 @@ def option(  # noqa: PLR0913  one declaration says all about an option
     supported: bool = True,
     ignorable: bool = False,
     immutable: bool = False,
+    no_effect: str = "",
     fallbacks: tuple[str, ...] = (),
 ) -> T | D:
     """A dataclass field whose metadata says how the option is written and what it means."""
@@ -70,6 +74,7 @@ def option(  # noqa: PLR0913  one declaration says all about an option
         supported=supported,
         ignorable=ignorable,
         immutable=immutable,
+        no_effect=no_effect,
         fallbacks=fallbacks,
     )
     metadata = {"option": declared}

@@ -21,21 +21,7 @@ def describe_options() -> list[Option]:
 
 def options_page() -> str:
     """The page `docs/options.md`, which lists every option."""
-    lines = [
-        "# Table options",
-        "",
-        "Keys, defaults and meanings are Paimon's; `lakecore.*` and `commit.single-writer` are",
-        "lakecore's own. *Needed to* says what an option decides: **read** rows right, **write**",
-        "rows right, **maintain** (compaction, expiry, tags, streams: used when that verb runs),",
-        "or **other**: work of other engines, and tuning that moves no row. **Nothing**: Paimon",
-        "reads it no more, and a new table cannot have it.",
-        "",
-        "*Not yet*: any other value than the default raises `Unsupported` when the table is read",
-        f"or written. Where it says *may be ignored*, `{IGNORE_KEY}` leaves the option undone.",
-        "",
-        "| key | type | default | needed to | tables | meaning |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = [*_INTRODUCTION]
     for known in describe_options():
         cells = (
             f"`{known.key}`",
@@ -43,10 +29,44 @@ def options_page() -> str:
             f"`{known.default_text}`" if known.default_text else "",
             str(known.effect),
             str(known.scope),
+            _here(known),
             known.meaning + _page_notes(known),
         )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+_INTRODUCTION = (
+    "# Table options",
+    "",
+    "Keys, defaults and meanings are Paimon's; `lakecore.*` and `commit.single-writer` are",
+    "lakecore's own. A key that nobody knows is an error that names the nearest ones.",
+    "",
+    "*Decides* says what an option is about: **read** rows right, **write** rows right,",
+    "**maintain** (compaction, expiry, tags, streams), or **other**: work of other engines, and",
+    "tuning that changes no row. **Nothing**: no release reads it any more; a new table cannot",
+    "have it.",
+    "",
+    "*In lakecore* says what happens to a value other than the default:",
+    "",
+    "- **acts**: lakecore does what the option says.",
+    "- **no effect**: lakecore accepts the option, because tables of other engines have it, and",
+    "  does nothing about it. The meaning ends with the reason.",
+    "- **refused**: reading (*read*) or writing (*read* and *write*) the table raises",
+    f"  `Unsupported`. Where the meaning says *may be ignored*, `{IGNORE_KEY}` skips the option.",
+    "- **partly**: some values are refused.",
+    "",
+    "| key | type | default | decides | tables | in lakecore | meaning |",
+    "|---|---|---|---|---|---|---|",
+)
+
+
+def _here(known: Option) -> str:
+    if known.no_effect:
+        return "no effect"
+    if not known.supported:
+        return "refused"
+    return "partly" if any(limit.key == known.key for limit in LIMITS) else "acts"
 
 
 def _page_notes(known: Option) -> str:
@@ -55,8 +75,8 @@ def _page_notes(known: Option) -> str:
         notes += " Older keys: " + ", ".join(f"`{old}`" for old in known.fallbacks) + "."
     if known.immutable:
         notes += " Fixed once there are snapshots."
-    if any(limit.key == known.key for limit in LIMITS):
-        notes += " *Some values not yet.*"
-    if not known.supported:
-        notes += " *Not yet; may be ignored.*" if known.ignorable else " *Not yet.*"
+    if known.ignorable:
+        notes += " *May be ignored.*"
+    if known.no_effect:
+        notes += f" *No effect here:* {known.no_effect}"
     return notes

@@ -7,7 +7,6 @@ give wrong rows; a `*` at the end of a key stands for any text.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -16,14 +15,22 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.options.choices import Effect
 from lakecore.options.kinds import FOLDER, NAME, NAMES
 from lakecore.options.known import DECLARED, FAMILIES, RENAMED, SINGLE, find_option, member
+from lakecore.options.nearest import nearest
 from lakecore.options.option import IGNORE_KEY
 from lakecore.options.other_keys import OTHER_KEYS
 from lakecore.options.table_options import TableOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from lakecore.options.option import Option
+
+_KEYS: Mapping[str, str] = {
+    **{key: key for key in (*SINGLE, *OTHER_KEYS)},
+    **{key.replace("#", "NAME"): key.replace("#", "NAME") for key in FAMILIES},
+    **RENAMED,
+}
+"""Each key that may be set, by itself and by its older names."""
 
 
 def parse_options(
@@ -142,15 +149,9 @@ def _covers(pattern: str, key: str) -> bool:
 def _unknown(key: str, table: str, *, creating: bool) -> InvalidRequest | Unsupported:
     facts: dict[str, object] = {"option": key, "table": table}
     if creating:
-        near = difflib.get_close_matches(key, _all_keys(), 1, 0.6)
+        near = nearest(key, _KEYS)
         if near:
-            facts["did_you_mean"] = near[0]
+            facts["did_you_mean"] = near[0] if len(near) == 1 else list(near)
         return InvalidRequest("unknown table option", **facts)
     facts["way_out"] = f"set the dynamic option {IGNORE_KEY}={key} if it cannot change the rows"
     return Unsupported("lakecore does not know this table option", **facts)
-
-
-def _all_keys() -> Iterator[str]:
-    yield from SINGLE
-    yield from OTHER_KEYS
-    yield from (key.replace("#", "NAME") for key in FAMILIES)

@@ -27,6 +27,10 @@ from lakecore.options.option import (
     option,
 )
 
+_NO_PARTITION_EXPIRY = "Partitions do not expire yet; another engine may do it."
+_NO_SNAPSHOT_EXPIRY = "Snapshots do not expire yet; another engine may do it."
+_NO_TAGS = "lakecore makes and expires no tags by itself yet; another engine may do it."
+
 
 @dataclass(frozen=True, kw_only=True)
 class RetentionOptions:
@@ -38,115 +42,142 @@ class RetentionOptions:
     partition_expiration_time_ms: int | None = option(
         "partition.expiration-time", DURATION, None, MAINTAIN,
         "Age at which partitions expire.",
+        no_effect=_NO_PARTITION_EXPIRY,
     )
     partition_expiration_check_interval_ms: int = option(
         "partition.expiration-check-interval", DURATION, 3_600_000, MAINTAIN,
         "Time between two looks for expired partitions.",
+        no_effect=_NO_PARTITION_EXPIRY,
     )
     partition_expiration_strategy: PartitionExpiry = option(
         "partition.expiration-strategy", choice(PartitionExpiry), PartitionExpiry.VALUES_TIME,
         MAINTAIN,
         "What a partition's age is measured by.",
+        no_effect=_NO_PARTITION_EXPIRY,
     )
     partition_expiration_max_num: int = option(
         "partition.expiration-max-num", COUNT, 100, MAINTAIN,
         "Most partitions that one run expires.",
+        no_effect=_NO_PARTITION_EXPIRY,
     )
     partition_expiration_batch_size: int | None = option(
         "partition.expiration-batch-size", COUNT, None, MAINTAIN,
         "Partitions that one commit of an expiry drops.",
+        no_effect=_NO_PARTITION_EXPIRY,
     )
     partition_timestamp_formatter: str | None = option(
         "partition.timestamp-formatter", NAME, None, MAINTAIN,
         "Format of the time in partition values.",
+        no_effect=_NO_PARTITION_EXPIRY,
     )
     partition_timestamp_pattern: str | None = option(
         "partition.timestamp-pattern", NAME, None, MAINTAIN,
         "How partition values make up a time: '$dt $hour'.",
+        no_effect=_NO_PARTITION_EXPIRY,
     )
 
     # --- expiry of snapshots and changelogs -------------------------------------------------------
     snapshot_num_retained_min: int = option(
         "snapshot.num-retained.min", COUNT, 10, MAINTAIN,
         "Snapshots that are always kept.",
+        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     snapshot_num_retained_max: int = option(
         "snapshot.num-retained.max", integer(0), INT_MAX, MAINTAIN,
         "Most snapshots kept.",
+        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     snapshot_time_retained_ms: int = option(
         "snapshot.time-retained", DURATION, 3_600_000, MAINTAIN,
         "Age up to which they are kept.",
+        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     snapshot_expire_limit: int = option(
         "snapshot.expire.limit", COUNT, 50, MAINTAIN,
         "Most snapshots that one run expires.",
+        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     snapshot_expire_execution_mode: ExpireMode = option(
         "snapshot.expire.execution-mode", choice(ExpireMode), ExpireMode.SYNC, MAINTAIN,
         "Whether a commit waits for the expiry after it.",
+        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     snapshot_clean_empty_directories: bool = option(
         "snapshot.clean-empty-directories", FLAG, False, MAINTAIN,
         "Expiry removes folders that it leaves empty.",
         fallbacks=("snapshot.expire.clean-empty-directories",),
+        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     changelog_num_retained_min: int | None = option(
         "changelog.num-retained.min", COUNT, None, MAINTAIN,
         "Changelogs that are always kept; as snapshots if unset.",
+        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     changelog_num_retained_max: int | None = option(
         "changelog.num-retained.max", integer(0), None, MAINTAIN,
         "Most changelogs kept; as snapshots if unset.",
+        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     changelog_time_retained_ms: int | None = option(
         "changelog.time-retained", DURATION, None, MAINTAIN,
         "Age up to which changelogs are kept; as snapshots if unset.",
+        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
 
     # --- tags -------------------------------------------------------------------------------------
     tag_automatic_creation: TagCreation = option(
         "tag.automatic-creation", choice(TagCreation), TagCreation.NONE, MAINTAIN,
         "What makes tags by itself.",
+        no_effect=_NO_TAGS,
     )
     tag_automatic_completion: bool = option(
         "tag.automatic-completion", FLAG, False, MAINTAIN,
         "Make up for missing tags.",
+        no_effect=_NO_TAGS,
     )
     tag_creation_period: TagPeriod = option(
         "tag.creation-period", choice(TagPeriod), TagPeriod.DAILY, MAINTAIN,
         "The period of tags made by themselves.",
+        no_effect=_NO_TAGS,
     )
     tag_creation_period_duration_ms: int | None = option(
         "tag.creation-period-duration", DURATION, None, MAINTAIN,
         "That period, as a duration; it goes before tag.creation-period.",
+        no_effect=_NO_TAGS,
     )
     tag_creation_delay_ms: int = option(
         "tag.creation-delay", DURATION, 0, MAINTAIN,
         "Wait after a period before its tag is made.",
+        no_effect=_NO_TAGS,
     )
     tag_period_formatter: TagFormatter = option(
         "tag.period-formatter", choice(TagFormatter), TagFormatter.WITH_DASHES, MAINTAIN,
         "How the names of such tags are written.",
+        no_effect=_NO_TAGS,
     )
     tag_num_retained_max: int | None = option(
         "tag.num-retained-max", COUNT, None, MAINTAIN,
         "Most tags kept that made themselves.",
+        no_effect=_NO_TAGS,
     )
     tag_default_time_retained_ms: int | None = option(
         "tag.default-time-retained", DURATION, None, MAINTAIN,
         "Age up to which tags are kept.",
+        no_effect=_NO_TAGS,
     )
     tag_time_expire_enabled: bool = option(
         "tag.time-expire-enabled", FLAG, True, MAINTAIN,
         "Let tags expire by age.",
+        no_effect=_NO_TAGS,
     )
     tag_batch_customized_name: str | None = option(
         "tag.batch.customized-name", NAME, None, MAINTAIN,
         "Name of the tag that a batch makes.",
+        no_effect=_NO_TAGS,
     )
     tag_create_success_file: bool = option(
         "tag.create-success-file", FLAG, False, MAINTAIN,
         "Write a success file for each tag.",
+        no_effect=_NO_TAGS,
     )
     # fmt: on

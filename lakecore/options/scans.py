@@ -31,6 +31,8 @@ from lakecore.options.option import (
     option,
 )
 
+_NO_CONSUMERS = "Streams keep no consumer progress yet: they refuse consumer-id."
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScanOptions:
@@ -129,44 +131,52 @@ class ScanOptions:
     scan_manifest_parallelism: int | None = option(
         "scan.manifest.parallelism", COUNT, None, OTHER,
         "Manifests read at once.",
+        no_effect="lakecore chooses how many manifests it reads at once.",
     )
     read_batch_size: int = option(
         "read.batch-size", COUNT, 1024, OTHER,
         "Rows that a reader hands on at once.",
+        no_effect="Batches are sized by the memory budget.",
     )
     write_batch_size: int = option(
         "write.batch-size", COUNT, 1024, OTHER,
         "Rows that a file writer takes at once.", fallbacks=("orc.write.batch-size",),
+        no_effect="Batches are sized by the memory budget.",
     )
 
     # --- streams and consumers --------------------------------------------------------------------
     consumer_id: str | None = option(
         "consumer-id", NAME, None, MAINTAIN,
-        "The consumer whose progress a stream records.",
+        "The consumer whose progress a stream records; streams refuse it yet.",
     )
     consumer_mode: ConsumerMode = option(
         "consumer.mode", choice(ConsumerMode), ConsumerMode.EXACTLY_ONCE, MAINTAIN,
         "How exactly a consumer's progress is recorded.",
+        no_effect=_NO_CONSUMERS,
     )
     consumer_expiration_time_ms: int | None = option(
         "consumer.expiration-time", DURATION, None, MAINTAIN,
         "Age at which a consumer expires.",
+        no_effect=_NO_CONSUMERS,
     )
     consumer_ignore_progress: bool = option(
         "consumer.ignore-progress", FLAG, False, MAINTAIN,
         "A new stream starts where its scan mode says, not where the consumer was.",
+        no_effect=_NO_CONSUMERS,
     )
     consumer_changelog_only: bool = option(
         "consumer.changelog-only", FLAG, False, MAINTAIN,
         "A consumer holds back the expiry of changelogs, not of snapshots.",
+        no_effect=_NO_CONSUMERS,
     )
     continuous_discovery_interval_ms: int = option(
         "continuous.discovery-interval", DURATION, 10_000, MAINTAIN,
         "Wait of a stream between two looks for a snapshot.",
+        no_effect="Streams end at a snapshot yet, and do not wait for one.",
     )
     scan_bounded_watermark: int | None = option(
         "scan.bounded.watermark", LONG, None, MAINTAIN,
-        "Watermark at which a stream ends.",
+        "Watermark at which a stream ends; streams refuse it yet.",
     )
     streaming_read_overwrite: bool = option(
         "streaming-read-overwrite", FLAG, False, MAINTAIN,
@@ -178,6 +188,6 @@ class ScanOptions:
     )
     streaming_read_snapshot_delay_ms: int | None = option(
         "streaming.read.snapshot.delay", DURATION, None, MAINTAIN,
-        "Age of a snapshot before a stream reads it.",
+        "Age of a snapshot before a stream reads it; streams refuse it yet.",
     )
     # fmt: on

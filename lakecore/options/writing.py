@@ -71,6 +71,7 @@ class WriteOptions:
     record_level_time_field: str | None = option(
         "record-level.time-field", NAME, None, MAINTAIN,
         "Column that a row's age is measured by.", scope=KEYED,
+        no_effect="Rows do not expire yet: see record-level.expire-time.",
     )
     disable_explicit_type_casting: bool = option(
         "disable-explicit-type-casting", FLAG, False, WRITE,
@@ -109,10 +110,12 @@ class WriteOptions:
     commit_force_create_snapshot: bool = option(
         "commit.force-create-snapshot", FLAG, False, OTHER,
         "Flink: a streaming commit without changes makes a snapshot too.",
+        no_effect="Work of Flink.",
     )
     commit_force_compact: bool = option(
         "commit.force-compact", FLAG, False, MAINTAIN,
         "Compact before each commit.",
+        no_effect="A commit always waits for its compaction.",
     )
     snapshot_ignore_empty_commit: bool | None = option(
         "snapshot.ignore-empty-commit", FLAG, None, WRITE,

@@ -48,7 +48,7 @@ def test_unknown_table_default_is_refused_before_a_table_is_made() -> None:
 
 
 def test_unknown_option_is_refused_with_the_nearest_known_one() -> None:
-    with pytest.raises(InvalidRequest, match="option=warehous nearest=warehouse"):
+    with pytest.raises(InvalidRequest, match="option=warehous did_you_mean=warehouse"):
         parse_catalog_options({**WAREHOUSE, "warehous": "x"})
 
 

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 
 from lakecore.errors import Unsupported
 from lakecore.options import (
+    Effect,
+    Option,
     TableOptions,
     describe_options,
     parse_options,
@@ -129,3 +132,30 @@ def test_attributes_are_keys_with_their_unit() -> None:
         }
 
         assert bare in spelled, name
+
+
+REFUSED = [known for known in describe_options() if not known.supported]
+TEXTS = ("true", "false", "7", "7 h", "7 kb", "0:none", "x", "snapshot")
+
+
+def another_value(known: Option) -> str:
+    """A text of the option's domain that is not its default."""
+    for text in TEXTS:
+        try:
+            if known.kind.parse(text) != known.default:
+                return text
+        except ValueError:
+            continue
+    raise AssertionError(known.key)
+
+
+@pytest.mark.parametrize("known", REFUSED, ids=lambda known: known.key)
+def test_every_option_said_to_be_refused_is(known: Option) -> None:
+    key = known.key.replace("#", "a")
+    parsed = parse_options({key: another_value(known)})
+
+    with pytest.raises(Unsupported, match=f"option={re.escape(key)} "):
+        parsed.require_writable(primary_keys=("k",))
+    if known.effect is Effect.READ:
+        with pytest.raises(Unsupported, match=f"option={re.escape(key)} "):
+            parsed.require_readable()
