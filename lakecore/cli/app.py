@@ -1,8 +1,11 @@
-"""The command line: `lakecore COMMAND`, one command a question about tables.
+"""The command line: `lakecore COMMAND`, one command per question about tables.
 
-What a command prints goes to standard output: tables for people, JSON lines where `--json` asks.
-An error of lakecore's tree is one line on standard error, and exit code 1; `--debug` shows where it
-came from. Wrong usage is exit code 2.
+This module declares the commands. The module that carries one out is imported when the command
+runs: `lakecore --help` loads neither Polars, nor DuckDB, nor Arrow.
+
+Data goes to standard output; notes, progress and errors go to standard error. Exit code 0: done.
+1: an error of lakecore, one line; `--debug` shows where it came from. 2: wrong usage. A reader that
+closes the pipe early is no error.
 """
 
 from __future__ import annotations
@@ -11,55 +14,45 @@ import io
 import os
 import sys
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
-import polars as pl
 import typer
-from rich.console import Console
-from rich.table import Table as Grid
-from rich.text import Text
 
 from lakecore import __version__
-from lakecore.cli.arguments import Options, Path, point, stated
-from lakecore.cli.compact import compact
-from lakecore.cli.demo import demo
+from lakecore.cli.arguments import (
+    AsCsv,
+    AsJson,
+    Columns,
+    Format,
+    Limit,
+    Options,
+    Output,
+    TableName,
+    Warehouse,
+    Where,
+    chosen,
+)
 from lakecore.errors import LakecoreError
-from lakecore.frames.polars_source import to_frame
-from lakecore.session import connect, open_table
-from lakecore.table.reads.explain import show_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from rich.console import JustifyMethod
-
-    from lakecore.session import Session
-    from lakecore.table.handle import Table
+    from collections.abc import Sequence
 
 __all__ = ["app", "main"]
 
 PROGRAM = "lakecore"
 DEBUG = "--debug"
-ROWS_SHOWN = 20
-PIPE_WIDTH = 400
-_CELL_MAX = 60
-AsJson = Annotated[
-    bool,
-    typer.Option(
-        "--json", help="One JSON object a line; null is also what JSON lacks: NaN, infinity."
-    ),
-]
+_YEAR_SECONDS = 365 * 86_400
 
 app = typer.Typer(
     name=PROGRAM,
-    help="Apache Paimon tables without a JVM: look at them, read them.",
+    help="Read and maintain Apache Paimon tables, without a JVM.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"max_content_width": 100},
+    rich_markup_mode=None,  # plain help needs no 0.1 s to import Rich
 )
-
-app.command()(compact)
-app.command()(demo)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -70,274 +63,291 @@ def main(arguments: Sequence[str] | None = None) -> None:
             output.reconfigure(errors="backslashreplace")
     if sys.stdout is None:  # closed by whoever started this
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  open until the end
+    debug = DEBUG in given
     try:
         app(args=[part for part in given if part != DEBUG], prog_name=PROGRAM)
     except LakecoreError as error:
-        if DEBUG in given:
+        if debug:
             raise
-        _fail(str(error))
-    except pl.exceptions.PolarsError as error:
-        # NOTE: an error raised while Polars pulls rows comes out as one of its own.
-        if DEBUG in given:
+        _fail(" ".join(str(error).splitlines()))
+    except _polars_errors() as error:
+        if debug:
             raise
-        _fail(_first_line(str(error)))
+        _fail(str(error).strip().partition("\n")[0])
     except OSError as error:
-        # Storage raises errors of lakecore's tree: this is what is printed to.
-        if DEBUG in given:
+        # Storage raises errors of lakecore's tree: this is an error of standard output.
+        if debug:
             raise
         _to_nowhere()
         _fail(f"the output cannot be written: {error.strerror or error}")
 
 
+def _show_version(*, asked: bool) -> None:
+    if asked:
+        _say(__version__)
+        raise typer.Exit
+
+
 @app.callback()
 def _common(
     *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True),
+    ] = False,
     debug: Annotated[bool, typer.Option(DEBUG, help="Show where an error came from.")] = False,
 ) -> None:
-    del debug  # `main` looks for it, since it also holds for errors of commands
+    del version, debug  # `main` looks for the second, which may also follow the command
 
 
 @app.command()
-def version() -> None:
+def version(*, output: Output = Format.TABLE, json: AsJson = False, csv: AsCsv = False) -> None:
     """Print the version."""
-    _print(__version__)
+    match chosen(output, json=json, csv=csv):
+        case Format.TABLE:
+            _say(__version__)
+        case Format.JSON:
+            _say(f'{{"version":"{__version__}"}}')
+        case Format.CSV:
+            _say(f"version\n{__version__}")
 
 
 @app.command()
 def tables(
-    warehouse: Annotated[str, typer.Argument(metavar="WAREHOUSE", help="Path or URI.")],
-    option: Options = None,
-) -> None:
-    """List the tables of a warehouse, with keys, newest snapshot and rows as stored."""
-    session = connect({"warehouse": warehouse, **stated(option)})
-    names = [
-        f"{database}.{table}"
-        for database in session.list_databases()
-        for table in session.list_tables(database)
-    ]
-    _grid(
-        ["table", "primary key", "partitioned by", "snapshot", "rows stored"],
-        [_table_line(session, name) for name in names],
-        numbers=["snapshot", "rows stored"],
-    )
-
-
-@app.command()
-def show(  # noqa: PLR0913  one option a part of the question
-    path: Path,
-    option: Options = None,
-    *,
-    snapshots: Annotated[bool, typer.Option("--snapshots", help="The live snapshots.")] = False,
-    files: Annotated[bool, typer.Option("--files", help="The live data files.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Columns and keys.")] = False,
-    options: Annotated[bool, typer.Option("--options", help="The options that were set.")] = False,
-    manifests: Annotated[
-        bool, typer.Option("--manifests", help="The manifests, and how many are small.")
-    ] = False,
-) -> None:
-    """Show what a table is: its schema, options and snapshots, or what the flags ask for."""
-    table = open_table(path, options=stated(option))
-    everything = not (snapshots or files or schema or options or manifests)
-    if schema or everything:
-        _show_schema(table)
-    if options or everything:
-        _show_frame(table.inspect.options(), "options")
-    if snapshots or everything:
-        _show_frame(_snapshots(table), "snapshots")
-    if files:
-        _show_frame(_files(table), "files")
-    if manifests:
-        _show_frame(table.inspect.manifests(), "manifests")
-        _print(_health(table))
-
-
-@app.command()
-def read(  # noqa: PLR0913  one option a part of the question
-    path: Path,
-    option: Options = None,
-    *,
-    columns: Annotated[str | None, typer.Option(help="Columns, commas between them.")] = None,
-    where: Annotated[str | None, typer.Option(help="Condition, as SQL text.")] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=0, help=f"Most rows; {ROWS_SHOWN} unless --json.")
+    path: Annotated[
+        str | None, typer.Argument(metavar="[WAREHOUSE]", help="Path or URI of the warehouse.")
     ] = None,
-    snapshot_id: Annotated[int | None, typer.Option(help="Read this snapshot.")] = None,
-    tag: Annotated[str | None, typer.Option(help="Read this tag.")] = None,
+    option: Options = None,
+    warehouse: Warehouse = None,
+    *,
+    output: Output = Format.TABLE,
     json: AsJson = False,
+    csv: AsCsv = False,
 ) -> None:
-    """Print the rows of a table, merged."""
-    table = open_table(path, options=stated(option))
-    wanted = None if columns is None else [name.strip() for name in columns.split(",")]
-    if json:
-        batches = table.to_batches(wanted, where, limit, snapshot_id=snapshot_id, tag=tag)
-        _write_json(map(to_frame, batches))
-    else:
-        most = ROWS_SHOWN if limit is None else limit
-        _show_frame(table.to_polars(wanted, where, most, snapshot_id=snapshot_id, tag=tag), None)
+    """List the tables of a warehouse, with keys, snapshot and rows.
+
+    Rows are counted as stored: before they are merged.
+    """
+    _run("look", "tables", path, warehouse, option, chosen(output, json=json, csv=csv))
 
 
 @app.command()
-def changes(  # noqa: PLR0913  one option a part of the question
-    path: Path,
+def show(  # noqa: PLR0913  one option per part of the question
+    table: TableName,
     option: Options = None,
+    warehouse: Warehouse = None,
+    *,
+    schema: Annotated[bool, typer.Option("--schema", help="Show columns and keys.")] = False,
+    options: Annotated[bool, typer.Option("--options", help="Show the options set.")] = False,
+    snapshots: Annotated[
+        bool, typer.Option("--snapshots", help="Show the snapshots that can be read.")
+    ] = False,
+    files: Annotated[
+        bool, typer.Option("--files", help="Show the data files of the latest snapshot.")
+    ] = False,
+    manifests: Annotated[
+        bool, typer.Option("--manifests", help="Show the manifests, and how many are small.")
+    ] = False,
+    output: Output = Format.TABLE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Show the schema, options and snapshots of a table.
+
+    With flags, show only what they name.
+    """
+    flags = {
+        "schema": schema,
+        "options": options,
+        "snapshots": snapshots,
+        "files": files,
+        "manifests": manifests,
+    }
+    asked = [name for name, flag in flags.items() if flag] or ["schema", "options", "snapshots"]
+    form = chosen(output, json=json, csv=csv)
+    if form is Format.CSV and len(asked) > 1:
+        raise typer.BadParameter(
+            "CSV holds one table: name one of " + " ".join(f"--{f}" for f in flags)
+        )
+    _run("look", "show", table, warehouse, option, asked, form)
+
+
+@app.command()
+def read(  # noqa: PLR0913  one option per part of the question
+    table: TableName,
+    option: Options = None,
+    warehouse: Warehouse = None,
+    *,
+    columns: Columns = None,
+    where: Where = None,
+    limit: Limit = None,
+    snapshot: Annotated[
+        int | None,
+        typer.Option("--snapshot", "--snapshot-id", metavar="N", help="Read this snapshot."),
+    ] = None,
+    tag: Annotated[str | None, typer.Option(metavar="NAME", help="Read this tag.")] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Read the newest snapshot of this time (ISO 8601)."),
+    ] = None,
+    output: Output = Format.TABLE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Print the rows of a table, merged by their keys."""
+    at = {"snapshot_id": snapshot, "tag": tag, "timestamp": timestamp}
+    form = chosen(output, json=json, csv=csv)
+    _run("rows", "read", table, warehouse, option, (columns, where, limit), at, form)
+
+
+@app.command()
+def changes(  # noqa: PLR0913  one option per part of the question
+    table: TableName,
+    option: Options = None,
+    warehouse: Warehouse = None,
     *,
     start: Annotated[
-        str | None, typer.Option(help="Changes after this snapshot, tag or time (ISO 8601).")
+        str | None,
+        typer.Option(
+            metavar="POINT", help="Changes after this snapshot, tag, date or time (ISO 8601)."
+        ),
     ] = None,
-    end: Annotated[str | None, typer.Option(help="Up to this snapshot, tag or time.")] = None,
-    columns: Annotated[str | None, typer.Option(help="Columns, commas between them.")] = None,
-    where: Annotated[str | None, typer.Option(help="Condition on each row, as SQL text.")] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=0, help=f"Most rows; {ROWS_SHOWN} unless --json.")
+    end: Annotated[
+        str | None,
+        typer.Option(metavar="POINT", help="Changes up to this point."),
     ] = None,
+    columns: Columns = None,
+    where: Where = None,
+    limit: Limit = None,
+    output: Output = Format.TABLE,
     json: AsJson = False,
+    csv: AsCsv = False,
 ) -> None:
-    """Print what changed between two points, each row with its kind."""
-    table = open_table(path, options=stated(option))
-    wanted = None if columns is None else [name.strip() for name in columns.split(",")]
-    frame = table.changes(point(start), point(end), wanted, where)
-    if json:
-        rows = frame if limit is None else frame.head(limit)
-        _write_json(rows.collect_batches(maintain_order=True))
-    else:
-        _show_frame(frame.head(ROWS_SHOWN if limit is None else limit).collect(), None)
+    """Print what changed between two points, with row kinds.
+
+    The column _row_kind is +I (new), -U and +U (before and after an update) or -D (deleted).
+    """
+    form = chosen(output, json=json, csv=csv)
+    _run("rows", "changes", table, warehouse, option, (columns, where, limit), (start, end), form)
 
 
 @app.command()
-def explain(
-    path: Path,
-    where: Annotated[str | None, typer.Option(help="Condition, as SQL text.")] = None,
+def explain(  # noqa: PLR0913  one option per part of the question
+    table: TableName,
     option: Options = None,
-) -> None:
-    """Show what a read would do: files kept and left out, what is merged, how many bytes."""
-    table = open_table(path, options=stated(option))
-    _print(str(table.explain(where=where)))
-
-
-def _table_line(session: Session, name: str) -> list[str]:
-    table = session.get_table(f"`{name.partition('.')[0]}`.`{name.partition('.')[2]}`")
-    snapshot = table.context.history.latest_snapshot()
-    return [
-        name,
-        ", ".join(table.schema.primary_keys),
-        ", ".join(table.schema.partition_keys),
-        "" if snapshot is None else str(snapshot.id),
-        "" if snapshot is None else f"{snapshot.total_record_count:,}",
-    ]
-
-
-def _health(table: Table) -> str:
-    """How many manifests a reader opens, and whether a commit will merge some."""
-    options, frame = table.options, table.inspect.manifests()
-    target = options.manifest_target_file_size_bytes
-    small = frame.filter(pl.col("file_size") < target).height
-    deleting = frame.filter(pl.col("num_deleted_files") > 0).height
-    return (
-        f"{frame.height} manifests of {show_bytes(int(frame['file_size'].sum()))}: {small} smaller "
-        f"than {show_bytes(target)} (from {options.manifest_merge_min_count} on they are merged), "
-        f"{deleting} with deletions"
-    )
-
-
-def _snapshots(table: Table) -> pl.DataFrame:
-    return table.inspect.snapshots().select(
-        id="snapshot_id",
-        committed=pl.col("commit_time").dt.to_string("%Y-%m-%d %H:%M:%S"),
-        kind="commit_kind",
-        rows="total_record_count",
-        change=pl.format(
-            "{}{}",
-            pl.when(pl.col("delta_record_count") > 0).then(pl.lit("+")).otherwise(pl.lit("")),
-            "delta_record_count",
-        ),
-        user="commit_user",
-    )
-
-
-def _files(table: Table) -> pl.DataFrame:
-    return table.inspect.files().select(
-        "partition",
-        "bucket",
-        "level",
-        rows="record_count",
-        size=pl.col("file_size_in_bytes").map_elements(show_bytes, return_dtype=pl.String),
-        keys=pl.format("{} .. {}", "min_key", "max_key"),
-        file=pl.col("file_path").str.split("/").list.last(),
-    )
-
-
-def _show_schema(table: Table) -> None:
-    schema = table.schema
-    rows = [
-        [
-            column.name,
-            str(column.type),
-            "primary key" if column.name in schema.primary_keys else "",
-            "partition key" if column.name in schema.partition_keys else "",
-            column.description or "",
-        ]
-        for column in schema.fields
-    ]
-    _grid(["column", "type", "", "", "comment"], rows, title=f"schema {schema.id}")
-
-
-def _show_frame(frame: pl.DataFrame, title: str | None) -> None:
-    rows = [["" if value is None else _cell(value) for value in row] for row in frame.rows()]
-    numbers = [name for name, data_type in frame.schema.items() if data_type.is_numeric()]
-    _grid(frame.columns, rows, title=title, numbers=numbers)
-
-
-def _cell(value: object) -> str:
-    text = value.hex() if isinstance(value, bytes) else str(value)
-    return text if len(text) <= _CELL_MAX else text[: _CELL_MAX - 1] + "…"
-
-
-def _grid(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
+    warehouse: Warehouse = None,
     *,
-    title: str | None = None,
-    numbers: Collection[str] = (),
+    columns: Columns = None,
+    where: Where = None,
+    output: Output = Format.TABLE,
+    json: AsJson = False,
+    csv: AsCsv = False,
 ) -> None:
-    grid = Grid(title=title, title_justify="left")
-    for column in columns:
-        side: JustifyMethod = "right" if column in numbers else "left"
-        grid.add_column(Text(column), overflow="fold", justify=side)
-    for row in rows:
-        grid.add_row(*(Text(cell) for cell in row))
-    # What goes to a file or another program is not folded to the width of a screen.
-    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(grid)
+    """Show which files a read would skip, merge and read."""
+    form = chosen(output, json=json, csv=csv)
+    _run("look", "explain", table, warehouse, option, columns, where, form)
 
 
-def _write_json(batches: Iterable[pl.DataFrame]) -> None:
-    """One JSON object a row, batch by batch; bytes as hex text, NaN and infinity as null."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # which JSON is always in
+@app.command()
+def compact(  # noqa: PLR0913  one option per part of the question
+    table: TableName,
+    option: Options = None,
+    warehouse: Warehouse = None,
+    *,
+    full: Annotated[
+        bool, typer.Option("--full", help="Merge everything into one sorted run per bucket.")
+    ] = False,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE,...", help="Only such partitions; repeatable."),
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="SQL", help="Only partitions that match.")
+    ] = None,
+    bucket: Annotated[
+        list[int] | None, typer.Option(metavar="N", help="Only this bucket; repeatable.")
+    ] = None,
+    max_bytes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Work in steps that read at most SIZE, such as '512 mb'."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be done.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Keep compacting while others write, until stopped.")
+    ] = False,
+    interval: Annotated[
+        float,
+        typer.Option(
+            min=0.01, max=_YEAR_SECONDS, metavar="SECONDS", help="With --watch: wait between looks."
+        ),
+    ] = 10.0,
+    output: Output = Format.TABLE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Merge the files of each bucket into fewer sorted runs.
+
+    In a table without a primary key, pack small files into larger ones.
+    """
+    form = chosen(output, json=json, csv=csv)
+    if watch and form is Format.CSV:
+        raise typer.BadParameter("--watch prints text or JSON lines")
+    what = {
+        "full": full,
+        "partitions": partition,
+        "where": where,
+        "buckets": bucket,
+        "max_bytes": max_bytes,
+        "dry_run": dry_run,
+    }
+    every = interval if watch else None
+    _run("compact", "compact", table, warehouse, option, what, every, form)
+
+
+@app.command()
+def demo(
+    path: Annotated[
+        str | None,
+        typer.Option(metavar="DIRECTORY", help="Where to put the warehouse; else a new directory."),
+    ] = None,
+    *,
+    keep: Annotated[bool, typer.Option(help="Leave the table there to be looked at.")] = True,
+) -> None:
+    """Show what lakecore does, with a year of real flights."""
+    _run("demo", "demo", path, keep)
+
+
+def _run(module: str, command: str, *arguments: object) -> None:
+    """Import the module of a command, and run it."""
     try:
-        for batch in batches:
-            rows = batch.with_columns(pl.col(pl.Binary).bin.encode("hex"))
-            sys.stdout.write(rows.write_ndjson())
-            sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has had enough, as in `lakecore read ... | head`. What is still buffered goes
-        # nowhere, so that Python does not stumble over it when it ends.
+        getattr(import_module(f"lakecore.cli.{module}"), command)(*arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has had enough, as in `lakecore read ... | head`
         _to_nowhere()
 
 
+def _polars_errors() -> tuple[type[Exception], ...]:
+    """The errors of Polars, if anything has imported it."""
+    # NOTE: an error raised while Polars pulls rows comes out as one of its own.
+    loaded = sys.modules.get("polars.exceptions")
+    return () if loaded is None else (loaded.PolarsError,)
+
+
 def _to_nowhere() -> None:
-    """Let what is still to be printed go nowhere."""
+    """Send what is still to be printed nowhere, so that Python does not fail over it at its end."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _print(text: str) -> None:
-    Console(highlight=False).print(Text(text), soft_wrap=True)
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def _fail(message: str) -> None:
-    Console(stderr=True, highlight=False).print(Text(f"error: {message}"), soft_wrap=True)
+    sys.stderr.write(f"error: {message}\n")
     sys.exit(1)
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]

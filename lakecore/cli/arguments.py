@@ -1,9 +1,11 @@
-"""The arguments that commands share: which table, and which options."""
+"""The arguments that commands share: which table, which options, and how to print.
+
+Nothing of the engine is imported here, so that `--help` stays fast.
+"""
 
 from __future__ import annotations
 
-import re
-from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,29 +15,94 @@ from lakecore.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-Path = Annotated[str, typer.Argument(metavar="PATH", help="Directory of the table, or its URI.")]
+__all__ = [
+    "AsCsv",
+    "AsJson",
+    "Columns",
+    "Format",
+    "Limit",
+    "Options",
+    "Output",
+    "TableName",
+    "Warehouse",
+    "Where",
+    "chosen",
+    "names",
+    "stated",
+]
+
+ROWS_SHOWN = 20
+
+
+class Format(StrEnum):
+    """How a command prints its answer."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+TableName = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH|DB.TABLE",
+        help="Directory or URI of a table, or its name in the warehouse.",
+        show_default=False,
+    ),
+]
+Warehouse = Annotated[
+    str | None,
+    typer.Option(
+        "--warehouse",
+        "-w",
+        metavar="PATH",
+        envvar="LAKECORE_WAREHOUSE",
+        help="Warehouse in which to look up DB.TABLE.",
+    ),
+]
 Options = Annotated[
     list[str] | None,
     typer.Option(
-        "--option", "-o", metavar="KEY=VALUE", help="Option of table or storage; repeatable."
+        "--option",
+        "-o",
+        metavar="KEY=VALUE",
+        help="Set an option of the table or the storage; repeatable.",
+    ),
+]
+Output = Annotated[
+    Format, typer.Option("--output", help="Print a table for people, JSON lines, or CSV.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="The same as --output csv.")]
+Columns = Annotated[
+    str | None, typer.Option(metavar="NAMES", help="Only these columns, separated by commas.")
+]
+Where = Annotated[str | None, typer.Option(metavar="SQL", help="Only rows that match.")]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        min=0, metavar="N", help=f"At most N rows. Tables show {ROWS_SHOWN} unless you say."
     ),
 ]
 
-_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}")
+
+def chosen(output: Format, *, json: bool, csv: bool) -> Format:
+    """The one format that the flags ask for; a usage error if they ask for two."""
+    asked = {output} - {Format.TABLE}
+    asked |= {Format.JSON} if json else set()
+    asked |= {Format.CSV} if csv else set()
+    if len(asked) > 1:
+        raise typer.BadParameter("choose one of --output, --json and --csv")
+    return asked.pop() if asked else Format.TABLE
 
 
-def point(text: str | None) -> str | datetime | None:
-    """What a text names: a time, if it is one of ISO 8601 with a date and a time, else as it is."""
-    if text is None or not _TIME.match(text):
-        return text
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return text
+def names(columns: str | None) -> list[str] | None:
+    """The names in a text with commas; None stays None."""
+    return None if columns is None else [name.strip() for name in columns.split(",")]
 
 
 def stated(pairs: Iterable[str] | None, what: str = "an option") -> Mapping[str, str]:
-    """The options of KEY=VALUE texts; InvalidRequest for another text, saying what it should be."""
+    """The options of KEY=VALUE texts; InvalidRequest for another text, with the right form."""
     options: dict[str, str] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")

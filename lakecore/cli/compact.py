@@ -1,8 +1,8 @@
-"""`lakecore compact`: compact a table once, with a bar, or again and again, with a line a commit.
+"""`lakecore compact`: compact a table once, with a bar, or again and again, with a line per commit.
 
-The bar is for people in front of a terminal: on standard error, gone when all is done. With
-`--watch` the lines of commits go to standard output and those of setbacks to standard error; the
-first SIGINT or SIGTERM ends it cleanly, the second at once.
+The bar is for people at a terminal: on standard error, and gone at the end. With `--watch`, the
+lines of commits go to standard output and those of setbacks to standard error; the first SIGINT or
+SIGTERM ends it after the commit at hand, the second at once.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, TypedDict
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.text import Text
 
-from lakecore.cli.arguments import Options, Path, stated
+from lakecore.cli.arguments import Format, stated
+from lakecore.cli.printing import note, say, write_record
+from lakecore.cli.target import table_of
+from lakecore.cli.texts import json_text
 from lakecore.errors import InvalidRequest
 from lakecore.options import SIZE
-from lakecore.session import open_table
 from lakecore.table.reads.explain import show_bytes
 from lakecore.table.verbs.compaction import CompactionRequest, compact_table
 from lakecore.table.verbs.compaction_job import Setback, StepDone, run_compaction
@@ -34,59 +35,49 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 _DAY_SECONDS = 86_400
-_YEAR_SECONDS = 365 * _DAY_SECONDS
 
 
-def compact(  # noqa: PLR0913  the options of a command
-    path: Path,
-    option: Options = None,
-    *,
-    full: Annotated[
-        bool, typer.Option("--full", help="Everything to one run, whether it is time or not.")
-    ] = False,
-    partition: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE,...", help="Only partitions like this; repeatable."),
-    ] = None,
-    where: Annotated[
-        str | None, typer.Option(help="Condition on partition keys, as SQL text.")
-    ] = None,
-    bucket: Annotated[list[int] | None, typer.Option(help="Only this bucket; repeatable.")] = None,
-    max_bytes: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="In steps that read so much, a commit each: '512 mb'."),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done.")
-    ] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Go on, beside writers, until interrupted.")
-    ] = False,
-    interval: Annotated[
-        float,
-        typer.Option(min=0.01, max=_YEAR_SECONDS, help="With --watch: seconds between two looks."),
-    ] = 10.0,
+class What(TypedDict):
+    """What to compact, as the command line says it."""
+
+    full: bool
+    partitions: list[str] | None
+    where: str | None
+    buckets: list[int] | None
+    max_bytes: str | None
+    dry_run: bool
+
+
+def compact(
+    name: str,
+    warehouse: str | None,
+    option: list[str] | None,
+    what: What,
+    interval: float | None,
+    form: Format,
 ) -> None:
-    """Merge files of each bucket to fewer sorted runs; pack small files of append tables."""
-    specs: list[Mapping[str, object]] = [
-        {**stated(spec.split(","), "a partition")} for spec in partition or ()
-    ]
+    """Compact once; or again and again, with an interval in seconds."""
+    limit = what["max_bytes"]
     request = CompactionRequest(
-        full=full,
-        partitions=specs or None,
-        where=where,
-        buckets=bucket or None,
-        max_bytes=None if max_bytes is None else _size(max_bytes),
-        dry_run=dry_run,
+        full=what["full"],
+        partitions=_partitions(what["partitions"]),
+        where=what["where"],
+        buckets=what["buckets"] or None,
+        max_bytes=None if limit is None else _size(limit),
+        dry_run=what["dry_run"],
     )
-    if watch and dry_run:
+    if interval is not None and request.dry_run:
         raise InvalidRequest("a dry run ends at once: leave out --watch or --dry-run")
-    context = open_table(path, options=stated(option)).context
-    if watch:
-        _watch(context, request, interval)
+    context = table_of(name, warehouse, option).context
+    if interval is not None:
+        _watch(context, request, interval, form)
         return
     result = _with_bar(context, request)
-    Console(highlight=False).print(Text(_told(result, dry_run=dry_run)), soft_wrap=True)
+    write_record(asdict(result), form, _text_of(result, dry_run=request.dry_run))
+
+
+def _partitions(specs: list[str] | None) -> list[Mapping[str, object]] | None:
+    return [{**stated(spec.split(","), "a partition")} for spec in specs or ()] or None
 
 
 def _size(text: str) -> int:
@@ -119,7 +110,7 @@ def _with_bar(context: TableContext, request: CompactionRequest) -> CompactionRe
         return compact_table(context, request, show)
 
 
-def _told(result: CompactionResult, *, dry_run: bool) -> str:
+def _text_of(result: CompactionResult, *, dry_run: bool) -> str:
     """The result as lines of text."""
     if not result.buckets:
         return "nothing to compact"
@@ -141,25 +132,29 @@ def _told(result: CompactionResult, *, dry_run: bool) -> str:
 # --- watching -------------------------------------------------------------------------------------
 
 
-def _watch(context: TableContext, request: CompactionRequest, interval_seconds: float) -> None:
-    out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+def _watch(
+    context: TableContext, request: CompactionRequest, interval_seconds: float, form: Format
+) -> None:
+    as_json = form is Format.JSON
+    status = note if as_json else say
 
-    def say(console: Console, text: str) -> None:
-        clock = _clock(context.ambient.local_wall_clock_ms() // 1000)
-        console.print(Text(f"{clock} {text}"), soft_wrap=True)
+    def at(text: str) -> str:
+        return f"{_clock(context.ambient.local_wall_clock_ms() // 1000)} {text}"
 
-    def tell(event: StepDone | Setback) -> None:
-        if isinstance(event, StepDone):
-            say(out, _line(event))
+    def report(event: StepDone | Setback) -> None:
+        if isinstance(event, Setback):
+            note(at(f"once more in {event.seconds:g} s: {event.error}"))
+        elif as_json:
+            say(json_text({**asdict(event.step), "seconds": round(event.seconds, 3)}))
         else:
-            say(err, f"once more in {event.seconds:g} s: {event.error}")
+            say(at(_line(event)))
 
     with _stop_on_signal() as stop:
-        say(out, f"watching {context.identifier}, every {interval_seconds:g} s")
+        status(at(f"watching {context.identifier}, every {interval_seconds:g} s"))
         steps = run_compaction(
-            context, request, interval_seconds=interval_seconds, stop=stop, told=tell
+            context, request, interval_seconds=interval_seconds, stop=stop, told=report
         )
-    say(out, f"stopped after {steps} commits")
+    status(at(f"stopped after {steps} commits"))
 
 
 @contextmanager

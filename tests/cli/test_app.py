@@ -142,7 +142,7 @@ def test_changes_prints_rows_with_their_kinds(
     assert code == 0
     assert [[cell.strip() for cell in line] for line in cells if len(line) == 2][-2:] == [
         ["2", "B"],
-        ["3", ""],
+        ["3", "NULL"],
     ]
     assert len(shown) == 6
 

@@ -1,0 +1,148 @@
+"""Rows as text for people: a grid that fits the width, or one block per row.
+
+1. Each column gets the width of its widest cell. If the grid fits, that is all.
+2. Otherwise the widest text columns shrink, and their longer cells end in `…`. Numbers are never
+   cut, and no cell goes over two lines.
+3. If the columns would be narrower than 12 characters, each row becomes a block of
+   `column  value` lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len, set_cell_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Cell", "Column", "Style", "layout"]
+
+_NARROW = 12
+_HEAD_MAX = 24
+_UNICODE = ("┌┬┐", "├┼┤", "└┴┘", "─", "│", "…")
+_ASCII = ("+++", "+++", "+++", "-", "|", "~")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The text of a value; a faint one is no text of the data, as NULL is."""
+
+    text: str
+    faint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The head of a column, and whether its cells are numbers."""
+
+    name: str
+    number: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """Where a grid is printed: its width in characters (None: any), characters and colours."""
+
+    width: int | None = None
+    unicode: bool = True
+    colour: bool = False
+
+
+def layout(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], style: Style) -> list[str]:
+    """The lines of a grid, or of one block per row where a grid would be too narrow."""
+    natural = [
+        max([cell_len(column.name), *(cell_len(row[at].text) for row in rows)])
+        for at, column in enumerate(columns)
+    ]
+    widths = natural if style.width is None else _fitted(columns, natural, style.width)
+    if widths is None:
+        return _blocks(columns, rows, style)
+    return _grid(columns, rows, widths, style)
+
+
+def _fitted(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int] | None:
+    """The widths at which the columns fit; None if some would be too narrow to read."""
+    room = width - 3 * len(columns) - 1
+    least = [
+        size if column.number else min(size, max(_NARROW, min(cell_len(column.name), _HEAD_MAX)))
+        for column, size in zip(columns, natural, strict=True)
+    ]
+    if sum(least) > room:
+        return None
+    widths = list(natural)
+    while (excess := sum(widths) - room) > 0:
+        at = max(range(len(widths)), key=lambda n: (widths[n] > least[n], widths[n]))
+        others = [size for n, size in enumerate(widths) if n != at and size > least[n]]
+        next_widest = max([least[at], *(size for size in others if size < widths[at])])
+        widths[at] -= max(1, min(excess, widths[at] - next_widest))
+    return widths
+
+
+def _grid(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    widths: Sequence[int],
+    style: Style,
+) -> list[str]:
+    top, middle, bottom, dash, bar, _ = _UNICODE if style.unicode else _ASCII
+
+    def rule(corners: str) -> str:
+        return corners[0] + corners[1].join(dash * (size + 2) for size in widths) + corners[2]
+
+    def line(cells: Sequence[Cell], codes: str) -> str:
+        shown = (
+            _painted(
+                _sized(cell.text, size, style, right=column.number), codes or _faint(cell), style
+            )
+            for cell, size, column in zip(cells, widths, columns, strict=True)
+        )
+        return f"{bar} " + f" {bar} ".join(shown) + f" {bar}"
+
+    heads = [Cell(column.name) for column in columns]
+    return [
+        rule(top),
+        line(heads, "1"),
+        rule(middle),
+        *(line(row, "") for row in rows),
+        rule(bottom),
+    ]
+
+
+def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], style: Style) -> list[str]:
+    dash = (_UNICODE if style.unicode else _ASCII)[3]
+    width = style.width or 0
+    head = min(max(cell_len(column.name) for column in columns), max(_NARROW, width // 3))
+    lines = []
+    for number, row in enumerate(rows, 1):
+        title = f"{dash * 2} row {number} "
+        lines.append(title + dash * max(0, width - cell_len(title)))
+        for column, cell in zip(columns, row, strict=True):
+            name = _painted(_sized(column.name, head, style), "1", style)
+            room = max(_NARROW, width - head - 2)
+            text = _cut(cell.text, room, style)
+            lines.append(f"{name}  {_painted(text, _faint(cell), style)}")
+    return lines
+
+
+def _sized(text: str, width: int, style: Style, *, right: bool = False) -> str:
+    """The text in just so many characters."""
+    shown = _cut(text, width, style)
+    blanks = " " * (width - cell_len(shown))
+    return blanks + shown if right else shown + blanks
+
+
+def _cut(text: str, width: int, style: Style) -> str:
+    if cell_len(text) <= width:
+        return text
+    ellipsis = (_UNICODE if style.unicode else _ASCII)[5]
+    return set_cell_size(text, width - 1).rstrip() + ellipsis
+
+
+def _faint(cell: Cell) -> str:
+    return "2" if cell.faint else ""
+
+
+def _painted(text: str, codes: str, style: Style) -> str:
+    return f"\x1b[{codes}m{text}\x1b[0m" if codes and style.colour else text

@@ -1,0 +1,114 @@
+"""Where answers go: a grid, JSON lines or CSV on standard output, notes on standard error."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from lakecore.cli.arguments import Format
+from lakecore.cli.grid import Column, Style, layout
+from lakecore.cli.texts import NULL, cells, csv_text, json_lines, json_text, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import polars as pl
+
+__all__ = ["note", "say", "write_batches", "write_frame", "write_record"]
+
+_WIDTH = 100
+
+
+def say(text: str) -> None:
+    """Print lines for people."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """Tell people something that is no part of the answer."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def write_frame(
+    frame: pl.DataFrame, form: Format, title: str | None = None, *, null: str = NULL
+) -> None:
+    """Print the rows of a frame; people see `null` for a null."""
+    if form is not Format.TABLE:
+        write_batches(frame, (), form)
+        return
+    columns = [Column(one_line(name), kind.is_numeric()) for name, kind in frame.schema.items()]
+    lines = layout(columns, [cells(row, null) for row in frame.iter_rows()], _style())
+    say("\n".join([*([title] if title else []), *lines]))
+
+
+def write_batches(first: pl.DataFrame, rest: Iterable[pl.DataFrame], form: Format) -> None:
+    """Print batches as they come, as JSON lines or CSV; the first may be empty."""
+    _to_utf8()
+    as_csv = form is Format.CSV
+    sys.stdout.write(csv_text(first, header=True) if as_csv else json_lines(first))
+    for batch in rest:
+        sys.stdout.write(csv_text(batch, header=False) if as_csv else json_lines(batch))
+        sys.stdout.flush()
+
+
+def write_record(record: Mapping[str, object], form: Format, text: str) -> None:
+    """Print one answer: its lines for people, one JSON object, or a CSV of one row."""
+    if form is Format.TABLE:
+        say(text)
+        return
+    _to_utf8()
+    if form is Format.JSON:
+        say(json_text(record))
+        return
+    values = {key: v if _is_plain(v) else json_text(v) for key, v in record.items()}
+    say(_csv_line(values) + "\n" + _csv_line(values.values()))
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def _csv_line(values: Iterable[object]) -> str:
+    return ",".join(_csv_cell(value) for value in values)
+
+
+def _csv_cell(value: object) -> str:
+    text = "" if value is None else str(value)
+    quoted = value == "" or any(mark in text for mark in ',"\r\n')
+    return '"' + text.replace('"', '""') + '"' if quoted else text
+
+
+def _to_utf8() -> None:
+    """Print UTF-8, in which JSON always is, whatever the terminal has."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+
+
+def _style() -> Style:
+    terminal = sys.stdout.isatty()
+    encoding = sys.stdout.encoding or "ascii"
+    try:
+        "│─…".encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        unicode = False
+    else:
+        unicode = True
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return Style(width=_width(), unicode=unicode, colour=terminal and not plain)
+
+
+def _width() -> int | None:
+    """The width of the terminal, or of COLUMNS; None where a file or a program reads."""
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdecimal() and int(stated) > 0:
+        return int(stated)
+    if not sys.stdout.isatty():
+        return None
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _WIDTH
+    except OSError:
+        return _WIDTH

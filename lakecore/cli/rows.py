@@ -1,0 +1,87 @@
+"""`lakecore read` and `lakecore changes`: a grid of the first rows, or a stream of all rows."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, TypedDict
+
+from lakecore.cli.arguments import ROWS_SHOWN, Format, names
+from lakecore.cli.printing import note, write_batches, write_frame
+from lakecore.cli.target import table_of
+from lakecore.frames.polars_source import to_frame
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["changes", "read"]
+
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}")
+Chosen = tuple[str | None, str | None, int | None]
+
+
+class At(TypedDict):
+    """The state to read, as `Table.scan` takes it."""
+
+    snapshot_id: int | None
+    tag: str | None
+    timestamp: str | None
+
+
+def read(
+    name: str,
+    warehouse: str | None,
+    option: list[str] | None,
+    chosen: Chosen,
+    at: At,
+    form: Format,
+) -> None:
+    """Print the rows of a table."""
+    columns, where, limit = chosen
+    table = table_of(name, warehouse, option)
+    if form is Format.TABLE:
+        frame = table.to_polars(names(columns), where, _asked(limit), **at)
+        _write_first(frame, limit)
+    else:
+        reader = table.to_batches(names(columns), where, limit, **at)
+        write_batches(to_frame(reader.schema.empty_table()), map(to_frame, reader), form)
+
+
+def changes(
+    name: str,
+    warehouse: str | None,
+    option: list[str] | None,
+    chosen: Chosen,
+    between: tuple[str | None, str | None],
+    form: Format,
+) -> None:
+    """Print what changed between two points."""
+    columns, where, limit = chosen
+    start, end = map(_point, between)
+    frame = table_of(name, warehouse, option).changes(start, end, names(columns), where)
+    if form is Format.TABLE:
+        _write_first(frame.head(_asked(limit)).collect(), limit)
+    else:
+        rows = frame if limit is None else frame.head(limit)
+        empty = rows.collect_schema().to_frame()
+        write_batches(empty, rows.collect_batches(maintain_order=True), form)
+
+
+def _point(text: str | None) -> str | datetime | None:
+    """A time, if the text is a date and a time of ISO 8601; else the text."""
+    try:
+        return datetime.fromisoformat(text) if text and _TIME.match(text) else text
+    except ValueError:
+        return text
+
+
+def _asked(limit: int | None) -> int:
+    """The rows to read: one more than a grid shows, to know whether there are more."""
+    return ROWS_SHOWN + 1 if limit is None else limit
+
+
+def _write_first(frame: pl.DataFrame, limit: int | None) -> None:
+    shown = frame if limit is not None else frame.head(ROWS_SHOWN)
+    write_frame(shown, Format.TABLE)
+    if shown.height < frame.height:
+        note(f"the first {shown.height} rows; --limit N shows more, --json or --csv prints all")

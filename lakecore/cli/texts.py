@@ -1,0 +1,163 @@
+"""Values as text: cells for people, JSON lines, CSV.
+
+JSON and CSV: binary is hexadecimal text, a decimal is text with all its digits, dates and times are
+ISO 8601. A MAP with text keys is an object; any other is a list of `key` and `value`. NaN and
+infinity, which JSON lacks, are null in JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import TYPE_CHECKING, TypeAlias
+
+import polars as pl
+
+from lakecore.cli.grid import Cell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["NULL", "cells", "csv_text", "json_lines", "json_text", "one_line"]
+
+NULL = "NULL"
+PolarsType: TypeAlias = "pl.DataType | pl.datatypes.DataTypeClass"
+_FRACTION = re.compile(r"(\.\d*?)0+(?=\D|$)")
+_ISO = "%Y-%m-%dT%H:%M:%S%.f"
+_ESCAPES = {
+    **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))},
+    **{code: f"\\u{code:04x}" for code in (0x2028, 0x2029)},
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+}
+
+
+def cells(row: Sequence[object], null: str = NULL) -> list[Cell]:
+    """The cells of a row: null is a faint NULL, and the text "NULL" or "" is quoted."""
+    return [Cell(null, faint=True) if value is None else _cell(value) for value in row]
+
+
+def one_line(text: str) -> str:
+    """The text with its control characters written as escapes: nothing of it steers a terminal."""
+    return text.translate(_ESCAPES)
+
+
+def json_lines(frame: pl.DataFrame) -> str:
+    """One JSON object per row, each on its line."""
+    return _plain(frame).write_ndjson()
+
+
+def json_text(value: object) -> str:
+    """A value of Python in one line of JSON."""
+    return json.dumps(_storable(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def csv_text(frame: pl.DataFrame, *, header: bool) -> str:
+    """The rows as CSV; null is nothing, an empty text is `""`, nested values are JSON."""
+    plain = _plain(frame)
+    nested = [name for name, kind in plain.schema.items() if kind.is_nested()]
+    texts = [
+        pl.Series(
+            name,
+            [None if value is None else json_text(value) for value in plain[name].to_list()],
+            pl.String,
+        )
+        for name in nested
+    ]
+    return plain.with_columns(texts).write_csv(include_header=header)
+
+
+def _plain(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame in types whose JSON and CSV are right."""
+    return frame.select(
+        _plain_values(pl.col(name), kind).alias(name) for name, kind in frame.schema.items()
+    )
+
+
+def _plain_values(values: pl.Expr, kind: PolarsType) -> pl.Expr:
+    match kind:
+        case pl.Binary():
+            return values.bin.encode("hex")
+        case pl.Datetime():
+            return values.dt.to_string(_ISO if kind.time_zone is None else f"{_ISO}%:z")
+        case pl.Time():
+            return values.dt.to_string("%H:%M:%S%.f")
+        case pl.List():
+            return values.list.eval(_plain_values(pl.element(), kind.inner))
+        case pl.Map():
+            entry = pl.Struct({"key": kind.key, "value": kind.value})
+            listed = values.map.entries().list.eval(_plain_values(pl.element(), entry))
+            named = kind.key == pl.String
+            return listed.cast(pl.Map(pl.String, _plain_type(kind.value))) if named else listed
+        case pl.Struct():
+            parts = [
+                _plain_values(values.struct.field(name), part).alias(name)
+                for name, part in kind.to_schema().items()
+            ]
+            return pl.when(values.is_not_null()).then(pl.struct(parts)) if parts else values
+        case _:
+            return values
+
+
+def _plain_type(kind: PolarsType) -> PolarsType:
+    """The type of the values that `_plain_values` makes of this one."""
+    match kind:
+        case pl.Binary() | pl.Datetime() | pl.Time():
+            return pl.String()
+        case pl.List():
+            return pl.List(_plain_type(kind.inner))
+        case pl.Map():
+            key, value = _plain_type(kind.key), _plain_type(kind.value)
+            named = kind.key == pl.String
+            return pl.Map(key, value) if named else pl.List(pl.Struct({"key": key, "value": value}))
+        case pl.Struct():
+            return pl.Struct({name: _plain_type(part) for name, part in kind.to_schema().items()})
+        case _:
+            return kind
+
+
+def _cell(value: object) -> Cell:
+    if value in ("", NULL):
+        return Cell(f"'{value}'")
+    return Cell(one_line(_shown(value)))
+
+
+def _shown(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return value.hex()
+        case Decimal():
+            return format(value, "f")
+        case dict() | list():
+            return json.dumps(_storable(value), ensure_ascii=False)
+        case datetime() | time():
+            return _FRACTION.sub(r"\1", str(value))
+        case _:
+            return str(value)
+
+
+def _storable(value: object) -> object:
+    """The value of Python types that JSON has."""
+    match value:
+        case dict():
+            return {str(_storable(key)): _storable(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_storable(each) for each in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case None | bool() | int() | str():
+            return value
+        case bytes():
+            return value.hex()
+        case Decimal():
+            return format(value, "f")
+        case datetime() | date() | time():
+            return value.isoformat()
+        case _:
+            return str(value)
