@@ -19,13 +19,12 @@ from lakecore.catalog.options import (
     WAREHOUSE,
     is_storage_option,
     parse_catalog_options,
-    without_slash,
 )
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
-from lakecore.io.open import expand_home, open_store
+from lakecore.io.open import locate, open_store
 from lakecore.io.services import flag
 from lakecore.model.arguments import check_flags
 from lakecore.options import check_texts
@@ -55,7 +54,7 @@ def connect(
     check_flags(create=create)
     given = warehouse if isinstance(warehouse, Mapping) else {WAREHOUSE: _path(warehouse)}
     options = parse_catalog_options(given)
-    options = replace(options, warehouse=expand_home(options.warehouse))
+    options = replace(options, warehouse=locate(options.warehouse))
     store = open_store(options.warehouse, options.texts)
     if not store.exists(options.warehouse):
         if not create:
@@ -90,7 +89,7 @@ def open_table(  # noqa: PLR0913  the public verb
     either.
     """
     check_flags(create=create)
-    location = without_slash(expand_home(_path(path)))
+    location = locate(_path(path))
     check_texts({} if options is None else options, table=location)
     if branch is not None:
         check_directory("branch", branch)

@@ -14,7 +14,6 @@ import lakecore
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
-from lakecore.io.local import absolute
 from lakecore.io.store import MemoryStore
 from lakecore.memory import Budget
 from lakecore.options import parse_options
@@ -90,4 +89,4 @@ def describe(
 def anchored(layout: Layout, store: Store) -> Layout:
     """The paths from the root of the disk on: an executor works in a directory of its own."""
     local = store.local_path(layout.root)
-    return layout if local is None else replace(layout, root=absolute(local))
+    return layout if local is None else replace(layout, root=local)

@@ -16,7 +16,7 @@ from lakecore.options import nearest, parse_options
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CatalogOptions", "is_storage_option", "parse_catalog_options", "without_slash"]
+__all__ = ["CatalogOptions", "is_storage_option", "parse_catalog_options"]
 
 WAREHOUSE = "warehouse"
 METASTORE = "metastore"
@@ -98,7 +98,7 @@ def parse_catalog_options(options: Mapping[str, str]) -> CatalogOptions:
     parse_options(defaults, table="(table-default)", creating=True)
     return CatalogOptions(
         texts=dict(options),
-        warehouse=without_slash(warehouse),
+        warehouse=warehouse,
         table_defaults=defaults,
         single_writer=flag(SINGLE_WRITER, options.get(SINGLE_WRITER, "false")),
     )
@@ -134,9 +134,3 @@ def _check(key: str, text: str) -> None:
         option=key,
         **({"did_you_mean": near[0]} if near else {"known": known}),
     )
-
-
-def without_slash(path: str) -> str:
-    """The path without slashes at its end, but for the root of a file system or a storage."""
-    bare = path.rstrip("/")
-    return path if not bare or bare.endswith(":") else bare

@@ -1,7 +1,6 @@
 """Files of the operating system; `put_if_absent` is a hard link.
 
-A path is absolute or relative, or a `file:` URI, whose path is taken as it stands: Paimon escapes
-partition values with `%`, so nothing is decoded.
+A path is absolute or relative, or a `file:` URI, as `format.locations` reads it.
 
 To publish a file only if it is absent:
 
@@ -34,6 +33,7 @@ from lakecore.errors import (
     StorageError,
     Unsupported,
 )
+from lakecore.format.locations import canonical, check_text, is_local
 from lakecore.io.ambient import SYSTEM
 from lakecore.io.store import FileStatus, plain_errors
 
@@ -56,23 +56,32 @@ _WRITE_FAILED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 class LocalStore:
-    """Files of the operating system. What a call wrote is on the disk when it returns."""
+    """Files of the operating system. What a call wrote is on the disk when it returns.
+
+    A relative path is one of the directory that the process worked in when the store was made.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._directory = os.getcwd()
+        except FileNotFoundError:  # it was removed: absolute paths do not need it
+            self._directory = ""
 
     def read(self, path: str) -> bytes:
-        with plain_errors(path), open(_local(path), "rb") as file:
+        with plain_errors(path), open(self._at(path), "rb") as file:
             return file.read()
 
     def exists(self, path: str) -> bool:
         with plain_errors(path):
             try:
-                os.stat(_local(path))
+                os.stat(self._at(path))
             except (FileNotFoundError, NotADirectoryError):
                 return False
             return True
 
     def size(self, path: str) -> int:
         with plain_errors(path):
-            status = os.stat(_local(path))
+            status = os.stat(self._at(path))
         if stat.S_ISDIR(status.st_mode):
             raise NotFound("a directory, not a file", path=path)
         return status.st_size
@@ -82,7 +91,7 @@ class LocalStore:
         children: list[FileStatus] = []
         with plain_errors(directory):
             try:
-                entries = os.scandir(_local(directory))
+                entries = os.scandir(self._at(directory))
             except (FileNotFoundError, NotADirectoryError):
                 return ()
             with entries:
@@ -99,13 +108,13 @@ class LocalStore:
         return tuple(sorted(children, key=lambda child: child.path))
 
     def put(self, path: str, data: bytes) -> None:
-        local = _local(path)
+        local = self._at(path)
         with plain_errors(path), _hidden_file(local, data) as hidden:
             os.replace(hidden, local)
             _sync_directory(os.path.dirname(local))
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        local = _local(path)
+        local = self._at(path)
         with plain_errors(path):
             if os.path.lexists(local):
                 return False
@@ -122,10 +131,10 @@ class LocalStore:
 
     def delete(self, path: str) -> None:
         with plain_errors(path), suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(_local(path))
+            os.unlink(self._at(path))
 
     def delete_directory(self, path: str) -> None:
-        local = _local(path)
+        local = self._at(path)
         if os.path.dirname(os.path.abspath(local)) == os.path.abspath(local):
             raise InvalidRequest("the root of a file system is no table to delete", path=path)
         with plain_errors(path):
@@ -134,7 +143,7 @@ class LocalStore:
                     shutil.rmtree(local)
 
     def rename_directory(self, source: str, target: str) -> None:
-        local_source, local_target = _local(source), _local(target)
+        local_source, local_target = self._at(source), self._at(target)
         if not os.path.isdir(local_source):
             raise NotFound("no such directory", path=source)
         if os.path.lexists(local_target):
@@ -152,10 +161,10 @@ class LocalStore:
 
     def make_directory(self, path: str) -> None:
         with plain_errors(path):
-            _make_directory(_local(path))
+            _make_directory(self._at(path))
 
     def open_input(self, path: str) -> pa.NativeFile:
-        local = _local(path)
+        local = self._at(path)
         with plain_errors(path):
             if os.path.isdir(local):
                 raise IsADirectoryError(local)
@@ -164,7 +173,7 @@ class LocalStore:
     @contextmanager
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:
         """As `Store.open_output`; fsyncs the file and its directory when the block ends."""
-        local = _local(path)
+        local = self._at(path)
         with plain_errors(path):
             _make_directory(os.path.dirname(local))
             # NOTE: this descriptor only serves fsync. It is opened before the first write, because
@@ -193,12 +202,16 @@ class LocalStore:
             os.close(descriptor)
 
     def local_path(self, path: str) -> str | None:
-        return _local(path)
+        return self._at(path)
 
-
-def absolute(path: str) -> str:
-    """A local path from the root of the disk on, for a process that works in another directory."""
-    return os.path.abspath(_local(path))
+    def _at(self, path: str) -> str:
+        """The absolute path for the operating system."""
+        if path.startswith("/"):
+            check_text(path)
+            return path
+        if not is_local(path):
+            raise InvalidRequest("the path is one of another storage", path=path)
+        return os.path.join(self._directory, canonical(path))
 
 
 class _Output(pa.OSFile):  # type: ignore[misc]  # pyarrow has no stubs
@@ -232,34 +245,6 @@ def begin_write_back(descriptor: int, start: int, size_bytes: int) -> None:
     begin = _sync_file_range()
     if begin is not None:
         begin(descriptor, start, size_bytes, _SYNC_FILE_RANGE_WRITE)
-
-
-def _local(path: str) -> str:
-    """The path for the operating system, without the `file:` of a URI."""
-    local = path
-    if path.startswith("file:"):
-        local = path.removeprefix("file:")
-        if local.startswith("//"):
-            authority, slash, rest = local[2:].partition("/")
-            if authority not in {"", "localhost"}:
-                raise InvalidRequest(
-                    "a file URI names no host; write file:///path", path=path, host=authority
-                )
-            local = slash + rest
-    if not local:
-        raise InvalidRequest("the path is empty", path=path)
-    if "\0" in local or not local.isascii():
-        _check_characters(local)
-    return local
-
-
-def _check_characters(local: str) -> None:
-    try:
-        whole = "\0" not in local and os.fsencode(local)
-    except UnicodeEncodeError as error:
-        raise InvalidRequest("a path is not Unicode text", path=repr(local)) from error
-    if not whole:
-        raise InvalidRequest("a path holds no NUL", path=repr(local))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.format.locations import canonical, is_local
 from lakecore.io.local import LocalStore
 from lakecore.io.remote import RemoteStore
 from lakecore.io.services import SERVICES
@@ -17,15 +18,41 @@ if TYPE_CHECKING:
 
     from lakecore.io.store import Store
 
-__all__ = ["expand_home", "open_store"]
+__all__ = ["locate", "open_store"]
 
 _memory_stores: dict[str, MemoryStore] = {}
 _memory_stores_lock = threading.Lock()
 
 
-def expand_home(path: str) -> str:
-    """The path with a home directory for a leading `~`, as Polars takes it for one, too."""
-    return os.path.expanduser(path)
+def locate(text: str) -> str:
+    """The one full name of a place: an absolute local path, or a URI; no slash at its end.
+
+    A relative path is that of the working directory of now, so that a later `os.chdir` does not
+    make it another's; a leading `~` is the home directory. `..` is resolved as the system does it,
+    through symbolic links.
+    """
+    place = canonical(text)
+    if is_local(text):
+        place = _absolute(os.path.expanduser(place) if place == text else place)
+    bare = place.rstrip("/")
+    return place if not bare or bare.endswith(":") else bare
+
+
+def _absolute(path: str) -> str:
+    if not os.path.isabs(path):
+        try:
+            path = os.path.join(os.getcwd(), path)
+        except FileNotFoundError as error:
+            raise InvalidRequest(
+                "a relative path, but the working directory is gone; give an absolute one",
+                path=path,
+            ) from error
+    names = path.split("/")
+    if ".." in names:
+        # INVARIANT: `link/..` is not where `link` is.
+        end = len(names) - names[::-1].index("..")
+        path = "/".join([os.path.realpath("/".join(names[:end])), *names[end:]])
+    return os.path.normpath(path)
 
 
 def open_store(uri: str, options: Mapping[str, str]) -> Store:
@@ -35,10 +62,10 @@ def open_store(uri: str, options: Mapping[str, str]) -> Store:
     """
     if not uri:
         raise InvalidRequest("the path of a warehouse or table is empty")
-    scheme, separator, rest = uri.partition("://")
-    scheme = scheme.lower()
-    if not separator or scheme == "file":
+    uri = canonical(uri)
+    if is_local(uri):
         return LocalStore()
+    scheme, _, rest = uri.partition("://")
     if scheme == "memory":
         with _memory_stores_lock:
             return _memory_stores.setdefault(rest.partition("/")[0], MemoryStore())

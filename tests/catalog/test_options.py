@@ -8,13 +8,6 @@ from lakecore.errors import InvalidRequest, Unsupported
 WAREHOUSE = {"warehouse": "/data/w"}
 
 
-def test_warehouse_loses_the_slash_at_its_end() -> None:
-    paths = ["/data/w/", "s3://bucket/w//", "/", "file:///"]
-    found = [parse_catalog_options({"warehouse": path}).warehouse for path in paths]
-
-    assert found == ["/data/w", "s3://bucket/w", "/", "file:///"]
-
-
 @pytest.mark.parametrize("options", [{}, {"warehouse": ""}, {"warehouse": "  "}])
 def test_catalog_needs_a_warehouse(options: dict[str, str]) -> None:
     with pytest.raises(InvalidRequest, match="no warehouse"):

@@ -149,16 +149,19 @@ def test_percent_signs_of_a_file_uri_stay(tmp_path: Path) -> None:
     assert STORE.local_path(f"file://localhost{tmp_path}/x") == f"{tmp_path}/x"
 
 
-def test_relative_path_is_below_the_working_directory(
+def test_relative_path_is_below_the_working_directory_of_its_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    store = LocalStore()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
 
-    assert STORE.put_if_absent("snapshot-1", b"1")
-    STORE.put("w/a", b"2")
-    with STORE.open_output("b") as sink:
+    assert store.put_if_absent("snapshot-1", b"1")
+    store.put("w/a", b"2")
+    with store.open_output("b") as sink:
         sink.write(b"3")
-    STORE.rename_directory("w", "v")
+    store.rename_directory("w", "v")
 
     assert (tmp_path / "snapshot-1").read_bytes() == b"1"
     assert (tmp_path / "v" / "a").read_bytes() == b"2"

@@ -8,7 +8,7 @@ import pytest
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.local import LocalStore
-from lakecore.io.open import open_store
+from lakecore.io.open import locate, open_store
 from lakecore.io.remote import RemoteStore
 
 if TYPE_CHECKING:
@@ -48,9 +48,50 @@ def test_uri_without_a_bucket_is_refused(uri: str) -> None:
 def test_fsspec_is_imported_at_first_use_alone(tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from lakecore.io.open import open_store\n"
+        "from lakecore.io.open import locate, open_store\n"
         "open_store('s3://b/w', {}), open_store(sys.argv[1], {}).list(sys.argv[1])\n"
         "assert not {'fsspec', 's3fs'} & set(sys.modules)\n"
     )
 
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+
+
+def test_place_is_absolute_and_has_no_slash_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/me")
+
+    assert locate("w//t/") == locate("./w/t") == locate("file:w/t") == f"{tmp_path}/w/t"
+    assert locate("../w") == f"{tmp_path.parent}/w"
+    assert locate("/data/w/") == locate("FILE://localhost/data/w") == "/data/w"
+    assert locate("~/w") == "/home/me/w"
+    assert locate("file:~/w") == f"{tmp_path}/~/w"
+    assert [locate(root) for root in ("/", "file:///", "S3://b/w//")] == ["/", "/", "s3://b/w"]
+
+
+def test_two_dots_after_a_link_are_where_the_system_goes(tmp_path: Path) -> None:
+    (tmp_path / "far" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "inner")
+
+    assert locate(f"{tmp_path}/link/../w") == f"{tmp_path}/far/w"
+    assert locate(f"{tmp_path}/link/w") == f"{tmp_path}/link/w"
+
+
+def test_relative_path_needs_a_working_directory(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, lakecore as lc\n"
+        "os.chdir(sys.argv[1]); os.rmdir(sys.argv[1])\n"
+        "try: lc.connect('w')\n"
+        "except lc.InvalidRequest as error: print(error)\n"
+        "print(lc.connect(sys.argv[2], create=True).list_databases())\n"
+    )
+    gone, there = tmp_path / "gone", tmp_path / "w"
+    gone.mkdir()
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(gone), str(there)], capture_output=True, check=True
+    )
+
+    assert b"working directory is gone" in done.stdout
+    assert done.stdout.endswith(b"()\n")
