@@ -181,6 +181,14 @@ class OutageStore:
         with self._change():
             self.inner.rename_directory(source, target)
 
+    @property
+    def renames_at_once(self) -> bool:
+        return self.inner.renames_at_once
+
+    def copy_directory(self, source: str, target: str) -> None:
+        with self._change():
+            self.inner.copy_directory(source, target)
+
     def make_directory(self, path: str) -> None:
         with self._change():
             self.inner.make_directory(path)

@@ -83,6 +83,13 @@ class RacedStore:
         self._step()
         self.inner.rename_directory(source, target)
 
+    @property
+    def renames_at_once(self) -> bool:
+        return self.inner.renames_at_once
+
+    def copy_directory(self, source: str, target: str) -> None:
+        self.inner.copy_directory(source, target)
+
     def make_directory(self, path: str) -> None:
         self._step()
         self.inner.make_directory(path)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from moto.moto_server.werkzeug_app import (
 )
 from moto.s3.models import s3_backends
 from werkzeug.serving import make_server
+
+from lakecore.errors import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,12 +39,21 @@ class FailingStore:
     took effect. From then on the process counts as dead: every call fails and has no effect. With
     `fail_at=None` it only counts. An output is two calls, its opening and its closing; where death
     falls between them an empty file stays behind, the worst that a storage may show.
+
+    A directory is deleted or copied file by file, each a call, in an order that `seed` draws; it is
+    renamed in one call only if the inner store does so. Where a directory is one (the inner store
+    renames at once), a deletion is on the disk no sooner than something else is written into the
+    same directory: death brings back some of the others, as `seed` draws them.
     """
 
-    def __init__(self, inner: Store, fail_at: int | None = None, *, after: bool = False) -> None:
+    def __init__(
+        self, inner: Store, fail_at: int | None = None, *, after: bool = False, seed: int = 0
+    ) -> None:
         self.inner = inner
         self.fail_at = fail_at
         self.after = after
+        self._random = random.Random(seed)
+        self._unsynced: dict[str, bytes] = {}  # files deleted, which a power failure may bring back
         self.calls: list[tuple[str, str]] = []  # (method, path) of each call that changes something
         self.is_dead = False
         self._lock = threading.Lock()
@@ -65,22 +77,49 @@ class FailingStore:
     def put(self, path: str, data: bytes) -> None:
         with self._change("put", path):
             self.inner.put(path, data)
+            self._sync_directory_of(path)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         with self._change("put_if_absent", path):
-            return self.inner.put_if_absent(path, data)
+            made = self.inner.put_if_absent(path, data)
+            self._sync_directory_of(path)
+            return made
 
     def delete(self, path: str) -> None:
         with self._change("delete", path):
+            if self.inner.renames_at_once:
+                with suppress(NotFound):
+                    self._unsynced[path] = self.inner.read(path)
             self.inner.delete(path)
 
     def delete_directory(self, path: str) -> None:
+        files = files_below(self.inner, path)
+        self._random.shuffle(files)
+        for file in files:
+            self.delete(file)
         with self._change("delete_directory", path):
             self.inner.delete_directory(path)
 
+    @property
+    def renames_at_once(self) -> bool:
+        return self.inner.renames_at_once
+
     def rename_directory(self, source: str, target: str) -> None:
+        if not self.inner.renames_at_once:
+            self.copy_directory(source, target)
+            self.delete_directory(source)
+            return
         with self._change("rename_directory", source):
             self.inner.rename_directory(source, target)
+            moved = [path for path in self._unsynced if path.startswith(source + "/")]
+            for path in moved:
+                self._unsynced[target + path[len(source) :]] = self._unsynced.pop(path)
+
+    def copy_directory(self, source: str, target: str) -> None:
+        files = files_below(self.inner, source)
+        self._random.shuffle(files)
+        for file in files:
+            self.put(target + file[len(source) :], self.inner.read(file))
 
     def make_directory(self, path: str) -> None:
         with self._change("make_directory", path):
@@ -103,6 +142,7 @@ class FailingStore:
                 dies = self._dies("close_output", path)
                 if dies and not self.after:
                     raise self._failure("close_output", path)  # noqa: TRY301 - inner must see it
+            self._sync_directory_of(path)
         except BaseException:
             # The inner store has removed the file; a process that is dead could not have.
             if self.is_dead or (self._dies("remove_output", path) and not self.after):
@@ -129,7 +169,19 @@ class FailingStore:
             self._require_life(call, path)
             self.calls.append((call, path))
             self.is_dead = len(self.calls) == self.fail_at
+            if self.is_dead:
+                self._lose_what_was_not_synced()
             return self.is_dead
+
+    def _sync_directory_of(self, path: str) -> None:
+        directory = path.rpartition("/")[0]
+        for deleted in [each for each in self._unsynced if each.rpartition("/")[0] == directory]:
+            del self._unsynced[deleted]
+
+    def _lose_what_was_not_synced(self) -> None:
+        for path, data in self._unsynced.items():
+            if self._random.random() < 0.5:
+                self.inner.put(path, data)
 
     def _require_life(self, call: str, path: str) -> None:
         if self.is_dead:
@@ -138,6 +190,14 @@ class FailingStore:
 
     def _failure(self, call: str, path: str) -> StoreFailure:
         return StoreFailure(f"injected at call {self.fail_at}: {call} of {path}")
+
+
+def files_below(store: Store, directory: str) -> list[str]:
+    """The paths of all files below a directory, sorted."""
+    found: list[str] = []
+    for child in store.list(directory):
+        found += files_below(store, child.path) if child.is_directory else [child.path]
+    return found
 
 
 class ReadCounter(FailingStore):

@@ -10,14 +10,21 @@ What is atomic, and what is not:
   of all who try at once, one wins, and the others start again from what it wrote;
 - renaming a table moves its directory. Local storage does it in one step; an object store copies
   file by file, under a writer's feet, so it is refused unless nobody else writes;
-- dropping a table takes its snapshots first and its schemas last: stopped half-way, the table is
-  empty but still there, and dropping it again finishes the work.
+- dropping a table or a database takes it out of sight in one step, and deletes its files after
+  (`directories.py`): stopped half-way it is gone, and the next drop goes on.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from lakecore.catalog.directories import (
+    drop_database,
+    drop_table,
+    finish_drop,
+    move_table,
+    sweep,
+)
 from lakecore.catalog.identifier import (
     MAIN_BRANCH,
     Identifier,
@@ -37,7 +44,6 @@ from lakecore.errors import (
 from lakecore.format.layout import SCHEMA_PREFIX, SNAPSHOT_PREFIX, Layout, parse_numbered
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
-from lakecore.io.services import SERVICES
 from lakecore.model.arguments import check_flags
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import check_changes
@@ -110,12 +116,14 @@ class FilesystemCatalog:
         """
         check_flags(ignore_if_not_exists=ignore_if_not_exists, cascade=cascade)
         path = self.database_path(name)
+        sweep(self.store, self.warehouse.rstrip("/"))
         if not self.store.exists(path):
             if ignore_if_not_exists:
                 return
             raise self._no_database(name)
         tables = self.list_tables(name)
         if not cascade:
+            sweep(self.store, path)
             inside = tables or tuple(_base_name(child.path) for child in self.store.list(path))
             if inside:
                 raise InvalidRequest(
@@ -123,9 +131,7 @@ class FilesystemCatalog:
                     database=name,
                     **{"tables" if tables else "foreign_files": _shown(inside)},
                 )
-        for table in tables:
-            self._drop_directory(f"{path}/{table}")
-        self.store.delete_directory(path)
+        drop_database(self.store, path, self.ambient)
 
     # --- tables -----------------------------------------------------------------------------------
 
@@ -204,7 +210,7 @@ class FilesystemCatalog:
         old = self._data_table(source, "rename", branch_allowed=False)
         new = self._data_table(target, "rename", branch_allowed=False)
         check_name("table", new.table)
-        if not self._renames_at_once() and not self.options.single_writer:
+        if not self.store.renames_at_once and not self.options.single_writer:
             raise Unsupported(
                 "this storage cannot rename a directory in one step, so a writer could lose its "
                 "commits; if nobody else writes, set commit.single-writer",
@@ -217,9 +223,10 @@ class FilesystemCatalog:
             raise self._no_table(old)
         if not self.database_exists(new.database):
             raise self._no_database(new.database)
-        if self.store.exists(self.table_path(new)):
+        place = self.table_path(new)
+        if self.store.exists(place) and not finish_drop(self.store, place):
             raise AlreadyExists("the target of the rename exists", table=new)
-        self.store.rename_directory(self.table_path(old), self.table_path(new))
+        move_table(self.store, self.table_path(old), place, self.ambient)
 
     def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
         """Remove a table with all its data, snapshots, tags and branches."""
@@ -227,10 +234,10 @@ class FilesystemCatalog:
         name = self._data_table(identifier, "drop", branch_allowed=False)
         path = self.table_path(name)
         if not self._is_table(path):
-            if ignore_if_not_exists:
+            if finish_drop(self.store, path) or ignore_if_not_exists:
                 return
             raise self._no_table(name)
-        self._drop_directory(path)
+        drop_table(self.store, path, self.ambient)
 
     def alter_table(
         self, identifier: str, changes: Sequence[Change], *, ignore_if_not_exists: bool = False
@@ -308,22 +315,12 @@ class FilesystemCatalog:
 
     def _is_table(self, path: str, branch: str = MAIN_BRANCH) -> bool:
         layout = Layout(root=path, branch=branch)
-        # Most tables still have their first schema, and one look is cheaper than a listing.
-        return self.store.exists(layout.schema(0)) or _has_numbered(
-            self.store, layout.schema_dir, SCHEMA_PREFIX
-        )
-
-    def _drop_directory(self, path: str) -> None:
-        layout = Layout(root=path)
-        children = [child.path for child in self.store.list(path) if child.is_directory]
-        first = [layout.snapshot_dir, layout.tag_dir, layout.branches_dir, layout.changelog_dir]
-        rest = [child for child in children if child not in {*first, layout.schema_dir}]
-        for directory in (*first, *rest):
-            self.store.delete_directory(directory)
-        self.store.delete_directory(path)
-
-    def _renames_at_once(self) -> bool:
-        return self.warehouse.partition("://")[0].lower() not in SERVICES
+        # Most tables still have their first schema, and one look is cheaper than a listing, where
+        # no table can be half dropped.
+        if self.store.renames_at_once and self.store.exists(layout.schema(0)):
+            return True
+        history = History(self.store, layout)
+        return bool(history.schema_ids()) and not (branch != MAIN_BRANCH and history.is_dropped())
 
     def _no_database(self, name: str) -> NotFound:
         return NotFound("no such database", database=name, databases=_shown(self.list_databases()))
@@ -351,6 +348,8 @@ def create_table_at(store: Store, path: str, schema: TableSchema) -> bool:
     show rows it was never given.
     """
     layout = Layout(root=path)
+    if not store.renames_at_once:
+        finish_drop(store, path)
     if _has_numbered(store, layout.snapshot_dir, SNAPSHOT_PREFIX) and not _has_numbered(
         store, layout.schema_dir, SCHEMA_PREFIX
     ):

@@ -24,6 +24,7 @@ __all__ = [
     "BUCKET_PREFIX",
     "CHANGELOG_PREFIX",
     "CONSUMER_PREFIX",
+    "DROPPED_MARK",
     "EARLIEST",
     "LATEST",
     "MAIN_BRANCH",
@@ -52,6 +53,7 @@ BRANCH_PREFIX = "branch-"
 CONSUMER_PREFIX = "consumer-"
 CHANGELOG_PREFIX = "changelog-"
 BUCKET_PREFIX = "bucket-"
+DROPPED_MARK = ".dropped"
 LATEST = "LATEST"
 EARLIEST = "EARLIEST"
 
@@ -107,6 +109,11 @@ class Layout:
     def schema(self, schema_id: int) -> str:
         """The schema file of that id."""
         return f"{self.schema_dir}/{SCHEMA_PREFIX}{schema_id}"
+
+    @property
+    def dropped_mark(self) -> str:
+        """The file that says that the table, with all its branches, is being dropped."""
+        return f"{self._main()}/schema/{DROPPED_MARK}"
 
     @property
     def snapshot_dir(self) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lakecore.errors import CorruptTable, LakecoreError, NotFound
 from lakecore.format import metadata
-from lakecore.format.layout import parse_numbered
+from lakecore.format.layout import DROPPED_MARK, MAIN_BRANCH, parse_numbered
 from lakecore.format.manifest_columns import decode_entries
 from lakecore.io.at_once import read_all
 from lakecore.io.commits import Commits
@@ -95,8 +95,9 @@ class History:
     # --- schemas ---------------------------------------------------------------------------------
 
     def schema_ids(self) -> tuple[int, ...]:
-        """The ids of all schema files, ascending."""
-        return self._numbers(self.layout.schema_dir, "schema-")
+        """The ids of all schema files, ascending; none of a table that is being dropped."""
+        names = self._names(self.layout.schema_dir)
+        return () if DROPPED_MARK in names else _numbers(names, "schema-")
 
     def schema(self, schema_id: int) -> TableSchema:
         """The schema of that id. Raises CorruptTable if its file is gone."""
@@ -131,7 +132,9 @@ class History:
     def latest_schema(self) -> TableSchema | None:
         """The schema with the largest id; None if the table does not exist."""
         ids = self.schema_ids()
-        return self.schema(ids[-1]) if ids else None
+        if not ids or (self.layout.branch != MAIN_BRANCH and self.is_dropped()):
+            return None
+        return self.schema(ids[-1])
 
     # --- snapshots and tags ----------------------------------------------------------------------
 
@@ -358,9 +361,14 @@ class History:
         return data
 
     def _numbers(self, directory: str, prefix: str) -> tuple[int, ...]:
-        names = (status.path.rpartition("/")[2] for status in self.store.list(directory))
-        numbers = (parse_numbered(name, prefix) for name in names)
-        return tuple(sorted(number for number in numbers if number is not None))
+        return _numbers(self._names(directory), prefix)
+
+    def _names(self, directory: str) -> list[str]:
+        return [status.path.rpartition("/")[2] for status in self.store.list(directory)]
+
+    def is_dropped(self) -> bool:
+        """Whether the table of this branch is being dropped."""
+        return self.store.exists(self.layout.dropped_mark)
 
     def _hint(self, path: str) -> int | None:
         """The number in a hint file; None if it is not there or not a number."""
@@ -369,6 +377,11 @@ class History:
         except NotFound:
             return None
         return int(text) if text.isdecimal() else None
+
+
+def _numbers(names: Iterable[str], prefix: str) -> tuple[int, ...]:
+    numbers = (parse_numbered(name, prefix) for name in names)
+    return tuple(sorted(number for number in numbers if number is not None))
 
 
 def _check_number(number: int, expected: int, path: str) -> None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["LocalStore"]
 
 _WRITE_BACK_BYTES = 4 << 20
+_RENAMES_MAX = 3
 _SYNC_FILE_RANGE_WRITE = 2
 
 # What `link` says on file systems without hard links (FAT, some FUSE and network mounts).
@@ -137,27 +138,42 @@ class LocalStore:
         local = self._at(path)
         if os.path.dirname(os.path.abspath(local)) == os.path.abspath(local):
             raise InvalidRequest("the root of a file system is no table to delete", path=path)
+        _refuse_link(local, path)
         with plain_errors(path):
             while os.path.lexists(local):
                 with suppress(FileNotFoundError):  # somebody else removes it too; go on with them
                     shutil.rmtree(local)
 
+    @property
+    def renames_at_once(self) -> bool:
+        return True
+
     def rename_directory(self, source: str, target: str) -> None:
         local_source, local_target = self._at(source), self._at(target)
         if not os.path.isdir(local_source):
             raise NotFound("no such directory", path=source)
+        _refuse_link(local_source, source)
         if os.path.lexists(local_target):
             raise AlreadyExists("the target of the rename exists", path=target)
         with plain_errors(target):
-            _make_directory(os.path.dirname(local_target))
             try:
-                os.rename(local_source, local_target)
+                _rename(local_source, local_target)
             except OSError as error:
                 if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:
                     raise AlreadyExists("the target of the rename exists", path=target) from error
+                if error.errno in {errno.EXDEV, errno.EBUSY}:
+                    raise Unsupported(
+                        "the directory is a mount point, or on another disk than the one above it",
+                        path=source,
+                    ) from error
                 raise
             _sync_directory(os.path.dirname(local_source))
             _sync_directory(os.path.dirname(local_target))
+
+    def copy_directory(self, source: str, target: str) -> None:
+        with plain_errors(source):
+            shutil.copytree(self._at(source), self._at(target), dirs_exist_ok=True)
+            os.sync()
 
     def make_directory(self, path: str) -> None:
         with plain_errors(path):
@@ -245,6 +261,26 @@ def begin_write_back(descriptor: int, start: int, size_bytes: int) -> None:
     begin = _sync_file_range()
     if begin is not None:
         begin(descriptor, start, size_bytes, _SYNC_FILE_RANGE_WRITE)
+
+
+def _rename(source: str, target: str) -> None:
+    """Rename a directory, making the one above it, which somebody may remove while it is empty."""
+    for _ in range(_RENAMES_MAX):
+        _make_directory(os.path.dirname(target))
+        with suppress(FileNotFoundError):
+            os.rename(source, target)
+            return
+    os.rename(source, target)
+
+
+def _refuse_link(local: str, path: str) -> None:
+    """Raise InvalidRequest where a directory is taken away that is only a link to one."""
+    if os.path.islink(local.rstrip("/")):
+        raise InvalidRequest(
+            "the directory is a symbolic link: it is neither moved nor deleted; remove the link",
+            path=path,
+            target=os.readlink(local.rstrip("/")),
+        )
 
 
 @contextmanager

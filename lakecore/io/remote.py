@@ -171,6 +171,10 @@ class RemoteStore:
             if left:
                 raise StorageError("files could not be deleted", path=path, files=left[:3])
 
+    @property
+    def renames_at_once(self) -> bool:
+        return False
+
     def rename_directory(self, source: str, target: str) -> None:
         """As `Store.rename_directory`: every file copied, then every old one deleted."""
         key_source, key_target = _key(source), _key(target)
@@ -179,6 +183,13 @@ class RemoteStore:
                 raise NotFound("no such directory", path=source)
             if self._files.exists(key_target):
                 raise AlreadyExists("the target of the rename exists", path=target)
+            names = self._all_below(key_source)
+            self.copy_directory(source, target)
+            self._delete_all(names)
+
+    def copy_directory(self, source: str, target: str) -> None:
+        key_source, key_target = _key(source), _key(target)
+        with self._plain_errors(source):
             names = self._all_below(key_source)
             files = [name for name in names if not name.endswith("/")]
             copies = [f"{key_target}/{_below(key_source, name)}" for name in files]
@@ -190,7 +201,6 @@ class RemoteStore:
                 with suppress(*self._connected().failures):
                     self._delete_all(copies)
                 raise
-            self._delete_all(names)
 
     def make_directory(self, path: str) -> None:
         key = _key(path)

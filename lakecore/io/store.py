@@ -90,8 +90,17 @@ class Store(Protocol):
         """Remove a directory and all that is below it; that it is absent is fine."""
         ...
 
+    @property
+    def renames_at_once(self) -> bool:
+        """Whether `rename_directory` is one step, of which nobody sees a part."""
+        ...
+
     def rename_directory(self, source: str, target: str) -> None:
-        """Move a directory; `NotFound`, or `AlreadyExists` if the target does. Not atomic."""
+        """Move a directory; `NotFound`, or `AlreadyExists` if the target does."""
+        ...
+
+    def copy_directory(self, source: str, target: str) -> None:
+        """Copy a directory file by file, in any order, into one that may be there."""
         ...
 
     def make_directory(self, path: str) -> None:
@@ -164,10 +173,12 @@ class MemoryStore:
     """Files in the memory of this process: the definition of `Store` that runs.
 
     Directories exist while something is in them, as in an object store, or once they were made.
+    `renames_at_once=False` is how an object store is: directory operations can be seen half done.
     """
 
-    def __init__(self, ambient: Ambient = SYSTEM) -> None:
+    def __init__(self, ambient: Ambient = SYSTEM, *, renames_at_once: bool = True) -> None:
         self._ambient = ambient
+        self.renames_at_once = renames_at_once
         self._lock = threading.RLock()
         self._files: dict[str, _MemoryFile] = {}
         self._directories: set[str] = set()
@@ -243,6 +254,13 @@ class MemoryStore:
                 if name in self._directories:
                     self._directories.remove(name)
                     self._directories.add(renamed)
+
+    def copy_directory(self, source: str, target: str) -> None:
+        source, target = source.rstrip("/"), target.rstrip("/")
+        with self._lock:
+            for name in self._below(source):
+                if name in self._files:
+                    self._files[target + name[len(source) :]] = self._files[name]
 
     def make_directory(self, path: str) -> None:
         with self._lock:

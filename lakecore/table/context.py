@@ -123,17 +123,24 @@ def _dynamic_options(context: TableContext) -> dict[str, str]:
     return {key: text for key, text in context.options.texts.items() if stated.get(key) != text}
 
 
-def require_table(context: TableContext) -> None:
-    """Raise NotFound if the table was dropped since it was opened, or another took its place."""
-    history = context.history
-    if history.still_holds(context.schema):
-        return
-    if not history.schema_ids():
+def newest_schema_id(context: TableContext) -> int:
+    """The id of the newest schema. Raises NotFound if the table was dropped."""
+    ids = context.history.schema_ids()
+    if not ids:
         raise NotFound(
             "the table is not there any more: it was dropped or renamed",
             table=context.identifier,
             path=context.layout.root,
         )
+    return ids[-1]
+
+
+def require_table(context: TableContext) -> None:
+    """Raise NotFound if the table was dropped since it was opened, or another took its place."""
+    history = context.history
+    if history.still_holds(context.schema):
+        return
+    newest_schema_id(context)
     raise NotFound(
         "the table is not there any more: another was made in its place; open that one",
         table=context.identifier,

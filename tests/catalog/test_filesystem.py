@@ -8,21 +8,17 @@ import pytest
 
 from lakecore.catalog.filesystem import FilesystemCatalog, create_table_at
 from lakecore.catalog.new_table import new_schema
-from lakecore.catalog.options import parse_catalog_options
 from lakecore.errors import (
     AlreadyExists,
     CommitConflict,
     CorruptTable,
     InvalidRequest,
-    LakecoreError,
     NotFound,
     Unsupported,
 )
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
-from lakecore.io.store import MemoryStore
 from lakecore.model.schema_change import SchemaChange
-from tests.stores import FailingStore, StoreFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -376,30 +372,6 @@ def test_table_that_is_not_there_cannot_be_dropped_unless_ignored(
         catalog.drop_table("shop.orders$files")
 
     catalog.drop_table("shop.orders", ignore_if_not_exists=True)
-
-
-def test_drop_that_stops_anywhere_leaves_the_table_to_be_dropped_again() -> None:
-    options = parse_catalog_options({"warehouse": "w"})
-
-    def filled() -> tuple[MemoryStore, FilesystemCatalog]:
-        store = MemoryStore()
-        catalog = FilesystemCatalog("w", store, options, seeded(1))
-        catalog.create_database("shop")
-        create(catalog).write(one_row())
-        return store, catalog
-
-    store, _ = filled()
-    counting = FailingStore(store)
-    FilesystemCatalog("w", counting, options).drop_table("shop.orders")
-    for call in range(1, len(counting.calls) + 1):
-        store, catalog = filled()
-        with pytest.raises((StoreFailure, LakecoreError)):
-            FilesystemCatalog("w", FailingStore(store, call), options).drop_table("shop.orders")
-
-        rows = catalog.get_table("shop.orders").to_arrow().num_rows
-        assert rows == (1 if call == 1 else 0)
-        catalog.drop_table("shop.orders")
-        assert catalog.list_tables("shop") == ()
 
 
 # --- altering -------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ from lakecore.table.commits.commit_manifests import ManifestWriter
 from lakecore.table.commits.committed import committed, last_committed, may_go_on
 from lakecore.table.commits.message_files import check_files_are_there, delete_compaction_files
 from lakecore.table.commits.next_snapshot import Step, next_snapshot
-from lakecore.table.context import require_table
+from lakecore.table.context import newest_schema_id, require_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -209,7 +209,7 @@ class _Committer:
             self._attempts += 1
             # What takes time stands before the look: who looks long at the latest comes too late.
             require_table(context)
-            schema_id = max(context.history.schema_ids())
+            schema_id = newest_schema_id(context)
             if attempt or self._latest is None:
                 self._latest = context.history.latest_after(self._latest)
             left = self._attempt(change, schema_id)

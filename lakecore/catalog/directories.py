@@ -1,0 +1,128 @@
+"""Directories of tables and databases, taken away or moved so that each is whole or gone.
+
+A directory has many files, and a process may die between any two of them. A table that lost its
+newest snapshots alone would open at an old one and take writes; so a table is taken out of sight
+first, and its files are deleted after.
+
+Where the storage renames a directory in one step (`Store.renames_at_once`):
+
+1. the directory moves to `.dropped-UUID/NAME` beside it, where no engine looks for a table;
+2. `.dropped-UUID` is deleted. What a process that died left of one goes with the next drop.
+
+Where it does not:
+
+1. the mark `schema/.dropped` is put: from here on lakecore sees no table (`io/history.py`);
+2. the schema files are deleted, oldest first, those of branches too. Engines that do not know the
+   mark see the table with its newest schema, or, once the last file went, no table;
+3. everything else is deleted, the mark last. Whoever drops or creates a table of the name goes on
+   where a process died.
+
+A table that is copied to its new name has the mark there until its last file is. Then both are
+whole for a moment, and the old one is dropped.
+
+INVARIANT: nothing of a table is deleted before the step that takes it out of sight.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from lakecore.errors import LakecoreError
+from lakecore.format.layout import SCHEMA_PREFIX, Layout, parse_numbered
+
+if TYPE_CHECKING:
+    from lakecore.io.ambient import Ambient
+    from lakecore.io.store import Store
+
+__all__ = ["drop_database", "drop_table", "finish_drop", "move_table", "sweep"]
+
+DROPPED_PREFIX = ".dropped-"
+
+
+def drop_table(store: Store, path: str, ambient: Ambient) -> None:
+    """Take a table away: in sight and whole, or out of sight."""
+    if store.renames_at_once:
+        _move_out_of_sight(store, path, ambient)
+    else:
+        store.put(Layout(root=path).dropped_mark, b"")
+        finish_drop(store, path)
+
+
+def drop_database(store: Store, path: str, ambient: Ambient) -> None:
+    """Take a database away with what is in it: tables one after another, or all at once."""
+    if store.renames_at_once:
+        _move_out_of_sight(store, path, ambient)
+        return
+    for child in store.list(path):
+        if child.is_directory and _schema_files(store, Layout(root=child.path)):
+            drop_table(store, child.path, ambient)
+    store.delete_directory(path)
+
+
+def move_table(store: Store, source: str, target: str, ambient: Ambient) -> None:
+    """Move a table, out of reach of writers, to a place where nothing is."""
+    if store.renames_at_once:
+        store.rename_directory(source, target)
+        return
+    mark = Layout(root=target).dropped_mark
+    store.put(mark, b"")
+    try:
+        store.copy_directory(source, target)
+    except BaseException:
+        with suppress(LakecoreError, OSError):
+            finish_drop(store, target)
+        raise
+    store.delete(mark)
+    drop_table(store, source, ambient)
+
+
+def finish_drop(store: Store, path: str) -> bool:
+    """Delete what is left of a table that was taken out of sight by its mark: whether it was."""
+    layout = Layout(root=path)
+    if not store.exists(layout.dropped_mark):
+        return False
+    branches = (child.path for child in store.list(layout.branches_dir) if child.is_directory)
+    for each in (layout, *(Layout(root=branch) for branch in branches)):
+        for file in _schema_files(store, each):
+            store.delete(file)
+    # One who opened the table before is told that it is gone, not that manifests are missing.
+    store.delete_directory(layout.snapshot_dir)
+    for child in store.list(path):
+        if not child.is_directory:
+            store.delete(child.path)
+        elif child.path != layout.schema_dir:
+            store.delete_directory(child.path)
+    # INVARIANT: a schema that somebody was about to write goes before the mark does.
+    for child in store.list(layout.schema_dir):
+        if child.path != layout.dropped_mark:
+            store.delete(child.path)
+    store.delete(layout.dropped_mark)
+    store.delete_directory(path)
+    return True
+
+
+def sweep(store: Store, directory: str) -> None:
+    """Delete what processes that died on the way left out of sight below a directory."""
+    for child in store.list(directory) if store.renames_at_once else ():
+        if child.path.rpartition("/")[2].startswith(DROPPED_PREFIX):
+            with suppress(LakecoreError):
+                store.delete_directory(child.path)
+
+
+def _move_out_of_sight(store: Store, path: str, ambient: Ambient) -> None:
+    parent, _, name = path.rpartition("/")
+    out_of_sight = f"{parent}/{DROPPED_PREFIX}{ambient.new_uuid()}"
+    store.rename_directory(path, f"{out_of_sight}/{name}")
+    store.delete_directory(out_of_sight)
+    sweep(store, parent)
+
+
+def _schema_files(store: Store, layout: Layout) -> list[str]:
+    """The schema files of a table or branch, oldest first."""
+    numbered = {
+        number: child.path
+        for child in store.list(layout.schema_dir)
+        if (number := parse_numbered(child.path.rpartition("/")[2], SCHEMA_PREFIX)) is not None
+    }
+    return [numbered[number] for number in sorted(numbered)]
