@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
 from lakecore.format.layout import MAIN_BRANCH
+from lakecore.model.times import wall_time
 from lakecore.session import open_table
-from lakecore.table.reads.travel import Travel, local_time
+from lakecore.table.reads.travel import Travel
 from spark_bridge.system import refuse_state, split_system
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def _number(text: str | None) -> int | None:
 def _time(text: str | None) -> int | str | None:
     if text is None or _is_whole(text):
         return None if text is None else int(text)
-    if local_time(text) is not None:
+    if wall_time(text) is not None:
         raise InvalidRequest(
             "a time needs its zone, for Spark does not tell a source that of its session: end it "
             "with one, as in 2026-01-01T00:00:00Z, or give milliseconds",

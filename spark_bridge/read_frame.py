@@ -16,8 +16,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DatetimeType, NumericType, TimestampType
 
 from lakecore.errors import InvalidRequest
+from lakecore.model.times import wall_time
 from lakecore.session import open_table
-from lakecore.table.reads.travel import Travel, local_time
+from lakecore.table.reads.travel import Travel
 from lakecore.table.system.system_table import SystemTable
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.plan_read import pin, plan_read
@@ -29,12 +30,12 @@ from spark_bridge.worker import acknowledge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
 
     import polars as pl
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructField, StructType
 
+    from lakecore.model.times import Time
     from lakecore.table.handle import Table
     from spark_bridge.plan_read import PlannedRead
 
@@ -61,7 +62,7 @@ def read(  # noqa: PLR0913  the public verb
     where: pl.Expr | str | None = None,
     snapshot_id: int | None = None,
     tag: str | None = None,
-    timestamp: datetime | int | str | None = None,
+    timestamp: Time | None = None,
     raw_by_spark: bool = True,
 ) -> DataFrame:
     """The rows of a table, or of a system table, at the latest snapshot or the one named.
@@ -99,11 +100,9 @@ def read(  # noqa: PLR0913  the public verb
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
 
 
-def _in_zone_of_session(
-    spark: SparkSession, timestamp: datetime | int | str | None
-) -> datetime | int | str | None:
+def _in_zone_of_session(spark: SparkSession, timestamp: Time | None) -> Time | None:
     """A time without a zone as what it is in the session, whose names of zones Spark knows."""
-    local = local_time(timestamp)
+    local = wall_time(timestamp)
     if local is None:
         return timestamp
     query = "SELECT unix_millis(cast(cast(:local AS TIMESTAMP_NTZ) AS TIMESTAMP))"

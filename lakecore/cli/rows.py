@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime
 from typing import TYPE_CHECKING, TypedDict
 
 from lakecore.cli.arguments import ROWS_SHOWN, Format, names
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["changes", "read"]
 
-_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}")
 Chosen = tuple[str | None, str | None, int | None]
 
 
@@ -57,22 +54,13 @@ def changes(
 ) -> None:
     """Print what changed between two points."""
     columns, where, limit = chosen
-    start, end = map(_point, between)
-    frame = table_of(name, warehouse, option).changes(start, end, names(columns), where)
+    frame = table_of(name, warehouse, option).changes(*between, names(columns), where)
     if form is Format.TABLE:
         _write_first(frame.head(_asked(limit)).collect(), limit)
     else:
         rows = frame if limit is None else frame.head(limit)
         empty = rows.collect_schema().to_frame()
         write_batches(empty, rows.collect_batches(maintain_order=True), form)
-
-
-def _point(text: str | None) -> str | datetime | None:
-    """A time, if the text is a date and a time of ISO 8601; else the text."""
-    try:
-        return datetime.fromisoformat(text) if text and _TIME.match(text) else text
-    except ValueError:
-        return text
 
 
 def _asked(limit: int | None) -> int:

@@ -49,7 +49,6 @@ from lakecore.table.writes.write import TableWrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
 
     import pandas as pd
     import polars as pl
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from lakecore.model.compaction import CompactionResult
     from lakecore.model.files import CommitMessage
     from lakecore.model.schema import TableSchema
+    from lakecore.model.times import Time
     from lakecore.options import TableOptions
 
 MEMORY_BUDGET = "lakecore.memory-budget"
@@ -340,7 +340,7 @@ class Table:
         *,
         snapshot_id: int | None = None,
         tag: str | None = None,
-        timestamp: datetime | int | str | None = None,
+        timestamp: Time | None = None,
     ) -> pl.LazyFrame:
         """The rows of the latest snapshot (or the one named) as a lazy Polars frame.
 
@@ -361,7 +361,7 @@ class Table:
         *,
         snapshot_id: int | None = None,
         tag: str | None = None,
-        timestamp: datetime | int | str | None = None,
+        timestamp: Time | None = None,
     ) -> pa.RecordBatchReader:
         """The rows as a stream of Arrow batches; memory follows the batch, not the table.
 
@@ -380,7 +380,7 @@ class Table:
         *,
         snapshot_id: int | None = None,
         tag: str | None = None,
-        timestamp: datetime | int | str | None = None,
+        timestamp: Time | None = None,
     ) -> pa.Table:
         """The rows as an Arrow table, in the types of `schema.arrow`. Arguments as for `scan`."""
         return self.to_batches(
@@ -395,7 +395,7 @@ class Table:
         *,
         snapshot_id: int | None = None,
         tag: str | None = None,
-        timestamp: datetime | int | str | None = None,
+        timestamp: Time | None = None,
     ) -> pl.DataFrame:
         """The rows as a Polars frame. Arguments as for `scan`."""
         frame = self.scan(
@@ -412,7 +412,7 @@ class Table:
         *,
         snapshot_id: int | None = None,
         tag: str | None = None,
-        timestamp: datetime | int | str | None = None,
+        timestamp: Time | None = None,
     ) -> pd.DataFrame:
         """The rows as a pandas frame (pandas must be installed). Arguments as for `scan`."""
         return self.to_arrow(
@@ -424,7 +424,7 @@ class Table:
         *,
         snapshot_id: int | None = None,
         tag: str | None = None,
-        timestamp: datetime | int | str | None = None,
+        timestamp: Time | None = None,
     ) -> arrow_dataset.SourceDataset:
         """The rows as an Arrow dataset, into which DuckDB and others push columns and filters."""
         return arrow_dataset.SourceDataset(
@@ -437,7 +437,7 @@ class Table:
         *,
         snapshot_id: int | None = None,
         tag: str | None = None,
-        timestamp: datetime | int | str | None = None,
+        timestamp: Time | None = None,
     ) -> DuckDBRelation:
         """The rows as a DuckDB relation, on the connection given or DuckDB's default one."""
         source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
@@ -450,7 +450,7 @@ class Table:
         *,
         snapshot_id: int | None = None,
         tag: str | None = None,
-        timestamp: datetime | int | str | None = None,
+        timestamp: Time | None = None,
     ) -> Explanation:
         """What `scan` with these arguments would read. `print` it, or look at its numbers."""
         source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
@@ -473,8 +473,8 @@ class Table:
 
     def changes(
         self,
-        start: int | str | datetime | None = None,
-        end: int | str | datetime | None = None,
+        start: Time | None = None,
+        end: Time | None = None,
         columns: Sequence[str] | None = None,
         where: pl.Expr | str | None = None,
     ) -> pl.LazyFrame:

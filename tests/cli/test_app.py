@@ -157,7 +157,7 @@ def test_changes_between_points_are_json_lines(
         {"_row_kind": "+I", "id": 3, "name": "c", "photo": "01"},
     ]
 
-    for start, count in (("2000-01-01T00:00:00", 4), ("2999-01-01 00:00", 0)):
+    for start, count in (("2000-01-01T00:00", 4), ("2999-01-01 00:00", 0), ("2026-01-01", 4)):
         _, out, _ = run(capfd, "changes", table, "--start", start, "--json")
         assert len(out.splitlines()) == count
     code, _, err = run(capfd, "changes", table, "--start", "nosuch")

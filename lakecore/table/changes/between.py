@@ -2,7 +2,8 @@
 
 As Paimon's `incremental-between` (https://paimon.apache.org/docs/master/flink/sql-query/#batch-incremental):
 the start does not count, the end does. A point is a snapshot id, a tag, or a time, which stands for
-the newest snapshot of then.
+the newest snapshot of then. A text is a tag if there is one of that name, else a snapshot id if it
+has digits alone, else a time: tags are often named by their day or hour.
 
 - By default the changelog of each snapshot is read, or, of a table without a changelog, the rows
   that were added; `incremental-between-scan-mode` says otherwise.
@@ -17,17 +18,16 @@ the rows would not add up.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.model.option_rules import validate_scan
+from lakecore.model.times import Time, is_time_text, to_milliseconds, whole_number
 from lakecore.options import IncrementalScanMode, ScanMode
 from lakecore.plan.changes import Taken, mode_between, taken_between
 from lakecore.table.changes.changes import ChangesSource, StoredRows
 from lakecore.table.changes.difference import Difference
 from lakecore.table.changes.past import past_of
-from lakecore.table.reads.travel import to_milliseconds
 
 if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot, Tag
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lakecore.table.changes.past import Past
     from lakecore.table.context import TableContext
 
-Point: TypeAlias = int | str | datetime | None
+Point: TypeAlias = Time | None
 """A snapshot id, a tag (or an id as text), a time. None: before the first, or the latest."""
 
 
@@ -67,7 +67,7 @@ def _points_of_options(context: TableContext) -> tuple[str, str] | tuple[_Time, 
     if options.incremental_between_timestamp is not None:
         key, text = "incremental-between-timestamp", options.incremental_between_timestamp
         first, last = _pair(key, text, context)
-        return _Time(_milliseconds(first)), _Time(_milliseconds(last))
+        return _time(first), _time(last)
     if options.scan_mode is ScanMode.INCREMENTAL:
         validate_scan(options)
     return None
@@ -75,9 +75,10 @@ def _points_of_options(context: TableContext) -> tuple[str, str] | tuple[_Time, 
 
 @dataclass(frozen=True, slots=True)
 class _Time:
-    """A point in time, in milliseconds since the epoch."""
+    """A point in time, in milliseconds since the epoch, and as it was given."""
 
     time_ms: int
+    given: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,24 +132,33 @@ def _changes(context: TableContext, start: Point | _Time, end: Point | _Time) ->
     )
 
 
-_Named: TypeAlias = "int | Tag | datetime | _Time | None"
+_Named: TypeAlias = "int | Tag | _Time | None"
 
 
 def _named(context: TableContext, point: Point | _Time) -> _Named:
-    """What a point names: texts are tags, or ids. Raises NotFound without the tag."""
-    match point:
-        case bool():
-            raise InvalidRequest("a point is a snapshot id, a tag or a time", given=point)
-        case None | int() | datetime() | _Time():
-            return point
-        case str():
-            if point.isdecimal() and point not in context.history.tag_names():
-                return int(point)
-            return context.history.tag(point)
-        case _:
-            raise InvalidRequest(
-                "a point is a snapshot id, a tag or a time", given=type(point).__name__
-            )
+    """What a point names. Raises NotFound without the tag."""
+    number = whole_number(point)
+    if number is not None:
+        return number
+    if point is None or isinstance(point, _Time):
+        return point
+    if isinstance(point, str):
+        return _named_by_text(context, point)
+    try:
+        return _time(point)
+    except InvalidRequest as error:
+        raise InvalidRequest(
+            "a point is a snapshot id, a tag or a time", given=point, why=error
+        ) from error
+
+
+def _named_by_text(context: TableContext, text: str) -> _Named:
+    if text not in context.history.tag_names():
+        if text.isascii() and text.isdigit():
+            return int(text)
+        if is_time_text(text):
+            return _time(text)
+    return context.history.tag(text)
 
 
 def _found(past: Past, point: _Named, *, at_start: bool) -> _Found:
@@ -157,10 +167,8 @@ def _found(past: Past, point: _Named, *, at_start: bool) -> _Found:
             return _Found(_before_all(past, "the beginning") if at_start else past.latest)
         case int():
             return _Found(_known(past, point, at_start=at_start))
-        case datetime():
-            return _at_time(past, to_milliseconds(point), point.isoformat(), at_start=at_start)
         case _Time():
-            return _at_time(past, point.time_ms, str(point.time_ms), at_start=at_start)
+            return _at_time(past, point, at_start=at_start)
         case tag:
             return _Found(tag.snapshot.id, tag)
 
@@ -175,12 +183,12 @@ def _known(past: Past, snapshot_id: int, *, at_start: bool) -> int:
     return snapshot_id
 
 
-def _at_time(past: Past, time_ms: int, told: str, *, at_start: bool) -> _Found:
-    newest = past.newest_at(time_ms)
+def _at_time(past: Past, point: _Time, *, at_start: bool) -> _Found:
+    newest = past.newest_at(point.time_ms)
     if newest is not None:
         return _Found(newest)
     # Whatever ends before the first snapshot is empty.
-    return _Found(_before_all(past, told) if at_start else past.earliest - 1)
+    return _Found(_before_all(past, str(point.given)) if at_start else past.earliest - 1)
 
 
 def _before_all(past: Past, told: str) -> int:
@@ -213,9 +221,9 @@ def _pair(key: str, text: str, context: TableContext) -> tuple[str, str]:
     return first, last
 
 
-def _milliseconds(text: str) -> int:
-    return int(text) if text.isdecimal() else to_milliseconds(text)
+def _time(given: Time) -> _Time:
+    return _Time(to_milliseconds(given), given)
 
 
 def _told(point: Point | _Time) -> object:
-    return point.time_ms if isinstance(point, _Time) else point
+    return point.given if isinstance(point, _Time) else point

@@ -8,10 +8,10 @@ time) reads it with the schema it was committed with
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, NotFound
+from lakecore.model.times import to_milliseconds
 from lakecore.options import parse_options, rename_in_options
 from lakecore.plan.partitions import Partitions
 from lakecore.table.context import require_table
@@ -19,11 +19,11 @@ from lakecore.table.context import require_table
 if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
+    from lakecore.model.times import Time
     from lakecore.table.context import TableContext
 
 _LEVELS = ("changelog-producer", "deletion-vectors.enabled")
 """What may change of the options by which rows of several levels count, all or the lowest."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Travel:
 
     snapshot_id: int | None = None
     tag: str | None = None
-    timestamp: datetime | int | str | None = None
+    timestamp: Time | None = None
 
     def __post_init__(self) -> None:
         number: object = self.snapshot_id
@@ -113,40 +113,14 @@ def with_levels_of(context: TableContext, schema: TableSchema) -> TableContext:
     return replace(context, options=parse_options(texts, table=context.identifier))
 
 
-def to_milliseconds(timestamp: datetime | int | str) -> int:
-    """A point in time as milliseconds since the epoch.
+def schema_read(context: TableContext) -> TableSchema:
+    """The schema in which a read gives rows where the call names no snapshot.
 
-    A number is that already. A text is ISO 8601. Without a zone, the machine's own is meant.
+    That is the newest, unless options of the table name a snapshot of the past.
     """
-    if isinstance(timestamp, int) and not isinstance(timestamp, bool):
-        return timestamp
-    if isinstance(timestamp, str):
-        timestamp = _parsed(timestamp)
-    if not isinstance(timestamp, datetime):
-        raise InvalidRequest("a timestamp is a datetime, a text or milliseconds", given=timestamp)
-    # NOTE: `timestamp()` is a float, which misses a millisecond now and then.
-    try:
-        return (timestamp.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
-    except (OverflowError, ValueError) as error:
-        raise InvalidRequest(
-            "a timestamp lies between the years 1 and 9999 in UTC", timestamp=timestamp
-        ) from error
-
-
-def local_time(timestamp: object) -> datetime | None:
-    """The time that a clock shows, if that is all that is said; None if a zone is, or milliseconds.
-
-    Raises InvalidRequest for a text that is no point in time.
-    """
-    parsed = _parsed(timestamp) if isinstance(timestamp, str) else timestamp
-    return parsed if isinstance(parsed, datetime) and parsed.tzinfo is None else None
-
-
-def _parsed(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidRequest("not an ISO 8601 timestamp", timestamp=text) from error
+    if _from_options(context, Travel()) == Travel():
+        return context.schema
+    return resolve(context, Travel())[1]
 
 
 def _from_options(context: TableContext, travel: Travel) -> Travel:
@@ -161,7 +135,7 @@ def _from_options(context: TableContext, travel: Travel) -> Travel:
         if not version.isdecimal():
             raise NotFound("no tag or snapshot of that name", version=version)
         return Travel(snapshot_id=int(version))
-    timestamp: int | str | None = options.scan_timestamp_millis
+    timestamp: Time | None = options.scan_timestamp_millis
     if timestamp is None:
         timestamp = options.scan_timestamp
     return Travel(

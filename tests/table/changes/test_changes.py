@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -149,6 +151,32 @@ def test_nothing_has_changed_in_an_empty_table() -> None:
 def test_empty_table_has_no_snapshot_to_name(start: int | str | None, end: int | None) -> None:
     with pytest.raises(NotFound, match="no snapshot yet"):
         new_table().changes(start, end)
+
+
+@pytest.mark.parametrize(
+    ("start", "wanted"),
+    [
+        (date(2023, 1, 1), "+I 1 a | +I 1 b"),
+        (pd.Timestamp(START_MS + 5_000, unit="ms", tz="UTC"), "+I 1 b"),
+        (np.datetime64("2023-01-01T00:00:00.000000001"), "+I 1 a | +I 1 b"),
+        (datetime.fromtimestamp(START_MS / 1000 + 5, UTC).isoformat(), "+I 1 b"),
+        ("2023-01-01", "+I 1 a | +I 1 b"),
+        (np.int64(1), "+I 1 b"),
+        ("2100-01-01", ""),
+    ],
+    ids=repr,
+)
+def test_a_time_may_come_in_any_form(start: Any, wanted: str) -> None:
+    assert changed(history("1 a", "1 b").changes(start)) == wanted
+
+
+@pytest.mark.parametrize("name", ["2023-01-01", "2023-01-01 10", "1"])
+def test_a_tag_goes_before_the_time_or_number_that_its_name_is(name: str) -> None:
+    table = history("1 a", "1 b", "1 c")
+    tag(table, name, 2)
+
+    assert changed(table.changes(name)) == "+I 1 c"
+    assert changed(table.changes(end=name)) == "+I 1 a | +I 1 b"
 
 
 @pytest.mark.parametrize("start", [None, 0, "0", "00", datetime(2030, 1, 1, tzinfo=UTC)])

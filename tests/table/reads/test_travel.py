@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +14,7 @@ from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.snapshot import Tag
 from lakecore.table.handle import write_schema
-from lakecore.table.reads.travel import Travel, resolve, to_milliseconds
+from lakecore.table.reads.travel import Travel, resolve
 from tests.tables import held, new_table, put, reopened
 
 if TYPE_CHECKING:
@@ -109,40 +108,6 @@ def test_version_must_be_a_tag_or_a_snapshot(table: Table) -> None:
         held(table.copy({"scan.version": "²"}))
 
 
-@pytest.mark.parametrize(
-    ("given", "wanted"),
-    [
-        (5, 5),
-        ("1970-01-01T00:00:01Z", 1000),
-        ("1970-01-01 00:00:00.0019+00:00", 1),
-        ("1969-12-31T23:59:59.999Z", -1),
-        (datetime(1970, 1, 1, 8, tzinfo=timezone(timedelta(hours=8))), 0),
-    ],
-)
-def test_times_are_numbers_texts_and_datetimes(given: datetime | int | str, wanted: int) -> None:
-    assert to_milliseconds(given) == wanted
-
-
-def test_time_without_a_zone_is_that_of_the_machine() -> None:
-    naive = datetime(2026, 3, 4, 5, 6, 7)
-
-    assert to_milliseconds(naive) == round(naive.timestamp() * 1000)
-    assert to_milliseconds("2026-03-04T05:06:07") == to_milliseconds(naive)
-
-
-def test_milliseconds_are_exact() -> None:
-    start = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
-    given = [start + timedelta(milliseconds=n) for n in range(1000)]
-
-    assert [to_milliseconds(each) for each in given] == [START_MS + n for n in range(1000)]
-
-
-@pytest.mark.parametrize("given", ["yesterday", "", True])
-def test_what_is_no_time_is_refused(given: str) -> None:
-    with pytest.raises(InvalidRequest, match="timestamp"):
-        to_milliseconds(given)
-
-
 def test_past_is_read_with_the_schema_it_was_written_with(table: Table) -> None:
     change = SchemaChange.add_column("note", "STRING")
     altered = evolve(table.schema, [change], now_ms=0, has_snapshots=True)
@@ -154,10 +119,3 @@ def test_past_is_read_with_the_schema_it_was_written_with(table: Table) -> None:
     assert held(newer, snapshot_id=3) == "1 c"
     assert held(newer, tag="old") == "1 a"
     assert held(newer, snapshot_id=4) == "1 c _ | 2 d x"
-
-
-@pytest.mark.parametrize("given", ["0001-01-01T00:00:00+12:00", "9999-12-31T23:00:00-12:00"])
-def test_time_that_utc_has_no_year_for_is_refused(given: str) -> None:
-    for each in (given, datetime.fromisoformat(given)):
-        with pytest.raises(InvalidRequest, match="between the years 1 and 9999"):
-            to_milliseconds(each)

@@ -1,0 +1,112 @@
+"""A point in time, in each form in which users give one.
+
+- A whole number, or a text of digits: milliseconds since 1970 in UTC.
+- A text: a date, or a date and time, of ISO 8601.
+- A `date`: its first moment.
+- A `datetime`, a pandas `Timestamp`, a NumPy `datetime64`: what they say, to the millisecond.
+
+Where a zone is stated, it counts. Where none is, the wall clock of this machine's zone is meant, as
+in Paimon's `scan.timestamp`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TypeAlias
+
+import numpy as np
+
+from lakecore.errors import InvalidRequest
+
+Time: TypeAlias = datetime | date | int | str
+"""What users may give; values of pandas are datetimes, those of NumPy are taken too."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DIGITS = re.compile(r"-?[0-9]+")
+_DIGITS_OF_A_DATE = 8
+
+
+def to_milliseconds(given: object) -> int:
+    """The point in time as milliseconds since the epoch. InvalidRequest for what is none."""
+    number = whole_number(given)
+    if number is not None:
+        return number
+    if isinstance(given, str) and _DIGITS.fullmatch(given):
+        if len(given) == _DIGITS_OF_A_DATE:
+            raise InvalidRequest(
+                "a timestamp of eight digits may be a date or milliseconds: write the date as "
+                "2026-01-31, or give a number",
+                timestamp=given,
+            )
+        return int(given)
+    moment = _moment(given)
+    # NOTE: `timestamp()` is a float, which misses a millisecond now and then.
+    try:
+        return (moment.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+    except (OverflowError, ValueError) as error:
+        raise InvalidRequest(
+            "a timestamp lies between the years 1 and 9999 in UTC", timestamp=given
+        ) from error
+
+
+def wall_time(given: object) -> datetime | None:
+    """The time that a clock shows, if no zone is stated; None if one is, or milliseconds.
+
+    Raises InvalidRequest for what is no point in time.
+    """
+    if given is None or isinstance(given, int):
+        return None
+    if isinstance(given, str) and _DIGITS.fullmatch(given):
+        return None
+    moment = _moment(given)
+    return moment if moment.tzinfo is None else None
+
+
+def whole_number(given: object) -> int | None:
+    """A whole number of Python or NumPy; None for anything else, True and False too."""
+    if isinstance(given, bool | np.timedelta64) or not isinstance(given, int | np.integer):
+        return None
+    return int(given)
+
+
+def is_time_text(text: str) -> bool:
+    """Whether a text is a date, or a date and time, of ISO 8601."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return not _DIGITS.fullmatch(text)
+
+
+def _moment(given: object) -> datetime:
+    if isinstance(given, np.datetime64):
+        # One out of the range of datetime is a number then, and none is None.
+        given = given.astype("datetime64[us]").item()
+    match given:
+        case str():
+            try:
+                return datetime.fromisoformat(given)
+            except ValueError as error:
+                raise InvalidRequest("not an ISO 8601 timestamp", timestamp=given) from error
+        case datetime():
+            # Subclasses compute in ways of their own: pandas' does not know the machine's zone.
+            try:
+                clock = time(
+                    given.hour,
+                    given.minute,
+                    given.second,
+                    given.microsecond,
+                    given.tzinfo,
+                    fold=given.fold,
+                )
+                return datetime.combine(date(given.year, given.month, given.day), clock)
+            except (TypeError, ValueError) as error:  # pandas' NaT
+                raise InvalidRequest("the timestamp is no time", timestamp=given) from error
+        case date():
+            return datetime.combine(given, time())
+        case _:
+            raise InvalidRequest(
+                "a timestamp is a datetime, a date, an ISO 8601 text or milliseconds",
+                timestamp=given,
+            )
