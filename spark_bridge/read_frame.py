@@ -15,7 +15,6 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 from pyspark.sql.types import DatetimeType, NumericType, TimestampType
 
-from lakecore.errors import InvalidRequest
 from lakecore.model.times import wall_time
 from lakecore.session import open_table
 from lakecore.table.reads.travel import Travel
@@ -58,7 +57,7 @@ def read(  # noqa: PLR0913  the public verb
     spark: SparkSession,
     table: Table | SystemTable | str | os.PathLike[str],
     *,
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str] | str | None = None,
     where: pl.Expr | str | None = None,
     snapshot_id: int | None = None,
     tag: str | None = None,
@@ -83,8 +82,7 @@ def read(  # noqa: PLR0913  the public verb
     travel = Travel(
         snapshot_id=snapshot_id, tag=tag, timestamp=_in_zone_of_session(spark, timestamp)
     )
-    if isinstance(columns, str):
-        raise InvalidRequest("columns are a list of names", columns=columns)
+    columns = [columns] if isinstance(columns, str) else columns
     if isinstance(table, SystemTable):
         if travel != Travel():
             refuse_state(table.identifier)

@@ -39,10 +39,13 @@ def checked_limit(limit: object) -> int | None:
 
 
 def checked_columns(columns: object, schema: TableSchema) -> list[str]:
-    """The names of columns, which the schema has; InvalidRequest for anything else."""
-    if not isinstance(columns, Iterable) or isinstance(columns, str | bytes):
-        raise InvalidRequest("columns is a list of names", columns=columns)
-    names = list(columns)
+    """The names of columns, which the schema has; InvalidRequest for anything else.
+
+    A text is the name of one.
+    """
+    if not isinstance(columns, Iterable) or isinstance(columns, bytes):
+        raise InvalidRequest("columns is a list of names, or one name", columns=columns)
+    names = [columns] if isinstance(columns, str) else list(columns)
     for name in names:
         if not isinstance(name, str):
             raise InvalidRequest("the name of a column is a text", column=name)
@@ -77,6 +80,15 @@ class BatchSource(Protocol):
 
         None if anything must be merged, cast, or taken out. An empty list means no rows.
         """
+        ...
+
+
+class RowSource(BatchSource, Protocol):
+    """A source whose columns are those of a table's schema."""
+
+    @property
+    def table_schema(self) -> TableSchema:
+        """The columns, as a schema."""
         ...
 
 

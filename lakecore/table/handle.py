@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format import metadata
 from lakecore.format.layout import MAIN_BRANCH, Layout
-from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, polars_source
-from lakecore.frames.source import checked_columns, checked_limit
+from lakecore.frames.source import checked_columns
 from lakecore.io.ambient import SYSTEM
 from lakecore.memory import process_budget
 from lakecore.model.arguments import check_flags
@@ -29,9 +28,10 @@ from lakecore.table.commits.commit import CommitRequest, commit, last_committed
 from lakecore.table.commits.commit_change import check_commit
 from lakecore.table.context import TableContext, load_context, reload_context, require_table
 from lakecore.table.reads.explain import Explanation, explain
-from lakecore.table.reads.row_values import as_filter, as_row_filter
+from lakecore.table.reads.readable import Readable, lazy
+from lakecore.table.reads.row_values import as_filter
 from lakecore.table.reads.source import TableSource
-from lakecore.table.reads.travel import Travel, as_of, resolve
+from lakecore.table.reads.travel import Travel, as_of, resolve, schema_read
 from lakecore.table.system.inspect import Inspect
 from lakecore.table.verbs.compaction import CompactionRequest, compact_table
 from lakecore.table.verbs.delete import delete_rows
@@ -50,11 +50,8 @@ from lakecore.table.writes.write import TableWrite
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import pandas as pd
     import polars as pl
-    import pyarrow as pa
 
-    from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
     from lakecore.io.ambient import Ambient
     from lakecore.io.store import Store
     from lakecore.memory import Budget
@@ -67,7 +64,7 @@ if TYPE_CHECKING:
 MEMORY_BUDGET = "lakecore.memory-budget"
 
 
-class Table:
+class Table(Readable):
     """A Paimon table.
 
     Made by `Catalog.get_table`, `Catalog.create_table` or `lakecore.open_table`.
@@ -98,8 +95,13 @@ class Table:
 
     @property
     def schema(self) -> TableSchema:
-        """The latest schema when the table was opened."""
-        return self._context.schema
+        """The columns that reads give.
+
+        That is the newest schema when the table was opened. If options such as `scan.snapshot-id`
+        name a state of the past, it is that state's, and NotFound if there is none; writes still
+        take rows of the newest.
+        """
+        return schema_read(self._context)
 
     @property
     def options(self) -> TableOptions:
@@ -112,7 +114,8 @@ class Table:
         return Inspect(self._context)
 
     def __repr__(self) -> str:
-        return f"Table({self.identifier!r}, schema={self.schema.id}, path={self.path!r})"
+        schema_id = self._context.schema.id
+        return f"Table({self.identifier!r}, schema={schema_id}, path={self.path!r})"
 
     def copy(self, dynamic_options: Mapping[str, str]) -> Table:
         """The same table with other options, for this object only; the table is not changed.
@@ -332,120 +335,9 @@ class Table:
 
     # --- reading ---------------------------------------------------------------------------------
 
-    def scan(
-        self,
-        columns: Sequence[str] | None = None,
-        where: pl.Expr | str | None = None,
-        limit: int | None = None,
-        *,
-        snapshot_id: int | None = None,
-        tag: str | None = None,
-        timestamp: Time | None = None,
-    ) -> pl.LazyFrame:
-        """The rows of the latest snapshot (or the one named) as a lazy Polars frame.
-
-        Columns, filters and limits of the query built on it reach the files. `where` is a Polars
-        expression or the text of an SQL condition. The snapshot is chosen now; nothing is read
-        before the frame is collected. The order of rows is not defined.
-        """
-        source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
-        frame = _lazy(source, columns, where)
-        most = checked_limit(limit)
-        return frame if most is None else frame.head(most)
-
-    def to_batches(
-        self,
-        columns: Sequence[str] | None = None,
-        where: pl.Expr | str | None = None,
-        limit: int | None = None,
-        *,
-        snapshot_id: int | None = None,
-        tag: str | None = None,
-        timestamp: Time | None = None,
-    ) -> pa.RecordBatchReader:
-        """The rows as a stream of Arrow batches; memory follows the batch, not the table.
-
-        The arguments are those of `scan`; `where` looks at one row at a time.
-        """
-        source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
-        expression = None if where is None else as_row_filter(where, source.table_schema)
-        names = None if columns is None else checked_columns(columns, source.table_schema)
-        return arrow_stream.reader(source, names, expression, limit)
-
-    def to_arrow(
-        self,
-        columns: Sequence[str] | None = None,
-        where: pl.Expr | str | None = None,
-        limit: int | None = None,
-        *,
-        snapshot_id: int | None = None,
-        tag: str | None = None,
-        timestamp: Time | None = None,
-    ) -> pa.Table:
-        """The rows as an Arrow table, in the types of `schema.arrow`. Arguments as for `scan`."""
-        return self.to_batches(
-            columns, where, limit, snapshot_id=snapshot_id, tag=tag, timestamp=timestamp
-        ).read_all()
-
-    def to_polars(
-        self,
-        columns: Sequence[str] | None = None,
-        where: pl.Expr | str | None = None,
-        limit: int | None = None,
-        *,
-        snapshot_id: int | None = None,
-        tag: str | None = None,
-        timestamp: Time | None = None,
-    ) -> pl.DataFrame:
-        """The rows as a Polars frame. Arguments as for `scan`."""
-        frame = self.scan(
-            columns, where, limit, snapshot_id=snapshot_id, tag=tag, timestamp=timestamp
-        )
-        at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
-        return polars_source.collect(frame, lambda: self._rows(at), where)
-
-    def to_pandas(
-        self,
-        columns: Sequence[str] | None = None,
-        where: pl.Expr | str | None = None,
-        limit: int | None = None,
-        *,
-        snapshot_id: int | None = None,
-        tag: str | None = None,
-        timestamp: Time | None = None,
-    ) -> pd.DataFrame:
-        """The rows as a pandas frame (pandas must be installed). Arguments as for `scan`."""
-        return self.to_arrow(
-            columns, where, limit, snapshot_id=snapshot_id, tag=tag, timestamp=timestamp
-        ).to_pandas()
-
-    def to_arrow_dataset(
-        self,
-        *,
-        snapshot_id: int | None = None,
-        tag: str | None = None,
-        timestamp: Time | None = None,
-    ) -> arrow_dataset.SourceDataset:
-        """The rows as an Arrow dataset, into which DuckDB and others push columns and filters."""
-        return arrow_dataset.SourceDataset(
-            self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
-        )
-
-    def to_duckdb(
-        self,
-        connection: DuckDBConnection | None = None,
-        *,
-        snapshot_id: int | None = None,
-        tag: str | None = None,
-        timestamp: Time | None = None,
-    ) -> DuckDBRelation:
-        """The rows as a DuckDB relation, on the connection given or DuckDB's default one."""
-        source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
-        return duckdb_face.relation(source, connection)
-
     def explain(
         self,
-        columns: Sequence[str] | None = None,
+        columns: Sequence[str] | str | None = None,
         where: pl.Expr | str | None = None,
         *,
         snapshot_id: int | None = None,
@@ -475,7 +367,7 @@ class Table:
         self,
         start: Time | None = None,
         end: Time | None = None,
-        columns: Sequence[str] | None = None,
+        columns: Sequence[str] | str | None = None,
         where: pl.Expr | str | None = None,
     ) -> pl.LazyFrame:
         """What changed after `start` up to `end`, as a lazy frame of rows with their `_row_kind`.
@@ -490,13 +382,13 @@ class Table:
         Raises NotFound, naming the earliest that is left, if changes have expired.
         """
         self._context.options.require_readable()
-        return _lazy(changes_between(self._context, start, end), columns, where)
+        return lazy(changes_between(self._context, start, end), columns, where)
 
     def stream(
         self,
         from_snapshot: int | None = None,
         until: int | Literal["latest"] | None = None,
-        columns: Sequence[str] | None = None,
+        columns: Sequence[str] | str | None = None,
         where: pl.Expr | str | None = None,
         *,
         consumer_id: str | None = None,
@@ -515,8 +407,8 @@ class Table:
         request = StreamRequest(from_snapshot=from_snapshot, until=until, consumer_id=consumer_id)
         found = stream_changes(self._context, request)
         # What cannot be asked for is told now, not with the first snapshot.
-        _lazy(ChangesSource(context=self._context, changes=()), columns, where)
-        return ((number, _lazy(source, columns, where)) for number, source in found)
+        lazy(ChangesSource(context=self._context, changes=()), columns, where)
+        return ((number, lazy(source, columns, where)) for number, source in found)
 
     # --- sources ---------------------------------------------------------------------------------
 
@@ -531,19 +423,6 @@ class Table:
         snapshot, schema = resolve(self._context, travel)
         context = as_of(self._context, schema)
         return TableSource(context=context, snapshot=snapshot, table_schema=schema)
-
-
-def _lazy(
-    source: TableSource | ChangesSource,
-    columns: Sequence[str] | None,
-    where: pl.Expr | str | None,
-) -> pl.LazyFrame:
-    frame = polars_source.scan(source)
-    if where is not None:
-        frame = frame.filter(as_filter(where, source.table_schema))
-    if columns is None:
-        return frame
-    return polars_source.select(frame, checked_columns(columns, source.table_schema))
 
 
 def load_table(  # noqa: PLR0913  what it is given is what a table is bound to

@@ -171,9 +171,10 @@ def test_column_that_may_be_null_is_not_taken_for_another(
     assert given.load(table.path).where("name is null").count() == 1
 
 
-def test_columns_are_no_text(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="a list of names"):
-        read(spark, make(tmp_path / "t"), columns="id")
+def test_a_text_is_one_column(spark: SparkSession, tmp_path: Path) -> None:
+    assert read(spark, make(tmp_path / "t"), columns="id").columns == ["id"]
+    with pytest.raises(InvalidRequest, match="unknown column"):
+        read(spark, make(tmp_path / "t"), columns="i")
 
 
 @pytest.mark.parametrize(

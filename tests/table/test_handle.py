@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
-from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -311,19 +310,19 @@ def test_condition_may_be_a_function_in_python() -> None:
     assert table.scan().filter(where).collect()["id"].to_list() == [2]
 
 
-def test_columns_are_a_list_and_not_one_text() -> None:
+def test_a_text_is_one_column_and_not_several() -> None:
     table = new_table({"a": "INT", "b": "INT"}, keys=())
 
-    with pytest.raises(InvalidRequest, match="columns is a list of names"):
+    with pytest.raises(InvalidRequest, match=r"unknown column\. column=ab"):
         table.to_arrow("ab")
 
 
-@pytest.mark.parametrize("timestamp", [1.5, True, date(2030, 1, 1)])
+@pytest.mark.parametrize("timestamp", [1.5, True, b"x"])
 def test_timestamp_of_another_type_is_refused(timestamp: object) -> None:
     table = new_table()
     put(table, "1 a")
 
-    with pytest.raises(InvalidRequest, match="a timestamp is a datetime, a text or milliseconds"):
+    with pytest.raises(InvalidRequest, match="a timestamp is a datetime, a date"):
         table.to_arrow(timestamp=timestamp)  # type: ignore[arg-type]
 
 

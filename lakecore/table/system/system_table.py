@@ -6,32 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from lakecore.errors import InvalidRequest
-from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, polars_source
-from lakecore.frames.source import checked_columns, checked_limit
-from lakecore.table.reads.row_values import as_filter
+from lakecore.table.reads.readable import Readable
+from lakecore.table.reads.travel import Travel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    import pandas as pd
-    import polars as pl
     import pyarrow as pa
 
-    from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
     from lakecore.model.schema import TableSchema
     from lakecore.plan.predicate import Predicate
 
 __all__ = ["SystemSource", "SystemTable"]
-
-_VERBS = (
-    "scan",
-    "to_batches",
-    "to_arrow",
-    "to_polars",
-    "to_pandas",
-    "to_arrow_dataset",
-    "to_duckdb",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +52,7 @@ class SystemSource:
         return None
 
 
-class SystemTable:
+class SystemTable(Readable):
     """The reading verbs of a table, over rows of metadata, as they are at each read."""
 
     def __init__(self, identifier: str, source: SystemSource) -> None:
@@ -88,87 +74,17 @@ class SystemTable:
             "a system table can only be read", table=self.identifier, verb=name, verbs=_VERBS
         )
 
-    def scan(
-        self,
-        columns: Sequence[str] | None = None,
-        where: pl.Expr | str | None = None,
-        limit: int | None = None,
-        **when: object,
-    ) -> pl.LazyFrame:
-        """The rows as a lazy Polars frame. `where` is a Polars expression or an SQL condition."""
-        self._check(when)
-        frame = polars_source.scan(self._source)
-        if where is not None:
-            frame = frame.filter(as_filter(where, self.schema))
-        if columns is not None:
-            frame = polars_source.select(frame, self._known(columns))
-        most = checked_limit(limit)
-        return frame if most is None else frame.head(most)
-
-    def to_batches(
-        self,
-        columns: Sequence[str] | None = None,
-        where: pl.Expr | str | None = None,
-        limit: int | None = None,
-        **when: object,
-    ) -> pa.RecordBatchReader:
-        """The rows as a stream of Arrow batches. Arguments as for `scan`."""
-        self._check(when)
-        expression = None if where is None else as_filter(where, self.schema)
-        names = None if columns is None else self._known(columns)
-        return arrow_stream.reader(self._source, names, expression, limit)
-
-    def to_arrow(
-        self,
-        columns: Sequence[str] | None = None,
-        where: pl.Expr | str | None = None,
-        limit: int | None = None,
-        **when: object,
-    ) -> pa.Table:
-        """The rows as an Arrow table. Arguments as for `scan`."""
-        return self.to_batches(columns, where, limit, **when).read_all()
-
-    def to_polars(
-        self,
-        columns: Sequence[str] | None = None,
-        where: pl.Expr | str | None = None,
-        limit: int | None = None,
-        **when: object,
-    ) -> pl.DataFrame:
-        """The rows as a Polars frame. Arguments as for `scan`."""
-        return self.scan(columns, where, limit, **when).collect()
-
-    def to_pandas(
-        self,
-        columns: Sequence[str] | None = None,
-        where: pl.Expr | str | None = None,
-        limit: int | None = None,
-        **when: object,
-    ) -> pd.DataFrame:
-        """The rows as a pandas frame (pandas must be installed). Arguments as for `scan`."""
-        return self.to_arrow(columns, where, limit, **when).to_pandas()
-
-    def to_arrow_dataset(self, **when: object) -> arrow_dataset.SourceDataset:
-        """The rows as an Arrow dataset."""
-        self._check(when)
-        return arrow_dataset.SourceDataset(self._source)
-
-    def to_duckdb(
-        self, connection: DuckDBConnection | None = None, **when: object
-    ) -> DuckDBRelation:
-        """The rows as a DuckDB relation, on the connection given or DuckDB's default one."""
-        self._check(when)
-        return duckdb_face.relation(self._source, connection)
-
-    def _known(self, columns: Sequence[str]) -> list[str]:
-        return checked_columns(columns, self.schema)
-
-    def _check(self, when: Mapping[str, object]) -> None:
-        named = [name for name, value in when.items() if value is not None]
-        if named:
+    def _rows(self, at: Travel) -> SystemSource:
+        if at != Travel():
             raise InvalidRequest(
-                "a system table tells of now; that of a table's copy with scan options "
-                "(table.copy(...).inspect) tells of then",
+                "a system table shows the present; that of a table's copy with scan options "
+                "(table.copy(...).inspect) shows the past",
                 table=self.identifier,
-                arguments=named,
+                snapshot_id=at.snapshot_id,
+                tag=at.tag,
+                timestamp=at.timestamp,
             )
+        return self._source
+
+
+_VERBS = tuple(name for name in vars(Readable) if not name.startswith("_"))

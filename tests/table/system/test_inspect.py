@@ -260,7 +260,7 @@ def test_system_table_that_is_not_done_is_unsupported(name: str) -> None:
         table.inspect.system_table(name)
 
 
-@pytest.mark.parametrize("named", [{"snapshot_id": 1}, {"tag": "a"}, {"timestamp": 0}, {"x": 1}])
+@pytest.mark.parametrize("named", [{"snapshot_id": 1}, {"tag": "a"}, {"timestamp": 0}])
 def test_system_table_of_another_time_is_refused(named: Any) -> None:
     snapshots: Any = golden_table("schema_evolution/table-head").inspect.system_table("snapshots")
 
@@ -273,7 +273,7 @@ def test_system_table_of_another_time_is_refused(named: Any) -> None:
         snapshots.to_arrow_dataset,
         snapshots.to_duckdb,
     ):
-        with pytest.raises(InvalidRequest, match="a system table tells of now"):
+        with pytest.raises(InvalidRequest, match="a system table shows the present"):
             face(**named)
     assert snapshots.to_polars(snapshot_id=None).height > 0
 

@@ -1,0 +1,82 @@
+"""The pandas face: Arrow rows as a frame in which no value is changed.
+
+What NumPy or pandas' text holds, stays theirs, as pandas users expect. NumPy has no null among
+integers and booleans, and no decimals, dates, times, bytes or nested values: such columns get a
+dtype of pandas that has. A float column shows null as NaN, unless it holds NaN as well.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import Unsupported
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pandas as pd
+
+_NULLABLE = {
+    pa.int8(): "Int8Dtype",
+    pa.int16(): "Int16Dtype",
+    pa.int32(): "Int32Dtype",
+    pa.int64(): "Int64Dtype",
+    pa.bool_(): "BooleanDtype",
+}
+
+
+def to_pandas(rows: pa.Table) -> pd.DataFrame:
+    """The rows as a pandas frame."""
+    pandas = _pandas()
+    apart = [at for at, column in enumerate(rows.columns) if _loses_null(column)]
+
+    def of_arrow(kind: pa.DataType) -> object:
+        return pandas.ArrowDtype(kind) if _is_foreign(kind) else None
+
+    if not apart:
+        return rows.to_pandas(types_mapper=of_arrow)
+
+    def with_nulls(kind: pa.DataType) -> object:
+        name = _NULLABLE.get(kind)
+        return pandas.ArrowDtype(kind) if name is None else getattr(pandas, name)()
+
+    others = [at for at in range(rows.num_columns) if at not in set(apart)]
+    parts = [
+        rows.select(others).to_pandas(types_mapper=of_arrow),
+        rows.select(apart).to_pandas(types_mapper=with_nulls),
+    ]
+    order = sorted(range(rows.num_columns), key=[*others, *apart].__getitem__)
+    return pandas.concat(parts, axis=1).iloc[:, order]
+
+
+def _pandas() -> ModuleType:
+    try:
+        return importlib.import_module("pandas")
+    except ImportError as error:
+        raise Unsupported("to_pandas needs pandas: pip install pandas") from error
+
+
+def _loses_null(column: pa.ChunkedArray) -> bool:
+    """Whether NumPy would show a null of the column as another value."""
+    if not column.null_count:
+        return False
+    if pa.types.is_floating(column.type):
+        return bool(pc.any(pc.is_nan(column)).as_py())
+    return column.type in _NULLABLE
+
+
+def _is_foreign(kind: pa.DataType) -> bool:
+    """Whether NumPy and pandas' text have nothing for values of the type but Python objects."""
+    t = pa.types
+    return not (
+        t.is_integer(kind)
+        or t.is_floating(kind)
+        or t.is_boolean(kind)
+        or t.is_timestamp(kind)
+        or t.is_string(kind)
+        or t.is_large_string(kind)
+    )
