@@ -16,10 +16,9 @@ import tempfile
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import polars as pl
-import typer
 from rich.console import Console, Group
 from rich.padding import Padding
 from rich.panel import Panel
@@ -86,14 +85,7 @@ on_8_february = flights.scan(
 """
 
 
-def demo(
-    path: Annotated[
-        str | None,
-        typer.Option(metavar="DIRECTORY", help="Where to put the warehouse. [default: a new one]"),
-    ] = None,
-    *,
-    keep: Annotated[bool, typer.Option(help="Leave the table there to be looked at.")] = True,
-) -> None:
+def demo(path: str | None, keep: bool) -> None:  # noqa: FBT001  the flag of the command line
     """Show what lakecore is for, with a year of real flights. Takes seconds."""
     terminal = Console(highlight=False)
     console = Console(highlight=False, width=min(terminal.width, _WIDTH_MAX))
