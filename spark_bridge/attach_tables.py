@@ -2,8 +2,8 @@
 
 A catalog table of Spark keeps the name of its data source and a copy of its schema, and nothing
 else: its options do not reach a Python source. So each table gets a data source of its own, a class
-that knows the path, and a catalog table that uses it. Each query plans anew, so that it sees what
-was committed before it; a view over a loaded frame would not.
+that knows the path, and a catalog table that uses it. Each new query sees what was committed before
+it; a view over a loaded frame would not. A frame keeps the snapshot of its first action.
 
 - Classes are registered with one session; a new session must attach again.
 - The copy of the schema is fixed: after a change of the schema, attach again.
@@ -68,8 +68,9 @@ def attach(
 ) -> Attached:
     """Give the tables of a warehouse, or of one of its databases, their names in Spark SQL.
 
-    SELECT, INSERT INTO and INSERT OVERWRITE by these names reach the tables; every query sees the
-    newest snapshot. Attach again in a new session, or after a schema has changed.
+    SELECT, INSERT INTO and INSERT OVERWRITE by these names reach the tables; every new query sees
+    the newest snapshot, and a frame keeps that of its first action. Attach again in a
+    new session, or after a schema has changed.
 
     A table that has a type or a name that Spark has not is left out, and named in the result.
     Raises AlreadyExists if another table of Spark has the name of one.

@@ -1,21 +1,83 @@
-"""Whether a table takes a frame: its columns are looked at before any task runs."""
+"""Whether a table takes a frame: its columns are checked before any task runs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import functions as f
+from pyspark.sql import types as s
 
 from lakecore.errors import InvalidRequest
 from lakecore.table.writes.write import TableWrite
-from spark_bridge.types import spark_arrow_schema
+from spark_bridge.bucket_sql import quoted
+from spark_bridge.types import spark_arrow_schema, to_spark
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from lakecore.table.context import TableContext
 
-__all__ = ["check_schema"]
+__all__ = ["check_schema", "with_types_of"]
+
+
+def with_types_of(df: DataFrame, context: TableContext) -> DataFrame:
+    """The frame with the table's types in place of `void` within a column.
+
+    Spark gives `array()` and `map()` elements of type void, which have no value to convert.
+    """
+    by_name = context.schema.by_name
+    casts = {}
+    for field in df.schema.fields:
+        if field.name in by_name and _has_void(field.dataType):
+            stored = to_spark(by_name[field.name].type, column=field.name, nullable=True)
+            casts[field.name] = f.col(quoted(field.name)).cast(_filled(field.dataType, stored))
+    return df.withColumns(casts) if casts else df
+
+
+def _has_void(spark: s.DataType) -> bool:
+    """Whether a part of a nested type is void."""
+    match spark:
+        case s.ArrayType():
+            parts: list[s.DataType] = [spark.elementType]
+        case s.MapType():
+            parts = [spark.keyType, spark.valueType]
+        case s.StructType():
+            parts = [each.dataType for each in spark.fields]
+        case _:
+            return False
+    return any(isinstance(part, s.NullType) or _has_void(part) for part in parts)
+
+
+def _filled(given: s.DataType, stored: s.DataType) -> s.DataType:
+    """The given type; what is void in it has the stored type, where both have the same shape."""
+    match given, stored:
+        case s.NullType(), _:
+            return stored
+        case s.ArrayType(), s.ArrayType():
+            inner = _filled(given.elementType, stored.elementType)
+            return s.ArrayType(inner, given.containsNull)
+        case s.MapType(), s.MapType():
+            return s.MapType(
+                _filled(given.keyType, stored.keyType),
+                _filled(given.valueType, stored.valueType),
+                given.valueContainsNull,
+            )
+        case s.StructType(), s.StructType():
+            types = {each.name: each.dataType for each in stored.fields}
+            return s.StructType(
+                [
+                    s.StructField(
+                        each.name,
+                        _filled(each.dataType, types.get(each.name, each.dataType)),
+                        each.nullable,
+                    )
+                    for each in given.fields
+                ]
+            )
+        case _:
+            return given
 
 
 def check_schema(context: TableContext, schema: StructType, *, overwrite: bool = False) -> None:

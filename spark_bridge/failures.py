@@ -1,7 +1,9 @@
 """Errors that lakecore raises in a task, as the driver raises them again.
 
-Spark hands over a failure of a Python worker as text alone. So a task adds to the text what makes
-the same error again: its class, sentence and facts.
+- A row that does not fit fails every attempt in the same way. A writing task returns such an error
+  as its outcome (`portable`), because Spark would run a task that raises three more times.
+- Any other error is raised. Spark passes a failure of a Python worker on as text alone, so a task
+  adds to the text what makes the same error again: its class, sentence and facts.
 """
 
 from __future__ import annotations
@@ -16,18 +18,27 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 
 from lakecore import errors
-from lakecore.errors import InvalidRequest, LakecoreError
+from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["TaskFailed", "raised_as_own", "raised_in_task"]
+__all__ = ["DATA_ERRORS", "TaskFailed", "portable", "raised_as_own", "raised_in_task"]
+
+DATA_ERRORS = (InvalidRequest, Unsupported)
+"""Errors of the rows or the table: another attempt of the task fails in the same way."""
 
 _CARRIED = re.compile(r"lakecore-error:([A-Za-z0-9+/=]+);")
 _ABSENT = re.compile(
     r"No module named '(lakecore|spark_bridge|duckdb|fastavro|fsspec|numpy|polars|pyarrow|pyroaring"
     r"|sqlglot|zstandard)"
 )
+
+
+def portable(error: LakecoreError, **facts: object) -> LakecoreError:
+    """The same error with more facts, all of them text: it can be pickled."""
+    texts = {name: str(value) for name, value in {**error.facts, **facts}.items()}
+    return type(error)(error.message, **texts)
 
 
 class TaskFailed(RuntimeError):
@@ -43,7 +54,7 @@ def raised_in_task() -> Iterator[None]:
         content = {
             "kind": type(error).__name__,
             "message": error.message,
-            "facts": {name: str(value) for name, value in error.facts.items()},
+            "facts": portable(error).facts,
         }
         carried = base64.b64encode(json.dumps(content).encode()).decode()
         text = f"{error} lakecore-error:{carried};"

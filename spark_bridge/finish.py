@@ -1,9 +1,10 @@
 """Outcomes of tasks -> one commit, and what is left behind -> nothing.
 
-1. A bucket that two tasks wrote is refused: rows of one key would carry equal sequence numbers, and
+1. The failure of a task is raised.
+2. A bucket that two tasks wrote is refused: rows of one key would carry equal sequence numbers, and
    a hash index would be there twice.
-2. `commit` makes one snapshot of all messages, once for a user and identifier.
-3. Attempts that were lost (retried, run twice, killed) leave files. After the commit, the
+3. `commit` makes one snapshot of all messages, once for a user and identifier.
+4. Attempts that were lost (retried, run twice, killed) leave files. After the commit, the
    directories of the buckets that were written are looked through for files that bear the job's
    number and are in no message; after a job that failed, all of them.
 
@@ -32,6 +33,7 @@ from lakecore.table.writes.batch_write import (
     commit_overwrite,
     records_nothing,
 )
+from spark_bridge.failures import DATA_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -55,12 +57,16 @@ _LISTERS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """How messages become visible: added, or in the place of other rows; and as whose."""
+    """How messages become visible: added, or in the place of other rows; and as whose.
+
+    `assigners` is how many tasks shared the dynamic buckets of a partition.
+    """
 
     by: Author
     overwrite: bool = False
     partition: Mapping[str, object] = field(default_factory=dict)
     dynamic: bool = False
+    assigners: int = 1
 
 
 def author_of(context: TableContext, commit_user: str | None, identifier: int) -> Author:
@@ -78,8 +84,11 @@ def publish(
     """One commit of what the tasks wrote. If it certainly failed, their files are removed."""
     messages = [message for outcome in outcomes for message in outcome.messages]
     try:
-        refuse_shared_buckets(context, outcomes)
-    except InvalidRequest:
+        for outcome in outcomes:
+            if outcome.failure is not None:
+                raise outcome.failure
+        refuse_shared_buckets(context, outcomes, how.assigners)
+    except DATA_ERRORS:
         delete_files(context, messages)
         raise
     if how.overwrite:
@@ -93,16 +102,26 @@ def publish(
     return commit_or_clean(context, request)
 
 
-def refuse_shared_buckets(context: TableContext, outcomes: Sequence[TaskOutcome]) -> None:
-    """Raise InvalidRequest if two tasks wrote a bucket that only one may."""
+def refuse_shared_buckets(
+    context: TableContext, outcomes: Sequence[TaskOutcome], assigners: int = 1
+) -> None:
+    """Raise InvalidRequest if two tasks wrote a bucket that only one may.
+
+    A task may write any bucket of the assigners whose keys it has: two tasks with keys of one
+    assigner may both have put the same key into a bucket.
+    """
     schema, options = context.schema, context.options
     if not schema.primary_keys:
         return
-    # Dynamic buckets are dealt out by partition.
     by_bucket = options.bucket > 0
     owners: Counter[tuple[bytes, int]] = Counter()
     for outcome in outcomes:
-        owners.update({(m.partition, m.bucket if by_bucket else 0) for m in outcome.messages})
+        owners.update(
+            {
+                (m.partition, m.bucket if by_bucket else m.bucket % assigners)
+                for m in outcome.messages
+            }
+        )
     shared = [key for key, count in owners.items() if count > 1]
     if shared:
         partition, bucket = shared[0]

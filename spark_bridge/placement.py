@@ -3,8 +3,8 @@
 | table | owned by one task | shuffle |
 |---|---|---|
 | fixed buckets | a bucket of a partition | by bucket, and hash of the partition |
-| primary key, dynamic buckets | a partition: it has one assigner | by hash of the partition |
-| append, no buckets, partitioned | a partition: else each task has a file in each | the same |
+| primary key, dynamic buckets | keys of one assigner of a partition | by both |
+| append, no buckets, partitioned | nothing | a large partition is split between tasks |
 | append, no buckets | nothing | none |
 
 The number of the owner is an expression of Spark SQL where the types allow it (`bucket_sql.py`,
@@ -24,11 +24,12 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 
 from lakecore.format.binary_row import hash_rows
+from lakecore.options import BucketFunction
 from lakecore.plan.bucketing import bucket_ids
 from lakecore.plan.conform import KindRule, conform
 from lakecore.plan.partitions import bucket_key_fields
 from spark_bridge.bucket_sql import bucket_sql, bucket_steps, is_plain, quoted
-from spark_bridge.failures import raised_in_task
+from spark_bridge.failures import DATA_ERRORS, raised_in_task
 from spark_bridge.hash_sql import HASH
 from spark_bridge.worker import set_aside
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
-    from lakecore.options import BucketFunction
     from lakecore.table.context import TableContext
 
 __all__ = ["Owner", "Routing", "owner_numbers", "owner_of", "parallelism"]
@@ -53,6 +53,7 @@ class Routing(StrEnum):
     """How the number of the owner is computed."""
 
     NONE = "none"
+    REBALANCE = "rebalance"
     SQL = "sql"
     ARROW = "arrow"
 
@@ -64,7 +65,9 @@ class Owner:
     Then `tasks` is 0 where the frame's own are to take what they have.
 
     `steps` are what the column `HASH` is, one after the other, that the number is made of.
-    `groups` are the columns by whose values rows of one owner and bucket come together.
+    `groups` are the columns by whose values rows of one owner and bucket come together. With
+    `rebalanced`, Spark brings rows of equal values of these columns together as far as the sizes
+    of its tasks allow.
     """
 
     tasks: int
@@ -72,9 +75,12 @@ class Owner:
     number: Column | None = None
     steps: tuple[str, ...] = ()
     groups: tuple[Column, ...] = ()
+    rebalanced: tuple[Column, ...] = ()
 
     def together(self, df: DataFrame) -> DataFrame:
         """The frame with the rows of each owner in one task."""
+        if self.rebalanced:
+            return df.hint("rebalance", *((self.tasks,) if self.tasks else ()), *self.rebalanced)
         if self.number is None:
             return df.repartition(self.tasks) if self.tasks else df
         routed = self.hashed(df).repartitionById(self.tasks, self.number)
@@ -96,24 +102,34 @@ class _Keys:
     function: BucketFunction
 
 
-def owner_of(df: DataFrame, context: TableContext, tasks: int | None = None) -> Owner:
-    """Who owns the rows of a frame; `tasks` overrides into how many tasks they go."""
+def owner_of(
+    df: DataFrame, context: TableContext, tasks: int | None = None, *, assigners: int = 1
+) -> Owner:
+    """Who owns the rows of a frame; `tasks` overrides into how many tasks they go.
+
+    `assigners` is how many tasks assign the dynamic buckets of one partition.
+    """
     schema, options = context.schema, context.options
-    fixed = options.bucket > 0
-    buckets = options.bucket if fixed else 1
-    partition = schema.partition_fields
-    if not (fixed or partition or schema.primary_keys):
-        return Owner(tasks=tasks or 0, routing=Routing.NONE)
-    count = tasks or _tasks(df.sparkSession, buckets, partitioned=bool(partition))
-    fields = bucket_key_fields(schema, options)
     given = {field.name: field.dataType for field in df.schema.fields}
+    partition = schema.partition_fields
+    if options.bucket <= 0 and not schema.primary_keys:
+        names = [quoted(field.name) for field in partition if field.name in given]
+        columns = tuple(f.col(name) for name in names)
+        routing = Routing.REBALANCE if columns else Routing.NONE
+        return Owner(tasks=tasks or 0, routing=routing, groups=columns, rebalanced=columns)
+    # The assigner of a key is found as its fixed bucket would be.
+    dynamic = options.bucket <= 0
+    buckets = assigners if dynamic else options.bucket
+    function = BucketFunction.DEFAULT if dynamic else options.bucket_function_type
+    fields = schema.key_fields if dynamic else bucket_key_fields(schema, options)
+    fixed = buckets > 1 or not dynamic
+    count = tasks or _tasks(df.sparkSession, buckets, partitioned=bool(partition))
     plain = all(each.name in given and is_plain(each, given[each.name]) for each in partition)
     bucket: str | None = "0"
     stepped: tuple[tuple[str, ...], str] | None = None
     if fixed and all(field.name in given for field in fields):
         types = [given[field.name] for field in fields]
         never_null = frozenset(schema.primary_keys)
-        function = options.bucket_function_type
         bucket = bucket_sql(fields, types, buckets, function, never_null)
         if HASH.casefold() not in map(str.casefold, given):
             stepped = bucket_steps(fields, types, buckets, function, never_null)
@@ -130,7 +146,7 @@ def owner_of(df: DataFrame, context: TableContext, tasks: int | None = None) -> 
             steps=steps,
             groups=(*(f.col(name) for name in names), f.expr(bucket).alias("__bucket")),
         )
-    keys = _keys(schema, partition, fields, buckets if fixed else 0, options.bucket_function_type)
+    keys = _keys(schema, partition, fields, buckets if fixed else 0, function)
     number = _arrow_number(df, keys, count)
     return Owner(
         tasks=count, routing=Routing.ARROW, number=number, groups=(number.alias("__owner"),)
@@ -193,9 +209,13 @@ def _arrow_number(df: DataFrame, keys: _Keys, count: int) -> Column:
 
     def number(rows: pa.Array) -> pa.Array:
         with raised_in_task():
-            numbers = pa.array(owner_numbers(rows, keys, count))
+            try:
+                numbers = owner_numbers(rows, keys, count)
+            except DATA_ERRORS:
+                # The task that gets the rows says what is wrong with them.
+                numbers = np.zeros(len(rows), dtype=np.int32)
             set_aside("route")
-            return numbers
+            return pa.array(numbers)
 
     own = [f.col(quoted(name)) for name in keys.schema.names if name in df.columns]
     if not own:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructField, StructType
 
+    from lakecore.model.schema import TableSchema
     from lakecore.model.times import Time
     from lakecore.table.handle import Table
     from spark_bridge.plan_read import PlannedRead
@@ -69,7 +70,8 @@ def read(  # noqa: PLR0913  the public verb
     `table` is a table of lakecore, or the path of one; `path$files` is a system table. `where` is
     a Polars expression or the text of an SQL condition: files and row groups that cannot match are
     not read, and no row that does not match leaves an executor. Name the `columns` that the query
-    needs: Spark tells lakecore nothing of those it drops later.
+    needs: Spark does not tell lakecore which ones it drops later. Their case counts only if
+    `spark.sql.caseSensitive` is set, as everywhere in Spark; the frame has the table's names.
 
     A `timestamp` without a zone is one of the session's (`spark.sql.session.timeZone`). Without
     `raw_by_spark`, lakecore reads every file.
@@ -82,20 +84,42 @@ def read(  # noqa: PLR0913  the public verb
     travel = Travel(
         snapshot_id=snapshot_id, tag=tag, timestamp=_in_zone_of_session(spark, timestamp)
     )
-    columns = [columns] if isinstance(columns, str) else columns
     if isinstance(table, SystemTable):
         if travel != Travel():
             refuse_state(table.identifier)
-        return _system(spark, table, columns, where)
+        return _system(spark, table, _resolved(spark, table.schema, columns), where)
     context = table.context
     pinned = pin(context, travel)
-    planned = plan_read(context, pinned, columns=columns, where=where, native=raw_by_spark)
+    names = _resolved(spark, context.history.schema(pinned.schema_id), columns)
+    planned = plan_read(context, pinned, columns=names, where=where, native=raw_by_spark)
     frames = [
         frame for frame in (_native(spark, planned), _merged(spark, planned)) if frame is not None
     ]
     if not frames:
         return spark.createDataFrame([], planned.schema)
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+
+
+def _resolved(
+    spark: SparkSession, schema: TableSchema, columns: str | Sequence[str] | None
+) -> list[str] | None:
+    """The table's names of these columns; a name that is not there stays as it is."""
+    if columns is None:
+        return None
+    asked = [columns] if isinstance(columns, str) else list(columns)
+    if spark.conf.get("spark.sql.caseSensitive", "false") == "true":
+        return asked
+    found: list[str] = []
+    for name in asked:
+        alike = [each for each in schema.names if each.lower() == str(name).lower()]
+        if name not in alike and len(alike) > 1:
+            raise InvalidRequest(
+                "several columns have this name in another case: write one of them exactly",
+                column=name,
+                columns=alike,
+            )
+        found.append(name if name in alike or not alike else alike[0])
+    return found
 
 
 def _in_zone_of_session(spark: SparkSession, timestamp: Time | None) -> Time | None:

@@ -19,10 +19,10 @@ from lakecore.errors import Unsupported
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["GROUPS", "described", "require_version", "settings", "transfer"]
+__all__ = ["GROUPS", "described", "rebalanced", "require_version", "settings", "transfer"]
 
 VERSION_MIN = (4, 1)
 """The first with `repartitionById` and `applyInArrow` on iterators."""
@@ -41,6 +41,13 @@ GROUPS = {
 }
 """Adaptive execution would put the groups of all buckets into one task. A group that is given out
 must have the very Arrow types of its schema, and the outcome has no large ones."""
+
+_ADVISORY = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
+_TASKS_PER_CORE = 8
+"""Twice as many tasks as cores, if rows take a quarter of their size in the shuffle."""
+_TASK_BYTES_MIN = 4 << 20
+_TASK_BYTES_UNKNOWN = 16 << 20
+_TASK_BYTES_MAX = 64 << 20
 
 _SMALL = (NumericType, DatetimeType, BooleanType, StringType)
 
@@ -65,6 +72,24 @@ def transfer(spark: SparkSession, schema: StructType) -> Mapping[str, str]:
     texts = sum(isinstance(each, StringType) for each in types)
     small = all(isinstance(each, _SMALL) for each in types) and texts <= _TEXTS_MAX
     return BY_ROWS if small and _of_user(spark, _BYTES) is None else BY_BYTES
+
+
+def rebalanced(df: DataFrame, parallelism: int) -> Mapping[str, str]:
+    """How large the tasks of a rebalanced frame are, in bytes of the shuffle.
+
+    Every core gets some, but no task is smaller than `_TASK_BYTES_MIN` or larger than Spark's own
+    default. A size that the user has set is kept. Spark's estimate counts rows uncompressed, and
+    Spark Connect gives none.
+    """
+    if _of_user(df.sparkSession, _ADVISORY) is not None:
+        return {}
+    try:
+        plan = df._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  Spark's only way
+        size = int(plan.stats().sizeInBytes())
+    except PySparkException:
+        size = _TASK_BYTES_UNKNOWN * parallelism * _TASKS_PER_CORE
+    share = size // (parallelism * _TASKS_PER_CORE)
+    return {_ADVISORY: f"{min(max(share, _TASK_BYTES_MIN), _TASK_BYTES_MAX)}b"}
 
 
 @contextmanager

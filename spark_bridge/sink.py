@@ -25,7 +25,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
+from spark_bridge.assigners import assigners_of
 from spark_bridge.check import check_schema
+from spark_bridge.failures import DATA_ERRORS
 from spark_bridge.finish import (
     Publication,
     author_of,
@@ -62,15 +64,18 @@ def writer(
     context = table.context
     check_schema(context, schema, overwrite=overwrite)
     identifier = _whole(options, _IDENTIFIER, BATCH_COMMIT_IDENTIFIER)
+    assigners = assigners_of(context, overwrite=overwrite)
     how = Publication(
         by=author_of(context, options.get(_USER), identifier),
+        assigners=assigners,
         overwrite=overwrite,
         dynamic=_DYNAMIC in context.options.texts and context.options.dynamic_partition_overwrite,
     )
     memory_bytes = _whole(options, _MEMORY, MEMORY_PER_TASK)
     if memory_bytes < 1:
         raise InvalidRequest("the option is positive", option=_MEMORY, value=memory_bytes)
-    return LakecoreWriter(new_task(context, overwrite=overwrite, memory_bytes=memory_bytes), how)
+    task = new_task(context, overwrite=overwrite, memory_bytes=memory_bytes, assigners=assigners)
+    return LakecoreWriter(task, how)
 
 
 @dataclass
@@ -97,7 +102,7 @@ class LakecoreWriter(DataSourceArrowWriter):
         outcomes = [message.outcome for message in messages if isinstance(message, _Message)]
         try:
             result = publish(context, outcomes, self._how)
-        except (CommitConflict, InvalidRequest):
+        except (CommitConflict, *DATA_ERRORS):
             # Only these prove that nothing became visible.
             remove_files_of_job(context, task.job)
             raise

@@ -6,6 +6,9 @@
    be told from the files of anyone else.
 3. The outcome, with the commit messages, goes to the driver as one row of bytes.
 
+A row that does not fit makes an outcome with a `failure`, and the driver raises it: no attempt
+could succeed.
+
 INVARIANT: nothing becomes visible here. An attempt that fails removes what it wrote; one that is
 killed leaves files that no snapshot names, and the driver removes them after its commit.
 """
@@ -24,7 +27,7 @@ from lakecore.io.ambient import SYSTEM, of_job
 from lakecore.table.writes.write import TableWrite
 from lakecore.table.writes.write_start import read_base
 from spark_bridge.descriptor import describe
-from spark_bridge.failures import raised_in_task
+from spark_bridge.failures import DATA_ERRORS, portable, raised_in_task
 from spark_bridge.worker import Batches, acknowledge, joined, set_aside
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ __all__ = [
 
 OUTCOME_SCHEMA = "outcome binary"
 MEMORY_PER_TASK = 256 << 20
+INITIAL_BUCKETS = "dynamic-bucket.initial-buckets"
 WRITE_ONLY = {"write-only": "true"}
 """Compaction is work of its own, and would make a task as long as its bucket is large."""
 
@@ -58,7 +62,8 @@ class WriteTask:
     """What a task is told: the table, what is in it already, the job, and the memory it has.
 
     `buckets` is the number of fixed buckets of a partition, else -1. `columns` are the names of the
-    last columns that come, where they come under others; else empty.
+    last columns that come, where they come under others; else empty. `assigners` is how many tasks
+    share the dynamic buckets of a partition.
     """
 
     table: TableDescriptor
@@ -67,12 +72,13 @@ class WriteTask:
     overwrite: bool
     memory_bytes: int
     buckets: int
+    assigners: int = 1
     columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutcome:
-    """What a task did: the rows it took in, when, and the messages to commit."""
+    """What a task did: the rows it took in, when, and the messages to commit, or its failure."""
 
     partition: int
     attempt: int
@@ -80,6 +86,7 @@ class TaskOutcome:
     began_ms: int
     ended_ms: int
     messages: tuple[CommitMessage, ...]
+    failure: LakecoreError | None = None
 
     @property
     def seconds(self) -> float:
@@ -88,16 +95,21 @@ class TaskOutcome:
 
 
 def new_task(
-    context: TableContext, *, overwrite: bool, memory_bytes: int = MEMORY_PER_TASK
+    context: TableContext,
+    *,
+    overwrite: bool,
+    memory_bytes: int = MEMORY_PER_TASK,
+    assigners: int = 1,
 ) -> WriteTask:
     """The task of a new job on a table as it is now."""
     return WriteTask(
-        table=describe(context, WRITE_ONLY),
+        table=describe(context, {**WRITE_ONLY, INITIAL_BUCKETS: str(assigners)}),
         base=read_base(context),
         job=SYSTEM.new_uuid(),
         overwrite=overwrite,
         memory_bytes=memory_bytes,
         buckets=context.options.bucket,
+        assigners=assigners,
     )
 
 
@@ -126,6 +138,8 @@ def write_rows(task: WriteTask, batches: Batches) -> TaskOutcome:
     spark = TaskContext.get()
     partition = spark.partitionId() if spark else 0
     began_ms = SYSTEM.now_ms()
+    messages: tuple[CommitMessage, ...] = ()
+    rows, failure = 0, None
     acknowledge()
     try:
         context = task.table.context(task.memory_bytes, of_job(task.job))
@@ -133,8 +147,10 @@ def write_rows(task: WriteTask, batches: Batches) -> TaskOutcome:
             writer.write(joined(_named(batches, task.columns)))
             messages = tuple(writer.prepare_commit())
             rows = writer.row_count
+    except DATA_ERRORS as error:
+        failure = portable(error, task=partition)
     except LakecoreError as error:
-        raise type(error)(error.message, **{**error.facts, "task": partition}) from error
+        raise portable(error, task=partition) from error
     set_aside("write")
     return TaskOutcome(
         partition=partition,
@@ -143,6 +159,7 @@ def write_rows(task: WriteTask, batches: Batches) -> TaskOutcome:
         began_ms=began_ms,
         ended_ms=SYSTEM.now_ms(),
         messages=messages,
+        failure=failure,
     )
 
 

@@ -198,10 +198,23 @@ def fields_from_spark(fields: Sequence[s.StructField], *, column: str = "") -> t
 
 
 def arrow_of_spark(spark: s.DataType, *, column: str = "") -> pa.DataType:
-    """The Arrow type in which Spark takes values of this type from Python, and gives them."""
+    """The Arrow type in which Spark takes values of this type from Python, and gives them.
+
+    Raises Unsupported for a list or map of void that has no null: Arrow has no such type.
+    """
     match spark:
         case s.DecimalType():
             return pa.decimal128(spark.precision, spark.scale)
+        case (
+            s.ArrayType(elementType=s.NullType(), containsNull=False)
+            | s.MapType(keyType=s.NullType())
+        ):
+            raise Unsupported(
+                "the list or map has elements of type void: cast it to the type of the column, as "
+                "in F.array().cast('array<int>')",
+                column=column,
+                type=_name(spark),
+            )
         case s.ArrayType():
             inner = arrow_of_spark(spark.elementType, column=f"{column}.element")
             return pa.list_(pa.field("element", inner, nullable=spark.containsNull))
@@ -210,7 +223,9 @@ def arrow_of_spark(spark: s.DataType, *, column: str = "") -> pa.DataType:
             value = arrow_of_spark(spark.valueType, column=f"{column}.value")
             return pa.map_(
                 pa.field("key", key, nullable=False),
-                pa.field("value", value, nullable=spark.valueContainsNull),
+                pa.field(
+                    "value", value, nullable=spark.valueContainsNull or pa.types.is_null(value)
+                ),
             )
         case s.StructType():
             return pa.struct(list(spark_arrow_schema(spark, column=column)))

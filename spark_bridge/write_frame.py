@@ -33,9 +33,10 @@ from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.commits.committed import committed
 from lakecore.table.reads.scan import hides_level_0
 from lakecore.table.writes import overwrite as overwrites
+from spark_bridge.assigners import assigners_of
 from spark_bridge.bucket_sql import quoted
-from spark_bridge.check import check_schema
-from spark_bridge.failures import raised_as_own
+from spark_bridge.check import check_schema, with_types_of
+from spark_bridge.failures import DATA_ERRORS, raised_as_own
 from spark_bridge.finish import (
     Publication,
     author_of,
@@ -43,8 +44,8 @@ from spark_bridge.finish import (
     remove_files_of_job,
     remove_leftovers,
 )
-from spark_bridge.placement import Owner, Routing, owner_of
-from spark_bridge.settings import GROUPS, described, require_version, settings, transfer
+from spark_bridge.placement import Owner, Routing, owner_of, parallelism
+from spark_bridge.settings import GROUPS, described, rebalanced, require_version, settings, transfer
 from spark_bridge.task import (
     MEMORY_PER_TASK,
     OUTCOME_SCHEMA,
@@ -146,16 +147,21 @@ def write(  # noqa: PLR0913  the public verb
     done = _done_before(context, how.by)
     if done is not None:
         return done
+    df = with_types_of(df, context)
     check_schema(context, df.schema, overwrite=how.overwrite)
     _check_counts(tasks=tasks, memory_per_task=memory_per_task)
+    cores = parallelism(df.sparkSession)
+    how = replace(how, assigners=assigners_of(context, tasks or cores, overwrite=how.overwrite))
     if by == "group" and tasks is not None:
         raise InvalidRequest(
             "groups go into as many tasks as spark.sql.shuffle.partitions says: leave tasks out, "
             "or by='group'",
             tasks=tasks,
         )
-    task = new_task(context, overwrite=how.overwrite, memory_bytes=memory_per_task)
-    owner = owner_of(df, context, tasks)
+    task = new_task(
+        context, overwrite=how.overwrite, memory_bytes=memory_per_task, assigners=how.assigners
+    )
+    owner = owner_of(df, context, tasks, assigners=how.assigners)
     by_group = by == "group" and owner.routing is not Routing.NONE
     try:
         outcomes = _run(df, task, owner, by_group=by_group)
@@ -165,7 +171,7 @@ def write(  # noqa: PLR0913  the public verb
         raise
     try:
         result = publish(context, outcomes, how)
-    except (CommitConflict, InvalidRequest):
+    except (CommitConflict, *DATA_ERRORS):
         # Only these prove that nothing became visible.
         remove_files_of_job(context, task.job)
         raise
@@ -194,8 +200,9 @@ def prepare(
     require_version(df.sparkSession)
     context = _opened(table).context
     _check_counts(tasks=tasks)
+    df = with_types_of(df, context)
     check_schema(context, df.schema)
-    return owner_of(df, context, tasks).together(df)
+    return owner_of(df, context, tasks, assigners=assigners_of(context)).together(df)
 
 
 def _opened(table: Table | str | os.PathLike[str]) -> Table:
@@ -253,6 +260,8 @@ def _run(
     """The one action: what each task did."""
     spark = df.sparkSession
     wanted = {**transfer(spark, df.schema), **(GROUPS if by_group else {})}
+    if owner.routing is Routing.REBALANCE and not by_group:
+        wanted |= rebalanced(df, parallelism(spark))
     name = f"lakecore: write {task.table.identifier}"
     with raised_as_own(), described(spark, name), settings(spark, wanted):
         numbered = replace(task, columns=tuple(df.columns))

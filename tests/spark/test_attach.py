@@ -290,3 +290,17 @@ def test_cached_rows_are_read_anew_after_a_refresh(spark: SparkSession, warehous
 
     assert ids(spark, f"SELECT id FROM {t}") == [1, 2, 3, 9]
     spark.sql(f"UNCACHE TABLE {t}")
+
+
+def test_a_frame_keeps_the_snapshot_of_its_first_query(spark: SparkSession, tmp_path: Path) -> None:
+    session = lc.connect(tmp_path / "w", create=True)
+    session.create_database("kept")
+    table = session.create_table("kept.t", {"id": "BIGINT"})
+    table.write([{"id": 1}])
+    attach(spark, tmp_path / "w", "kept")
+    df = spark.table("kept.t")
+    before = df.count()
+    table.write([{"id": 2}])
+
+    assert (before, df.count(), spark.table("kept.t").count()) == (1, 1, 2)
+    assert spark.sql("SELECT count(*) FROM kept.t").collect() == [(2,)]

@@ -471,3 +471,19 @@ def test_spark_reads_what_lakecore_reads(
 
     assert rows(read(spark, table, where=where)) == wanted
     assert rows(load(spark, table, **({} if where is None else {"where": where}))) == wanted
+
+
+def test_columns_are_found_as_spark_finds_them(spark: SparkSession, tmp_path: Path) -> None:
+    columns = {"Id": "BIGINT NOT NULL", "v": "INT", "V": "INT"}
+    table = table_at(tmp_path / "t", columns, keys=("Id",), bucket="1")
+    table.write(pl.DataFrame({"Id": [1], "v": [2], "V": [3]}, schema_overrides={"v": pl.Int32}))
+
+    assert read(spark, table, columns=["ID", "v"]).collect() == [(1, 2)]
+    assert read(spark, table, columns="iD").columns == ["Id"]
+    files = read(spark, f"{table.path}$files", columns="LEVEL")
+    assert files.columns == ["level"]
+    with set_meanwhile(spark, {"spark.sql.caseSensitive": "true"}), pytest.raises(InvalidRequest):
+        read(spark, table, columns=["ID"])
+    unclear = table_at(tmp_path / "u", {"ab": "INT", "aB": "INT"}, keys=())
+    with pytest.raises(InvalidRequest, match="another case"):
+        read(spark, unclear, columns=["AB"])

@@ -122,6 +122,66 @@ def test_append_tables_take_rows_of_any_task(spark: SparkSession, tmp_path: Path
     assert result.files == 3
 
 
+@pytest.mark.parametrize("kind", ["STRING", "DATE", "DOUBLE"])
+def test_one_day_of_an_append_table_is_spread_over_tasks(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    columns = {"id": "BIGINT", "dt": kind}
+    table = table_at(tmp_path / "t", columns, keys=(), partitions=("dt",))
+    value = "1.5D" if kind == "DOUBLE" else "DATE '2026-01-01'"
+    df = spark.range(0, 40_000, 1, 4).selectExpr("id", f"CAST({value} AS {kind}) dt")
+    small = spark_bridge.write(df, table)
+    spark.conf.set("spark.sql.adaptive.advisoryPartitionSizeInBytes", "40kb")
+    try:
+        large = spark_bridge.write(df, table)
+    finally:
+        spark.conf.unset("spark.sql.adaptive.advisoryPartitionSizeInBytes")
+
+    assert small.distribution == large.distribution == "rebalance"
+    assert (len(small.tasks), len(large.tasks)) == (1, 4)
+    assert table.scan().collect().height == 80_000
+
+
+def test_days_of_an_append_table_stay_together(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_at(tmp_path / "t", {"id": "BIGINT", "p": "BIGINT"}, keys=(), partitions=("p",))
+    result = spark_bridge.write(spark.range(0, 1000, 1, 4).selectExpr("id", "id % 5 p"), table)
+
+    assert result.files == 5
+
+
+@pytest.mark.parametrize("by", ["task", "group"])
+def test_lists_and_maps_of_void_take_the_types_of_the_table(
+    spark: SparkSession, tmp_path: Path, by: Literal["task", "group"]
+) -> None:
+    columns = {
+        "id": "BIGINT NOT NULL",
+        "a": "ARRAY<INT>",
+        "m": "MAP<STRING, ARRAY<INT>>",
+        "r": "ROW<x INT, y ARRAY<STRING>>",
+    }
+    table = table_at(tmp_path / "t", columns, bucket="2")
+    df = spark.range(3).select(
+        "id",
+        f.array().alias("a"),
+        f.create_map().alias("m"),
+        f.struct(f.lit(None).alias("x"), f.array().alias("y")).alias("r"),
+    )
+    spark_bridge.write(df, table, by=by)
+    listed = spark.range(3, 5).select("id", f.array(f.lit(None)).alias("a"))
+    spark_bridge.write(listed, table, by=by)
+
+    empty: list[Any] = [(i, [], {}, {"x": None, "y": []}) for i in range(3)]
+    assert held(table) == [*empty, *((i, [None], None, None) for i in (3, 4))]
+
+
+def test_a_list_of_void_for_another_type_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_at(tmp_path / "t", {"id": "BIGINT NOT NULL", "a": "INT"}, bucket="1")
+    df = spark.range(1).select("id", f.array().alias("a"))
+
+    with pytest.raises((InvalidRequest, Unsupported), match="column=a"):
+        spark_bridge.write(df, table)
+
+
 def test_key_of_other_types_is_routed_by_python(spark: SparkSession, tmp_path: Path) -> None:
     table = table_at(tmp_path / "t", {"id": "DOUBLE NOT NULL", "v": "STRING"}, bucket="3")
     rows = pl.DataFrame({"id": [i / 2 for i in range(50)], "v": ["x"] * 50})
@@ -146,7 +206,7 @@ def test_null_goes_where_the_default_value_of_its_partition_goes(
     missing = spark_bridge.write(spark.range(40, 50), table, tasks=4)
 
     assert held(table) == sorted([(i, "x") for i in range(50)], key=repr)
-    assert (result.distribution, result.files) == ("arrow", 1)
+    assert (result.distribution, result.files) == ("rebalance", 1)
     assert missing.files == 1
 
 

@@ -1,0 +1,86 @@
+"""How many tasks assign the dynamic buckets of one partition.
+
+The hash h of a key belongs to assigner |h| % n, which fills the buckets b where b % n is its
+number (`plan/dynamic_bucket.py`). Each assigner is a task of its own, so one partition is loaded by
+n tasks at once, as in Paimon, where n is the parallelism of the job unless
+`dynamic-bucket.initial-buckets` states it.
+
+INVARIANT: every key that a table holds is in a bucket of its assigner. A key never changes its
+bucket, so a table that was filled by another number of assigners is written by a number that fits
+its hash index, and by one task a partition where none fits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lakecore.format.hash_index import decode_hashes
+from lakecore.model.files import HASH_INDEX
+from lakecore.plan.dynamic_bucket import BUCKETS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from lakecore.table.context import TableContext
+
+__all__ = ["assigners_of", "fitting"]
+
+HASHES_MAX = 1 << 26
+"""256 MiB of hash index are read on the driver; a larger one has one assigner a partition."""
+
+
+def assigners_of(context: TableContext, parallelism: int = 1, *, overwrite: bool = False) -> int:
+    """The number of assigners: at most `parallelism`, or what the table's options state.
+
+    A partitioned table has one assigner a partition unless its options state more: its partitions
+    are written side by side. An overwrite begins with an empty index.
+    """
+    options, schema = context.options, context.schema
+    if options.bucket != -1 or not schema.primary_keys:
+        return 1
+    stated = options.dynamic_bucket_initial_buckets
+    wanted = stated or (1 if schema.partition_keys else parallelism)
+    bound = options.dynamic_bucket_max_buckets
+    most = min(wanted, BUCKETS_MAX if bound < 0 else bound)
+    if most <= 1 or overwrite:
+        return max(most, 1)
+    snapshot = context.history.latest_snapshot()
+    found = [
+        entry
+        for entry in context.history.index_entries(snapshot)
+        if entry.file.index_type == HASH_INDEX
+    ]
+    if sum(entry.file.row_count for entry in found) > HASHES_MAX:
+        return 1
+    return fitting(
+        (
+            (
+                entry.bucket,
+                decode_hashes(
+                    context.store.read(
+                        path := context.layout.live_index_file(
+                            context.partitions.path(entry.partition), entry.bucket, entry.file
+                        )
+                    ),
+                    path,
+                ),
+            )
+            for entry in found
+        ),
+        most,
+    )
+
+
+def fitting(index: Iterable[tuple[int, NDArray[np.int32]]], most: int) -> int:
+    """The largest number up to `most` under which each hash is in a bucket of its assigner."""
+    fits = list(range(most, 1, -1))
+    for bucket, hashes in index:
+        sizes = np.abs(hashes.astype(np.int64))
+        fits = [each for each in fits if not np.any(sizes % each != bucket % each)]
+        if not fits:
+            return 1
+    return fits[0] if fits else 1
