@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 from pyspark.sql.types import DatetimeType, NumericType, TimestampType
 
+from lakecore.errors import InvalidRequest
 from lakecore.model.times import wall_time
 from lakecore.session import open_table
 from lakecore.table.reads.travel import Travel
