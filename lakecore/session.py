@@ -27,7 +27,7 @@ from lakecore.io.history import History
 from lakecore.io.open import locate, open_store
 from lakecore.io.services import flag
 from lakecore.model.arguments import check_flags
-from lakecore.options import check_texts
+from lakecore.options import OptionValue, option_texts
 from lakecore.table.handle import Table, load_table
 
 if TYPE_CHECKING:
@@ -43,16 +43,18 @@ AUTO_CREATE = "auto-create"
 
 
 def connect(
-    warehouse: str | os.PathLike[str] | Mapping[str, str], *, create: bool = False
+    warehouse: str | os.PathLike[str] | Mapping[str, OptionValue], *, create: bool = False
 ) -> Session:
     """A session on a warehouse: a path, a URI such as `s3://bucket/warehouse`, or catalog options.
 
-    The options are Paimon's, all texts: `warehouse`, `table-default.*` for new tables, and those
-    of the storage, such as `s3.endpoint`. Raises NotFound if the warehouse is not there, unless
+    The options are Paimon's: `warehouse`, `table-default.*` for new tables, and those of the
+    storage, such as `s3.endpoint`. Values are texts; numbers, True and False may be stated as they
+    are. Raises NotFound if the warehouse is not there, unless
     `create` says to make it.
     """
     check_flags(create=create)
-    given = warehouse if isinstance(warehouse, Mapping) else {WAREHOUSE: _path(warehouse)}
+    stated = isinstance(warehouse, Mapping)
+    given = option_texts(warehouse) if stated else {WAREHOUSE: _path(warehouse)}
     options = parse_catalog_options(given)
     options = replace(options, warehouse=locate(options.warehouse))
     store = open_store(options.warehouse, options.texts)
@@ -75,7 +77,7 @@ def open_table(  # noqa: PLR0913  the public verb
     schema: SchemaLike | None = None,
     primary_keys: Sequence[str] = (),
     partition_keys: Sequence[str] = (),
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, OptionValue] | None = None,
     comment: str | None = None,
     branch: str | None = None,
     ambient: Ambient = SYSTEM,
@@ -90,10 +92,9 @@ def open_table(  # noqa: PLR0913  the public verb
     """
     check_flags(create=create)
     location = locate(_path(path))
-    check_texts({} if options is None else options, table=location)
     if branch is not None:
         check_directory("branch", branch)
-    given = dict(options or {})
+    given = option_texts(options, table=location)
     store = open_store(location, given)
     own = {key: text for key, text in given.items() if not is_storage_option(key)}
     creates = flag(AUTO_CREATE, own.pop(AUTO_CREATE, "false")) or create
@@ -219,7 +220,7 @@ class Session:
         *,
         primary_keys: Sequence[str] = (),
         partition_keys: Sequence[str] = (),
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, OptionValue] | None = None,
         comment: str | None = None,
         ignore_if_exists: bool = False,
     ) -> Table:

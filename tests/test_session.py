@@ -330,7 +330,7 @@ def test_home_directory_is_found_behind_a_tilde(
 
 
 @pytest.mark.parametrize(
-    "options", [{"merge-engine": "first-row"}, {"sequence.field": "nope"}, {"write-only": True}]
+    "options", [{"merge-engine": "first-row"}, {"sequence.field": "nope"}, {"write-only": b"true"}]
 )
 def test_options_of_one_object_follow_the_rules_of_a_copy(
     tmp_path: Path, options: dict[str, str]

@@ -47,7 +47,7 @@ from lakecore.io.history import History
 from lakecore.model.arguments import check_flags
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import check_changes
-from lakecore.options import check_texts, parse_known
+from lakecore.options import OptionValue, option_texts, parse_known
 from lakecore.table.compactions.change_lookup import check_lookup_change
 from lakecore.table.handle import Table, load_table, write_schema
 
@@ -155,7 +155,7 @@ class FilesystemCatalog:
         *,
         primary_keys: Sequence[str] = (),
         partition_keys: Sequence[str] = (),
-        options: Mapping[str, str] | None = None,
+        options: Mapping[str, OptionValue] | None = None,
         comment: str | None = None,
         ignore_if_exists: bool = False,
     ) -> Table:
@@ -166,8 +166,7 @@ class FilesystemCatalog:
         where they say nothing.
         """
         check_flags(ignore_if_exists=ignore_if_exists)
-        given = {} if options is None else options
-        check_texts(given, table=identifier)
+        given = option_texts(options, table=identifier)
         name = self._data_table(identifier, "create", branch_allowed=False)
         check_name("table", name.table)
         if not self.database_exists(name.database):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.services import SERVICES, flag
-from lakecore.options import nearest, parse_options
+from lakecore.options import OptionValue, nearest, option_texts, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,19 +71,13 @@ def is_storage_option(key: str) -> bool:
     )
 
 
-def parse_catalog_options(options: Mapping[str, str]) -> CatalogOptions:
+def parse_catalog_options(given: Mapping[str, OptionValue]) -> CatalogOptions:
     """The typed options of a filesystem catalog.
 
     Raises InvalidRequest for an unknown key or a bad value, Unsupported for a metastore, a lock or
     a cache that lakecore does not have.
     """
-    for key, text in options.items():
-        if not all(isinstance(part, str) for part in (key, text)):
-            raise InvalidRequest(
-                "catalog options are texts; write numbers and flags as '1' and 'true'",
-                option=key,
-                value=text,
-            )
+    options = option_texts(given)
     _check_metastore(options.get(METASTORE, FILESYSTEM))
     warehouse = options.get(WAREHOUSE, "").rstrip()
     if not warehouse.strip():

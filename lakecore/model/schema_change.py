@@ -17,6 +17,7 @@ import pyarrow as pa
 from lakecore.errors import InvalidRequest
 from lakecore.model.arguments import check_flags
 from lakecore.model.types import Array, Atomic, DataType, Map, Multiset, Row, from_arrow, parse_type
+from lakecore.options import OptionValue, option_text
 
 __all__ = ["Change", "ColumnPath", "Move", "SchemaChange", "check_changes"]
 
@@ -229,11 +230,9 @@ class SchemaChange:
         return UpdateColumnPosition(name=_text("the name of a column", name), move=place)
 
     @staticmethod
-    def set_option(key: str, value: str) -> Change:
-        """Set a table option."""
-        return SetOption(
-            key=_text("the key of an option", key), value=_text("the value of an option", value)
-        )
+    def set_option(key: str, value: OptionValue) -> Change:
+        """Set a table option; a number, True or False may be stated as they are."""
+        return SetOption(key=_text("the key of an option", key), value=option_text(key, value))
 
     @staticmethod
     def remove_option(key: str) -> Change:

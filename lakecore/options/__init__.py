@@ -23,8 +23,9 @@ from lakecore.options.known import DECLARED, RENAMED, find_option, member
 from lakecore.options.nearest import nearest
 from lakecore.options.option import Option
 from lakecore.options.page import describe_options, options_page
-from lakecore.options.parse import check_texts, parse_known, parse_options, tidy
+from lakecore.options.parse import parse_known, parse_options, tidy
 from lakecore.options.table_options import POSTPONE_BUCKET, TableOptions
+from lakecore.options.texts import OptionValue, option_text, option_texts
 
 __all__ = [
     "DECLARED",
@@ -38,15 +39,17 @@ __all__ = [
     "LookupCompact",
     "MergeEngine",
     "Option",
+    "OptionValue",
     "ScanMode",
     "SortOrder",
     "TableOptions",
     "check_option_change",
-    "check_texts",
     "describe_options",
     "find_option",
     "member",
     "nearest",
+    "option_text",
+    "option_texts",
     "options_page",
     "parse_known",
     "parse_options",

@@ -46,7 +46,7 @@ def parse_options(
     release may know it, and mean something by it that changes the rows. One that does nothing any
     more may stay and not come.
     """
-    check_texts(options, table=table)
+    _check_texts(options, table=table)
     patterns = parse_ignored(options, table=table)
     kept = {key: text for key, text in options.items() if not _is_ignored(key, patterns, table)}
     for key in kept:
@@ -95,7 +95,7 @@ def parse_known(options: Mapping[str, str], *, table: str = "") -> TableOptions:
     return parse_options(known, table=table)
 
 
-def check_texts(options: object, *, table: str = "") -> None:
+def _check_texts(options: object, *, table: str = "") -> None:
     """Raise InvalidRequest unless keys and values are texts: Paimon's options all are."""
     if not isinstance(options, Mapping):
         raise InvalidRequest(

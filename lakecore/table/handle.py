@@ -18,7 +18,7 @@ from lakecore.model.arguments import check_flags
 from lakecore.model.option_rules import validate_scan
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.model.validation import check_dynamic_rules
-from lakecore.options import check_option_change, check_texts, parse_options
+from lakecore.options import check_option_change, option_texts, parse_options
 from lakecore.plan.partitions import Partitions
 from lakecore.plan.predicate import from_polars
 from lakecore.table.changes.between import changes_between, changes_of_options
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import CommitMessage
     from lakecore.model.schema import TableSchema
     from lakecore.model.times import Time
-    from lakecore.options import TableOptions
+    from lakecore.options import OptionValue, TableOptions
 
 MEMORY_BUDGET = "lakecore.memory-budget"
 
@@ -117,25 +117,25 @@ class Table(Readable):
         schema_id = self._context.schema.id
         return f"Table({self.identifier!r}, schema={schema_id}, path={self.path!r})"
 
-    def copy(self, dynamic_options: Mapping[str, str]) -> Table:
+    def copy(self, dynamic_options: Mapping[str, OptionValue]) -> Table:
         """The same table with other options, for this object only; the table is not changed.
 
         Raises InvalidRequest for an unknown option, or one that may not change.
         """
         context = self._context
-        check_texts(dynamic_options, table=context.identifier)
+        given = option_texts(dynamic_options, table=context.identifier)
         branch = context.layout.branch
-        if dynamic_options.get("branch", branch) != branch:
+        if given.get("branch", branch) != branch:
             raise InvalidRequest(
                 "a table stays on its branch: open the other by open_table(branch=...), or as "
                 "'db.table$branch_NAME'",
                 option="branch",
-                value=dynamic_options["branch"],
+                value=given["branch"],
                 branch=branch,
                 table=context.identifier,
             )
-        merged = {**context.options.texts, **dynamic_options}
-        for key, value in dynamic_options.items():
+        merged = {**context.options.texts, **given}
+        for key, value in given.items():
             check_option_change(
                 context.options.texts, key, value, has_snapshots=True, table=context.identifier
             )
@@ -430,7 +430,7 @@ def load_table(  # noqa: PLR0913  what it is given is what a table is bound to
     path: str,
     *,
     identifier: str = "",
-    dynamic_options: Mapping[str, str] | None = None,
+    dynamic_options: Mapping[str, OptionValue] | None = None,
     branch: str | None = None,
     ambient: Ambient = SYSTEM,
     budget: Budget | None = None,
@@ -439,8 +439,7 @@ def load_table(  # noqa: PLR0913  what it is given is what a table is bound to
 
     `dynamic_options` hold for this object only. `branch` overrides the option `branch`.
     """
-    check_texts(dynamic_options or {}, table=identifier or path)
-    given = dict(dynamic_options or {})
+    given = option_texts(dynamic_options, table=identifier or path)
     layout = Layout(root=path.rstrip("/"), branch=branch or given.get("branch", MAIN_BRANCH))
     context = load_context(
         store,

@@ -81,9 +81,10 @@ def test_single_writer_is_a_flag() -> None:
         parse_catalog_options({**WAREHOUSE, "commit.single-writer": "yes"})
 
 
-def test_options_are_texts() -> None:
-    with pytest.raises(InvalidRequest, match="catalog options are texts"):
-        parse_catalog_options({**WAREHOUSE, "commit.single-writer": True})  # type: ignore[dict-item]
+def test_options_have_one_text() -> None:
+    assert parse_catalog_options({**WAREHOUSE, "commit.single-writer": True}).single_writer
+    with pytest.raises(InvalidRequest, match=r"option=commit\.single-writer given=list"):
+        parse_catalog_options({**WAREHOUSE, "commit.single-writer": [1]})  # type: ignore[dict-item]
 
 
 def test_storage_options_are_known_by_their_prefix() -> None:

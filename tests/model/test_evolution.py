@@ -585,7 +585,7 @@ def test_dynamic_options_follow_the_same_rules() -> None:
         lambda: SchemaChange.update_column_comment("v", 7),  # type: ignore[arg-type]
         lambda: SchemaChange.update_column_default_value("v", 7),  # type: ignore[arg-type]
         lambda: SchemaChange.update_column_position("v", None),  # type: ignore[arg-type]
-        lambda: SchemaChange.set_option("bucket", 7),  # type: ignore[arg-type]
+        lambda: SchemaChange.set_option("bucket", [7]),  # type: ignore[arg-type]
         lambda: SchemaChange.remove_option(["bucket"]),  # type: ignore[arg-type]
         lambda: SchemaChange.update_comment(7),  # type: ignore[arg-type]
     ],
