@@ -115,9 +115,13 @@ class _PieceSource:
                 yield batch
 
     def native_files(
-        self, columns: Sequence[str], predicate: Predicate | None = None
+        self,
+        columns: Sequence[str],
+        predicate: Predicate | None = None,
+        *,
+        unchecked_bytes_max: int | None = None,
     ) -> list[str] | None:
-        del columns, predicate
+        del columns, predicate, unchecked_bytes_max
         return None
 
 

@@ -17,18 +17,22 @@ laid into the file twice, for readers take it that each column has its own.
 Statistics of texts that are encoded without can be given: they are those that the encoder would
 have found.
 
+Each column chunk and the footer get a checksum (`parquet_checksums.py`).
+
 The footer is Thrift (`thrift.py`, https://github.com/apache/parquet-format): what this module does
 not know passes through it.
 """
 
 from __future__ import annotations
 
+import zlib
 from copy import deepcopy
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lakecore.errors import CorruptTable
+from lakecore.format.parquet_checksums import trailer_of
 from lakecore.format.thrift import (
     BINARY,
     BOOLEAN,
@@ -96,6 +100,7 @@ class FooterJoin:
     _footer: Struct | None = None
     _groups: list[Wire] = field(default_factory=list)
     """Each as it will be written: taken apart it is twenty times as large."""
+    _checksums: list[int] = field(default_factory=list)
 
     def add(
         self, part: memoryview, texts: Mapping[int, TextStatistics] = MappingProxyType({})
@@ -111,11 +116,14 @@ class FooterJoin:
         at = self.size_bytes
         for group in groups:
             _add_statistics(group, texts)
+            own = _chunk_checksums(group, part)
             for place, (name, copy) in enumerate(self.copies.items()):
                 chunk, data = _copied_chunk(group, part, name, copy.source, at)
                 _insert_chunk(group, place, chunk)
                 copied.append(data)
                 at += len(data)
+                own.insert(place, zlib.crc32(data))
+            self._checksums += own
         body = part[len(MAGIC) : start]
         for group in groups:
             written = bytearray()
@@ -129,7 +137,7 @@ class FooterJoin:
         return [*copied, body]
 
     def finish(self) -> bytes:
-        """The bytes that end the file: footer, its length, magic."""
+        """The bytes that end the file: checksums, footer, its length, magic."""
         assert self._footer is not None, "a file needs one part at least"
         schema = _get(self._footer, _FILE_SCHEMA)
         assert isinstance(schema, ListValue)
@@ -142,7 +150,8 @@ class FooterJoin:
         _set(self._footer, _FILE_GROUPS, ListValue(STRUCT, self._groups))
         out = bytearray()
         write_struct(out, self._footer)
-        return bytes(out) + len(out).to_bytes(4, "little") + MAGIC
+        checksums = trailer_of(self._checksums, out)
+        return checksums + bytes(out) + len(out).to_bytes(4, "little") + MAGIC
 
     def _moved_group(self, group: Struct, distance: int) -> Struct:
         for place, chunk in enumerate(_structs(_get(group, _GROUP_COLUMNS))):
@@ -306,6 +315,13 @@ def _columns(elements: list[Struct]) -> Iterator[Struct]:
         while inside:
             inside += _int(_get(elements[at], _ELEMENT_CHILDREN) or 0) - 1
             at += 1
+
+
+def _chunk_checksums(group: Struct, part: memoryview) -> list[int]:
+    """The checksums of the column chunks of a row group, before any is copied."""
+    metas = [_meta(chunk) for chunk in _structs(_get(group, _GROUP_COLUMNS))]
+    begins = [(_begin(meta), _int(_get(meta, _META_BYTES))) for meta in metas]
+    return [zlib.crc32(part[begin : begin + size]) for begin, size in begins]
 
 
 def _meta(chunk: Struct) -> Struct:

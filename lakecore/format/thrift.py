@@ -1,7 +1,7 @@
-"""Thrift's compact protocol, as far as the footers of Parquet need it.
+"""Thrift's compact protocol, as far as the footers and pages of Parquet need it.
 
 A struct is a list of (field id, wire type, value), so what is not known of it is written as it was
-read.
+read. Bytes that are no Thrift raise CorruptTable: cut short, nested without end, of absurd lengths.
 """
 
 from __future__ import annotations
@@ -26,15 +26,19 @@ class ListValue:
     items: list[Wire]
 
 
+_DEPTH_MAX = 64
+_VARINT_BYTES_MAX = 10
+
+
 def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
+    value = 0
+    for place in range(_VARINT_BYTES_MAX):
         byte = data[at]
         at += 1
-        value |= (byte & 0x7F) << shift
+        value |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
             return value, at
-        shift += 7
+    raise CorruptTable("a number of Thrift is too long", offset=at)
 
 
 def _read_int(data: memoryview, at: int) -> tuple[int, int]:
@@ -43,7 +47,16 @@ def _read_int(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def read_struct(data: memoryview, at: int) -> tuple[Struct, int]:
-    """The struct that begins there, and where it ends."""
+    """The struct that begins there, and where it ends. Raises CorruptTable if there is none."""
+    try:
+        return _read_struct(data, at, _DEPTH_MAX)
+    except IndexError as error:
+        raise CorruptTable("a struct of Thrift is cut short", size_bytes=len(data)) from error
+
+
+def _read_struct(data: memoryview, at: int, depth: int) -> tuple[Struct, int]:
+    if not depth:
+        raise CorruptTable("structs of Thrift are nested too deep", depth=_DEPTH_MAX)
     struct: Struct = []
     id_ = 0
     while True:
@@ -60,23 +73,23 @@ def read_struct(data: memoryview, at: int) -> tuple[Struct, int]:
         if kind in (_TRUE, _FALSE):
             value, kind = kind == _TRUE, _TRUE
         else:
-            value, at = _read_value(data, at, kind)
+            value, at = _read_value(data, at, kind, depth)
         struct.append((id_, kind, value))
 
 
-def _read_value(data: memoryview, at: int, kind: int) -> tuple[Wire, int]:
+def _read_value(data: memoryview, at: int, kind: int, depth: int) -> tuple[Wire, int]:
     match kind:
         case 1 | 2:
             return data[at] == _TRUE, at + 1
         case 3:
-            return bytes(data[at : at + 1]), at + 1
+            return _read_bytes(data, at, 1)
         case 4 | 5 | 6:
             return _read_int(data, at)
         case 7:
-            return bytes(data[at : at + 8]), at + 8
+            return _read_bytes(data, at, 8)
         case 8:
             length, at = _read_varint(data, at)
-            return bytes(data[at : at + length]), at + length
+            return _read_bytes(data, at, length)
         case 9 | 10:
             head = data[at]
             at += 1
@@ -84,14 +97,22 @@ def _read_value(data: memoryview, at: int, kind: int) -> tuple[Wire, int]:
             if count == 15:
                 count, at = _read_varint(data, at)
             items: list[Wire] = []
+            if not depth:
+                raise CorruptTable("lists of Thrift are nested too deep", depth=_DEPTH_MAX)
             for _ in range(count):
-                item, at = _read_value(data, at, of)
+                item, at = _read_value(data, at, of, depth - 1)
                 items.append(item)
             return ListValue(of, items), at
         case 12:
-            return read_struct(data, at)
+            return _read_struct(data, at, depth - 1)
         case _:
             raise CorruptTable("unknown part in a Parquet footer", wire_type=kind)
+
+
+def _read_bytes(data: memoryview, at: int, length: int) -> tuple[bytes, int]:
+    if at + length > len(data):
+        raise IndexError
+    return bytes(data[at : at + length]), at + length
 
 
 def _write_varint(out: bytearray, value: int) -> None:

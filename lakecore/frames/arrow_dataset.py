@@ -113,15 +113,12 @@ class SourceScanner:
         """
         if not files:
             return
-        # Java writes checksums of pages.
-        checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-        parquet = ds.ParquetFileFormat(default_fragment_scan_options=checked)
         try:
             yield from (
                 ds.dataset(
                     files,
                     schema=schema,
-                    format=parquet,
+                    format="parquet",
                 )
                 .scanner(
                     filter=condition,

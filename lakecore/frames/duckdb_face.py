@@ -8,6 +8,11 @@ Where all files can be read as they are, are few, and DuckDB's Parquet reader gi
 the dataset would, the relation is DuckDB's own scan of the files. It is not where that would give
 other rows: DuckDB takes a path for a pattern if it can be one, `*` for all columns, and finds them
 without regard to case.
+
+NOTE: DuckDB turns every error that is raised while it reads into its own InvalidInputException, and
+keeps only the text. All files are therefore checked before there is a relation. What can be known
+of damage at that point is CorruptTable: files that are missing or cut short, checksums that differ,
+broken structure.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ import pyarrow as pa
 from lakecore.errors import InvalidRequest
 from lakecore.frames.arrow_dataset import SourceDataset
 from lakecore.frames.polars_source import FOOTERS_MAX
+from lakecore.frames.source import CheckedSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +52,8 @@ def relation(source: BatchSource, connection: DuckDBConnection | None = None) ->
     if not isinstance(owner, duckdb.DuckDBPyConnection):
         raise InvalidRequest("to_duckdb takes a DuckDB connection", given=type(owner).__name__)
     names = source.schema.names
+    if isinstance(source, CheckedSource):
+        source.check_files()
     if _told_apart(names) and all(_reads_alike(field.type) for field in source.schema):
         files = source.native_files(names)
         if files and len(files) <= FOOTERS_MAX and not any(map(_PATTERN.search, files)):

@@ -33,6 +33,8 @@ FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 FOOTERS_MAX = 256
 """Files whose footers an engine may open for itself; more are pruned by the manifest first."""
 
+_UNCHECKED_BYTES_MAX = 64 << 20
+"""What a scan looks at before it is asked for rows: some 30 ms."""
 _VALUE_BYTES = 8
 """Of a number, or where a text is."""
 _VIEWS = pl.CompatLevel.newest()
@@ -43,13 +45,16 @@ _EXIT_WAIT_SECONDS_MAX = 10.0
 def scan(source: BatchSource) -> pl.LazyFrame:
     """The rows of the source as a lazy frame, in the Polars twins of its Arrow types.
 
-    Where all files can be read as they are, and are few, it is Polars' own scan of them.
+    Where all files can be read as they are, and are few, it is Polars' own scan of them, unless
+    many bytes have yet to be compared with their checksums: then those of the columns that a query
+    takes are, as it runs.
     """
-    files = source.native_files(source.schema.names)
+    names = source.schema.names
+    files = source.native_files(names, unchecked_bytes_max=_UNCHECKED_BYTES_MAX)
     if files and len(files) <= FOOTERS_MAX:
         # What Polars cannot even open, lakecore's own reader names once it is read.
         with suppress(*FAILURES):
-            return native_scan(source.schema, files, source.schema.names)
+            return native_scan(source.schema, files, names)
 
     def read(
         columns: list[str] | None,

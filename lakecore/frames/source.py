@@ -74,11 +74,17 @@ class BatchSource(Protocol):
         ...
 
     def native_files(
-        self, columns: Sequence[str], predicate: Predicate | None = None
+        self,
+        columns: Sequence[str],
+        predicate: Predicate | None = None,
+        *,
+        unchecked_bytes_max: int | None = None,
     ) -> list[str] | None:
         """Local Parquet files that hold these columns of all rows that match, and perhaps others.
 
-        None if anything must be merged, cast, or taken out. An empty list means no rows.
+        None if anything must be merged, cast, or taken out, or if more than so many bytes had to be
+        compared with their checksums first. An empty list means no rows. Raises CorruptTable for a
+        file that differs from its checksums.
         """
         ...
 
@@ -103,6 +109,15 @@ class FrameSource(BatchSource, Protocol):
         limit: int | None = None,
     ) -> Iterator[pl.DataFrame]:
         """The rows of `batches` as Polars frames, values in the twins of their Arrow types."""
+        ...
+
+
+@runtime_checkable
+class CheckedSource(BatchSource, Protocol):
+    """A source of files, which can be looked at before an engine wraps what they raise."""
+
+    def check_files(self) -> None:
+        """Raise CorruptTable if a file is missing, or damaged as far as can be known unread."""
         ...
 
 

@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from lakecore.errors import CorruptTable, LakecoreError, Unsupported
 from lakecore.io import parquet_open
 from lakecore.io.avro_files import AvroWriter, avro_columns, read_avro
+from lakecore.io.checks import Checks
 from lakecore.io.file_format import (
     BATCH_BYTES,
     BatchSize,
@@ -149,12 +150,13 @@ def read_positions(  # noqa: PLR0913  what is read, how much at once, what stand
     row_groups: Iterable[int] | None = None,
     known: Mapping[str, pa.Scalar] = MappingProxyType({}),
     coded: frozenset[str] = frozenset(),
+    checks: Checks = Checks.ONCE,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The batches of `read_file`, each with the position of its first row in the file.
 
     A batch ends at its rows, or at about its bytes in memory, whichever comes first. `known` are
     values of columns that have one in all rows, and that the file may lack. `coded` columns come as
-    codes, of type `CODED`: for texts that repeat.
+    codes, of type `CODED`: for texts that repeat. `checks`: how often checksums are compared.
     """
     size = BatchSize(batch_rows, max(1, batch_bytes))
     schema = arrow_schema(fields)
@@ -163,8 +165,8 @@ def read_positions(  # noqa: PLR0913  what is read, how much at once, what stand
         schema = schema.set(at, schema.field(at).with_type(CODED))
     file_format = _format(path.rpartition(".")[2], path)
     read: _Read = file_format.read
-    if coded and read is read_parquet:
-        read = partial(read_parquet, coded=coded)
+    if read is read_parquet:
+        read = partial(read_parquet, coded=coded, checks=checks)
     for at, batch in read(store, path, fields, size, row_groups):
         yield at, _typed(batch, schema, path, known) if fields else rows_only(batch.num_rows)
         # A row may be large: what comes next is read without this beside it.

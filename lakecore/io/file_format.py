@@ -116,7 +116,7 @@ class RowGroup:
     that of each column asked for, 0 where unknown.
     `bounds` holds (least, greatest) of each column asked for, as Python values; None if unknown or
     if there is no value. They bound the non-null values; they need not occur. `null_counts` is None
-    where unknown. `has_checksums`: whoever wrote it gives each page one, to be checked.
+    where unknown.
     `codecs` are those of its columns, as Parquet names them.
     """
 
@@ -128,5 +128,4 @@ class RowGroup:
     bounds: Mapping[str, tuple[object, object] | None]
     null_counts: Mapping[str, int | None]
     column_bytes: Mapping[str, int]
-    has_checksums: bool = False
     codecs: frozenset[str] = frozenset()

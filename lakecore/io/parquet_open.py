@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakecore.format.parquet_footer import with_maps_as_lists
+from lakecore.errors import CorruptTable
+from lakecore.format.parquet_checksums import read_trailer, trailer_bytes
+from lakecore.format.parquet_footer import MAGIC, with_maps_as_lists
 from lakecore.io.file_format import RowGroup
 from lakecore.io.store import damage_is_corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    import numpy as np
 
     from lakecore.io.store import Store
 
@@ -31,12 +35,12 @@ _SHARE_BYTES = 4
 _CODE_BYTES = 2
 """What a code takes of a page at most, where these are few."""
 _UNIQUE_WRITERS = ("parquet-cpp-arrow", "parquet-mr")
-_CHECKING_WRITER = "parquet-mr"
-"""Java's, by the name that it gives itself in the footer."""
 _NULLABLE_KEYS = "Map keys must be annotated as required"
 """What Arrow says of a file with maps whose keys are declared nullable."""
 _FOOTER_END = 8
 """Bytes after the footer: its length, and the magic."""
+_TAIL_BYTES = 64 << 10
+"""What is read at once of the end of a file; most footers are shorter."""
 
 TEXT = "BYTE_ARRAY"
 
@@ -81,7 +85,6 @@ def parquet_row_groups(store: Store, path: str, columns: Sequence[str]) -> tuple
                     null_counts=nulls,
                     column_bytes=sizes,
                     codecs=frozenset(chunk.compression for chunk in chunks),
-                    has_checksums=str(metadata.created_by).startswith(_CHECKING_WRITER),
                 )
             )
         return tuple(out)
@@ -129,7 +132,7 @@ def _has_small_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
 
 
 @contextmanager
-def open_parquet(
+def open_parquet(  # noqa: PLR0913  the file, and how its values come
     store: Store,
     path: str,
     metadata: pq.FileMetaData | None = None,
@@ -137,54 +140,127 @@ def open_parquet(
     *,
     wide: bool = True,
     coded: frozenset[str] = frozenset(),
+    pages: bool = True,
 ) -> Iterator[pq.ParquetFile]:
     """The opened file; what Arrow says of its bytes becomes CorruptTable.
 
     With `metadata`, which it has, and leaves: to stream these, a piece of each column at a time.
     `wide`: text comes with wide offsets, but that of `coded` columns as it is encoded.
+    `pages`: Arrow compares pages with their checksums.
     """
     local = store.local_path(path)
-    source = partial(store.open_input, path) if local is None else partial(str, local)
-    buffer_bytes = 0
-    if metadata is not None and leaves:
-        bounds = _REMOTE_BUFFER_BYTES if local is None else _BUFFER_BYTES
-        sizes = [
-            metadata.row_group(index).column(leaf).total_compressed_size
-            for index in range(metadata.num_row_groups)
-            for leaf in leaves
-        ]
-        mean = sum(sizes) // max(1, len(sizes))
-        buffer_bytes = min(max(bounds.start, mean), bounds.stop)
-    with damage_is_corrupt(path, "Parquet"):
-        # Arrow decodes text into wide offsets a quarter faster than into narrow ones. Of many
-        # columns with few rows each, to cast them costs more.
+    with damage_is_corrupt(path, "Parquet"), ExitStack() as opening:
+        # Of a remote file each opening is a request.
+        source = opening.enter_context(store.open_input(path))
+        footer = metadata or _read_footer(source, path)
+        if local is not None:
+            pages = pages and checksums_of(source, path, footer) is None
         opened = partial(
             pq.ParquetFile,
-            buffer_size=buffer_bytes,
+            source if local is None else str(local),
+            buffer_size=_buffer_bytes(footer, leaves, is_local=local is not None),
             pre_buffer=local is None and not leaves,
             # It would undo codes.
             binary_type=pa.large_binary() if wide and not coded else None,
             read_dictionary=sorted(coded),
-            # Java writes checksums of pages.
-            page_checksum_verification=True,
+            # What `check_chunks` looks at need not be looked at again.
+            page_checksum_verification=pages,
         )
         try:
-            file = opened(source(), metadata=metadata)
+            file = opened(metadata=footer)
         except pa.ArrowInvalid as error:
             if metadata is not None or _NULLABLE_KEYS not in str(error):
                 raise
-            file = opened(source(), metadata=metadata_as(store, path, with_maps_as_lists))
+            file = opened(metadata=metadata_as(store, path, with_maps_as_lists))
         with file:
+            if local is not None:
+                source.close()
             yield file
+
+
+def _buffer_bytes(metadata: pq.FileMetaData, leaves: Sequence[int], *, is_local: bool) -> int:
+    """The bytes of a column to fetch at once; 0 to decode row groups whole."""
+    if not leaves:
+        return 0
+    bounds = _BUFFER_BYTES if is_local else _REMOTE_BUFFER_BYTES
+    sizes = [
+        metadata.row_group(index).column(leaf).total_compressed_size
+        for index in range(metadata.num_row_groups)
+        for leaf in leaves
+    ]
+    mean: int = sum(sizes) // max(1, len(sizes))
+    return min(max(bounds.start, mean), bounds.stop)
 
 
 def metadata_as(store: Store, path: str, change: Callable[[memoryview], bytes]) -> pq.FileMetaData:
     """The footer of a file, changed."""
     with store.open_input(path) as file:
-        file.seek(file.size() - _FOOTER_END)
-        length = int.from_bytes(file.read(4), "little")
-        file.seek(file.size() - _FOOTER_END - length)
-        return pq.read_metadata(pa.BufferReader(change(memoryview(file.read(length)))))
+        footer = _Tail(file, path).footer
+    try:
+        changed = change(memoryview(footer))
+    except (AssertionError, LookupError, StopIteration, ValueError) as error:
+        raise CorruptTable("the footer of a Parquet file is damaged", path=path) from error
+    return pq.read_metadata(pa.BufferReader(changed))
+
+
+def checksums_of(file: pa.NativeFile, path: str, metadata: pq.FileMetaData) -> np.ndarray | None:
+    """The checksums of the column chunks, by row group and leaf; None if the file has none.
+
+    Raises CorruptTable if they are damaged.
+    """
+    shape = metadata.num_row_groups, metadata.num_columns
+    size_bytes = trailer_bytes(shape[0] * shape[1])
+    end = file.size() - _FOOTER_END - metadata.serialized_size
+    start = max(0, end - size_bytes)
+    file.seek(start)
+    found = read_trailer(file.read(max(0, end - start)), shape[0] * shape[1], path, None)
+    return None if found is None else found.reshape(shape)
+
+
+def _read_footer(file: pa.NativeFile, path: str) -> pq.FileMetaData:
+    """The footer of a file. Raises CorruptTable if it has a checksum that is not its own."""
+    tail = _Tail(file, path)
+    footer = tail.footer
+    whole = b"".join([MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC])
+    metadata = pq.read_metadata(pa.BufferReader(whole))
+    chunks = metadata.num_row_groups * metadata.num_columns
+    read_trailer(tail.before(trailer_bytes(chunks)), chunks, path, footer)
+    return metadata
+
+
+class _Tail:
+    """The end of a file, of which a piece is read at once."""
+
+    def __init__(self, file: pa.NativeFile, path: str) -> None:
+        self._file = file
+        self._size_bytes = file.size()
+        self._start = max(0, self._size_bytes - _TAIL_BYTES)
+        file.seek(self._start)
+        self._data: bytes = file.read(_TAIL_BYTES)
+        length = int.from_bytes(self._data[-_FOOTER_END:-4], "little")
+        self._end = self._size_bytes - _FOOTER_END
+        self._footer_start = self._end - length
+        if self._data[-4:] != MAGIC or self._footer_start < len(MAGIC):
+            raise CorruptTable(
+                "the data file is no readable Parquet: it does not end with a footer",
+                path=path,
+                size_bytes=self._size_bytes,
+            )
+
+    @property
+    def footer(self) -> bytes:
+        return self._bytes(self._footer_start, self._end)
+
+    def before(self, size_bytes: int) -> bytes:
+        """So many bytes before the footer, or all."""
+        return self._bytes(max(0, self._footer_start - size_bytes), self._footer_start)
+
+    def _bytes(self, start: int, end: int) -> bytes:
+        if start >= self._start:
+            return self._data[start - self._start : end - self._start]
+        self._file.seek(start)
+        data: bytes = self._file.read(end - start)
+        return data
 
 
 def first_rows(metadata: pq.FileMetaData) -> list[int]:
@@ -194,6 +270,13 @@ def first_rows(metadata: pq.FileMetaData) -> list[int]:
         firsts.append(at)
         at += metadata.row_group(index).num_rows
     return firsts
+
+
+def leaf_indexes(metadata: pq.FileMetaData, columns: Sequence[str]) -> list[int]:
+    """The leaves of these top-level columns, in order."""
+    wanted = set(columns)
+    paths = (metadata.schema.column(index).path for index in range(metadata.num_columns))
+    return [i for i, path in enumerate(paths) if path in wanted or path.partition(".")[0] in wanted]
 
 
 def _bounds(statistics: pq.Statistics | None) -> tuple[object, object] | None:

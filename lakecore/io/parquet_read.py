@@ -19,16 +19,20 @@ import pyarrow.parquet as pq
 
 from lakecore.errors import CorruptTable
 from lakecore.format.parquet_footer import with_times_as_bytes
+from lakecore.io.checks import Checks
 from lakecore.io.file_format import ROW_GROUP_ROWS
 from lakecore.io.freed_memory import release_freed
-from lakecore.io.parquet_open import TEXT, first_rows, metadata_as, open_parquet
+from lakecore.io.parquet_checks import check_buffer, check_chunks
+from lakecore.io.parquet_open import TEXT, first_rows, leaf_indexes, metadata_as, open_parquet
 from lakecore.io.parquet_times import check_times, columns_of_times
+from lakecore.io.store import MemoryStore
 from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.coded_texts import fits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from lakecore.io.file_format import BatchSize
     from lakecore.io.store import Store
@@ -50,36 +54,40 @@ NARROW_BYTES_MAX = (1 << 31) - 1
 """Bytes that an array of text with 32-bit offsets can hold."""
 
 
-def read_parquet(
+def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and how
     store: Store,
     path: str,
     fields: Sequence[Field],
     batch: BatchSize,
     row_groups: Iterable[int] | None,
     coded: frozenset[str] = frozenset(),
+    checks: Checks = Checks.ONCE,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of these columns as stored, each with the file position of its first row.
 
     Columns `coded` come as they are encoded, until a row group does not fit into a batch.
+    `checks` says how often the bytes of a local file are compared with their checksums.
     """
-    with open_parquet(store, path) as whole:
+    pages = checks is not Checks.NEVER
+    with open_parquet(store, path, pages=pages) as whole:
         stored = whole.schema_arrow.names
         there = set(stored)
         # Rows can only be counted along with some column.
         columns = [field.name for field in fields if field.name in there] or stored[:1]
         metadata = whole.metadata
         firsts = first_rows(metadata)
-        leaves = _leaf_indexes(metadata, columns)
+        leaves = leaf_indexes(metadata, columns)
         coded &= set(columns)
         sizes = _RowSizes(metadata, leaves, whole.schema_arrow, columns, coded)
         with ExitStack() as opened:
-            decoders = _Decoders(store, path, whole, leaves, coded, opened)
+            decoders = _Decoders(store, path, whole, leaves, coded, opened, pages=pages)
             times = columns_of_times(metadata, leaves)
             if times:
-                as_bytes = metadata_as(store, path, with_times_as_bytes)
-                undecoded = opened.enter_context(open_parquet(store, path, as_bytes, wide=False))
+                undecoded = opened.enter_context(_with_times_as_bytes(store, path, pages=pages))
             wanted = range(metadata.num_row_groups) if row_groups is None else row_groups
+            check = partial(_check, store, path, metadata, leaves, checks)
             for groups in _together(wanted, metadata, sizes, batch):
+                check(groups)
                 if times:
                     check_times(
                         undecoded.iter_batches(ROW_GROUP_ROWS, row_groups=groups, columns=times),
@@ -125,13 +133,38 @@ def read_parquet(
                             release_freed(process_budget().size_bytes)
 
 
+def _with_times_as_bytes(
+    store: Store, path: str, *, pages: bool
+) -> AbstractContextManager[pq.ParquetFile]:
+    as_bytes = metadata_as(store, path, with_times_as_bytes)
+    return open_parquet(store, path, as_bytes, wide=False, pages=pages)
+
+
+def _check(
+    store: Store,
+    path: str,
+    metadata: pq.FileMetaData,
+    leaves: Sequence[int],
+    checks: Checks,
+    groups: Sequence[int],
+) -> None:
+    """Compare the bytes of row groups with their checksums, where no other storage is asked."""
+    local = store.local_path(path)
+    if local is not None:
+        check_chunks(local, metadata, groups, leaves, checks)
+        return
+    if checks is not Checks.NEVER and isinstance(store, MemoryStore):
+        with store.open_input(path) as file:
+            check_buffer(file, path, metadata, groups, leaves)
+
+
 class _Decoders:
     """The file, opened for each way in which its row groups are decoded.
 
     `coded` are the columns that come as they are encoded, where a row group is decoded whole.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the file, and how it is opened again
         self,
         store: Store,
         path: str,
@@ -139,11 +172,13 @@ class _Decoders:
         leaves: Sequence[int],
         coded: frozenset[str],
         opened: ExitStack,
+        *,
+        pages: bool,
     ) -> None:
         self.coded = coded
         self._path = path
         self._whole = file
-        self._open = partial(open_parquet, store, path, file.metadata)
+        self._open = partial(open_parquet, store, path, file.metadata, pages=pages)
         self._leaves = leaves
         self._opened = opened
         if len(leaves) >= _MANY_COLUMNS:
@@ -242,12 +277,6 @@ def _narrow_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     half = batch.num_rows // 2
     yield from _narrow_parts(batch.slice(0, half))
     yield from _narrow_parts(batch.slice(half))
-
-
-def _leaf_indexes(metadata: pq.FileMetaData, columns: Sequence[str]) -> list[int]:
-    wanted = set(columns)
-    paths = (metadata.schema.column(index).path for index in range(metadata.num_columns))
-    return [i for i, path in enumerate(paths) if path in wanted or path.partition(".")[0] in wanted]
 
 
 def _together(

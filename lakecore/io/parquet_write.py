@@ -1,4 +1,4 @@
-"""Parquet data files, written as Paimon writes them: pages of version 1, no Arrow schema inside.
+"""Parquet data files as Paimon writes them: pages of version 1 with checksums, no Arrow schema.
 
 1. Rows are gathered until they fill a row group.
 2. Each row group is encoded by itself, as a Parquet file in memory, on one of the threads that all
@@ -265,15 +265,13 @@ class ParquetWriter:
             store_schema=False,
             store_decimal_as_integer=True,
             write_time_adjusted_to_utc=True,
+            write_page_checksum=True,
             memory_pool=encoding_pool(),
         )
 
 
 class _Part(NamedTuple):
-    """A row group as a file of its own, and bounds of its columns of texts.
-
-    `texts` are statistics that the file does not have, by leaf.
-    """
+    """A row group as a file, bounds of its texts, and statistics that it lacks, by leaf."""
 
     data: pa.Buffer
     text_bounds: Mapping[str, tuple[str, str]]

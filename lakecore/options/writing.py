@@ -38,6 +38,10 @@ class WriteOptions:
         IGNORE_KEY, NAMES, (), OTHER,
         "Keys to leave unread: unknown ones, and those that change no row.",
     )
+    lakecore_verify_checksums: bool = option(
+        "lakecore.verify-checksums", FLAG, True, OTHER,
+        "Compare data files with their checksums at the first read of them in a process.",
+    )
     commit_single_writer: bool = option(
         "commit.single-writer", FLAG, False, WRITE,
         "Promise that nobody else commits, for a store without an atomic put-if-absent.",

@@ -29,9 +29,9 @@ class OpenedFiles(LocalStore):
 
     count = 0
 
-    def local_path(self, path: str) -> str | None:
+    def open_input(self, path: str) -> pa.NativeFile:
         self.count += 1
-        return super().local_path(path)
+        return super().open_input(path)
 
 
 def payload(rows: int, width: int) -> pa.Array:

@@ -245,10 +245,14 @@ class ChangesSource:
                 yield rows
 
     def native_files(
-        self, columns: Sequence[str], predicate: Predicate | None = None
+        self,
+        columns: Sequence[str],
+        predicate: Predicate | None = None,
+        *,
+        unchecked_bytes_max: int | None = None,
     ) -> list[str] | None:
         """None: files do not hold kinds as text."""
-        del columns, predicate
+        del columns, predicate, unchecked_bytes_max
         return None
 
     def _streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:

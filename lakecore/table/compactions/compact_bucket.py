@@ -21,6 +21,7 @@ import numpy as np
 
 from lakecore.errors import LakecoreError
 from lakecore.frames.source import reading
+from lakecore.io.checks import Checks
 from lakecore.io.data_files import BatchSize
 from lakecore.io.freed_memory import release_freed, reused_memory
 from lakecore.lsm.levels import SortedRun
@@ -339,7 +340,8 @@ class _Rewriter:
         plan = source.read_plan([self._split_of(runs)], None)
         keep = self._compaction.keep_deletions
         merge = replace(plan.merge, keep_deletions=keep, in_key_order=True)
-        return replace(plan, merge=merge, system_columns=True)
+        # What is damaged must not be written as if it were right.
+        return replace(plan, merge=merge, system_columns=True, checks=Checks.ALWAYS)
 
     def _upper_levels(self) -> UpperLevels:
         context = self._context

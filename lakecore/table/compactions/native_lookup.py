@@ -94,7 +94,8 @@ def native_lookup(
         return None
     stored = [field for field in fields if field not in (SEQUENCE_FIELD, KIND_FIELD)]
     split, plan = replace(files.split, runs=((file,),)), files.plan
-    paths = native_paths([split], stored, plan.schemas.__getitem__, plan.layout, files.store)
+    schema_of = plan.schemas.__getitem__
+    paths = native_paths([split], stored, schema_of, plan.layout, files.store, plan.checks)
     if not paths:
         return None
     parts = parts_of(files, file, paths[0], fields)

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from lakecore.errors import LakecoreError, Unsupported
 from lakecore.frames.source import reading
+from lakecore.io.checks import Checks
 from lakecore.lsm.packing import (
     PackingPolicy,
     cut,
@@ -211,7 +212,7 @@ def _pack(
 ) -> list[DataFile]:
     source = TableSource(context=context, snapshot=None, table_schema=context.schema)
     splits = [_alone(context, packing, file) for file in group]
-    plan = source.read_plan(splits, None)
+    plan = replace(source.read_plan(splits, None), checks=Checks.ALWAYS)
     first = min(file.sequence_min for file in group)
     written = 0
     with reading(source.read(splits, plan)) as batches:

@@ -14,6 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.frames.polars_source import to_frames
+from lakecore.io.checks import Checks
+from lakecore.io.file_checks import check_files, unchecked_bytes
 from lakecore.merge.spec import merge_spec
 from lakecore.model.arrow_arrays import size_of
 from lakecore.table.reads.scan import ScanContext, ScanPlan, plan_scan
@@ -21,6 +23,7 @@ from lakecore.table.runs.large_rows import are_large
 from lakecore.table.runs.native_files import native_paths
 from lakecore.table.runs.native_rows import native_rows
 from lakecore.table.runs.read import ReadPlan, read_split
+from lakecore.table.runs.split_files import SplitFiles
 from lakecore.table.runs.windows import READER, on_reader
 
 if TYPE_CHECKING:
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
     from lakecore.plan.predicate import Predicate
     from lakecore.table.context import TableContext
 
+_UNCHECKED_BYTES_MAX = 64 << 20
+"""Of files, past which it counts what looking at all their row groups costs."""
+_FEW_SHARE = 4
+"""The part of the row groups, as a divisor, that are few."""
 _READERS = 2
 _TASKS_AHEAD = 4
 _TASK_ROWS, _TASK_BATCHES = 65_536, 8
@@ -96,7 +103,12 @@ class TableSource:
             engine=str(context.options.merge_engine),
             merge=merge_spec(schema, context.options),
             predicate=predicate,
+            checks=self._checks,
         )
+
+    @property
+    def _checks(self) -> Checks:
+        return Checks.ONCE if self.context.options.lakecore_verify_checksums else Checks.NEVER
 
     def batches(
         self,
@@ -138,15 +150,57 @@ class TableSource:
         yield from self._read(splits, self.read_plan(splits, columns, predicate), self._frames_of)
 
     def native_files(
-        self, columns: Sequence[str], predicate: Predicate | None = None
+        self,
+        columns: Sequence[str],
+        predicate: Predicate | None = None,
+        *,
+        unchecked_bytes_max: int | None = None,
     ) -> list[str] | None:
-        """The local Parquet files to read as they are, if that is all there is to do."""
+        """The local Parquet files to read as they are, if that is all there is to do.
+
+        Their checksums are right. Where few row groups of many bytes match it is None: to look at
+        all of them would cost more than to read those few.
+        """
         splits = self.plan(predicate).splits
         if not all(split.raw and not split.vectors for split in splits):
             return None
-        context = self.context
+        context, checks = self.context, self._checks
         fields = [self.table_schema.field(name) for name in columns]
-        return native_paths(splits, fields, context.history.schema, context.layout, context.store)
+        schema_of, store = context.history.schema, context.store
+        paths = native_paths(splits, fields, schema_of, context.layout, store, Checks.NEVER)
+        if not paths:
+            return paths
+        unchecked = unchecked_bytes(store, paths, columns, checks)
+        if unchecked_bytes_max is not None and unchecked > unchecked_bytes_max:
+            return None
+        if unchecked > _UNCHECKED_BYTES_MAX and self._few_match(splits, columns, predicate):
+            return None
+        check_files(store, paths, columns, checks)
+        return paths
+
+    def check_files(self) -> None:
+        """Raise CorruptTable if a file is missing, or damaged as far as can be known unread."""
+        splits = self.plan().splits
+        plan, store = self.read_plan(splits, None), self.context.store
+        for split in splits:
+            SplitFiles(split, plan, store).check()
+
+    def _few_match(
+        self, splits: Sequence[Split], columns: Sequence[str], predicate: Predicate | None
+    ) -> bool:
+        """Whether a predicate leaves few of the row groups."""
+        if predicate is None:
+            return False
+        plan, store = self.read_plan(splits, columns, predicate), self.context.store
+        wanted = total = 0
+        for split in splits:
+            files = SplitFiles(split, plan, store)
+            for file in split.files:
+                count = len(files.row_group_starts(file) or ())
+                matching = files.wanted_row_groups(file)
+                total += count
+                wanted += count if matching is None else len(matching)
+        return wanted * _FEW_SHARE <= total
 
     def read(
         self, splits: Sequence[Split], plan: ReadPlan

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.io.data_files import file_columns
+from lakecore.io.file_checks import check_files
 from lakecore.model.types import TIMESTAMPS, Atomic, timestamp_unit, with_nullable
 from lakecore.table.runs.split_files import check_size
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from lakecore.format.layout import Layout
+    from lakecore.io.checks import Checks
     from lakecore.io.store import Store
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
@@ -24,11 +26,13 @@ def native_paths(
     schema_of: Callable[[int], TableSchema],
     layout: Layout,
     store: Store,
+    checks: Checks,
 ) -> list[str] | None:
     """The local paths of the files of the splits, in order, which hold these columns as they are.
 
     None if the store is not local, or a value must be cast, or a column is not there. `schema_of`
-    gives the schema of an id. Raises CorruptTable for a file of another size.
+    gives the schema of an id. Raises CorruptTable for a file of another size or checksum, which an
+    engine would not look at; `checks` says how often it is.
     """
     files = [(split, file) for split in splits for file in split.files]
     if not all(file.write_columns is None and file.format == "parquet" for _, file in files):
@@ -42,7 +46,11 @@ def native_paths(
     old = any(file.file_source is None for _, file in files)
     if old and not all(isinstance(each.type, Atomic) for s in schemas for each in s.fields):
         return None
-    return _checked(files, {name for schema in schemas for name in schema.names}, layout, store)
+    names = {name for schema in schemas for name in schema.names}
+    paths = _checked(files, names, layout, store)
+    if paths is not None:
+        check_files(store, paths, [field.name for field in fields], checks)
+    return paths
 
 
 def _checked(

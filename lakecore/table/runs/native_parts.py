@@ -52,7 +52,7 @@ def parts_of(
     groups = row_group_bounds(files.store, files.path(file), sized) or ()
     if sum(group.row_count for group in groups) != file.row_count:
         return None
-    if any(group.has_checksums or not group.codecs <= _CODECS for group in groups):
+    if not all(group.codecs <= _CODECS for group in groups):
         return None
     return [
         Part(file=file, path=path, group=group, size_bytes=_size_of(group, fixed, views))

@@ -8,9 +8,9 @@ rows, or of which the caller wants a few, are merged window by window.
 Memory follows the chunk, not the split: Polars is asked for a few row groups at a time. Left to
 itself it would read ahead by the number of cores.
 
-Files that another reads better stay with `read.py`: of large row groups, of several schemas, and of
-Java, for Polars does not check the checksums that Java gives to pages. What Polars cannot read,
-lakecore's own reader reads, which names what is damaged: a chunk, or, of what is read first, all.
+Files that another reads better stay with `read.py`: of large row groups, and of several schemas.
+What Polars cannot read, lakecore's own reader reads, which names what is damaged: a chunk, or, of
+what is read first, all.
 """
 
 from __future__ import annotations
@@ -351,7 +351,8 @@ def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> N
     names = plan.columns if span is None else columns_and_key(plan)
     fields = [plan.schema.field(name) for name in names]
     stored = {*fields, *deciding}.difference((SEQUENCE_FIELD, KIND_FIELD))
-    paths = native_paths([split], [*stored], plan.schemas.__getitem__, plan.layout, store)
+    schema_of = plan.schemas.__getitem__
+    paths = native_paths([split], [*stored], schema_of, plan.layout, store, plan.checks)
     if not paths:
         return None
     parts: list[Part] = []

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakecore.io.checks import Checks
 from lakecore.io.data_files import BatchSize
 from lakecore.io.spill import SpillDirectory
 from lakecore.lsm.levels import SortedRun, runs_are_ordered
@@ -61,6 +62,7 @@ class ReadPlan:
     `schema` is the one the rows are given out in, `schemas` those of the files by id, `columns`
     the names of the columns to give out, in order. The predicate may leave out row groups. With
     `system_columns`, sections give out the sequence number and the kind of each row, too.
+    `checks` says how often the bytes of a file are compared with their checksums.
     """
 
     layout: Layout
@@ -71,6 +73,7 @@ class ReadPlan:
     merge: MergeSpec
     predicate: Predicate | None = None
     system_columns: bool = False
+    checks: Checks = Checks.ONCE
 
     @property
     def output(self) -> pa.Schema:

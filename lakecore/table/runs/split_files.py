@@ -18,6 +18,7 @@ from lakecore.errors import CorruptTable, NotFound, Unsupported
 from lakecore.format.binary_row import decode_rows
 from lakecore.format.deletion_vector import decode_vectors
 from lakecore.io.data_files import read_positions, row_group_bounds
+from lakecore.io.file_checks import check_file
 from lakecore.merge import chooses_value
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import Slice
@@ -111,6 +112,14 @@ class SplitFiles:
                 yield self._placed(rows, fields, known)
                 del rows
             del batch
+
+    def check(self) -> None:
+        """Raise CorruptTable if a file is missing, or damaged as far as can be known unread."""
+        plan = self.plan
+        for file in self.split.files:
+            path, schema = self.path(file), plan.schemas[file.schema_id]
+            with missing_is_corrupt(path):
+                check_file(self.store, path, file.row_count, [*schema.names], plan.checks)
 
     def slices(self, run: SortedRun, fields: Sequence[Field], size: BatchSize) -> Iterator[Slice]:
         """The rows of a run, to be merged; see `slices_of`."""
@@ -218,6 +227,7 @@ class SplitFiles:
                 batch_rows=size.rows,
                 batch_bytes=size.size_bytes,
                 row_groups=row_groups,
+                checks=self.plan.checks,
                 known=self._known_values(file, file_schema, physical),
                 coded=frozenset(
                     mapping.stored.name

@@ -45,10 +45,14 @@ class SystemSource:
         yield from rows.select(self.schema.names if columns is None else list(columns)).to_batches()
 
     def native_files(
-        self, columns: Sequence[str], predicate: Predicate | None = None
+        self,
+        columns: Sequence[str],
+        predicate: Predicate | None = None,
+        *,
+        unchecked_bytes_max: int | None = None,
     ) -> list[str] | None:
         """None: the rows are in no file."""
-        del columns, predicate
+        del columns, predicate, unchecked_bytes_max
         return None
 
 

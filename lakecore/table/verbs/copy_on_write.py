@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from lakecore.errors import Unsupported
 from lakecore.frames.source import reading
+from lakecore.io.checks import Checks
 from lakecore.model.files import CommitMessage
 from lakecore.table.reads.row_values import holds, values_of
 from lakecore.table.runs.read import read_split
@@ -163,7 +164,7 @@ class FileRewriter:
     def rows(self, split: Split, names: Sequence[str]) -> Iterator[pa.Table]:
         """The columns of a file's rows, always in the same order."""
         context = self._context
-        plan = self._source.read_plan([split], names)
+        plan = replace(self._source.read_plan([split], names), checks=Checks.ALWAYS)
         with reading(read_split(split, plan, context.store, context.budget)) as batches:
             for batch in batches:
                 yield pa.Table.from_batches([batch])

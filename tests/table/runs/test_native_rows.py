@@ -26,6 +26,7 @@ from lakecore.table.reads import source
 from lakecore.table.runs import native_rows, read
 from lakecore.table.runs.native_rows import NativeRows
 from lakecore.table.runs.read import read_split
+from tests.damage import PLAIN, replace_in
 from tests.table.runs.test_read import hide, source_of
 from tests.tables import new_table, put, reopened, with_options
 
@@ -399,34 +400,17 @@ def test_condition_on_values_leaves_no_row_out_below_the_merge(tmp_path: Path) -
     assert table.to_arrow(where="v = 'a'")["id"].to_pylist() == [2]
 
 
-@pytest.mark.parametrize("writer", ["parquet-mr version 1.13.1", "other"])
-def test_files_with_checksums_are_left_to_who_checks_them(writer: str, tmp_path: Path) -> None:
-    table = local_table(tmp_path, write_only="true")
-    put(table, "1 a | 2 a")
-    put(table, "1 b")
-    for path in (tmp_path / "t").rglob("data-*.parquet"):
-        data = path.read_bytes()
-        named = pq.read_metadata(path).created_by.encode()
-        path.write_bytes(data.replace(named, writer.encode().ljust(len(named))))
-
-    (native,) = natives_of(table)
-    assert (native is None) == (writer != "other")
-    assert table.to_arrow().sort_by("id").to_pylist() == [{"id": 1, "v": "b"}, {"id": 2, "v": "a"}]
-
-
 # --- what Polars cannot read --------------------------------------------------------------------
 
 
 def spoiled(tmp_path: Path, old: bytes, new: bytes) -> None:
     for path in (tmp_path / "t").rglob("data-*.parquet"):
-        data = path.read_bytes()
-        if old in data:
-            path.write_bytes(data.replace(old, new))
+        replace_in(path, old, new)
 
 
 @pytest.mark.parametrize("keys", [["id"], []])
 def test_text_that_is_no_utf8_is_read_as_by_windows(keys: list[str], tmp_path: Path) -> None:
-    table = local_table(tmp_path, keys=keys, file__compression="none")
+    table = local_table(tmp_path, keys=keys, **PLAIN)
     put(table, "1 aaaaaaa | 2 bbbbbbb")
     put(table, "1 ccccccc | 3 ddddddd")
     spoiled(tmp_path, b"bbbbbbb", b"bbb\xffbbb")
@@ -464,7 +448,7 @@ def test_keys_out_of_order_are_named(
 ) -> None:
     monkeypatch.setattr(native_rows, "_WINDOW_ROWS", window_rows)
     columns = {"id": f"{kind} NOT NULL", "v": "STRING"}
-    table = local_table(tmp_path, columns, file__compression="none", write_only="true")
+    table = local_table(tmp_path, columns, **PLAIN, write_only="true")
     arrow = table.schema.arrow.field("id").type
     by_way_of = pa.decimal128(38, 0) if pa.types.is_decimal(arrow) else pa.string()
     ids = pa.array([10_000, 20_000, 30_000]).cast(by_way_of).cast(arrow)
@@ -482,7 +466,7 @@ def test_keys_out_of_order_are_named(
 @pytest.mark.parametrize("decides", ["key", "sequence"])
 def test_deciding_text_that_is_no_utf8_is_named(decides: str, tmp_path: Path) -> None:
     columns = {"id": "STRING NOT NULL", "s": "STRING", "v": "INT"}
-    table = local_table(tmp_path, columns, file__compression="none", sequence__field="s")
+    table = local_table(tmp_path, columns, **PLAIN, sequence__field="s")
     for text in ("aaaaaaa", "bbbbbbb"):
         table.write(pa.table({"id": ["k1k1k1k1"], "s": [text], "v": [1]}))
     old = b"k1k1k1k1" if decides == "key" else b"bbbbbbb"

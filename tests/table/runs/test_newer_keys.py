@@ -20,6 +20,7 @@ from lakecore.table.runs.native_rows import NativeRows
 from lakecore.table.runs.newer_keys import NewerKeys, flagged_keys
 from lakecore.table.runs.read import read_split
 from lakecore.table.runs.windows import on_reader
+from tests.damage import PLAIN, replace_in
 from tests.table.runs.test_native_rows import local_table, natives_of, plans_of, sorted_rows
 from tests.table.runs.test_read import hide
 from tests.tables import put, reopened, with_options
@@ -328,10 +329,9 @@ def file_of_old_rows(table: Table, tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("chunks_of_a_group")
 def test_text_that_is_no_utf8_is_read_by_the_own_reader(tmp_path: Path) -> None:
-    table = with_old_rows(tmp_path, range(1_000), file__compression="none")
+    table = with_old_rows(tmp_path, range(1_000), **PLAIN)
     written(table, range(0, 1_000, 3), "new")
-    path = file_of_old_rows(table, tmp_path)
-    path.write_bytes(path.read_bytes().replace(b"old500", b"old\xff00"))
+    replace_in(file_of_old_rows(table, tmp_path), b"old500", b"old\xff00")
     ((split, plan),) = plans_of(table)
     (native,) = natives_of(table)
     assert native is not None
@@ -350,7 +350,7 @@ def test_keys_out_of_order_are_named(
     if where != "in a chunk":
         monkeypatch.setattr(native_rows, "_CHUNK_SHARE", 1 << 20)
         monkeypatch.setattr(native_rows, "_CHUNK_PARTS_MIN", 0)
-    table = with_old_rows(tmp_path, range(0, 1_000, 2), file__compression="none")
+    table = with_old_rows(tmp_path, range(0, 1_000, 2), **PLAIN)
     written(table, [4], "new")
     path = file_of_old_rows(table, tmp_path)
     (native,) = natives_of(table)
@@ -363,7 +363,7 @@ def test_keys_out_of_order_are_named(
         at += 1
     old, new = (number.to_bytes(8, "little") for number in (2 * at, fallen))
     assert old in path.read_bytes()
-    path.write_bytes(path.read_bytes().replace(old, new))
+    replace_in(path, old, new)
 
     for rows_of in (table.to_arrow, table.to_polars):
         with pytest.raises(CorruptTable, match=f"out of order.*{path.name}"):

@@ -1,0 +1,69 @@
+"""Checksums that lakecore gives to the parts of a Parquet file which pages' own do not cover.
+
+A page carries the CRC of its body, as Java writes it. The header of a page and the footer have
+none in Parquet: a flipped bit there leaves out rows, or turns the check of a page off. lakecore
+puts a trailer right before the footer, where other readers see a gap. Its numbers are little-
+endian:
+
+    "LakeCRC<"               8 bytes
+    CRC-32 of the bytes of each column chunk, page headers included: row group by row group
+    count of column chunks   4 bytes
+    CRC-32 of the footer     4 bytes
+    CRC-32 of all before     4 bytes
+    ">LakeCRC"               8 bytes
+
+INVARIANT: one of the marks is enough to know that there is a trailer, which then is whole. It is no
+text of the footer's, which a program that copies a table would copy, too.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lakecore.errors import CorruptTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BEGIN, _END = b"LakeCRC<", b">LakeCRC"
+_NUMBER_BYTES = 4
+
+
+def trailer_bytes(chunks: int) -> int:
+    """The length of the trailer of a file of so many column chunks."""
+    return len(_BEGIN) + (chunks + 3) * _NUMBER_BYTES + len(_END)
+
+
+def trailer_of(chunks: Sequence[int], footer: bytes | bytearray) -> bytes:
+    """The trailer of a file with this footer, whose column chunks have these checksums."""
+    numbers = [*chunks, len(chunks), zlib.crc32(footer)]
+    data = _BEGIN + np.array(numbers, "<u4").tobytes()
+    return data + zlib.crc32(data).to_bytes(_NUMBER_BYTES, "little") + _END
+
+
+def read_trailer(before: bytes, chunks: int, path: str, footer: bytes | None) -> np.ndarray | None:
+    """The checksums of column chunks, in order; None if the file has none.
+
+    `before` are the `trailer_bytes` before the footer, or fewer where the file has fewer. Raises
+    CorruptTable if the trailer is damaged, or the footer: None is not looked at.
+    """
+    if not (before.endswith(_END) or before.startswith(_BEGIN)):
+        return None
+    if len(before) != trailer_bytes(chunks) or not _is_whole(before):
+        raise CorruptTable("the checksums of a Parquet file are damaged", path=path)
+    numbers: np.ndarray = np.frombuffer(before, "<u4", chunks + 2, len(_BEGIN))
+    if numbers[-2] != chunks:
+        raise CorruptTable("the checksums of a Parquet file are of another", path=path)
+    if footer is not None and numbers[-1] != zlib.crc32(footer):
+        raise CorruptTable("the checksum of a Parquet footer does not match", path=path)
+    return numbers[:-2]
+
+
+def _is_whole(before: bytes) -> bool:
+    at = len(before) - len(_END) - _NUMBER_BYTES
+    own = before[at : at + _NUMBER_BYTES]
+    marked = before.startswith(_BEGIN) and before.endswith(_END)
+    return marked and zlib.crc32(before[:at]).to_bytes(_NUMBER_BYTES, "little") == own

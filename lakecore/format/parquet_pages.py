@@ -1,0 +1,32 @@
+"""The header of a Parquet page: how long it and its body are, and the checksum of the body."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lakecore.errors import CorruptTable
+from lakecore.format.thrift import read_struct
+
+_BODY_BYTES, _CRC = 3, 4
+_UNSIGNED = 0xFFFF_FFFF
+
+
+class Page(NamedTuple):
+    """The bytes of a page's header and body as stored; the CRC-32 of the body, if it has one."""
+
+    header_bytes: int
+    body_bytes: int
+    crc: int | None
+
+
+def page_at(data: bytes) -> Page | None:
+    """The page that begins these bytes; None if they end within its header, or it is none."""
+    try:
+        header, size = read_struct(memoryview(data), 0)
+    except CorruptTable:
+        return None
+    known = {id_: value for id_, _, value in header}
+    body, crc = known.get(_BODY_BYTES), known.get(_CRC)
+    if not isinstance(body, int) or body < 0:
+        return None
+    return Page(size, body, crc & _UNSIGNED if isinstance(crc, int) else None)

@@ -1,0 +1,89 @@
+"""Whole data files, looked at before an engine reads them for itself."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lakecore.io.at_once import read_all
+from lakecore.io.checks import Checks
+from lakecore.io.orc_checks import check_orc
+from lakecore.io.parquet_checks import are_checked, check_chunks, remember
+from lakecore.io.parquet_open import leaf_indexes, open_parquet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow.parquet as pq
+
+    from lakecore.io.store import Store
+
+_PIECE_BYTES = 32 << 20
+"""Of a file, about what one thread looks at."""
+
+
+def check_files(store: Store, paths: Sequence[str], columns: Sequence[str], checks: Checks) -> None:
+    """Compare these columns of local Parquet files with their checksums, several at once.
+
+    Raises CorruptTable for one that is damaged.
+    """
+    if checks is Checks.NEVER:
+        return
+    if checks is Checks.ONCE:
+        paths = [path for path in paths if not are_checked(path, columns)]
+    if not paths:
+        return
+    opened = read_all(partial(_footer, store), paths)
+    pieces = [
+        (path, metadata, groups)
+        for path, metadata in zip(paths, opened, strict=True)
+        for groups in _pieces(metadata)
+    ]
+
+    def check(piece: tuple[str, pq.FileMetaData, range]) -> None:
+        path, metadata, groups = piece
+        leaves = leaf_indexes(metadata, columns)
+        check_chunks(path, metadata, groups, leaves, checks, pages=True)
+
+    read_all(check, pieces)
+    for path, metadata in zip(paths, opened, strict=True):
+        remember(path, metadata, columns)
+
+
+def check_file(
+    store: Store, path: str, row_count: int, columns: Sequence[str], checks: Checks
+) -> None:
+    """Raise what can be known of a data file before its rows are decoded, as CorruptTable.
+
+    Of Parquet that is its checksums, of ORC its structure and rows. Raises NotFound without a file.
+    """
+    if path.endswith(".orc"):
+        check_orc(store, path, row_count)
+        return
+    local = store.local_path(path)
+    if path.endswith(".parquet") and local is not None:
+        check_files(store, [local], columns, checks)
+    else:
+        store.size(path)
+
+
+def unchecked_bytes(
+    store: Store, paths: Sequence[str], columns: Sequence[str], checks: Checks
+) -> int:
+    """The bytes that `check_files` would read, at most."""
+    if checks is Checks.NEVER:
+        return 0
+    return sum(store.size(path) for path in paths if not are_checked(path, columns))
+
+
+def _footer(store: Store, path: str) -> pq.FileMetaData:
+    with open_parquet(store, path) as file:
+        return file.metadata
+
+
+def _pieces(metadata: pq.FileMetaData) -> list[range]:
+    """The row groups of a file, in pieces of about one size."""
+    count = metadata.num_row_groups
+    size_bytes = sum(metadata.row_group(at).total_byte_size for at in range(count))
+    step = max(1, count * _PIECE_BYTES // max(1, size_bytes))
+    return [range(at, min(at + step, count)) for at in range(0, count, step)]
