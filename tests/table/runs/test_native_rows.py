@@ -410,7 +410,7 @@ def spoiled(tmp_path: Path, old: bytes, new: bytes) -> None:
 
 @pytest.mark.parametrize("keys", [["id"], []])
 def test_text_that_is_no_utf8_is_read_as_by_windows(keys: list[str], tmp_path: Path) -> None:
-    table = local_table(tmp_path, keys=keys, **PLAIN)
+    table = local_table(tmp_path, keys=keys, **PLAIN)  # type: ignore[arg-type]
     put(table, "1 aaaaaaa | 2 bbbbbbb")
     put(table, "1 ccccccc | 3 ddddddd")
     spoiled(tmp_path, b"bbbbbbb", b"bbb\xffbbb")
