@@ -147,11 +147,18 @@ class History:
             return ids
         return tuple(number for number in ids if number >= earliest)
 
-    def keep_earliest_hint(self) -> None:
-        """See that there is a hint of the first snapshot; once it is there, it stays."""
+    def keep_earliest_hint(self, latest: int) -> None:
+        """See that there is a hint of the first snapshot; once it is there, it stays.
+
+        `latest` is the id of a snapshot that is there.
+        """
         path = self.layout.earliest_hint
         if not self._earliest_hinted and not self.store.exists(path):
-            self.store.put(path, str(self.snapshot_ids()[0]).encode())
+            first = min(self.snapshot_ids(), default=latest)
+            # A listing may lag, and a hint above the first snapshot would hide that.
+            while first > 1 and self.store.exists(self.layout.snapshot(first - 1)):
+                first -= 1
+            self.store.put(path, str(first).encode())
         self._earliest_hinted = True
 
     def latest_snapshot_id(self) -> int | None:

@@ -10,7 +10,11 @@ The changes of a commit were computed from some snapshot; the table may have mov
 5. Where compaction looks up rows, the levels above 0 hold what it saw there. Another compaction may
    have put a row of the same key into a level that it did not look at, and of the two rows the one
    of the lower level would count, whichever is newer.
-6. Keys of dynamic buckets are dealt to buckets by an index of the whole partition: if the index
+6. What a write compacts, its own files among it, are the newest rows of its bucket. Where another
+   commit has added files between the writer's look at the table and its own commit, these stay in
+   level 0, above the output, though they may be older: their row of a key would count, and a row
+   that was deleted would come back.
+7. Keys of dynamic buckets are dealt to buckets by an index of the whole partition: if the index
    has changed, the same key may stand in two buckets.
 """
 
@@ -30,7 +34,7 @@ from lakecore.model.manifest import FileKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lakecore.model.files import CommitMessage
+    from lakecore.model.files import CommitMessage, DataFile
     from lakecore.model.manifest import EntryIdentity, IndexEntry, ManifestEntry
     from lakecore.model.types import Field
 
@@ -106,6 +110,54 @@ def check_levels(live: Iterable[ManifestEntry], messages: Sequence[CommitMessage
             )
 
 
+def check_newest(
+    live: Sequence[ManifestEntry], messages: Sequence[CommitMessage], key_fields: Sequence[Field]
+) -> None:
+    """Rule 6, against the live files of the partitions that the messages touch, by commit."""
+    for message in messages:
+        compacted = {file.name for file in message.compact_before}
+        own = compacted & {file.name for file in message.new_files}
+        if not own or not key_fields:
+            continue
+        inside = [
+            entry.file
+            for entry in live
+            if (entry.partition, entry.bucket) == (message.partition, message.bucket)
+        ]
+        last = max((at for at, file in enumerate(inside) if file.name in own), default=0)
+        newest = max(file.sequence_max for file in message.compact_before)
+        between = [
+            file
+            for file in inside[:last]
+            if file.level == 0 and file.name not in compacted and file.sequence_min <= newest
+        ]
+        clash = _first_overlap(message.compact_before, between, key_fields)
+        if clash is not None:
+            raise CommitConflict(
+                "another commit added rows to a bucket before the write that compacts it; compact "
+                "again",
+                bucket=message.bucket,
+                file=clash.name,
+            )
+
+
+def _first_overlap(
+    files: Sequence[DataFile], others: Sequence[DataFile], key_fields: Sequence[Field]
+) -> DataFile | None:
+    """The first of the others that has keys in the range of one of the files."""
+    if not others:
+        return None
+    every = [*files, *others]
+    low = decode_rows([file.key_min for file in every], key_fields)
+    high = decode_rows([file.key_max for file in every], key_fields)
+    lows, highs = shared_codes([order_columns(low.columns), order_columns(high.columns)])
+    count = len(files)
+    for at, other in enumerate(others, count):
+        if np.any((lows[:count] <= highs[at]) & (highs[:count] >= lows[at])):
+            return other
+    return None
+
+
 def check_bucket_counts(known: Mapping[bytes, int], messages: Sequence[CommitMessage]) -> None:
     """Rule 4, against the bucket count of each partition that is known."""
     for message in messages:
@@ -121,7 +173,7 @@ def check_bucket_counts(known: Mapping[bytes, int], messages: Sequence[CommitMes
 def check_hash_indexes(
     before: Iterable[IndexEntry], now: Iterable[IndexEntry], messages: Sequence[CommitMessage]
 ) -> None:
-    """Rule 6, between the snapshot that the writer saw and the latest one."""
+    """Rule 7, between the snapshot that the writer saw and the latest one."""
     touched = {message.partition for message in messages}
     seen, latest = (
         {

@@ -16,6 +16,7 @@ from tests.stores import ReadCounter
 from tests.tables import new_table, put
 
 if TYPE_CHECKING:
+    from lakecore.io.store import FileStatus
     from lakecore.table.handle import Table
 
 
@@ -95,6 +96,32 @@ def test_snapshots_below_the_earliest_hint_are_leftovers(table: Table, history: 
     table.context.store.put(table.context.layout.earliest_hint, b"8")
 
     assert history.snapshot_ids() == (1, 2, 3)
+
+
+class LaggingStore(MemoryStore):
+    """Shows the first files of a directory in no listing yet, but opens them."""
+
+    lacks = 0
+
+    def list(self, directory: str) -> tuple[FileStatus, ...]:
+        return super().list(directory)[self.lacks :]
+
+
+@pytest.mark.parametrize("lacks", [1, 2])
+def test_earliest_hint_is_right_though_listings_lag(lacks: int) -> None:
+    store = LaggingStore()
+    table = new_table(store=store)
+    put(table, "1 a")
+    put(table, "2 b")
+    store.delete(table.context.layout.earliest_hint)
+    store.delete(table.context.layout.latest_hint)
+    store.lacks = lacks
+
+    History(store, table.context.layout).keep_earliest_hint(2)
+
+    store.lacks = 0
+    assert History(store, table.context.layout).snapshot_ids() == (1, 2)
+    assert store.read(table.context.layout.earliest_hint) == b"1"
 
 
 def test_other_files_beside_snapshots_are_passed_over(table: Table, history: History) -> None:

@@ -9,7 +9,12 @@ import pytest
 from lakecore.errors import CommitConflict
 from lakecore.model.files import DELETION_VECTORS, HASH_INDEX, CommitMessage, IndexFile
 from lakecore.model.manifest import FileKind, IndexEntry, ManifestEntry
-from lakecore.plan.conflicts import check_bucket_counts, check_files, check_hash_indexes
+from lakecore.plan.conflicts import (
+    check_bucket_counts,
+    check_files,
+    check_hash_indexes,
+    check_newest,
+)
 from tests.tables import KEY, entries, entry, files
 
 OTHER = b"\0" * 12 + b"other"
@@ -80,6 +85,39 @@ def test_overlap_in_a_bucket_that_is_not_touched_is_not_this_commits_fault() -> 
 
 def test_files_of_an_append_table_have_no_keys_to_overlap() -> None:
     check_files(entries("L5 a-m"), entries("L5 a-z"), [])
+
+
+def compacting_write(text: str) -> CommitMessage:
+    """A write that has compacted its own files, the first of a line, with the others."""
+    own, *others = files(text)
+    return replace(message(1), new_files=(own,), compact_before=(own, *others))
+
+
+@pytest.mark.parametrize(
+    "live",
+    [
+        "L0 a-m 5..9",
+        "L5 a-z 0..4 | L0 a-m 5..9",
+        "L0 n-z 2..3 | L0 a-m 5..9",
+        "L0 a-m 5..9 | L0 a-m 2..3",
+        "L0 a-m 5..9 | L0 f-g 5..9",
+        "L0 a-m 10..12 | L0 a-m 5..9",
+    ],
+)
+def test_write_may_compact_what_are_the_newest_rows_of_its_keys(live: str) -> None:
+    check_newest(entries(live), [compacting_write("L0 a-m 5..9")], [KEY])
+    check_newest(entries(live), [compacting_write("L0 a-m 5..9 | L5 a-z 0..4")], [])
+
+
+@pytest.mark.parametrize(
+    "live", ["L0 a-z 2..3 | L0 a-m 5..9", "L0 m-z 5..5 | L0 a-m 5..9", "L0 f-g 9..99 | L0 a-m 5..9"]
+)
+def test_write_may_not_compact_past_rows_that_came_before_it(live: str) -> None:
+    with pytest.raises(CommitConflict, match=r"before the write that compacts it.* file=L0 \w-\w"):
+        check_newest(entries(live), [compacting_write("L0 a-m 5..9")], [KEY])
+
+    other = [entry(each, bucket=1) for each in files(live)]
+    check_newest([*other, *entries("L0 a-m 5..9")], [compacting_write("L0 a-m 5..9")], [KEY])
 
 
 def message(buckets: int, partition: bytes = bytes(12)) -> CommitMessage:

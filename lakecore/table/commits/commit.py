@@ -342,7 +342,7 @@ class _Committer:
         store, layout = self._context.store, self._context.layout
         with suppress(LakecoreError, OSError):
             store.put(layout.latest_hint, str(snapshot.id).encode())
-            self._context.history.keep_earliest_hint()
+            self._context.history.keep_earliest_hint(snapshot.id)
 
     def _removed(
         self, change: Change, latest: Snapshot | None

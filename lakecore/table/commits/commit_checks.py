@@ -24,6 +24,7 @@ from lakecore.plan.conflicts import (
     check_files,
     check_hash_indexes,
     check_levels,
+    check_newest,
 )
 from lakecore.table.commits.base_snapshot import committed_since, was_rolled_back
 from lakecore.table.commits.row_conflicts import check_rows_untouched
@@ -67,6 +68,7 @@ def check_change(
         check_files(live, delta, keys)
         if change.kind is CommitKind.COMPACT:
             check_levels(live, change.messages)
+            check_newest(live, change.messages, keys)
             _check_rules(context, change, newest)
 
 
