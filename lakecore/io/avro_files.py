@@ -81,7 +81,7 @@ class AvroWriter:
         self._row_count = 0
         header = write_container(self._schema, [], codec)
         self._header_bytes = len(header)
-        self.bytes_written = len(header)
+        self._size_bytes = len(header)
         with ExitStack() as opening:
             self._out = opening.enter_context(store.open_output(path))
             self._out.write(header)
@@ -100,6 +100,9 @@ class AvroWriter:
         for start in range(0, table.num_rows, _CHUNK_ROWS):
             self._write(table.slice(start, _CHUNK_ROWS))
 
+    def holds(self, size_bytes: int) -> bool:
+        return self._size_bytes >= size_bytes
+
     def flush(self) -> None:
         """Nothing: rows are written as they come."""
 
@@ -109,7 +112,7 @@ class AvroWriter:
         except BaseException:
             self.abort()
             raise
-        return self.bytes_written, self._row_count
+        return self._size_bytes, self._row_count
 
     @property
     def text_bounds(self) -> Mapping[str, tuple[str, str]]:
@@ -136,7 +139,7 @@ class AvroWriter:
                 "the rows do not fit the columns of the file", path=self._path, cause=error
             ) from error
         self._out.write(blocks)
-        self.bytes_written += len(blocks)
+        self._size_bytes += len(blocks)
         self._row_count += table.num_rows
 
 

@@ -201,9 +201,9 @@ class _Told:
         self._writer = writer
         self._path = path
 
-    @property
-    def bytes_written(self) -> int:
-        return self._writer.bytes_written
+    def holds(self, size_bytes: int) -> bool:
+        with _refusals(self._path):
+            return self._writer.holds(size_bytes)
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         with _refusals(self._path):

@@ -1,8 +1,8 @@
 """What the three file formats share: how a run is written, and what is known of a row group.
 
 A *run writer* takes Arrow tables or batches whose columns are the physical columns of the file, in
-order. It encodes as it goes, and knows at any time about how large the file is, so that its caller
-can end it at the target file size.
+order. It encodes as it goes, and knows at any time whether the encoded file has reached a size, so
+that its caller can end it at the target file size.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 CODECS = ("zstd", "none", "snappy", "gzip", "lz4", "brotli")
 ROW_GROUP_ROWS = 131_072
 ROW_GROUP_BYTES = 8 << 20
+ROW_GROUP_BYTES_MIN = 1 << 20
 COLUMN_CHUNK_BYTES = 6 << 10
 BATCH_BYTES = 64 << 20
 
@@ -66,9 +67,10 @@ class WriteFormat:
         return codec
 
 
-def row_group_bytes_of(columns: int) -> int:
-    """The bytes of a row group of so many columns."""
-    return max(ROW_GROUP_BYTES, columns * COLUMN_CHUNK_BYTES)
+def row_group_bytes_of(columns: int, target_bytes: int) -> int:
+    """The bytes of a row group of so many columns, in a file that ends at the target."""
+    usual = min(ROW_GROUP_BYTES, max(ROW_GROUP_BYTES_MIN, 2 * target_bytes))
+    return max(usual, columns * COLUMN_CHUNK_BYTES)
 
 
 class Abandoned(Exception):
@@ -78,9 +80,12 @@ class Abandoned(Exception):
 class RunWriter(Protocol):
     """One data file being written."""
 
-    @property
-    def bytes_written(self) -> int:
-        """About how large the file would be if it ended now; never falls."""
+    def holds(self, size_bytes: int) -> bool:
+        """Whether what is encoded takes so many bytes: the file would not be smaller.
+
+        An estimate decides when to look; what it is made of is then encoded and counted, for a
+        file that ends on an estimate may be far smaller.
+        """
         ...
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:

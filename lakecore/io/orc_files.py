@@ -40,7 +40,6 @@ _CODECS = {"none": "uncompressed", "zstd": "zstd", "snappy": "snappy", "gzip": "
 _STRIPE_SHARE = 2
 """A stripe ends at this part of a row group, as a divisor: stored bytes count, not decoded ones."""
 _DICTIONARY_SHARE_MAX = 0.8
-_ENCODED_SHARE_GUESS = 0.5
 _NANOS_MAX = (1 << 63) - 1
 TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -58,7 +57,6 @@ class OrcWriter:
         self._path = path
         self._schema = physical_schema(fields, orc_leaf, ID_ATTRIBUTE)
         self._row_count = 0
-        self._raw_bytes = 0
         self._stripe_bytes = write_format.row_group_bytes // _STRIPE_SHARE
         with ExitStack() as opening:
             self._sink = _Sink(opening.enter_context(store.open_output(path)))
@@ -70,9 +68,9 @@ class OrcWriter:
             )
             self._closing = opening.pop_all()
 
-    @property
-    def bytes_written(self) -> int:
-        return max(self._sink.size_bytes, int(self._raw_bytes * _ENCODED_SHARE_GUESS))
+    def holds(self, size_bytes: int) -> bool:
+        # What a stripe will take is not known before it is full.
+        return self._sink.size_bytes >= size_bytes
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         table = pa.table(rows) if isinstance(rows, pa.RecordBatch) else rows
@@ -132,7 +130,6 @@ class OrcWriter:
             ) from error
         self._sink.check()
         self._row_count += table.num_rows
-        self._raw_bytes += table.nbytes
 
     def _refuse_old_fractions(self, column: pa.ChunkedArray, name: str) -> None:
         """Arrow writes them with negative nanoseconds, which no other engine reads rightly."""

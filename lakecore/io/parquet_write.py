@@ -76,7 +76,7 @@ class ParquetWriter:
         self._leaves = _first_leaves(self._fields)
         self._texts = _texts_of(self._leaves, dict(write_format.text_bounds))
         self._text_bounds: dict[str, tuple[str, str]] = {}
-        self._encoded_from_bytes = 0
+        self._encoded_share = _ENCODED_SHARE_GUESS
         self._footer = FooterJoin(
             MESSAGE_NAME,
             int96_paths(fields),
@@ -87,14 +87,16 @@ class ParquetWriter:
             self._out.write(b"PAR1")
             self._closing = opening.pop_all()
 
-    @property
-    def bytes_written(self) -> int:
-        encoded = self._footer.size_bytes
+    def holds(self, size_bytes: int) -> bool:
+        while self._under_way and self._estimate() >= size_bytes:
+            self._append_next()
+        if self._waiting_rows and self._estimate() >= size_bytes:
+            self.flush()
+        return self._footer.size_bytes >= size_bytes
+
+    def _estimate(self) -> float:
         raw = self._waiting_bytes + sum(size for size, _ in self._under_way)
-        share = (
-            encoded / self._encoded_from_bytes if self._encoded_from_bytes else _ENCODED_SHARE_GUESS
-        )
-        return encoded + int(raw * min(share, 1.0))
+        return self._footer.size_bytes + raw * self._encoded_share
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         if rows.num_rows == 0:
@@ -131,8 +133,7 @@ class ParquetWriter:
                 self._append(_decoded_size(table), self._encode(table))
             while self._under_way:
                 self._append_next()
-            tail = self._footer.finish()
-            self._out.write(tail)
+            self._out.write(tail := self._footer.finish())
             self._closing.close()
         except BaseException:
             self.abort()
@@ -170,11 +171,9 @@ class ParquetWriter:
     def _take_waiting(self) -> pa.Table:
         tables, self._waiting = self._waiting, []
         self._waiting_rows = self._waiting_bytes = 0
-        if not tables:
-            return self._schema.empty_table()
         if any(table.schema != tables[0].schema for table in tables):
             tables = [self._uniform(table) for table in tables]
-        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        return pa.concat_tables(tables or [self._schema.empty_table()])
 
     def _uniform(self, table: pa.Table) -> pa.Table:
         schema = arrow_schema(self._fields)
@@ -207,7 +206,7 @@ class ParquetWriter:
     def _append(self, raw_bytes: int, part: _Part) -> None:
         for data in self._footer.add(memoryview(part.data), part.texts):
             self._out.write(data)
-        self._encoded_from_bytes += raw_bytes
+        self._encoded_share = min(1.0, part.data.size / max(1, raw_bytes))
         for name, (low, high) in part.text_bounds.items():
             least, greatest = self._text_bounds.get(name, (low, high))
             self._text_bounds[name] = min(least, low), max(greatest, high)
@@ -327,8 +326,8 @@ def _told(column: CodedColumn) -> TextStatistics:
 
 def _kept(bound: str | None) -> bytes | None:
     """The bound as a footer has it, if it does."""
-    data = None if bound is None else bound.encode()
-    return data if data is None or len(data) <= _BOUND_BYTES_MAX else None
+    data = b"" if bound is None else bound.encode()
+    return None if bound is None or len(data) > _BOUND_BYTES_MAX else data
 
 
 def _text_bounds(

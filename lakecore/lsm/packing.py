@@ -6,7 +6,8 @@ it is large. Two kinds of tables:
 - *Buckets in order* (`bucket` > 0): the rows of a bucket keep their order. Files stand by their
   first sequence number, and only neighbours go together.
   1. `pick_adjacent`: from the oldest on, until `compaction.min.file-num` files are held; as long as
-     they are fewer and hold twice the target size, the oldest of them is let go.
+     they are fewer and hold twice the target size, the oldest of them is let go. `fewer_adjacent`
+     leaves out what would only become as many files again.
   2. `pick_adjacent_full`: leave out large files at the beginning; take all the others, if there
      are three at least and more small ones than large ones.
 - *No buckets* (`bucket` = -1): order means nothing, so any small files of a partition may go
@@ -17,6 +18,9 @@ it is large. Two kinds of tables:
   2. `pick_small_full`: all of them, if there are two at least; `cut` makes steps of them.
 
 INVARIANT: the groups that are picked share no file, and their files stand in order.
+
+INVARIANT: packing ends when nobody writes. A new file, but for the last of a group, has the target
+size once encoded, and is never small; each step leaves fewer small files, or fewer files.
 """
 
 from __future__ import annotations
@@ -96,6 +100,27 @@ def picks_adjacent(files: Sequence[DataFile], policy: PackingPolicy) -> tuple[Gr
     while (group := pick_adjacent(left, policy)) is not None:
         groups.append(group)
         left = left[left.index(group[-1]) + 1 :]
+    return tuple(groups)
+
+
+def becomes_fewer(group: Group, policy: PackingPolicy) -> bool:
+    """Whether rewriting the group leaves fewer files, each but the last of the target size."""
+    return sum(file.size_bytes for file in group) // policy.target_bytes + 1 < len(group)
+
+
+def fewer_adjacent(files: Sequence[DataFile], policy: PackingPolicy) -> tuple[Group, ...]:
+    """Neighbours that are worth packing, oldest first, as far as that leaves fewer files.
+
+    `pick_adjacent` alone would take large neighbours again and again, which become as many files.
+    """
+    groups: list[Group] = []
+    left = in_order(files)
+    while (group := pick_adjacent(left, policy)) is not None:
+        if becomes_fewer(group, policy):
+            groups.append(group)
+            left = left[left.index(group[-1]) + 1 :]
+        else:
+            left = left[left.index(group[0]) + 1 :]
     return tuple(groups)
 
 

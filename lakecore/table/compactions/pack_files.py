@@ -26,11 +26,10 @@ from lakecore.io.checks import Checks
 from lakecore.lsm.packing import (
     PackingPolicy,
     cut,
-    pick_adjacent,
+    fewer_adjacent,
     pick_adjacent_full,
     pick_small,
     pick_small_full,
-    picks_adjacent,
 )
 from lakecore.model.files import DELETION_VECTORS, CommitMessage, FileSource, Split
 from lakecore.table.compactions.compact_plan import files_by_bucket
@@ -46,9 +45,6 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_plan import BucketFiles
     from lakecore.table.context import TableContext
-
-_PIECE_ROWS = 131_072
-"""The most rows between two looks at the size of the file being written."""
 
 RowsDone: TypeAlias = "Callable[[int], None]"
 """Is told of rows that were read, how many more."""
@@ -122,7 +118,7 @@ def _picked(
             return [(group,)]
         return [(part,) for part in cut(group, step_bytes, policy)]
     if in_order:
-        groups = picks_adjacent(files, policy)
+        groups = fewer_adjacent(files, policy)
         return [groups] if groups else []
     return [(group,) for group in pick_small(files, policy)]
 
@@ -132,10 +128,10 @@ def plan_after_write(context: TableContext, bucket: BucketFiles) -> Packing | No
 
     One pick, as by a writer of Java Paimon that waits for compaction when it prepares a commit.
     """
-    group = pick_adjacent(bucket.files, PackingPolicy.of(context.options))
-    if group is None or any(_more_than_rows(file) for file in group):
+    groups = fewer_adjacent(bucket.files, PackingPolicy.of(context.options))
+    if not groups or any(_more_than_rows(file) for file in groups[0]):
         return None
-    return _packing(bucket, (group,))
+    return _packing(bucket, groups[:1])
 
 
 def _refuse_uncopied(
@@ -217,11 +213,9 @@ def _pack(
     written = 0
     with reading(source.read(splits, plan)) as batches:
         for batch in batches:
-            rows = pa.Table.from_batches([batch])
-            for start in range(0, rows.num_rows, _PIECE_ROWS):
-                writer.write(rows.slice(start, _PIECE_ROWS), first + written + start)
-            written += rows.num_rows
-            rows_done(rows.num_rows)
+            writer.write(pa.Table.from_batches([batch]), first + written)
+            written += batch.num_rows
+            rows_done(batch.num_rows)
     assert written == sum(file.row_count for file in group), "not all rows were packed"
     files = writer.close()
     if packing.total_buckets <= 0:

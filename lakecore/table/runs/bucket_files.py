@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
 
+_LOOK_BYTES_MIN = 1 << 20
+"""Rows of fewer bytes are written before the size of their file is looked at."""
 ENCODED_GROUPS = 6
 """Row groups in memory for a file that is written: one fills, two are encoded and become bytes."""
 
@@ -66,6 +68,13 @@ class FileShape:
     def encoding_bytes(self) -> int:
         """What writing a file takes in memory."""
         return ENCODED_GROUPS * self.write_format.row_group_bytes
+
+    def rows_between_looks(self, rows: pa.Table) -> int:
+        """How many rows go to a file before its size is looked at: many in a file of many."""
+        wanted = self.write_format
+        row_bytes: int = max(1, size_of(rows) // max(1, rows.num_rows))
+        size_bytes = min(wanted.row_group_bytes, max(self.target_bytes, _LOOK_BYTES_MIN))
+        return max(1, min(wanted.row_group_rows, size_bytes // row_bytes))
 
     @property
     def keyed(self) -> bool:
@@ -103,6 +112,7 @@ class FileShape:
 
 def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> FileShape:
     """The shape of data files at a level."""
+    target_bytes = options.target_file_size(primary_key=bool(schema.primary_keys))
     default_mode, modes = options.metadata_stats_mode, options.stats_modes
     return FileShape(
         schema=schema,
@@ -110,12 +120,12 @@ def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> Fi
             format=options.file_format_per_level.get(level, options.file_format),
             compression=options.file_compression_per_level.get(level, options.file_compression),
             zstd_level=options.file_compression_zstd_level,
-            row_group_bytes=row_group_bytes_of(len(schema.fields)),
+            row_group_bytes=row_group_bytes_of(len(schema.fields), target_bytes),
             copies=_copies(schema, options),
         ),
         prefix=options.data_file_prefix,
         name_compression=options.file_suffix_include_compression,
-        target_bytes=options.target_file_size(primary_key=bool(schema.primary_keys)),
+        target_bytes=target_bytes,
         stats_modes=stats_modes(schema.fields, default_mode, modes),
         dense_stats=options.metadata_stats_dense_store,
         thin=options.data_file_thin_mode,
@@ -206,14 +216,14 @@ class RollingWriter:
 
         `sequence_min` is the sequence number of the first row of an append table's rows.
         """
-        if not rows.num_rows:
-            return
-        if self._open is None:
-            name = self._place.names.next(self._shape)
-            self._open = _OpenFile(self._place, self._shape, name)
-        self._open.write(rows, sequence_min)
-        if self._open.writer.bytes_written >= self._shape.target_bytes:
-            self._end_file()
+        step = self._shape.rows_between_looks(rows)
+        for start in range(0, rows.num_rows, step):
+            if self._open is None:
+                name = self._place.names.next(self._shape)
+                self._open = _OpenFile(self._place, self._shape, name)
+            self._open.write(rows.slice(start, step), sequence_min + start)
+            if self._open.writer.holds(self._shape.target_bytes):
+                self._end_file()
 
     def flush(self) -> None:
         """Hold no rows in memory; the file goes on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -179,12 +180,13 @@ def test_rows_stay_in_order_where_writers_gave_out_numbers_twice() -> None:
 def test_files_roll_at_the_target_size() -> None:
     table = new_table(COLUMNS, keys=(), target_file_size="4 kb", budget_bytes=1000)
     for number in range(40):
-        put(table, f"{number} {'long' * 80}")
+        put(table, f"{number} {Random(number).randbytes(160).hex()}")
 
     result = table.compact(full=True)
 
     assert result.files_after is not None
     assert 1 < result.files_after < 20
+    assert sum(file.size_bytes < 4096 for file in live(table)) <= 1
     assert ids(table) == [*range(40)]
     assert table.context.budget.used_bytes == 0
 
