@@ -33,17 +33,21 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot, Tag
 
 _ENTRIES_KEPT = 400_000
+_LIVE_KEPT = 8
+"""Snapshots whose live files are kept: each takes memory for all files of the table, so that a
+handle which commits for days must not keep them all."""
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
 class _Cache(Generic[Key, Value]):
-    """The last used values, up to a total weight. Safe to share between threads."""
+    """The last used values, up to a total weight and number. Safe to share between threads."""
 
-    def __init__(self, weight_max: int) -> None:
+    def __init__(self, weight_max: int, count_max: int | None = None) -> None:
         self._values: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
         self._weight = 0
         self._weight_max = weight_max
+        self._count_max = count_max
         self._lock = threading.Lock()
 
     def get(self, key: Key) -> Value | None:
@@ -59,9 +63,13 @@ class _Cache(Generic[Key, Value]):
                 return
             self._values[key] = (value, weight)
             self._weight += weight
-            while self._weight > self._weight_max and len(self._values) > 1:
+            while len(self._values) > 1 and self._is_full():
                 _, (_, gone) = self._values.popitem(last=False)
                 self._weight -= gone
+
+    def _is_full(self) -> bool:
+        too_many = self._count_max is not None and len(self._values) > self._count_max
+        return too_many or self._weight > self._weight_max
 
 
 class _Live:
@@ -88,7 +96,7 @@ class History:
         self._schema_texts: _Cache[int, bytes] = _Cache(1_000)
         self._manifests: _Cache[str, Sequence[ManifestEntry]] = _Cache(_ENTRIES_KEPT)
         self._lists: _Cache[str, Sequence[ManifestFile]] = _Cache(_ENTRIES_KEPT)
-        self._live: _Cache[tuple[str, str], _Live] = _Cache(_ENTRIES_KEPT)
+        self._live: _Cache[tuple[str, str], _Live] = _Cache(_ENTRIES_KEPT, _LIVE_KEPT)
         self._last_live: _Live | None = None
         self._indexes: _Cache[str, Sequence[IndexEntry]] = _Cache(_ENTRIES_KEPT)
 

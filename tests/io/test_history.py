@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -219,3 +220,25 @@ def test_many_manifests_are_read_in_their_order(table: Table, history: History) 
     one_by_one = [entry for manifest in manifests for entry in history.manifest(manifest)]
 
     assert History(table.context.store, table.context.layout).entries(manifests) == one_by_one
+
+
+def test_handle_that_goes_on_committing_keeps_the_files_of_few_snapshots() -> None:
+    table = new_table(
+        {"p": "INT NOT NULL", "v": "STRING"},
+        keys=(),
+        partitions=("p",),
+        manifest__merge_min_count="1000",
+    )
+    table.write([{"p": number, "v": "x"} for number in range(400)])
+    held: list[int] = []
+    tracemalloc.start()
+    try:
+        for _ in range(60):
+            table.write([{"p": 0, "v": "x"}])
+            table.inspect.files()
+            held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+
+    # Without a bound it is 36 KB a commit.
+    assert held[-1] - held[19] < 40 * 24_000
