@@ -47,8 +47,8 @@ from lakecore.io.history import History
 from lakecore.model.arguments import check_flags
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import check_changes
-from lakecore.options import OptionValue, option_texts, parse_known
-from lakecore.table.compactions.change_lookup import check_lookup_change
+from lakecore.options import OptionValue, option_texts
+from lakecore.table.compactions.change_options import check_option_changes
 from lakecore.table.handle import Table, load_table, write_schema
 
 if TYPE_CHECKING:
@@ -267,10 +267,7 @@ class FilesystemCatalog:
                 has_snapshots=history.latest_snapshot_id() is not None,
                 table=str(name),
             )
-            before, after = (
-                parse_known(each.stated_options, table=str(name)) for each in (current, changed)
-            )
-            check_lookup_change(history, before, after)
+            check_option_changes(history, current, changed, changes, table=str(name))
             if write_schema(self.store, layout, changed):
                 return
         raise CommitConflict(

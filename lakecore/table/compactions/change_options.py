@@ -1,0 +1,190 @@
+"""Whether options may change that say how stored files are read, decided by the files there are.
+
+An option that only says how new files are written may always change. These may change only while
+no stored row would be read otherwise:
+
+1. *How rows of a key merge* (sequence fields, aggregate functions, sequence groups, ignored
+   kinds): while no bucket holds a key in several runs. Compaction has merged some rows by the old
+   rules, and a read would merge the others by the new ones. Columns that the same call adds count
+   for nothing.
+2. `deletion-vectors.enabled`, on: files of a key are no longer merged with each other, so each
+   bucket must be one run above level 0, without rows that delete. Off: deleted rows come back, so
+   no file may have a vector.
+3. *Names of partition directories*: while those of the partitions there are stay the same.
+4. Whether compaction looks up rows: see `change_lookup.py`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest
+from lakecore.merge.spec import merge_spec
+from lakecore.model.evolution import evolve
+from lakecore.model.files import DELETION_VECTORS
+from lakecore.model.schema_change import RemoveOption, SetOption
+from lakecore.options import parse_known
+from lakecore.plan.partitions import Partitions
+from lakecore.plan.splits import may_hold_deletions
+from lakecore.table.compactions.change_lookup import check_lookup_change
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from lakecore.io.history import History
+    from lakecore.merge.spec import MergeSpec
+    from lakecore.model.files import DataFile
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.schema_change import Change
+    from lakecore.options import TableOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Switch:
+    """The rules of a table before and after, and the columns that both know."""
+
+    schema: TableSchema
+    before: TableOptions
+    after: TableOptions
+    changed: TableSchema
+    columns: Collection[str]
+
+
+def check_option_changes(
+    history: History,
+    current: TableSchema,
+    changed: TableSchema,
+    changes: Sequence[Change],
+    *,
+    table: str,
+) -> None:
+    """Raise InvalidRequest if the changes of options would read stored rows otherwise."""
+    others = [change for change in changes if not isinstance(change, SetOption | RemoveOption)]
+    if len(others) == len(changes) or history.latest_snapshot() is None:
+        return
+    # Renamed columns are renamed in options, too: that is no change of a rule.
+    try:
+        renamed = evolve(current, others, now_ms=changed.time_ms, has_snapshots=True, table=table)
+    except InvalidRequest:
+        # Without the options the other changes may be wrong.
+        renamed = current
+    known = {field.id for field in current.fields}
+    switch = _Switch(
+        schema=renamed,
+        before=parse_known(renamed.stated_options, table=table),
+        after=parse_known(changed.stated_options, table=table),
+        changed=changed,
+        columns={field.name for field in renamed.fields if field.id in known},
+    )
+    check_lookup_change(history, switch.before, switch.after)
+    check_vectors_change(history, switch.before, switch.after, keyed=bool(changed.primary_keys))
+    if changed.primary_keys:
+        _check_merging(history, switch)
+    _check_partition_names(history, switch)
+
+
+def check_vectors_change(
+    history: History, before: TableOptions, after: TableOptions, *, keyed: bool
+) -> None:
+    """Raise InvalidRequest if deletion vectors are switched while stored rows depend on it."""
+    if before.deletion_vectors_enabled == after.deletion_vectors_enabled:
+        return
+    if before.deletion_vectors_enabled:
+        marked = sum(
+            len(entry.file.vectors or ())
+            for entry in history.index_entries(history.latest_snapshot())
+            if entry.file.index_type == DELETION_VECTORS
+        )
+        if marked:
+            raise InvalidRequest(
+                "deletion vectors cannot be switched off while rows are only hidden by them: "
+                "deleted rows would come back; compact the table in full first",
+                option="deletion-vectors.enabled",
+                files=marked,
+                table=after.table,
+            )
+        return
+    unmerged = [
+        files
+        for files in _buckets(history)
+        if keyed and (not _is_one_run(files) or any(map(may_hold_deletions, files)))
+    ]
+    if unmerged:
+        raise InvalidRequest(
+            "deletion vectors cannot be switched on while files of a bucket must be merged: keys "
+            "would come twice; compact the table in full first",
+            option="deletion-vectors.enabled",
+            buckets=len(unmerged),
+            table=after.table,
+        )
+
+
+def _check_merging(history: History, switch: _Switch) -> None:
+    before = _shared(merge_spec(switch.schema, switch.before), switch.columns)
+    after = _shared(merge_spec(switch.changed, switch.after), switch.columns)
+    if before == after:
+        return
+    several = sum(not _is_one_run(files) for files in _buckets(history))
+    if several:
+        raise InvalidRequest(
+            "how rows of a key merge cannot change while a bucket has rows in several sorted runs: "
+            "some were merged by the old rules; compact the table in full first",
+            options=_differing(switch.before, switch.after),
+            buckets=several,
+            table=switch.after.table,
+        )
+
+
+def _check_partition_names(history: History, switch: _Switch) -> None:
+    before = Partitions(switch.schema, switch.before)
+    after = Partitions(switch.changed, switch.after)
+    snapshot = history.latest_snapshot()
+    if not before.fields or snapshot is None:
+        return
+    for partition in {entry.partition for entry in history.live_entries(snapshot)}:
+        if before.path(partition) != after.path(partition):
+            raise InvalidRequest(
+                "the directories of stored partitions would get other names, and their files would "
+                "not be found; write the rows to a new table instead",
+                options=_differing(switch.before, switch.after),
+                directory=before.path(partition),
+                new=after.path(partition),
+                table=switch.after.table,
+            )
+
+
+def _buckets(history: History) -> list[list[DataFile]]:
+    """The live files of each bucket of the newest snapshot."""
+    snapshot = history.latest_snapshot()
+    found: dict[tuple[bytes, int], list[DataFile]] = defaultdict(list)
+    for entry in () if snapshot is None else history.live_entries(snapshot):
+        found[entry.partition, entry.bucket].append(entry.file)
+    return list(found.values())
+
+
+def _is_one_run(files: Sequence[DataFile]) -> bool:
+    levels = {file.level for file in files}
+    return len(files) == 1 or (len(levels) == 1 and 0 not in levels)
+
+
+def _shared(spec: MergeSpec, columns: Collection[str]) -> MergeSpec:
+    """The rules for these columns; whether rows are looked up is looked at elsewhere."""
+    aggregates = tuple(each for each in spec.aggregates if each.column in columns)
+    groups = tuple(
+        replace(group, columns=tuple(name for name in group.columns if name in columns))
+        for group in spec.groups
+    )
+    return replace(
+        spec,
+        aggregates=aggregates,
+        groups=tuple(group for group in groups if group.columns),
+        complete_levels=False,
+    )
+
+
+def _differing(before: TableOptions, after: TableOptions) -> list[str]:
+    """The options that are stated otherwise."""
+    keys = {*before.texts, *after.texts}
+    return sorted(key for key in keys if before.texts.get(key) != after.texts.get(key))
