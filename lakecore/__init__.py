@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LakecoreError,
         NotFound,
         StorageError,
+        Uncomputable,
         Unsupported,
     )
     from lakecore.model.compaction import CompactionResult
@@ -46,6 +47,7 @@ __all__ = [
     "Session",
     "StorageError",
     "Table",
+    "Uncomputable",
     "Unsupported",
     "__version__",
     "connect",
@@ -64,6 +66,7 @@ _HOMES = {
         "LakecoreError",
         "NotFound",
         "StorageError",
+        "Uncomputable",
         "Unsupported",
     ),
     "lakecore.model.compaction": ("CompactionResult",),

@@ -3,6 +3,7 @@
 ```
 LakecoreError
 ├── InvalidRequest    fix the call: a bad argument, schema, option or row
+│   └── Uncomputable  the rows of one key cannot be merged; other keys can
 ├── NotFound          the name, snapshot or file is not there
 ├── AlreadyExists     the name is taken
 ├── Unsupported       valid Paimon, not in lakecore
@@ -26,6 +27,7 @@ __all__ = [
     "LakecoreError",
     "NotFound",
     "StorageError",
+    "Uncomputable",
     "Unsupported",
 ]
 
@@ -46,6 +48,10 @@ class LakecoreError(Exception):
 
 class InvalidRequest(LakecoreError, ValueError):
     """The call cannot be right: fix an argument, a schema, an option or a row."""
+
+
+class Uncomputable(InvalidRequest):
+    """The rows of one key cannot be merged into one, which `facts["key"]` holds: mend that key."""
 
 
 class NotFound(LakecoreError, LookupError):

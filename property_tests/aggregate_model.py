@@ -60,6 +60,10 @@ class Aggregator:
         """The state without a value."""
         raise Refused(type(self).__name__, state, value)
 
+    def finish(self, state: Any, /) -> Any:
+        """The value of the state. Raises Refused if its type does not hold it."""
+        return state
+
     def option(self, name: str, default: str = "") -> str:
         """An option of the column."""
         return self.options.get(name, default)
@@ -153,14 +157,24 @@ class Sum(Aggregator):
     def agg(self, state: Any, value: Any, /) -> Any:
         if state is None or value is None:
             return value if state is None else state
-        return calculated(self.type, lambda left, right: left + right, state, value)
+        return self._calculated(lambda left, right: left + right, state, value)
 
     def retract(self, state: Any, value: Any, /) -> Any:
         if value is None:
             return state
         if state is None:
-            return calculated(self.type, lambda only: -only, value)
-        return calculated(self.type, lambda left, right: left - right, state, value)
+            return self._calculated(lambda only: -only, value)
+        return self._calculated(lambda left, right: left - right, state, value)
+
+    def finish(self, state: Any, /) -> Any:
+        is_number = isinstance(state, int)
+        return calculated(self.type, lambda only: only, state) if is_number else state
+
+    def _calculated(self, operation: Callable[..., Any], *values: Any) -> Any:
+        """Only the whole sum of integers must fit the type."""
+        if isinstance(values[0], int):
+            return operation(*values)
+        return calculated(self.type, operation, *values)
 
 
 class Product(Aggregator):
@@ -359,6 +373,9 @@ class IgnoringRetracts(Aggregator):
 
     def retract(self, state: Any, _value: Any, /) -> Any:
         return state
+
+    def finish(self, state: Any, /) -> Any:
+        return self.inner.finish(state)
 
 
 FUNCTIONS: dict[str, type[Aggregator]] = {

@@ -161,7 +161,8 @@ class Aggregation:
 
     def result(self) -> Version | None:
         assert self.latest is not None
-        return replace(self.latest, values=self.state, kind="-D" if self.deleted else "+I")
+        values = finished(self.state, self.rules)
+        return replace(self.latest, values=values, kind="-D" if self.deleted else "+I")
 
 
 class PartialUpdate:
@@ -255,7 +256,16 @@ class PartialUpdate:
         kind = "-D" if self.deleted else "+I"
         if self.only_retracts:
             kind = "-D" if self.was_removed else "-U"
-        return replace(self.latest, values=self.state, kind=kind)
+        return replace(self.latest, values=finished(self.state, self.rules), kind=kind)
+
+
+def finished(state: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
+    """The values of a record. Raises Refused if a type does not hold one."""
+    functions = rules.aggregators
+    return {
+        name: functions[name].finish(value) if name in functions else value
+        for name, value in state.items()
+    }
 
 
 def begun_with(row: Mapping[str, Any], rules: Rules) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def by_the_model(case: Case, groups: Sequence[Sequence[tuple[Any, bool]]]) -> li
         state = None
         for value, back in group:
             state = function.retract(state, value) if back else function.agg(state, value)
-        found.append(state)
+        found.append(function.finish(state))
     return found
 
 

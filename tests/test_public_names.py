@@ -25,6 +25,7 @@ PUBLIC = [
     "Session",
     "StorageError",
     "Table",
+    "Uncomputable",
     "Unsupported",
     "__version__",
     "connect",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, Uncomputable
 from lakecore.merge.aggregators import AGGREGATORS
 from lakecore.merge.groups import (
     NONE,
@@ -68,6 +68,14 @@ class Contested:
             return None
         mask: np.ndarray = np.isin(self.kinds, [int(kind) for kind in RETRACTS])
         return mask if mask.any() else None
+
+    def of_groups(self, first: int, last: int) -> Contested:
+        """The rows of the groups from the first up to the last, which is not one of them."""
+        starts = np.append(self.groups.starts, self.groups.length)[first : last + 1]
+        rows = slice(int(starts[0]), int(starts[-1]))
+        groups = Groups(starts[:-1] - starts[0], rows.stop - rows.start)
+        kinds = None if self.kinds is None else self.kinds[rows]
+        return Contested(self.window, groups, self.order[rows], kinds)
 
     def type_of(self, name: str) -> pa.DataType:
         """The type of a column."""
@@ -167,8 +175,9 @@ class FoldEngine:
         all_add = all(of_kinds(part.rows, RETRACTS) is None for part in runs)
         if all_add and runs_decide(window, spec) and not spec.complete_levels:
             functions = self.functions(spec, runs[0].rows.schema.names)
-            if functions is not None:
-                yield fold_runs(runs, functions)
+            folded_runs = None if functions is None else _folded_runs(runs, functions)
+            if folded_runs is not None:
+                yield folded_runs
                 return
         codes, order = merge_order(runs, spec)
         groups = groups_of(codes[order])
@@ -181,7 +190,7 @@ class FoldEngine:
         contested = Contested(rows, left, order[several], None)
         if kinds is not None:
             contested.kinds = kinds[contested.order]
-        folded = _whole_row(contested, self.fold(contested, spec))
+        folded = _whole_row(contested, self._folded(contested, spec))
         # Lone rows first, then folded ones: which of them come out, and in which order.
         keep = np.ones(groups.count, bool)
         if not spec.keep_deletions and kinds is not None:
@@ -198,6 +207,38 @@ class FoldEngine:
                 [_piece(contested, name, folded.columns[name], lone, piece) for name in rows.names],
                 schema=table.schema,
             )
+
+    def _folded(self, contested: Contested, spec: MergeSpec) -> Folded:
+        try:
+            return self.fold(contested, spec)
+        except InvalidRequest:
+            for aggregate in spec.aggregates:
+                # An option that cannot be right is no fault of a key: it is raised here.
+                AGGREGATORS[aggregate.function](aggregate)
+            first, last = 0, contested.groups.count
+        # Which key it is, halves tell: the first half without an error is passed over.
+        while last - first > 1:
+            middle = (first + last) // 2
+            try:
+                self.fold(contested.of_groups(first, middle), spec)
+            except InvalidRequest:
+                last = middle
+            else:
+                first = middle
+        one = contested.of_groups(first, last)
+        try:
+            return self.fold(one, spec)
+        except InvalidRequest as error:
+            key = {name: one.values(name, np.zeros(1, int))[0].as_py() for name in spec.key}
+            raise Uncomputable(error.message, **{**error.facts, "key": key}) from None
+
+
+def _folded_runs(runs: Sequence[Slice], functions: Mapping[str, Fold]) -> pa.Table | None:
+    """The rows folded run by run; None if some cannot be, which the other way names."""
+    try:
+        return fold_runs(runs, functions)
+    except InvalidRequest:
+        return None
 
 
 def fold_column(contested: Contested, aggregate: Aggregate, chosen: Chosen) -> Column:

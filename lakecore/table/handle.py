@@ -26,6 +26,7 @@ from lakecore.table.changes.changes import ChangesSource
 from lakecore.table.changes.stream import StreamRequest, stream_changes
 from lakecore.table.commits.commit import CommitRequest, commit, last_committed
 from lakecore.table.commits.commit_change import check_commit
+from lakecore.table.compactions.change_options import check_vectors_change
 from lakecore.table.context import TableContext, load_context, reload_context, require_table
 from lakecore.table.reads.explain import Explanation, explain
 from lakecore.table.reads.readable import Readable, lazy
@@ -142,6 +143,8 @@ class Table(Readable):
         options = parse_options(merged, table=context.identifier)
         check_dynamic_rules(context.schema, options, table=context.identifier)
         validate_scan(options)
+        keyed = bool(context.schema.primary_keys)
+        check_vectors_change(context.history, context.options, options, keyed=keyed)
         return Table(
             replace(context, options=options, partitions=Partitions(context.schema, options))
         )
@@ -278,6 +281,8 @@ class Table(Readable):
 
         Writers may go on meanwhile, and their rows stay. If another compaction takes the same
         files, it begins again from the new snapshot; CommitConflict if that happens too often.
+        A bucket with a key whose rows cannot be merged (a sum that leaves its type) stays as it is:
+        the others are compacted and committed, then Uncomputable names the bucket and the key.
         Raises Unsupported for what is not done yet; CorruptTable, with the table unchanged, if a
         data file is missing or damaged.
         """

@@ -52,8 +52,11 @@ class PlannedBucket(Protocol):
 
 P = TypeVar("P", bound=PlannedBucket)
 RowsDone: TypeAlias = "Callable[[int], None]"
-Compact: TypeAlias = "Callable[[P, RowsDone], CommitMessage]"
-"""Writes the compacted files of a bucket, and tells of rows that were read, how many more."""
+Compact: TypeAlias = "Callable[[P, RowsDone], CommitMessage | None]"
+"""Writes the compacted files of a bucket, and tells of rows that were read, how many more.
+
+None: the bucket stays as it is.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +126,8 @@ def compact_buckets(
     count = worker_count(budget, len(plan))
     if count <= 1:
         for planned in plan:
-            messages.append(compact(planned, tally.rows))
+            message = compact(planned, tally.rows)
+            messages += [] if message is None else [message]
             tally.bucket()
         return
     stop = threading.Event()
@@ -138,7 +142,9 @@ def compact_buckets(
         if stop.is_set():
             raise _StoppedError
         try:
-            done[at] = compact(planned, rows_done)
+            message = compact(planned, rows_done)
+            if message is not None:
+                done[at] = message
             tally.bucket()
         except BaseException:
             stop.set()

@@ -15,16 +15,21 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakecore.errors import Uncomputable
 from lakecore.io.checks import Checks
 from lakecore.io.data_files import BatchSize
 from lakecore.io.spill import SpillDirectory
 from lakecore.lsm.levels import SortedRun, runs_are_ordered
 from lakecore.merge import MERGE_FUNCTIONS
+from lakecore.merge.uncomputable import Sparing, stored
 from lakecore.model.types import arrow_type
+from lakecore.plan.predicate import condition_on
+from lakecore.plan.pruning import matches_exactly
 from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.runs.large_rows import Values, places_of
 from lakecore.table.runs.late_casts import NO_LATE_CASTS, LateCasts, casts_after_merge
@@ -120,10 +125,25 @@ def merge_runs(
     """The merged rows of a section, window after window in key order.
 
     The tables hold the plan's columns and those that merging needed. `merge`: None is the plan's
-    engine.
+    engine. Raises Uncomputable for a key whose rows cannot be merged, unless the predicate rules
+    the key out.
     """
-    room = MergeRoom() if room is None else room
-    engine = MERGE_FUNCTIONS[plan.engine]
+    try:
+        yield from _merged_runs(split, plan, store, budget, merge, room or MergeRoom())
+    except Uncomputable as error:
+        place = {"partition": split.partition_path, "bucket": split.bucket}
+        raise stored(error, table=plan.layout.root, **place) from error
+
+
+def _merged_runs(
+    split: Split,
+    plan: ReadPlan,
+    store: Store,
+    budget: Budget,
+    merge: MergeFunction | None,
+    room: MergeRoom,
+) -> Generator[pa.Table, None, None]:
+    engine = _engine(plan)
     runs = [SortedRun(files=files) for files in split.runs]
     fields = merge_fields(runs, plan)
     spec, places, late = plan.merge, room.places, room.late
@@ -172,6 +192,15 @@ def merge_runs(
             with closing(merged), closing(values):
                 for table in merged:
                     yield from values.rows(table)
+
+
+def _engine(plan: ReadPlan) -> MergeFunction:
+    """The merge function of a read, which leaves out keys that it cannot merge nor has to."""
+    engine = MERGE_FUNCTIONS[plan.engine]
+    wanted = condition_on(plan.predicate, plan.merge.key)
+    if engine.chooses_rows or wanted is None:
+        return engine
+    return Sparing(engine, partial(matches_exactly, wanted))
 
 
 def merge_fields(runs: Sequence[SortedRun], plan: ReadPlan) -> tuple[Field, ...]:

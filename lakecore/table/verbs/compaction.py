@@ -34,6 +34,7 @@ from lakecore.errors import (
     CorruptTable,
     InvalidRequest,
     LakecoreError,
+    Uncomputable,
     Unsupported,
 )
 from lakecore.io.ambient import forked
@@ -91,7 +92,8 @@ def compact_table(
 
     What `progress` raises ends the compaction as a failure does: steps that were committed stay,
     what the present one wrote is removed. Raises CommitConflict if others were first with every
-    plan of a step; then the table is as they left it.
+    plan of a step; then the table is as they left it. Raises Uncomputable for a bucket with a key
+    that cannot be merged, once the other buckets are compacted and committed.
     """
     most: object = request.max_bytes
     if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
@@ -103,12 +105,14 @@ def compact_table(
     while True:
         step = call.step()
         done = _plus(done, step, buckets=len(call.changed))
-        if not step.snapshot_ids:
-            return done
-        if stepped is not None:
+        if step.snapshot_ids and stepped is not None:
             stepped(step)
-        if request.max_bytes is None:
-            return done
+        # A step may come to nothing because all of its buckets have failed.
+        if request.max_bytes is None or not (step.snapshot_ids or call.has_failed_since()):
+            break
+    if call.failed:
+        raise call.failure(buckets_compacted=done.buckets)
+    return done
 
 
 class _Call:
@@ -122,6 +126,19 @@ class _Call:
         self._turns: Counter[tuple[bytes, int]] | None = None
         self._snapshot: Snapshot | None = None
         self.changed: set[tuple[bytes, int]] = set()
+        self.failed: dict[tuple[bytes, int], Uncomputable] = {}
+        self._failed_count = 0
+
+    def has_failed_since(self) -> bool:
+        """Whether buckets have failed since the last time that this was asked."""
+        known, self._failed_count = self._failed_count, len(self.failed)
+        return self._failed_count > known
+
+    def failure(self, *, buckets_compacted: int) -> Uncomputable:
+        """What to say of the buckets that failed: the first of them, and how many there are."""
+        error = next(iter(self.failed.values()))
+        counts = {"buckets_failed": len(self.failed), "buckets_compacted": buckets_compacted}
+        return Uncomputable(error.message, **error.facts, **counts)
 
     def planned(self) -> CompactionResult:
         """What would be done with the files there are."""
@@ -182,8 +199,12 @@ class _Call:
             # Drawn here, so that names of files do not depend on which thread is first.
             own = {id(work): forked(self._context.ambient) for work in portion}
 
-            def compact(work: Work, rows_done: RowsDone) -> CommitMessage:
-                return do_work(replace(self._context, ambient=own[id(work)]), work, rows_done)
+            def compact(work: Work, rows_done: RowsDone) -> CommitMessage | None:
+                try:
+                    return do_work(replace(self._context, ambient=own[id(work)]), work, rows_done)
+                except Uncomputable as error:
+                    self.failed[work.partition, work.bucket] = error
+                    return None
 
             try:
                 compact_buckets(portion, compact, self._context.budget, self._tally, done)
@@ -232,7 +253,12 @@ class _Call:
             keyed_full = request.full and bool(context.schema.primary_keys)
             found = Counter((entry.partition, entry.bucket) for entry in entries)
             self._turns = Counter(dict.fromkeys(found, 1)) if keyed_full else found + found
-        waiting = [entry for entry in entries if self._turns[entry.partition, entry.bucket] > 0]
+        waiting = [
+            entry
+            for entry in entries
+            if self._turns[entry.partition, entry.bucket] > 0
+            and (entry.partition, entry.bucket) not in self.failed
+        ]
         left = left_to_plan(self._context, messages, waiting)
         return plan_work(
             self._context, snapshot, left, full=request.full, step_bytes=request.max_bytes

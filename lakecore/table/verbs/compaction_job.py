@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from lakecore.errors import CommitConflict, CommitUnknown
+from lakecore.errors import CommitConflict, CommitUnknown, Uncomputable
 from lakecore.table.verbs.compaction import compact_table
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def run_compaction(
             result = compact_table(context, request, look, stepped)
         except _StoppedError:
             break
-        except (CommitConflict, CommitUnknown, OSError) as error:
+        except (CommitConflict, CommitUnknown, Uncomputable, OSError) as error:
             seconds = min(BACK_OFF_SECONDS_MIN * 2 ** min(setbacks, 30), BACK_OFF_SECONDS_MAX)
             setbacks += 1
             told(Setback(error=error, seconds=seconds))

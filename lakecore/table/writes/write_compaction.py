@@ -19,6 +19,9 @@ again from the newer snapshot, and left to a later compaction if that happens to
 before the commit, the commit gives the compaction up (`commit.py`), and what is due then is
 compacted anew (`batch_write.py`).
 
+A key whose rows cannot be merged (a sum leaves its type) fails the write that brings rows of it.
+Other writes of the bucket are not affected: its compaction is left, with a warning.
+
 INVARIANT: the rows of a write never depend on its compaction. A damaged data file is the exception:
 it raises CorruptTable, before anything is visible.
 """
@@ -28,9 +31,14 @@ from __future__ import annotations
 import logging
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from lakecore.errors import CorruptTable, NotFound, Unsupported
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import CorruptTable, NotFound, Uncomputable, Unsupported
+from lakecore.io.data_files import read_file
 from lakecore.lsm.universal import Reason
 from lakecore.model.files import DELETION_VECTORS, CommitMessage
 from lakecore.model.manifest import FileKind
@@ -141,6 +149,18 @@ class WriteCompaction:
                 if state is not None and _all_there(plan, message, state):
                     raise
                 continue
+            except Uncomputable as error:
+                if self._brings(message, error):
+                    raise
+                log.warning(
+                    "compaction left, as a key cannot be merged: table=%s partition=%s bucket=%d "
+                    "key=%s",
+                    self._context.identifier,
+                    self._context.partitions.path(message.partition),
+                    message.bucket,
+                    error.facts["key"],
+                )
+                return message
             return replace(
                 message,
                 compact_before=done.compact_before,
@@ -152,6 +172,23 @@ class WriteCompaction:
             )
         log.info("compaction left table=%s bucket=%d", self._context.identifier, message.bucket)
         return message
+
+    def _brings(self, message: CommitMessage, error: Uncomputable) -> bool:
+        """Whether the new files hold rows of the key, so that the write can be refused for it."""
+        context, key = self._context, error.facts["key"]
+        assert isinstance(key, dict)
+        fields = context.schema.key_fields
+        folder = context.partitions.path(message.partition)
+        for file in message.new_files:
+            path = context.layout.data_file(folder, message.bucket, file)
+            for rows in read_file(context.store, path, fields=fields):
+                hits = [
+                    pc.equal(column, pa.scalar(value, column.type))
+                    for column, value in zip(rows.columns, key.values(), strict=True)
+                ]
+                if pc.any(reduce(pc.and_, hits)).as_py():
+                    return True
+        return False
 
     def _plan(self, message: CommitMessage, state: _State) -> Work | None:
         key = (message.partition, message.bucket)
