@@ -27,8 +27,10 @@ help: ## list the targets
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lakecore needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; name another by: make PYTHON=python3.12")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo 'First run only, 1/2: creating a Python environment in $(VENV)'
+	@$(PYTHON) -m venv $(VENV)
+	@echo 'First run only, 2/2: installing lakecore with Polars, DuckDB, Arrow and the tools (a minute or two)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 venv: $(INSTALLED) ## create .venv with lakecore and what its development needs

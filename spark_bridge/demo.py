@@ -23,7 +23,7 @@ from pyspark.sql import functions as f
 from rich.console import Console
 from rich.table import Table as Lines
 
-from lakecore.cli.flights import COLUMNS, KEY, WEEKS, load_flights, news, timetable
+from lakecore.demo.flights import COLUMNS, KEY, WEEKS, load_flights, news, timetable
 from lakecore.errors import CorruptTable
 from lakecore.io.ambient import SYSTEM
 from lakecore.session import connect

@@ -128,7 +128,7 @@ def tables(
 
     Rows are counted as stored: before they are merged.
     """
-    _run("look", "tables", path, warehouse, option, chosen(output, json=json, csv=csv))
+    _run("lakecore.cli.look", "tables", path, warehouse, option, chosen(output, json=json, csv=csv))
 
 
 @app.command()
@@ -169,7 +169,7 @@ def show(  # noqa: PLR0913  one option per part of the question
         raise typer.BadParameter(
             "CSV holds one table: name one of " + " ".join(f"--{f}" for f in flags)
         )
-    _run("look", "show", table, warehouse, option, asked, form)
+    _run("lakecore.cli.look", "show", table, warehouse, option, asked, form)
 
 
 @app.command()
@@ -197,7 +197,7 @@ def read(  # noqa: PLR0913  one option per part of the question
     """Print the rows of a table, merged by their keys."""
     at = {"snapshot_id": snapshot, "tag": tag, "timestamp": timestamp}
     form = chosen(output, json=json, csv=csv)
-    _run("rows", "read", table, warehouse, option, (columns, where, limit), at, form)
+    _run("lakecore.cli.rows", "read", table, warehouse, option, (columns, where, limit), at, form)
 
 
 @app.command()
@@ -228,7 +228,16 @@ def changes(  # noqa: PLR0913  one option per part of the question
     The column _row_kind is +I (new), -U and +U (before and after an update) or -D (deleted).
     """
     form = chosen(output, json=json, csv=csv)
-    _run("rows", "changes", table, warehouse, option, (columns, where, limit), (start, end), form)
+    _run(
+        "lakecore.cli.rows",
+        "changes",
+        table,
+        warehouse,
+        option,
+        (columns, where, limit),
+        (start, end),
+        form,
+    )
 
 
 @app.command()
@@ -245,7 +254,7 @@ def explain(  # noqa: PLR0913  one option per part of the question
 ) -> None:
     """Show which files a read would skip, merge and read."""
     form = chosen(output, json=json, csv=csv)
-    _run("look", "explain", table, warehouse, option, columns, where, form)
+    _run("lakecore.cli.look", "explain", table, warehouse, option, columns, where, form)
 
 
 @app.command()
@@ -305,7 +314,7 @@ def compact(  # noqa: PLR0913  one option per part of the question
         "dry_run": dry_run,
     }
     every = interval if watch else None
-    _run("compact", "compact", table, warehouse, option, what, every, form)
+    _run("lakecore.cli.compact", "compact", table, warehouse, option, what, every, form)
 
 
 @app.command()
@@ -318,13 +327,13 @@ def demo(
     keep: Annotated[bool, typer.Option(help="Leave the table there to be looked at.")] = True,
 ) -> None:
     """Show what lakecore does, with a year of real flights."""
-    _run("demo", "demo", path, keep)
+    _run("lakecore.cli.demo", "demo", path, keep)
 
 
 def _run(module: str, command: str, *arguments: object) -> None:
     """Import the module of a command, and run it."""
     try:
-        getattr(import_module(f"lakecore.cli.{module}"), command)(*arguments)
+        getattr(import_module(module), command)(*arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has had enough, as in `lakecore read ... | head`
         _to_nowhere()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from lakecore.cli import main
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments: str) -> int | str | None:
@@ -28,7 +27,16 @@ def test_demo_tells_its_story_and_its_answers_are_those_of_the_csv(
     for line in (
         "336,776 rows",
         "53 commits: 328,521 upserts, 8,255 deletes",
+        "LSM tree: new rows go to new files",
+        "sorted run (files in key order",
+        "flights.changes(start, end)",
+        "+I 5,109 left",
         "13 answers equal plain Polars over the CSV",
     ):
         assert line in told, line
     assert (warehouse / "demo.db" / "flights" / "snapshot" / "snapshot-54").exists()
+
+
+@pytest.mark.parametrize("path", ["lakecore/demo/tour.py", "spark_bridge/demo.py"])
+def test_demo_is_read_in_one_go(path: str) -> None:
+    assert len((ROOT / path).read_text().splitlines()) < 200
