@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import CommitMessage
     from lakecore.model.schema_change import Move, SchemaChange
     from lakecore.model.snapshot import CommitResult
+    from lakecore.scalar.values import SqlExpression, sql_expr
     from lakecore.session import Session, connect, open_table
     from lakecore.table.handle import Table
     from lakecore.table.verbs.merge_into import MergeInto
@@ -45,6 +46,7 @@ __all__ = [
     "NotFound",
     "SchemaChange",
     "Session",
+    "SqlExpression",
     "StorageError",
     "Table",
     "Uncomputable",
@@ -52,6 +54,7 @@ __all__ = [
     "__version__",
     "connect",
     "open_table",
+    "sql_expr",
 ]
 
 __version__ = "0.1.0"
@@ -73,6 +76,7 @@ _HOMES = {
     "lakecore.model.files": ("CommitMessage",),
     "lakecore.model.schema_change": ("Move", "SchemaChange"),
     "lakecore.model.snapshot": ("CommitResult",),
+    "lakecore.scalar.values": ("SqlExpression", "sql_expr"),
     "lakecore.session": ("Session", "connect", "open_table"),
     "lakecore.table.handle": ("Table",),
     "lakecore.table.verbs.merge_into": ("MergeInto",),

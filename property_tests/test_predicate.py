@@ -15,21 +15,19 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lakecore.errors import Unsupported
 from lakecore.plan.predicate import (
     Predicate,
     columns_of,
     fixed_values,
     from_arrow,
     from_polars,
-    from_sql,
     is_exact,
     split_by_columns,
-    sql_to_polars,
     to_arrow,
     to_polars,
 )
 from lakecore.plan.pruning import matches_exactly, may_match
+from lakecore.scalar.values import Setting, matches, parse_where
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -402,13 +400,15 @@ def test_an_sql_condition_keeps_what_duckdb_keeps(
     kept = {at for (at,) in found}
     keep = [row in kept for row in range(batch.num_rows)]
 
-    assert_sound(from_sql(text, SCHEMA), batch, keep)
-    try:
-        expression = sql_to_polars(text, SCHEMA)
-    except Unsupported:
-        return
-    frame = pl.DataFrame(pl.from_arrow(rows))
-    assert frame.filter(expression)["row_at"].to_list() == sorted(kept), text
+    sql, predicate = parse_where(text, SCHEMA, Setting(now_ms=lambda: 0, zone="UTC"))
+
+    assert_sound(predicate, batch, keep)
+    assert matches(sql, rows).to_pylist() == keep, text
+    if is_exact(predicate):
+        expression = to_polars(predicate)
+        assert expression is not None
+        frame = pl.DataFrame(pl.from_arrow(rows))
+        assert frame.filter(expression)["row_at"].to_list() == sorted(kept), text
 
 
 # --- reading off a predicate --------------------------------------------------------------------

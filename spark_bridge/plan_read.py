@@ -19,7 +19,7 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.store import MemoryStore
 from lakecore.model.types import Atomic, Root, arrow_type, with_nullable
 from lakecore.table.changes.between import changes_of_options
-from lakecore.table.reads.row_values import parse_condition
+from lakecore.table.reads.row_values import parse_condition, setting_of
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import Travel, as_of, resolve
 from lakecore.table.runs.split_files import check_size
@@ -117,7 +117,7 @@ def plan_read(
     source = _source(context, pinned)
     schema = source.table_schema
     spark = read_schema(schema, columns)
-    condition = None if where is None else parse_condition(where, schema)
+    condition = None if where is None else parse_condition(where, schema, setting_of(context))
     splits = source.plan(None if condition is None else condition.predicate).splits
     names = spark.fieldNames()
     paths: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ def plan_read(
         job=ReadJob(
             plan=plan,
             store=context.store,
-            where=None if condition is None else condition.expression,
+            where=condition,
             exchange=spark_arrow_schema(spark),
         ),
         tasks=tuple(make_tasks(splits, cutting)),

@@ -11,11 +11,13 @@ import pickle
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pyarrow as pa
 
 import lakecore
 from lakecore.errors import InvalidRequest
 from lakecore.frames import arrow_stream
+from lakecore.frames.filtered import FilteredSource
 from lakecore.memory import Budget
 from lakecore.model.arrow_arrays import retype
 from lakecore.plan.predicate import Predicate, all_of, to_polars
@@ -30,10 +32,10 @@ from spark_bridge.worker import set_aside
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import polars as pl
-
+    from lakecore.frames.source import BatchSource
     from lakecore.io.store import Store
     from lakecore.model.files import Split
+    from lakecore.table.reads.row_values import Condition
 
 __all__ = ["Piece", "ReadJob", "open_sealed", "read_task", "seal", "to_exchange"]
 
@@ -68,7 +70,7 @@ class ReadJob:
 
     plan: ReadPlan
     store: Store
-    where: pl.Expr | None
+    where: Condition | None
     exchange: pa.Schema
 
 
@@ -131,9 +133,14 @@ def read_task(job: ReadJob, task: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
     for piece in task:
         # Rows outside the bounds may come, but of each key all rows do or none.
         bounds = None if piece.keys is None else to_polars(piece.keys)
-        parts = [each for each in (job.where, bounds) if each is not None]
+        source: BatchSource = _PieceSource(job=job, piece=piece, budget=budget)
+        parts = [] if bounds is None else [bounds]
+        if job.where is not None:
+            if isinstance(job.where.expression, pl.Expr):
+                parts.insert(0, job.where.expression)
+            else:
+                source = FilteredSource(source, job.where)
         where = parts[0] if len(parts) == 1 else parts[0] & parts[1] if parts else None
-        source = _PieceSource(job=job, piece=piece, budget=budget)
         for batch in arrow_stream.reader(source, job.plan.columns, where):
             yield to_exchange(batch, job.exchange)
     set_aside("read")

@@ -23,6 +23,7 @@ PUBLIC = [
     "NotFound",
     "SchemaChange",
     "Session",
+    "SqlExpression",
     "StorageError",
     "Table",
     "Uncomputable",
@@ -30,6 +31,7 @@ PUBLIC = [
     "__version__",
     "connect",
     "open_table",
+    "sql_expr",
 ]
 
 

@@ -47,7 +47,7 @@ STORAGE_FREE = re.compile(  # names and types, no storage
 # Each heavy package is known to the modules that own it.
 OWNERS = {
     "adlfs": ("lakecore/io",),
-    "duckdb": ("lakecore/frames", "lakecore/sql"),
+    "duckdb": ("lakecore/frames", "lakecore/scalar", "lakecore/sql"),
     "fsspec": ("lakecore/io",),
     "gcsfs": ("lakecore/io",),
     "pyspark": ("spark_bridge",),

@@ -26,7 +26,7 @@ import pyarrow.dataset as ds
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.frames.source import needed, reading, tell_damage
 from lakecore.io.no_files import NO_FILE, NO_FILES
-from lakecore.plan.predicate import arrow_columns, from_arrow
+from lakecore.plan.predicate import arrow_columns, from_arrow, is_exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -87,7 +87,10 @@ class SourceScanner:
         if condition is not None and set(others) <= set(schema.names):
             _check_filter(condition, pa.schema([schema.field(name) for name in others]))
         files = self._source.native_files(names, pruner)
-        pushed = None if any(map(_is_floating, map(schema.field, others))) else condition
+        floats = any(map(_is_floating, map(schema.field, others)))
+        # What a row group's bounds say, Arrow may be asked; what it makes of other shapes, not.
+        exact = pruner is not None and is_exact(pruner)
+        pushed = condition if exact and not floats else None
         with reading(
             self._source.batches(names, pruner)
             if files is None

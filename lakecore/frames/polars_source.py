@@ -3,13 +3,20 @@
 Polars hands over columns, predicate and row limit. A predicate prunes through lakecore's own form
 of it, and filters exactly as the expression it is. NOTE: a limit that comes with a predicate counts
 rows before the filter (`lf.head(5).filter(...)`), so then nothing may be pruned.
+
+INVARIANT: Polars' own scan of files is given only those parts of a predicate that the closed
+language says exactly, and none on floats. Polars computes any expression from the least and the
+greatest value of a row group, and skips rows where that does not bound it: `n + 100 > 0` on a
+TINYINT wraps. So a frame is never a bare scan of files, on which a caller may put any filter.
 """
 
 from __future__ import annotations
 
 import atexit
+import re
 import threading
-from contextlib import closing, suppress
+from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -20,12 +27,20 @@ from polars.selectors import Selector, by_name
 from lakecore.errors import InvalidRequest
 from lakecore.frames.source import FrameSource, needed, reading, tell_damage
 from lakecore.io.parquet_read import NARROW_BYTES_MAX
-from lakecore.plan.predicate import from_polars
+from lakecore.plan.predicate import (
+    all_of,
+    columns_of,
+    conjuncts,
+    from_polars,
+    is_exact,
+    to_polars,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from lakecore.frames.source import BatchSource
+    from lakecore.plan.predicate import Predicate
 
 FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """What Polars raises where it cannot read a file."""
@@ -33,28 +48,19 @@ FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 FOOTERS_MAX = 256
 """Files whose footers an engine may open for itself; more are pruned by the manifest first."""
 
-_UNCHECKED_BYTES_MAX = 64 << 20
-"""What a scan looks at before it is asked for rows: some 30 ms."""
 _VALUE_BYTES = 8
 """Of a number, or where a text is."""
 _VIEWS = pl.CompatLevel.newest()
 """Of layouts of Arrow arrays, the one that leaves texts where they are."""
+_TWO_TIMES = re.compile(
+    r"series '(?P<name>.*)' of dtype: Datetime\('..'(?:, '(?P<zone>[^']*)')?\) and "
+    r"series '(?P<other>.*)' of dtype: Datetime\('..'(?:, '(?P<other_zone>[^']*)')?\)"
+)
 _EXIT_WAIT_SECONDS_MAX = 10.0
 
 
 def scan(source: BatchSource) -> pl.LazyFrame:
-    """The rows of the source as a lazy frame, in the Polars twins of its Arrow types.
-
-    Where all files can be read as they are, and are few, it is Polars' own scan of them, unless
-    many bytes have yet to be compared with their checksums: then those of the columns that a query
-    takes are, as it runs.
-    """
-    names = source.schema.names
-    files = source.native_files(names, unchecked_bytes_max=_UNCHECKED_BYTES_MAX)
-    if files and len(files) <= FOOTERS_MAX:
-        # What Polars cannot even open, lakecore's own reader names once it is read.
-        with suppress(*FAILURES):
-            return native_scan(source.schema, files, names)
+    """The rows of the source as a lazy frame, in the Polars twins of its Arrow types."""
 
     def read(
         columns: list[str] | None,
@@ -100,11 +106,24 @@ def collect(
 
 def no_value(where: pl.Expr | str, error: BaseException) -> InvalidRequest:
     """What is raised where Polars cannot compute a condition."""
-    return InvalidRequest(
-        "the condition cannot be computed of each row",
-        condition=where,
-        reason=str(error).splitlines()[0],
+    return not_computed(error, "the condition cannot be computed of each row", condition=where)
+
+
+def not_computed(error: BaseException, message: str, **facts: object) -> InvalidRequest:
+    """What is raised where Polars cannot compute an expression, with the cause in one line."""
+    reason = str(error).splitlines()[0]
+    match = _TWO_TIMES.search(reason)
+    if match is None or bool(match["zone"]) == bool(match["other_zone"]):
+        return InvalidRequest(message, **facts, reason=reason)
+    zoned = (match["zone"] is not None) == (match["other"] == "literal")
+    column = match["name"] if match["other"] == "literal" else match["other"]
+    advice = (
+        "a TIMESTAMP WITH LOCAL TIME ZONE is compared with a time that names its zone: add "
+        "tzinfo, as in datetime(2026, 1, 1, tzinfo=timezone.utc)"
+        if zoned
+        else "a TIMESTAMP is compared with a time without a zone: leave tzinfo out"
     )
+    return InvalidRequest(advice, column=column, **facts)
 
 
 def _is_of_a_file(error: BaseException) -> bool:
@@ -205,6 +224,8 @@ def _frames(
     predicate: pl.Expr | None,
     row_limit: int | None,
 ) -> Generator[pl.DataFrame, None, None]:
+    if predicate is not None:
+        _check(predicate, source.schema)
     filtered = [] if predicate is None else predicate.meta.root_names()
     wanted = source.schema.names if columns is None else columns
     names = needed(source.schema, wanted, filtered)
@@ -213,7 +234,10 @@ def _frames(
     files = source.native_files(names, pruner)
     if files is not None:
         try:
-            yield from _native(source.schema, files, names, wanted, predicate, row_limit)
+            if files:
+                rows = native_scan(source.schema, files, names)
+                skipping = _skipping(pruner, source.schema)
+                yield from _native(rows, wanted, predicate, row_limit, skipping)
         except FAILURES as error:
             if _is_of_a_file(error):
                 tell_damage(source, names)
@@ -237,25 +261,66 @@ def _frames(
                 return
 
 
+def _check(predicate: pl.Expr, schema: pa.Schema) -> None:
+    """Raise InvalidRequest for a filter that cannot be computed from columns of these types."""
+    try:
+        pl.DataFrame(schema=polars_schema(schema)).filter(predicate)
+    except pl.exceptions.PolarsError as error:
+        raise not_computed(
+            error, "the filter does not fit the types of its columns", filter=predicate
+        ) from error
+
+
 def _native(
-    schema: pa.Schema,
-    files: list[str],
-    names: list[str],
+    rows: pl.LazyFrame,
     wanted: list[str],
     predicate: pl.Expr | None,
     row_limit: int | None,
+    skipping: _Skipping,
 ) -> Iterator[pl.DataFrame]:
-    """The rows as Polars itself reads them from the files."""
-    if not files:
-        return
-    rows = native_scan(schema, files, names)
+    """The rows of Polars' own scan of files."""
     if row_limit is not None:
         rows = rows.head(row_limit)
-    if predicate is not None:
-        rows = rows.filter(predicate)
-    kept = rows.select(_named(wanted or names[:1]))
-    for frame in kept.collect_batches(maintain_order=False):
-        yield _of_columns(frame, wanted)
+    if predicate is None and not wanted:
+        yield pl.DataFrame(height=rows.select(pl.len()).collect().item())
+        return
+    whole = predicate is None
+    if predicate is not None and row_limit is None:
+        whole = skipping.is_all
+        if whole:
+            rows = rows.filter(predicate)
+        elif skipping.filter is not None:
+            rows = rows.filter(skipping.filter)
+    some = wanted or rows.collect_schema().names()[:1]
+    kept = rows.select(_named(some)) if whole else rows
+    for each in kept.collect_batches(maintain_order=False):
+        frame = each if whole or predicate is None else each.filter(predicate)
+        if frame.height:
+            yield _of_columns(frame, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Skipping:
+    """What a scan of files may filter by, and whether it is all that the predicate says."""
+
+    filter: pl.Expr | None = None
+    is_all: bool = False
+
+
+def _skipping(pruner: Predicate | None, schema: pa.Schema) -> _Skipping:
+    """The parts of a predicate by which a scan of files may skip row groups.
+
+    These are comparisons of columns with values, of types whose bounds hold for every value. A
+    FLOAT's do not: Parquet has no NaN in them, and engines disagree on -0.0.
+    """
+    if pruner is None:
+        return _Skipping()
+    floats = {field.name for field in schema if pa.types.is_floating(field.type)}
+    parts = conjuncts(pruner)
+    sound = [each for each in parts if is_exact(each) and floats.isdisjoint(columns_of(each))]
+    if not sound:
+        return _Skipping()
+    return _Skipping(to_polars(all_of(sound)), len(sound) == len(parts))
 
 
 def native_scan(

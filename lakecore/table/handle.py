@@ -30,7 +30,7 @@ from lakecore.table.compactions.change_options import check_vectors_change
 from lakecore.table.context import TableContext, load_context, reload_context, require_table
 from lakecore.table.reads.explain import Explanation, explain
 from lakecore.table.reads.readable import Readable, lazy
-from lakecore.table.reads.row_values import as_filter
+from lakecore.table.reads.row_values import as_filter, setting_of, sql_condition
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import Travel, as_of, resolve, schema_read
 from lakecore.table.system.inspect import Inspect
@@ -357,7 +357,11 @@ class Table(Readable):
                 table=self.identifier,
             )
         schema = source.table_schema
-        predicate = None if where is None else from_polars(as_filter(where, schema), schema)
+        predicate = None
+        if isinstance(where, str):
+            predicate = sql_condition(where, schema, setting_of(self._context)).predicate
+        elif where is not None:
+            predicate = from_polars(as_filter(where, schema), schema)
         names = None if columns is None else checked_columns(columns, schema)
         return explain(
             self.identifier,

@@ -23,7 +23,7 @@ from lakecore.plan.manifests import (
     neighbours_to_merge,
 )
 from lakecore.plan.partitions import Partitions
-from lakecore.plan.predicate import from_sql
+from tests.conditions import from_sql
 
 
 def manifests(text: str) -> list[ManifestFile]:

@@ -1,4 +1,4 @@
-"""The closed predicate language, and what it reads of Polars, Arrow and SQL."""
+"""The closed predicate language, and what it reads of Polars and Arrow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest
 from lakecore.model.schema import TableSchema
 from lakecore.model.types import fields_from_arrow
 from lakecore.plan.predicate import (
@@ -44,12 +44,10 @@ from lakecore.plan.predicate import (
     fixed_values,
     from_arrow,
     from_polars,
-    from_sql,
     is_exact,
     is_in,
     negate,
     split_by_columns,
-    sql_to_polars,
     to_arrow,
     to_polars,
 )
@@ -373,8 +371,6 @@ def test_an_unknown_column_is_named_with_the_known_ones() -> None:
         from_polars(pl.col("zz") > 1, SCHEMA)
     with pytest.raises(InvalidRequest, match="column=zz"):
         from_arrow(pc.field("zz") > 1, SCHEMA)
-    with pytest.raises(InvalidRequest, match=r"column=zz columns=\[i, l, f.*text=zz > 1"):
-        from_sql("zz > 1", SCHEMA)
 
 
 @pytest.mark.parametrize("values", [[0.0], [-0.0, 1.0], [0]], ids=str)
@@ -517,200 +513,3 @@ def test_what_duckdb_pushes_into_a_dataset_is_read(condition: str, expected: Pre
 
     found = from_arrow(pushed, SCHEMA)
     assert set(conjuncts(found)) == set(conjuncts(expected))
-
-
-# --- SQL ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("i > 1", c("i", ">", 1)),
-        ("1 < i", c("i", ">", 1)),
-        ("I = -1", c("i", "=", -1)),
-        ('"I" = 1', c("i", "=", 1)),
-        ("mixed = 1", c("Mixed", "=", 1)),
-        ("orders.i = 1", c("i", "=", 1)),
-        ("shop.orders.i = 1", c("i", "=", 1)),
-        ("i = 1.5", And((c("i", "<=", 1), c("i", ">", 1)))),
-        ("i = '5'", c("i", "=", 5)),
-        ("i IN (2, 1)", isin("i", 1, 2)),
-        ("i NOT IN (1, NULL)", Not(Or((c("i", "=", 1), NULL)))),
-        ("i BETWEEN 1 AND 3", And((c("i", ">=", 1), c("i", "<=", 3)))),
-        ("i BETWEEN 1e0 AND 3", And((c("i", ">=", 1), c("i", "<=", 3)))),
-        ("l IN (1e0, 1152921504606846976)", Or((c("l", "=", 1), UNKNOWN))),
-        ("i IS NOT DISTINCT FROM 1", And((c("i", "=", 1), IsNotNull("i")))),
-        ("i IS NOT DISTINCT FROM NULL", IsNull("i")),
-        ("i = NULL", NULL),
-        ("NOT (i > 1 OR s = 'a')", Not(Or((c("i", ">", 1), c("s", "=", "a"))))),
-        ("i IS NOT NULL", IsNotNull("i")),
-        ("q", c("q", "=", True)),
-        ("NOT q", c("q", "!=", True)),
-        ("q IS NOT TRUE", Not(And((c("q", "=", True), IsNotNull("q"))))),
-        ("true", TRUE),
-        ("s LIKE 'ab%'", StartsWith("s", pa.scalar("ab"))),
-        ("s LIKE 'ab'", c("s", "=", "ab")),
-        ("s LIKE 'a_%'", at_most(StartsWith("s", pa.scalar("a")))),
-        ("s NOT LIKE 'a%'", Not(StartsWith("s", pa.scalar("a")))),
-        ("starts_with(s, 'a')", StartsWith("s", pa.scalar("a"))),
-        ("prefix(s, 'a')", StartsWith("s", pa.scalar("a"))),
-        ("b = '\\x61b'::BLOB", c("b", "=", b"ab")),
-        ("b = 'ab'", c("b", "=", b"ab")),
-        ("d = '2026-01-01'", c("d", "=", DAY)),
-        ("d > DATE '2026-01-01'", c("d", ">", DAY)),
-        ("d > TIMESTAMP '2026-01-01 12:00:00'", c("d", ">", DAY)),
-        ("ms > '2026-01-01 12:00'", c("ms", ">", NOON)),
-        ("ms > '2026-01-01 12:00:00.0001'", UNKNOWN),
-        ("ns = TIMESTAMP_NS '2026-01-01 12:00:00'", c("ns", "=", NOON)),
-        ("tz = '2026-01-01 13:00:00+01'", c("tz", "=", NOON.replace(tzinfo=dt.UTC))),
-        ("tz = TIMESTAMP '2026-01-01 12:00:00'", UNKNOWN),
-        ("ti = '01:02:00.500'", c("ti", "=", dt.time(1, 2, 0, 500_000))),
-        ("dec >= 1.505", c("dec", ">", Decimal("1.50"))),
-        ("g < 1.1", c("g", "<", 1.1)),
-        ("l = 5::BIGINT", c("l", "=", 5)),
-        ("st.x = 1", UNKNOWN),
-        ("lower(s) = 'a'", UNKNOWN),
-        ("i = l", UNKNOWN),
-    ],
-)
-def test_an_sql_condition_is_read(text: str, expected: Predicate) -> None:
-    assert from_sql(text, SCHEMA) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("i >", r"bad SQL condition\. text=i > reason="),
-        ("i = 1 i = 2", "bad SQL condition"),
-        ("(" * 900 + "i = 1" + ")" * 900, "nested too deeply"),
-        ("", "not a SQL condition"),
-        ("DROP TABLE x", "not a SQL condition"),
-        ("SELECT 1", "not a SQL condition"),
-        ("i = 1; i = 2", "not a SQL condition"),
-    ],
-)
-def test_bad_sql_is_shown(text: str, message: str) -> None:
-    with pytest.raises(InvalidRequest, match=message):
-        sql_to_polars(text, SCHEMA)
-
-
-def test_a_name_that_two_columns_share_but_for_case_is_ambiguous() -> None:
-    schema = pa.schema([("ID", pa.int32()), ("Id", pa.int32())])
-
-    assert from_sql("Id = 1", schema) == Compare("Id", Op.EQ, pa.scalar(1, pa.int32()))
-    with pytest.raises(InvalidRequest, match=r"ambiguous column\. column=id columns=\[ID, Id\]"):
-        from_sql("id = 1", schema)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "i IN (SELECT 1)",
-        "sum(i) > 1",
-        "lower(s) = 'a'",
-        "i + 1 = 2",
-        "st.x = 1",
-        "i = s",
-        "tz > '2026-01-01'",
-        "d < '2026-13-01'",
-        "f = 1e-1",
-        "f = i",
-        "coalesce(f, 1.0) = 0.1",
-        "-i > 0",
-        "l BETWEEN 1e-1 AND 1152921504606846976",
-        "s IN ('a', 1e0)",
-        "s BETWEEN 1e0 AND 'a'",
-        "d IN (DATE '2026-01-01', 1e0)",
-    ],
-)
-def test_sql_that_polars_might_take_otherwise_is_refused(text: str) -> None:
-    with pytest.raises(Unsupported):
-        sql_to_polars(text, SCHEMA)
-
-
-def test_sql_beyond_the_predicate_language_still_filters() -> None:
-    rows = pl.DataFrame({"i": [1, 2, None], "l": [1, 3, 3], "s": ["xay", "b", None]})
-    schema = pa.schema([("i", pa.int64()), ("l", pa.int64()), ("s", pa.string())])
-
-    def kept(text: str) -> list[int]:
-        expression = sql_to_polars(text, schema)
-        return rows.with_row_index().filter(expression)["index"].to_list()
-
-    assert kept("i = l") == [0]
-    assert kept("s LIKE '%a_'") == [0]
-    assert kept("NOT (I = l) OR s IS NULL") == [1, 2]
-    assert kept("coalesce(i, 3) = l") == [0, 2]
-    assert kept("i = l AND i > 1") == []
-
-
-def test_a_condition_of_null_is_neither_true_nor_false() -> None:
-    rows = pl.DataFrame({"i": [1, -1, None], "s": ["ab", "b", None]})
-    schema = pa.schema([("i", pa.int64()), ("s", pa.string())])
-
-    def kept(text: str) -> list[int]:
-        return rows.with_row_index().filter(sql_to_polars(text, schema))["index"].to_list()
-
-    assert (kept("(i > 0) IS TRUE"), kept("(i > 0) IS NOT TRUE")) == ([0], [1, 2])
-    assert (kept("(i > 0) IS FALSE"), kept("(i > 0) IS NOT FALSE")) == ([1], [0, 2])
-    assert kept("(s LIKE '%b' AND i > 0) IS NOT TRUE") == [1, 2]
-    with pytest.raises(Unsupported):
-        kept("i IS TRUE")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("wide = 9999999999999999999999999.99999", [0]),
-        ("wide = -9999999999999999999999999.99999", [1]),
-        ("wide > - -9999999999999999999999999.99998", [0]),
-        ("wide IN (-9999999999999999999999999.99999, 7)", [1]),
-        ("wide NOT BETWEEN -9999999999999999999999999.99998 AND 0", [0, 1]),
-        ("b IN (-9223372036854775808)", [1]),
-    ],
-)
-def test_minus_sign_rounds_no_number(text: str, expected: list[int]) -> None:
-    # Python's own would, to the 28 digits of the decimal context.
-    wide = [Decimal(f"{sign}9999999999999999999999999.99999") for sign in ("", "-")]
-    rows = pa.table(
-        {"wide": pa.array(wide, pa.decimal128(30, 5)), "b": [2**63 - 1, -(2**63)]},
-    )
-    found = pl.DataFrame(rows).with_row_index().filter(sql_to_polars(text, rows.schema))
-    predicate = to_polars(from_sql(text, rows.schema))
-    assert predicate is not None
-    read = pl.DataFrame(rows).with_row_index().filter(predicate)
-
-    assert found["index"].to_list() == expected
-    assert read["index"].to_list() == expected
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(f"f {op} 0.1" for op in ("=", "<>", "<", "<=", ">", ">=")),
-        "f BETWEEN 0.1 AND 0.3",
-        "f NOT BETWEEN 0.3 AND 0.7",
-        "f IS DISTINCT FROM 0.1",
-        "f IS NOT DISTINCT FROM -0.7",
-        "f IN (0.1, 0.3)",
-        "f NOT IN (0.1, 16777217)",
-        "f = 16777217",
-        "f >= 7.9549868151",
-        "f = 0.1::FLOAT",
-        "f = x",
-        "f < x",
-    ],
-)
-def test_number_beside_a_float_is_rounded_to_one_as_duckdb_does(text: str) -> None:
-    numbers = [0.1, 0.3, -0.7, 7.9549868151, 16777216.0, 1e10, math.nan, None]
-    rows = pa.table(
-        {
-            "n": range(len(numbers)),
-            "f": pa.array(numbers, pa.float32()),
-            "x": pa.array(numbers, pa.float64()),
-        }
-    )
-    with duckdb.connect() as connection:
-        asked = connection.from_arrow(rows).filter(text).project("n").fetchall()
-    found = pl.DataFrame(rows).filter(sql_to_polars(text, rows.schema))["n"]
-
-    assert found.to_list() == [n for (n,) in asked]

@@ -1,8 +1,8 @@
 """Predicates: what a condition says of rows, in a closed language that plans can reason about.
 
-`language` is the language; `literals` brings values into a column's own type; `polars_form`,
-`arrow_form` and `sql_form` read (and write) conditions in other languages. Whatever they do not
-know counts as "may match". A schema is a table's or an Arrow one.
+`language` is the language; `literals` brings values into a column's own type; `polars_form` and
+`arrow_form` read (and write) conditions in other languages, and `lakecore.scalar` reads SQL. What
+they do not know counts as "may match". A schema is a table's or an Arrow one.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ from lakecore.plan.predicate.language import (
     negate,
     split_by_columns,
 )
-from lakecore.plan.predicate.literals import Column, between, compare, is_in, starts_with
-from lakecore.plan.predicate.polars_form import compares_with_null, from_polars, to_polars
-from lakecore.plan.predicate.sql_form import from_sql, sql_to_polars
+from lakecore.plan.predicate.literals import Column, between, compare, is_in, one_of, starts_with
+from lakecore.plan.predicate.polars_form import compares_with_null, from_polars, operands, to_polars
 
 __all__ = [
     "FALSE",
@@ -71,12 +70,12 @@ __all__ = [
     "fixed_values",
     "from_arrow",
     "from_polars",
-    "from_sql",
     "is_exact",
     "is_in",
     "negate",
+    "one_of",
+    "operands",
     "split_by_columns",
-    "sql_to_polars",
     "starts_with",
     "to_arrow",
     "to_polars",

@@ -66,6 +66,7 @@ _CLOSED = {
     "Right": (Op.GT, Op.LE),
     "None": (Op.GT, Op.LT),
 }
+_OF_EACH_ROW = {"Not", "AllHorizontal", "AnyHorizontal", "IsNull", "IsNotNull"}
 _LITERAL_NODES = {"Literal", "Cast", "Agg", "Alias", "BinaryExpr"}
 _WIDER = {  # casts that keep the order of these columns, and so may be looked through
     "Int8": _t.is_int8,
@@ -116,6 +117,31 @@ def to_polars(predicate: Predicate) -> pl.Expr | None:
         case StartsWith(column=column, prefix=prefix):
             of = pl.col(column).bin if _t.is_binary(prefix.type) else pl.col(column).str
             return of.starts_with(pl.lit(prefix.as_py()))
+
+
+def operands(expression: pl.Expr) -> list[pl.Expr] | None:
+    """What a comparison, sum, `not`, cast or the like is computed from, value by value.
+
+    Without single values; None if the expression is anything else.
+    """
+    match _tree_of(expression):
+        case {"BinaryExpr": {"left": left, "right": right}}:
+            parts = [left, right]
+        case {"Function": {"input": [*inputs], "function": {"Boolean": str(name)}}} if (
+            name in _OF_EACH_ROW
+        ):
+            parts = inputs
+        case {"Alias": [inner, _]} | {"Cast": {"expr": inner}}:
+            parts = [inner]
+        case _:
+            return None
+    inner_most = [part for part in parts if _value(part) is None]
+    try:
+        return [
+            pl.Expr.deserialize(io.StringIO(json.dumps(part)), format="json") for part in inner_most
+        ]
+    except (pl.exceptions.PolarsError, ValueError):
+        return None
 
 
 def compares_with_null(expression: pl.Expr) -> bool:

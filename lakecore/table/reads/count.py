@@ -17,11 +17,11 @@ from lakecore.table.reads.source import TableSource
 if TYPE_CHECKING:
     import polars as pl
 
-    from lakecore.frames.source import RowSource
+    from lakecore.frames.source import BatchSource
     from lakecore.model.files import Split
 
 
-def count_rows(rows: RowSource, condition: pl.Expr | None) -> int:
+def count_rows(rows: BatchSource, condition: pl.Expr | None) -> int:
     """The number of rows that match, of all without a condition, which looks at a row at a time."""
     if condition is None and isinstance(rows, TableSource):
         return _merged(rows)

@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
 from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, pandas_face, polars_source
+from lakecore.frames.filtered import FilteredSource
 from lakecore.frames.source import checked_columns, checked_limit
+from lakecore.table.context import TableContext
 from lakecore.table.reads.count import count_rows
-from lakecore.table.reads.row_values import as_filter, as_row_filter
+from lakecore.table.reads.row_values import (
+    filtered,
+    local_setting,
+    parse_condition,
+    row_filtered,
+    setting_of,
+)
 from lakecore.table.reads.travel import Travel
 
 if TYPE_CHECKING:
@@ -23,9 +31,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
-    from lakecore.frames.source import RowSource
+    from lakecore.frames.source import BatchSource, RowSource
     from lakecore.model.schema import TableSchema
     from lakecore.model.times import Time
+    from lakecore.scalar.values import Setting
 
 
 class Readable(ABC):
@@ -56,13 +65,16 @@ class Readable(ABC):
         chosen now; nothing is read before the frame is collected. The order of rows is not defined.
 
         - `columns`: their names, or one name; None for all, in the order of the schema.
-        - `where`: a Polars expression, or the text of an SQL condition.
+        - `where`: a Polars expression, or the text of an SQL condition in DuckDB's dialect, which
+          keeps the rows for which DuckDB's WHERE is true. It sees the columns of one row: no
+          queries, aggregates, window functions, chance or files.
         - `snapshot_id`, `tag` or `timestamp`: the state to read, with the schema of then. A
           timestamp (datetime, date, ISO 8601 text, milliseconds) stands for the newest snapshot of
           then (https://paimon.apache.org/docs/master/concepts/snapshot/).
 
-        Raises InvalidRequest, naming the known ones, for an unknown column; NotFound for a state
-        that is not there.
+        Raises InvalidRequest, naming the known ones, for an unknown column, and for a condition
+        that does not parse or fit; Unsupported for what a condition cannot hold; NotFound for a
+        state that is not there.
 
             table.scan(["id"], "price > 10").collect()
         """
@@ -138,6 +150,7 @@ class Readable(ABC):
 
     def to_arrow_dataset(
         self,
+        where: pl.Expr | str | None = None,
         *,
         snapshot_id: int | None = None,
         tag: str | None = None,
@@ -146,22 +159,27 @@ class Readable(ABC):
         """The rows as an Arrow dataset, into which DuckDB and others push columns and filters.
 
         Its own methods, DuckDB, Polars and `pyarrow.dataset.write_dataset` read it. Unions and
-        joins of pyarrow do not, and say so: rows of several files become one.
+        joins of pyarrow do not, and say so: rows of several files become one. `where` as for
+        `to_batches`.
         """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
-        return arrow_dataset.SourceDataset(self._rows(at))
+        return arrow_dataset.SourceDataset(_matching(self._rows(at), where))
 
     def to_duckdb(
         self,
         connection: DuckDBConnection | None = None,
+        where: pl.Expr | str | None = None,
         *,
         snapshot_id: int | None = None,
         tag: str | None = None,
         timestamp: Time | None = None,
     ) -> DuckDBRelation:
-        """The rows as a DuckDB relation, on the connection given or DuckDB's default one."""
+        """The rows as a DuckDB relation, on the connection given or DuckDB's default one.
+
+        `where` as for `to_batches`; the relation can be filtered as well.
+        """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
-        return duckdb_face.relation(self._rows(at), connection)
+        return duckdb_face.relation(_matching(self._rows(at), where), connection)
 
     def head(
         self,
@@ -201,8 +219,8 @@ class Readable(ABC):
         """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         rows = self._rows(at)
-        condition = None if where is None else as_row_filter(where, rows.table_schema)
-        return count_rows(rows, condition)
+        source, condition = row_filtered(rows, where, rows.table_schema, _setting(rows))
+        return count_rows(source, condition)
 
     def __len__(self) -> int:
         return self.count()
@@ -239,9 +257,10 @@ def lazy(
 ) -> pl.LazyFrame:
     """The rows as a lazy Polars frame."""
     most = checked_limit(limit)
-    frame = polars_source.scan(rows)
-    if where is not None:
-        frame = frame.filter(as_filter(where, rows.table_schema))
+    source, expression = filtered(rows, where, rows.table_schema, _setting(rows))
+    frame = polars_source.scan(source)
+    if expression is not None:
+        frame = frame.filter(expression)
     if columns is not None:
         frame = polars_source.select(frame, checked_columns(columns, rows.table_schema))
     return frame if most is None else frame.head(most)
@@ -253,6 +272,18 @@ def _stream(
     where: pl.Expr | str | None,
     limit: int | None,
 ) -> pa.RecordBatchReader:
-    expression = None if where is None else as_row_filter(where, rows.table_schema)
+    source, expression = row_filtered(rows, where, rows.table_schema, _setting(rows))
     names = None if columns is None else checked_columns(columns, rows.table_schema)
-    return arrow_stream.reader(rows, names, expression, limit)
+    return arrow_stream.reader(source, names, expression, limit)
+
+
+def _matching(rows: RowSource, where: pl.Expr | str | None) -> BatchSource:
+    """The rows that match, for a face that takes no condition."""
+    if where is None:
+        return rows
+    return FilteredSource(rows, parse_condition(where, rows.table_schema, _setting(rows)))
+
+
+def _setting(rows: RowSource) -> Setting:
+    context = getattr(rows, "context", None)
+    return setting_of(context) if isinstance(context, TableContext) else local_setting()

@@ -1,7 +1,10 @@
 """Conditions and values that users state, evaluated on batches of rows.
 
-A condition is a Polars expression or SQL text. A value is a Polars expression, or a plain Python
-value that stands for itself: a text is a text, never SQL (`pl.sql_expr` makes an expression of it).
+A condition is a Polars expression or SQL text. A value is a Polars expression, SQL (`sql_expr`), or
+a plain Python value that stands for itself: a text is a text, never SQL.
+
+SQL that the closed predicate language says exactly becomes a Polars expression, which engines
+evaluate as they read; DuckDB evaluates any other (`lakecore.scalar`).
 
 INVARIANT: an expression looks at one row at a time. Rows come in batches, so what looks at several
 (a sum, a rank, the row before) would depend on where a batch ends: it is refused. Polars itself
@@ -20,15 +23,22 @@ import pyarrow as pa
 from polars.io.plugins import register_io_source
 
 from lakecore.errors import InvalidRequest
+from lakecore.frames.filtered import FilteredSource
 from lakecore.frames.incoming import check_times
-from lakecore.frames.polars_source import polars_schema, to_frame
-from lakecore.plan.predicate import compares_with_null, from_polars, from_sql, sql_to_polars
+from lakecore.frames.polars_source import not_computed, polars_schema, to_frame
+from lakecore.plan.predicate import compares_with_null, from_polars, is_exact, operands, to_polars
+from lakecore.scalar import values as scalar
+from lakecore.scalar.syntax import parse_sql
+from lakecore.scalar.values import LOCAL, Setting, Sql, SqlExpression
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from lakecore.frames.source import BatchSource
     from lakecore.model.schema import TableSchema
     from lakecore.plan.predicate import Predicate
+    from lakecore.scalar.names import Find
+    from lakecore.table.context import TableContext
 
 _PROBE = "_lakecore_row"
 _VALUE = "_lakecore_value"
@@ -40,23 +50,71 @@ _NO_VALUE = (OverflowError, UnicodeEncodeError)
 class Condition:
     """Which rows are meant; `predicate` says of the condition what pruning understands."""
 
-    expression: pl.Expr
+    expression: pl.Expr | Sql
     predicate: Predicate
     columns: tuple[str, ...]
 
+    def mask(self, rows: pa.Table) -> pa.ChunkedArray:
+        """For each row whether the condition is true; null is not."""
+        return holds(rows, self.expression)
 
-def parse_condition(where: pl.Expr | str, schema: TableSchema) -> Condition:
+
+def setting_of(context: TableContext) -> Setting:
+    """The time of a statement and the table's name, for the SQL texts in it."""
+    now = context.ambient.now_ms()
+    return Setting(now_ms=lambda: now, table=context.identifier)
+
+
+def local_setting() -> Setting:
+    """The time of a statement, without a table."""
+    now = LOCAL.now_ms()
+    return Setting(now_ms=lambda: now)
+
+
+def parse_condition(
+    where: pl.Expr | str, schema: TableSchema, setting: Setting = LOCAL
+) -> Condition:
     """The condition on rows of a table, checked."""
     if isinstance(where, str):
-        expression, predicate = as_filter(where, schema), from_sql(where, schema)
-    else:
-        check_expression(where, schema.arrow, "a condition", boolean=True)
-        expression, predicate = where, from_polars(where, schema)
+        return sql_condition(where, schema, setting)
+    check_expression(where, schema.arrow, "a condition", boolean=True)
     return Condition(
-        expression=expression,
-        predicate=predicate,
-        columns=tuple(dict.fromkeys(expression.meta.root_names())),
+        expression=where,
+        predicate=from_polars(where, schema),
+        columns=tuple(dict.fromkeys(where.meta.root_names())),
     )
+
+
+def sql_condition(where: str, schema: TableSchema, setting: Setting) -> Condition:
+    """A condition of SQL text: as Polars reads it where that is certain, else for DuckDB."""
+    sql, predicate = scalar.parse_where(where, schema, setting)
+    exact = to_polars(predicate) if is_exact(predicate) else None
+    return Condition(
+        expression=sql if exact is None else exact, predicate=predicate, columns=sql.columns
+    )
+
+
+def filtered(
+    source: BatchSource, where: pl.Expr | str | None, schema: TableSchema, setting: Setting
+) -> tuple[BatchSource, pl.Expr | None]:
+    """The source and the expression by which a face is to filter it; the source may do it all."""
+    if where is None:
+        return source, None
+    if not isinstance(where, str):
+        return source, as_filter(where, schema)
+    condition = sql_condition(where, schema, setting)
+    if isinstance(condition.expression, pl.Expr):
+        return source, condition.expression
+    return FilteredSource(source, condition), None
+
+
+def row_filtered(
+    source: BatchSource, where: pl.Expr | str | None, schema: TableSchema, setting: Setting
+) -> tuple[BatchSource, pl.Expr | None]:
+    """As `filtered`, for a stream of batches: a condition looks at one row at a time."""
+    if where is None or isinstance(where, str):
+        return filtered(source, where, schema, setting)
+    return source, as_row_filter(where, schema)
 
 
 def check_expression(
@@ -74,7 +132,7 @@ def check_expression(
         if expression.meta.has_multiple_outputs():
             raise InvalidRequest(f"{what} is one expression, not several", expression=expression)
         kind, row_by_row = _probe(expression, schema)
-    if not row_by_row:
+    if not row_by_row and not _is_row_by_row(expression, schema):
         raise _not_row_by_row(what, "compute the rest before, with a scan", expression)
     if kind == pl.Object:
         raise InvalidRequest(f"{what} is a Python object", expression=expression, type=kind)
@@ -82,45 +140,55 @@ def check_expression(
         raise InvalidRequest(f"{what} is true or false", expression=expression, type=kind)
 
 
-def as_filter(where: pl.Expr | str, schema: TableSchema) -> pl.Expr:
+def as_filter(expression: pl.Expr, schema: TableSchema) -> pl.Expr:
     """The condition of a scan, which may look at many rows.
 
     Raises InvalidRequest if it cannot be computed, or is a number, text or such.
     """
-    if isinstance(where, str):
-        expression = sql_to_polars(where, schema)
-    elif not isinstance(where, pl.Expr):
+    given: object = expression
+    if not isinstance(given, pl.Expr):
         raise InvalidRequest(
-            "a condition is a Polars expression or SQL text", given=type(where).__name__
+            "a condition is a Polars expression or SQL text", given=type(given).__name__
         )
-    else:
-        expression = where
-        for name in expression.meta.root_names():
-            schema.field(name)
+    for name in expression.meta.root_names():
+        schema.field(name)
     with said_plainly(expression):
         kinds = pl.DataFrame(schema=polars_schema(schema.arrow)).select(expression).dtypes
     for kind in kinds:
         if kind not in (pl.Boolean, pl.Null):
             raise InvalidRequest("a condition is true or false", expression=expression, type=kind)
     if not kinds:
-        raise InvalidRequest("a condition selects no column", condition=where, columns=schema.names)
+        raise InvalidRequest(
+            "a condition selects no column", condition=expression, columns=schema.names
+        )
     # Polars filters by one expression, of a type that it knows.
     if len(kinds) != 1:
         return pl.all_horizontal(expression)
     return expression.cast(pl.Boolean) if kinds[0] == pl.Null else expression
 
 
-def as_row_filter(where: pl.Expr | str, schema: TableSchema) -> pl.Expr:
+def as_row_filter(where: pl.Expr, schema: TableSchema) -> pl.Expr:
     """The condition of a stream of batches, each of which is filtered by itself.
 
     Raises InvalidRequest as `as_filter` does, and if it looks at several rows.
     """
     expression = as_filter(where, schema)
-    with said_plainly(expression):
-        _, row_by_row = _probe(pl.all_horizontal(expression), schema.arrow)
-    if not row_by_row:
+    if not _is_row_by_row(pl.all_horizontal(expression), schema.arrow):
         raise _not_row_by_row("a condition on batches", "take a scan", expression)
     return expression
+
+
+def _is_row_by_row(expression: pl.Expr, schema: pa.Schema) -> bool:
+    """Whether each part of an expression, as Polars evaluates it, looks at one row at a time.
+
+    Polars folds some comparisons with a value beyond the type of the column to a constant, and then
+    filters after it; each operand by itself says better what it looks at.
+    """
+    with said_plainly(expression):
+        if _probe(expression, schema)[1]:
+            return True
+    parts = None if compares_with_null(expression) else operands(expression)
+    return parts is not None and all(_is_row_by_row(part, schema) for part in parts)
 
 
 def _not_row_by_row(what: str, instead: str, expression: pl.Expr) -> InvalidRequest:
@@ -153,15 +221,12 @@ def _probe(expression: pl.Expr, schema: pa.Schema) -> tuple[pl.DataType, bool]:
     return computed.collect().schema[_VALUE], filtered
 
 
-def holds(rows: pa.Table, expression: pl.Expr) -> pa.ChunkedArray:
+def holds(rows: pa.Table, expression: pl.Expr | Sql) -> pa.ChunkedArray:
     """For each row whether the condition is true; null is not."""
+    if isinstance(expression, Sql):
+        return pa.chunked_array([scalar.matches(expression, rows)])
     frame = _computed(rows, [expression])
     return pa.chunked_array([frame[_VALUE + "0"].fill_null(value=False).to_arrow()])
-
-
-def matching(rows: pa.Table, expression: pl.Expr) -> pa.Table:
-    """The rows for which the condition is true."""
-    return rows.filter(holds(rows, expression))
 
 
 def values_of(
@@ -177,9 +242,36 @@ def values_of(
     plain = {
         name: pa.chunked_array([pa.repeat(plain_value(schema.field(name), each), rows.num_rows)])
         for name, each in values.items()
-        if not isinstance(each, pl.Expr)
+        if not isinstance(each, pl.Expr | Sql)
     }
-    return {**computed, **plain}
+    by_sql = {
+        name: scalar.value_of(each, rows, schema.field(name))
+        for name, each in values.items()
+        if isinstance(each, Sql)
+    }
+    return {**computed, **plain, **by_sql}
+
+
+def bound_values(
+    values: Mapping[str, object],
+    types: Mapping[str, pa.DataType],
+    setting: Setting,
+    find: Find | None = None,
+) -> dict[str, object]:
+    """The values, with SQL parsed and its columns found."""
+    return {
+        name: parse_sql(each.text, types, setting, find)
+        if isinstance(each, SqlExpression)
+        else each
+        for name, each in values.items()
+    }
+
+
+def names_in(expression: object) -> tuple[str, ...]:
+    """The columns that a value or condition looks at; none for a plain value."""
+    if isinstance(expression, Sql):
+        return expression.columns
+    return tuple(expression.meta.root_names()) if isinstance(expression, pl.Expr) else ()
 
 
 def named_values(values: Mapping[str, object]) -> Mapping[str, object]:
@@ -232,8 +324,5 @@ def said_plainly(*expressions: pl.Expr) -> Iterator[None]:
     try:
         yield
     except (pl.exceptions.PolarsError, TypeError) as error:
-        raise InvalidRequest(
-            "the expression cannot be computed",
-            expression=[str(each) for each in expressions],
-            reason=str(error).splitlines()[0],
-        ) from error
+        texts = [str(each) for each in expressions]
+        raise not_computed(error, "the expression cannot be computed", expression=texts) from error

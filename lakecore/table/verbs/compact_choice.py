@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
-from lakecore.table.reads.row_values import holds, parse_condition
+from lakecore.table.reads.row_values import holds, parse_condition, setting_of
 from lakecore.table.writes import overwrite
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _matching(
     context: TableContext, where: pl.Expr | str, partitions: Sequence[bytes]
 ) -> Sequence[bool]:
     """Per partition, whether a condition on partition keys holds."""
-    condition = parse_condition(where, context.schema)
+    condition = parse_condition(where, context.schema, setting_of(context))
     keys = context.schema.partition_keys
     others = [name for name in condition.columns if name not in keys]
     if others:

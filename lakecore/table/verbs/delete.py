@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakecore.frames.source import reading
 from lakecore.plan.row_changes import Verb, check_deletion, deletion_columns
-from lakecore.table.reads.row_values import matching, parse_condition
+from lakecore.table.reads.row_values import holds, parse_condition, setting_of
 from lakecore.table.verbs.copy_on_write import FileRewriter
 from lakecore.table.verbs.row_writer import RowWriter, newest
 
@@ -32,7 +32,7 @@ def delete_rows(context: TableContext, where: pl.Expr | str, by: Author) -> Comm
     """Take the rows that match away, in one commit; see `Table.delete`."""
     check_deletion(context.options)
     source = newest(context, Verb.DELETE)
-    condition = parse_condition(where, context.schema)
+    condition = parse_condition(where, context.schema, setting_of(context))
     if not context.schema.primary_keys:
         with FileRewriter(context, source, Verb.DELETE) as rewriter:
             rewriter.rewrite(condition, None)
@@ -57,6 +57,6 @@ def matching_rows(
         for batch in batches:
             rows = pa.Table.from_batches([batch])
             if condition is not None:
-                rows = matching(rows, condition.expression)
+                rows = rows.filter(holds(rows, condition.expression))
             if rows.num_rows:
                 yield rows.select(list(columns))

@@ -68,7 +68,7 @@ def merge_files(
         on = (on,)
     target = newest(context, Verb.MERGE)
     with MergeSource(data, on_fields(schema, on), context.budget) as source:
-        plan = plan_merge(schema, context.options, source.schema, on, clauses)
+        plan = plan_merge(context, source.schema, on, clauses)
         if source.part_count > 1 and not plan.on:
             raise Unsupported(
                 "a source larger than its share of memory is merged on columns, not on a condition",

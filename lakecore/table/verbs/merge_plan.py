@@ -16,6 +16,7 @@ from lakecore.errors import InvalidRequest
 from lakecore.frames.source import checked_columns
 from lakecore.model.types import Atomic
 from lakecore.plan.row_changes import deletion_columns, update_shape
+from lakecore.table.reads.row_values import setting_of
 from lakecore.table.verbs.merge_sides import SOURCE, Sides
 from lakecore.table.verbs.row_writer import tells_before
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from lakecore.model.types import Field
     from lakecore.options import TableOptions
     from lakecore.plan.row_changes import UpdateShape
+    from lakecore.scalar.values import Sql
+    from lakecore.table.context import TableContext
 
 
 class Match(StrEnum):
@@ -66,7 +69,7 @@ class Step:
 
     action: Action
     sides: Sides
-    condition: pl.Expr | None = None
+    condition: pl.Expr | Sql | None = None
     values: Mapping[str, object] = field(default_factory=dict)
     shape: UpdateShape | None = None
     first: tuple[str, ...] = ()
@@ -83,7 +86,7 @@ class MergePlan:
     """
 
     on: tuple[str, ...]
-    condition: pl.Expr | None
+    condition: pl.Expr | Sql | None
     sides: Sides
     steps: Mapping[Match, tuple[Step, ...]]
     first: tuple[str, ...]
@@ -106,22 +109,22 @@ def on_fields(schema: TableSchema, on: Sequence[str] | pl.Expr | str) -> tuple[F
 
 
 def plan_merge(
-    schema: TableSchema,
-    options: TableOptions,
+    context: TableContext,
     source: pa.Schema,
     on: Sequence[str] | pl.Expr | str,
     clauses: Sequence[Clause],
 ) -> MergePlan:
     """The clauses as steps. Raises InvalidRequest for names and values that do not fit."""
-    both = Sides(source=source, target=schema.arrow)
+    schema, options, setting = context.schema, context.options, setting_of(context)
+    both = Sides(source=source, target=schema.arrow, setting=setting)
     names = tuple(each.name for each in on_fields(schema, on))
     condition = None
     if isinstance(on, str | pl.Expr):
         condition = both.condition(on, "the condition to merge on")
     sides = {
         Match.MATCHED: both,
-        Match.NOT_MATCHED: Sides(source=source),
-        Match.NOT_MATCHED_BY_SOURCE: Sides(target=schema.arrow),
+        Match.NOT_MATCHED: Sides(source=source, setting=setting),
+        Match.NOT_MATCHED_BY_SOURCE: Sides(target=schema.arrow, setting=setting),
     }
     planner = _Planner(schema=schema, options=options, source=source, on=names)
     steps = {
@@ -167,7 +170,7 @@ class _Planner:
                 action=clause.action, sides=sides, condition=condition, first=first, rest=rest
             )
         values = self._from_source(clause.action) if clause.values is None else clause.values
-        sides.check_values(values, self.schema.arrow)
+        values = sides.values(values, self.schema.arrow)
         if clause.values is not None and not values:
             raise InvalidRequest("name the columns to set, and their values", clause=clause.match)
         shape = None

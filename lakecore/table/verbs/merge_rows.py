@@ -31,6 +31,7 @@ from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.plan.fit import show
 from lakecore.plan.predicate import UNKNOWN, Column, all_of, between, is_in
 from lakecore.plan.row_changes import Verb, check_deletion, check_engine, deletion_columns
+from lakecore.scalar.values import Sql, pairs
 from lakecore.table.reads.row_values import holds, said_plainly, values_of
 from lakecore.table.runs.read import read_split
 from lakecore.table.verbs.merge_plan import Action, Match, on_fields, plan_merge
@@ -77,7 +78,7 @@ def merge_rows(
         check_deletion(options)
     target = newest(context, Verb.MERGE)
     with MergeSource(data, on_fields(schema, on), context.budget) as source:
-        plan = plan_merge(schema, options, source.schema, on, clauses)
+        plan = plan_merge(context, source.schema, on, clauses)
         count = source.part_count
         if count > 1 and not plan.on:
             raise Unsupported(
@@ -279,30 +280,44 @@ def chosen_steps(
         left = left[~apply]
 
 
-def join_keys(rows: pa.Table, plan: MergePlan, side: str) -> pl.DataFrame:
-    """What the sides are compared by, and the number of each row."""
+@dataclass(frozen=True, slots=True)
+class JoinKeys:
+    """What rows of a side are compared by."""
+
+    rows: pa.Table
+    count: int
+
+
+def join_keys(rows: pa.Table, plan: MergePlan, side: str) -> JoinKeys:
+    """What the rows of a side are compared by: the columns `on`, or those of the condition."""
     if plan.condition is None:
-        frame = to_frame(rows.select(list(plan.on)))
-        frame.columns = [f"on{index}" for index in range(frame.width)]
-    else:
-        own = plan.sides.of_side([plan.condition], side)
-        columns = {name: rows.column(column) for name, column in own.items()}
-        frame = to_frame(pa.table(columns)) if columns else pl.DataFrame(height=rows.num_rows)
-    number = _AT_SOURCE if side == SOURCE else _AT_TARGET
-    return frame.with_columns(pl.int_range(rows.num_rows, dtype=pl.Int64).alias(number))
+        names = [f"on{index}" for index in range(len(plan.on))]
+        return JoinKeys(rows.select(list(plan.on)).rename_columns(names), rows.num_rows)
+    own = plan.sides.of_side([plan.condition], side)
+    columns = {name: rows.column(column) for name, column in own.items()}
+    if not columns:
+        columns = {side: pa.chunked_array([pa.nulls(rows.num_rows)])}
+    return JoinKeys(pa.table(columns), rows.num_rows)
 
 
 def matching_pairs(
-    target: pl.DataFrame, source: pl.DataFrame, plan: MergePlan
+    target: JoinKeys, source: JoinKeys, plan: MergePlan
 ) -> tuple[np.ndarray, np.ndarray]:
     """The rows of the table and of the source that match, as two arrays side by side."""
-    if plan.condition is None:
-        names = [name for name in target.columns if name != _AT_TARGET]
-        joined = target.join(source, on=names, how="inner")
+    condition = plan.condition
+    if isinstance(condition, Sql):
+        return pairs(condition, target.rows, source.rows)
+    left, right = _counted(target, _AT_TARGET), _counted(source, _AT_SOURCE)
+    if condition is None:
+        joined = left.join(right, on=target.rows.column_names, how="inner")
     else:
-        with said_plainly(plan.condition):
-            joined = target.join_where(source, plan.condition)
+        with said_plainly(condition):
+            joined = left.join_where(right, condition)
     return joined[_AT_TARGET].to_numpy(), joined[_AT_SOURCE].to_numpy()
+
+
+def _counted(keys: JoinKeys, number: str) -> pl.DataFrame:
+    return to_frame(keys.rows).with_columns(pl.int_range(keys.count, dtype=pl.Int64).alias(number))
 
 
 def _same_keys(

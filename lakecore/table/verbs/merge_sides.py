@@ -13,9 +13,14 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
-from lakecore.plan.predicate import sql_to_polars
-from lakecore.plan.predicate.qualified import join_qualifiers
-from lakecore.table.reads.row_values import check_expression, plain_value
+from lakecore.scalar.names import find_name, unknown_column
+from lakecore.scalar.values import LOCAL, Setting, Sql, parse_where, types_of
+from lakecore.table.reads.row_values import (
+    bound_values,
+    check_expression,
+    names_in,
+    plain_value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -51,6 +56,7 @@ class Sides:
 
     source: pa.Schema | None = None
     target: pa.Schema | None = None
+    setting: Setting = LOCAL
 
     @property
     def schema(self) -> pa.Schema:
@@ -59,29 +65,34 @@ class Sides:
             [pa.field(name, column.type) for name, (_, column) in self._names().items()]
         )
 
-    def condition(self, condition: pl.Expr | str | None, what: str) -> pl.Expr | None:
+    def condition(self, condition: pl.Expr | str | None, what: str) -> pl.Expr | Sql | None:
         """A condition of the user, checked; None if there is none."""
         if condition is None:
             return None
         if isinstance(condition, str):
-            prefixes = (SOURCE[:-1], TARGET[:-1])
-            plain = pa.schema([each.with_type(_plain(each.type)) for each in self.schema])
-            return sql_to_polars(join_qualifiers(condition, prefixes), plain)
+            sql, _ = parse_where(condition, self.schema, self.setting, self._find)
+            return sql
         if isinstance(condition, pl.Expr):
             self._check_names(condition)
         check_expression(condition, self.schema, what, boolean=True)
         return condition
 
-    def check_values(self, values: Mapping[str, object], target: pa.Schema) -> None:
-        """Raise InvalidRequest for a value that cannot be computed, or an unknown column."""
-        for name, value in values.items():
+    def values(self, values: Mapping[str, object], target: pa.Schema) -> dict[str, object]:
+        """The values, checked.
+
+        Raises InvalidRequest for one that cannot be computed, or an unknown column.
+        """
+        for name in values:
             if name not in target.names:
                 raise InvalidRequest("unknown column", column=name, columns=target.names)
+        bound = bound_values(values, types_of(self.schema), self.setting, self._find)
+        for name, value in bound.items():
             if isinstance(value, pl.Expr):
                 self._check_names(value)
                 check_expression(value, self.schema, f"the value of {name}")
-            else:
+            elif not isinstance(value, Sql):
                 plain_value(target.field(name), value)
+        return bound
 
     def target_columns(self, expressions: Iterable[object]) -> tuple[str, ...]:
         """The columns of the table that these expressions look at."""
@@ -119,6 +130,31 @@ class Sides:
         alone = {name: each[0] for name, each in bare.items() if len(each) == 1}
         return {**alone, **found}
 
+    def _find(self, parts: list[str]) -> tuple[str, list[str]]:
+        """The column that a dotted name in SQL means, and the parts that name its fields."""
+        types = types_of(self.schema)
+        for side, schema in ((SOURCE, self.source), (TARGET, self.target)):
+            if len(parts) == 1 or parts[0].lower() != side[:-1]:
+                continue
+            if schema is None:
+                raise InvalidRequest(
+                    f"there is no row of the {side[:-1]} here", column=".".join(parts)
+                )
+            own = find_name(parts[1], types_of(schema))
+            if own is not None:
+                return side + own, parts[2:]
+            raise unknown_column(parts[1], types_of(schema))
+        bare = {name: kind for name, kind in types.items() if not _is_qualified(name, self)}
+        found = find_name(parts[0], bare)
+        if found is not None:
+            return found, parts[1:]
+        if self.source is not None and self.target is not None:
+            both = {*self.source.names} & {*self.target.names}
+            meant = find_name(parts[0], dict.fromkeys(both))
+            if meant is not None:
+                raise _on_both_sides(meant)
+        raise unknown_column(parts[0], bare)
+
     def _check_names(self, expression: pl.Expr) -> None:
         for name in expression.meta.root_names():
             if self.source is None or self.target is None:
@@ -126,28 +162,24 @@ class Sides:
                 if name.startswith(absent):
                     raise InvalidRequest(f"there is no row of the {absent[:-1]} here", column=name)
             elif name in self.source.names and name in self.target.names:
-                raise InvalidRequest(
-                    "both sides have this column: say which is meant",
-                    column=name,
-                    columns=(SOURCE + name, TARGET + name),
-                )
+                raise _on_both_sides(name)
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type that SQL knows, of a text or binary laid out otherwise."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    return pa.binary() if pa.types.is_large_binary(kind) else kind
+def _is_qualified(name: str, sides: Sides) -> bool:
+    """Whether a name of the schema of both sides is one with the name of a side."""
+    for side, schema in ((SOURCE, sides.source), (TARGET, sides.target)):
+        if name.startswith(side) and schema is not None and name[len(side) :] in schema.names:
+            return True
+    return False
+
+
+def _on_both_sides(name: str) -> InvalidRequest:
+    return InvalidRequest(
+        "both sides have this column: say which is meant",
+        column=name,
+        columns=(SOURCE + name, TARGET + name),
+    )
 
 
 def _roots(expressions: Iterable[object]) -> list[str]:
-    return list(
-        dict.fromkeys(
-            name
-            for each in expressions
-            if isinstance(each, pl.Expr)
-            for name in each.meta.root_names()
-        )
-    )
+    return list(dict.fromkeys(name for each in expressions for name in names_in(each)))

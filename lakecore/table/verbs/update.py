@@ -17,11 +17,15 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest
 from lakecore.plan.row_changes import Verb, check_engine, update_shape
+from lakecore.scalar.values import Sql, types_of
 from lakecore.table.reads.row_values import (
+    bound_values,
     check_expression,
     named_values,
+    names_in,
     parse_condition,
     plain_value,
+    setting_of,
     values_of,
 )
 from lakecore.table.verbs.copy_on_write import FileRewriter
@@ -50,8 +54,10 @@ def update_rows(
     check_engine(options, Verb.UPDATE)
     source = newest(context, Verb.UPDATE)
     shape = update_shape(schema, options, named_values(values))
+    setting = setting_of(context)
+    values = bound_values(values, types_of(schema), setting)
     check_values(values, schema.arrow, schema.arrow)
-    condition = None if where is None else parse_condition(where, schema)
+    condition = None if where is None else parse_condition(where, schema, setting)
     if not schema.primary_keys:
         with FileRewriter(context, source, Verb.UPDATE) as rewriter:
             rewriter.rewrite(condition, values)
@@ -72,7 +78,7 @@ def check_values(values: Mapping[str, object], schema: pa.Schema, target: pa.Sch
     for name, value in values.items():
         if isinstance(value, pl.Expr):
             check_expression(value, schema, f"the value of {name}")
-        else:
+        elif not isinstance(value, Sql):
             plain_value(target.field(name), value)
 
 
@@ -82,12 +88,7 @@ def columns_of_update(
     """The columns of the old rows that an update reads."""
     if tells_before(options):
         return schema.names
-    roots = [
-        name
-        for value in values.values()
-        if isinstance(value, pl.Expr)
-        for name in value.meta.root_names()
-    ]
+    roots = [name for value in values.values() for name in names_in(value)]
     return tuple(dict.fromkeys((*shape.carried, *roots)))
 
 

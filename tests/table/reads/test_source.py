@@ -14,11 +14,11 @@ import pytest
 
 from lakecore.errors import CorruptTable
 from lakecore.io.local import LocalStore
-from lakecore.plan.predicate import from_sql
 from lakecore.table.reads import source
 from lakecore.table.reads.scan import plan_scan
 from lakecore.table.reads.source import TableSource
 from lakecore.table.runs import read
+from tests.conditions import from_sql
 from tests.tables import new_table, put, reopened, rows
 
 if TYPE_CHECKING:

@@ -1,0 +1,102 @@
+"""A batch source less the rows that do not match a condition, each batch filtered by itself.
+
+It is the one place where a condition that Polars cannot say (SQL text) meets the rows: every face
+takes a source, and this is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from lakecore.frames.source import needed, reading
+from lakecore.plan.predicate import all_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakecore.frames.source import BatchSource
+    from lakecore.plan.predicate import Predicate
+
+
+class RowCondition(Protocol):
+    """A condition on one row at a time."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it looks at."""
+        ...
+
+    @property
+    def predicate(self) -> Predicate:
+        """What it says for pruning."""
+        ...
+
+    def mask(self, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
+        """For each row whether it is true; never null."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredSource:
+    """The rows of a source for which a condition is true."""
+
+    source: BatchSource
+    condition: RowCondition
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of all columns."""
+        return self.source.schema
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        limit: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The columns (None: all) of the rows that match, and are not ruled out by the predicate.
+
+        With a limit and no predicate, no more rows than that come.
+        """
+        own = self.condition.predicate
+        names = needed(self.schema, columns, self.condition.columns)
+        wanted = self.schema.names if columns is None else list(columns)
+        both = own if predicate is None else all_of((own, predicate))
+        left = limit if predicate is None else None
+        if left == 0:
+            return
+        with reading(self.source.batches(names, both)) as batches:
+            for batch in batches:
+                kept = batch.filter(one_array(self.condition.mask(pa.Table.from_batches([batch]))))
+                if left is not None:
+                    kept = kept.slice(0, left)
+                    left -= kept.num_rows
+                if kept.num_rows:
+                    yield kept.select(wanted)
+                if left == 0:
+                    return
+                # A row may be large: the next batch is read without this one in memory.
+                del batch, kept
+
+    def native_files(
+        self,
+        columns: Sequence[str],
+        predicate: Predicate | None = None,
+        *,
+        unchecked_bytes_max: int | None = None,
+    ) -> list[str] | None:
+        """None: no engine's own reader leaves out the rows that do not match."""
+        del columns, predicate, unchecked_bytes_max
+        return None
+
+
+def one_array(mask: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The mask as one array, as a record batch wants it."""
+    if not isinstance(mask, pa.ChunkedArray):
+        return mask
+    if mask.num_chunks == 1:
+        return mask.chunk(0)
+    return pa.concat_arrays(mask.chunks) if mask.num_chunks else pa.array([], mask.type)

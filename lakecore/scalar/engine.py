@@ -1,0 +1,216 @@
+"""The DuckDB that parses and evaluates expressions: in memory, one thread, sealed.
+
+The text of an expression may come from anywhere, so this DuckDB reads no file, attaches no
+database, loads no extension, sees no Python variable, and its settings are locked.
+
+INVARIANT: no filter is pushed into the scan of an Arrow table, because Arrow compares NaN and
+nested values otherwise than DuckDB does. The optimizer rule that pushes filters is off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import duckdb
+
+from lakecore.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    import pyarrow as pa
+
+Json: TypeAlias = "str | dict[str, Json] | list[Json] | int | float | bool | None"
+Node: TypeAlias = dict[str, Json]
+
+MEMORY_LIMIT = "256MB"
+"""What DuckDB may hold while it evaluates one batch."""
+
+_WORD = re.compile(rb"\w+")
+_PREFIX = "SELECT (\n"
+_SUFFIX = "\n)"
+_SETTINGS = (
+    "SET GLOBAL threads = 1",
+    "SET GLOBAL disabled_optimizers = 'filter_pushdown'",
+    "SET GLOBAL python_enable_replacements = false",
+    "SET GLOBAL autoinstall_known_extensions = false",
+    "SET GLOBAL autoload_known_extensions = false",
+    f"SET GLOBAL memory_limit = '{MEMORY_LIMIT}'",
+)
+_BROKEN = (duckdb.FatalException, duckdb.InternalException)
+"""After these a database answers nothing more."""
+
+_lock = threading.Lock()
+_databases: dict[tuple[int, str], duckdb.DuckDBPyConnection] = {}
+
+
+class _OfThread(threading.local):
+    """The connections of one thread: no two threads may share one."""
+
+    def __init__(self) -> None:
+        self.connections: dict[tuple[int, str], duckdb.DuckDBPyConnection] = {}
+
+
+_of_thread = _OfThread()
+
+
+def local_zone() -> str:
+    """The time zone of this machine, as DuckDB names it."""
+    rows = _connection("").execute("SELECT current_setting('TimeZone')").fetchall()
+    return str(rows[0][0])
+
+
+def parse(text: str, what: str = "expression") -> Node:
+    """The syntax tree of one expression; locations count bytes of the text.
+
+    `what` names it in errors. Raises InvalidRequest, with the position of the fault, for what is no
+    expression.
+    """
+    try:
+        query = _PREFIX + text + _SUFFIX
+        query.encode()
+        (answer,) = _connection("").execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+        found = json.loads(answer[0])
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"the SQL {what} is not Unicode text", text=repr(text)) from error
+    except RecursionError as error:
+        raise _too_deep() from error
+    except duckdb.Error as error:
+        raise InvalidRequest(f"bad SQL {what}", text=text, reason=reason_of(error)) from error
+    if found["error"]:
+        raise _syntax_error(found, text, what)
+    statements = found["statements"]
+    node = statements[0]["node"] if len(statements) == 1 else {}
+    (expression, *more) = node.get("select_list") or [None]
+    if more or not isinstance(expression, dict) or not _is_bare(node):
+        raise InvalidRequest(f"not an SQL {what}", text=text)
+    if expression.get("function_name") == "row" and not expression.get("arguments"):
+        raise InvalidRequest(f"not an SQL {what}", text=text)
+    return cast("Node", _moved(expression, -len(_PREFIX)))
+
+
+def quoted_words(text: str, words: Collection[str]) -> str:
+    """The text with each of these keywords in double quotes, unless it calls a function."""
+    data = text.encode()
+    for begin, kind in reversed(duckdb.tokenize(text)):
+        match = _WORD.match(data, begin)
+        if kind is not duckdb.token_type.keyword or match is None:
+            continue
+        if match[0].decode().lower() in words and not data[match.end() :].lstrip().startswith(b"("):
+            data = data[:begin] + b'"' + match[0] + b'"' + data[match.end() :]
+    return data.decode()
+
+
+def evaluate(query: str, tables: Mapping[str, pa.Table], zone: str) -> pa.Table:
+    """The rows of a query over these tables. Raises duckdb.Error, for the caller to explain."""
+    connection = _connection(zone)
+    try:
+        for name, rows in tables.items():
+            connection.register(name, rows)
+        return connection.sql(query).to_arrow_table()
+    except _BROKEN:
+        _forget(zone)
+        raise
+    finally:
+        for name in tables:
+            connection.unregister(name)
+
+
+def catalog(query: str) -> list[tuple[object, ...]]:
+    """The rows of a query about DuckDB itself."""
+    return cast("list[tuple[object, ...]]", _connection("").execute(query).fetchall())
+
+
+def reason_of(error: BaseException) -> str:
+    """What DuckDB complains of, in one line: without the kind of its error and its picture."""
+    text = str(error).split("\n\nLINE ")[0].strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = lines[0] if lines else ""
+    kind, separator, rest = first.partition(" Error: ")
+    first = rest if separator and len(kind) < 40 else first
+    hints = [line for line in lines[1:] if line.startswith("Did you mean")]
+    return " ".join([first, *hints])
+
+
+def _connection(zone: str) -> duckdb.DuckDBPyConnection:
+    """The connection of this thread to the database of a zone; the empty text is the machine's."""
+    key = (os.getpid(), zone)
+    own = _of_thread.connections
+    found = own.get(key)
+    if found is None:
+        with _lock:
+            if key not in _databases:
+                _databases[key] = _sealed(zone)
+            found = own[key] = _databases[key].cursor()
+    return found
+
+
+def _sealed(zone: str) -> duckdb.DuckDBPyConnection:
+    database = duckdb.connect(config={"enable_external_access": "false", "temp_directory": ""})
+    for setting in _SETTINGS:
+        database.execute(setting)
+    if zone:
+        quoted = zone.replace("'", "''")
+        try:
+            database.execute(f"SET GLOBAL TimeZone = '{quoted}'")
+        except duckdb.Error as error:
+            raise InvalidRequest("unknown time zone", zone=zone) from error
+    database.execute("SET GLOBAL lock_configuration = true")
+    return database
+
+
+def _forget(zone: str) -> None:
+    """Let go of a database that has failed for good; the next use makes another."""
+    key = (os.getpid(), zone)
+    with _lock:
+        _databases.pop(key, None)
+    _of_thread.connections.pop(key, None)
+
+
+def _is_bare(node: Node) -> bool:
+    """Whether a SELECT is nothing but its list."""
+    empty: list[Json] = [None, "", False, [], {}, {"map": []}, "STANDARD_HANDLING", "SELECT_NODE"]
+    return all(
+        key == "select_list"
+        or (isinstance(value, dict) and value.get("type") == "EMPTY")
+        or value in empty
+        for key, value in node.items()
+    )
+
+
+def _moved(tree: Json, by: int) -> Json:
+    """The tree with its locations moved; one that DuckDB does not know is -1."""
+    if isinstance(tree, list):
+        return [_moved(each, by) for each in tree]
+    if not isinstance(tree, dict):
+        return tree
+    found: Node = {}
+    for key, value in tree.items():
+        if key == "query_location" and isinstance(value, int):
+            found[key] = value + by if value < 1 << 63 else -1
+        else:
+            found[key] = _moved(value, by)
+    return found
+
+
+def _syntax_error(found: Node, text: str, what: str) -> InvalidRequest:
+    message = str(found.get("error_message", ""))
+    if "expression depth limit" in message:
+        return _too_deep()
+    facts: dict[str, object] = {"text": text, "reason": message}
+    position = str(found.get("position", ""))
+    if position.isdigit():
+        at = int(position) - len(_PREFIX)
+        before = text.encode()[: max(at, 0)].decode(errors="ignore")
+        if at >= len(text.encode()):
+            facts["reason"] = "the text ends too early"
+        facts["position"] = len(before) + 1
+    return InvalidRequest(f"bad SQL {what}", **facts)
+
+
+def _too_deep() -> InvalidRequest:
+    return InvalidRequest("the SQL text is nested too deeply; name many values by IN (...)")

@@ -1,0 +1,51 @@
+"""How names in SQL text find columns: as written, else without regard to case."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, TypeAlias
+
+from lakecore.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Find: TypeAlias = "Callable[[list[str]], tuple[str, list[str]]]"
+"""Gives the column that a dotted name means, and the parts of the name that are fields in it."""
+
+
+def finder(types: Mapping[str, object], table: str) -> Find:
+    """How columns of one table are found: the end of the table's name may stand before them."""
+    own = [part.lower() for part in table.rstrip("/").replace("/", ".").split(".") if part]
+
+    def find(parts: list[str]) -> tuple[str, list[str]]:
+        found = find_name(parts[0], types)
+        if found is not None:
+            return found, parts[1:]
+        # `orders.id` or `shop.orders.id`: the end of the table's name stands before the column.
+        for length in range(1, len(parts)):
+            words = [part.lower() for part in parts[:length]]
+            found = find_name(parts[length], types)
+            if found is not None and own[-length:] == words:
+                return found, parts[length + 1 :]
+        raise unknown_column(".".join(parts), types)
+
+    return find
+
+
+def find_name(name: str, types: Mapping[str, object]) -> str | None:
+    """The column of a name, in any case; InvalidRequest if it may be one of several."""
+    if name in types:
+        return name
+    found = [other for other in types if other.lower() == name.lower()]
+    if len(found) > 1:
+        raise InvalidRequest("ambiguous column", column=name, columns=found)
+    return found[0] if found else None
+
+
+def unknown_column(name: str, types: Mapping[str, object]) -> InvalidRequest:
+    """The error for a name that is no column, with what may be meant."""
+    lower = {other.lower(): other for other in types}
+    close = get_close_matches(name.lower(), list(lower), n=1)
+    facts: dict[str, object] = {"did_you_mean": lower[close[0]]} if close else {}
+    return InvalidRequest("unknown column", column=name, **facts, columns=list(types))

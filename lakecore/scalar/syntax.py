@@ -1,0 +1,363 @@
+"""A text as a checked expression over the columns of a schema.
+
+1. DuckDB's parser makes a tree of the text (`engine.py`).
+2. What looks at several rows, at other tables, at files or at chance is refused, by the class of
+   the node and by the function (`functions.py`).
+3. Columns are found as SQL finds them: as written, else without regard to case. The qualifier of a
+   column is the table's own name; the parts after the column are fields of a ROW.
+4. In the text, each column gets a name that nothing else has, so that DuckDB, which does not tell
+   `ID` from `id`, cannot take another one; and the clock is replaced by the time of the statement.
+5. DuckDB binds the text to empty columns of these types, and says the type of the value.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.scalar import engine
+from lakecore.scalar.functions import calls, check_function, reserved_words, takes_lambda
+from lakecore.scalar.names import finder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from lakecore.scalar.engine import Json, Node
+    from lakecore.scalar.names import Find
+
+ROWS = "_lakecore_rows"
+_COLUMN = re.compile(r'"?_lakecore_column_(\d+)"?')
+_REFUSED = {
+    "SUBQUERY": "a query",
+    "WINDOW": "a window function",
+    "STAR": "a star",
+    "PARAMETER": "a parameter",
+    "POSITIONAL_REFERENCE": "a column by its number",
+    "DEFAULT": "DEFAULT",
+}
+_GRAMMAR = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    all and any array as between both case cast collate distinct else end escape exists false
+    for from glob ilike in is isnull lambda leading like map not notnull null or select
+    similar some struct then trailing true try_cast when
+""",
+    )
+)
+"""Keywords that an expression is made of: as names of columns they need their quotes."""
+_CLOCK = {
+    "now": "TIMESTAMPTZ",
+    "get_current_timestamp": "TIMESTAMPTZ",
+    "transaction_timestamp": "TIMESTAMPTZ",
+    "current_timestamp": "TIMESTAMPTZ",
+    "current_date": "DATE",
+    "today": "DATE",
+    "localtimestamp": "TIMESTAMP",
+    "current_localtimestamp": "TIMESTAMP",
+    "localtime": "TIME",
+    "current_localtime": "TIME",
+    "current_time": "TIMETZ",
+    "get_current_time": "TIMETZ",
+}
+_CLOCK_WORDS = (
+    "current_timestamp",
+    "current_date",
+    "current_time",
+    "localtime",
+    "localtimestamp",
+)
+_UNIX = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Where and when a statement is made.
+
+    Its clock, its time zone (empty: the machine's), and the name of its table, whose end may
+    qualify a column.
+    """
+
+    now_ms: Callable[[], int]
+    zone: str = ""
+    table: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sql:
+    """An expression, checked. `columns` are its columns, in the order of their numbers in `sql`."""
+
+    text: str
+    sql: str
+    columns: tuple[str, ...]
+    zone: str
+    type: pa.DataType
+    tree: Node = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse_sql(
+    text: str,
+    types: Mapping[str, pa.DataType],
+    setting: Setting,
+    find: Find | None = None,
+    what: str = "expression",
+) -> Sql:
+    """The expression of a text over columns of these types.
+
+    `what` names the text in errors. Raises InvalidRequest for bad SQL, names or types; Unsupported
+    for what is refused.
+    """
+    if "\0" in text:
+        reason = "a text cannot hold a zero byte"
+        raise InvalidRequest(f"bad SQL {what}", text=repr(text), reason=reason)
+    tree, plain = _tree(text, types, what)
+    _check_nodes(tree)
+    zone = setting.zone or engine.local_zone()
+    writer = _Writer(text=plain, find=find or finder(types, setting.table), setting=setting)
+    sql = writer.rewritten(tree)
+    columns = tuple(writer.columns)
+    for name in columns:
+        _check_type(name, types[name])
+    new_tree = engine.parse(sql)
+    numbers = {column_number(names[0]) for names in _free_names(new_tree, frozenset())}
+    if numbers != set(range(len(columns))):
+        raise Unsupported("this SQL text is not understood", text=text)
+    found = Sql(text=text, sql=sql, columns=columns, zone=zone, type=pa.null(), tree=new_tree)
+    return replace(found, type=_type_of(found, types, what))
+
+
+def _tree(text: str, types: Mapping[str, pa.DataType], what: str) -> tuple[Node, str]:
+    """The tree of a text, and the text that it is of: with quotes around names that are keywords.
+
+    `at < 2` is no SQL, since AT is a keyword; where the table has such a column, it is meant.
+    """
+    try:
+        return engine.parse(text, what), text
+    except InvalidRequest as error:
+        if "position" not in error.facts:
+            raise
+        names = {part for name in types for part in (name.lower(), name.lower().rpartition(".")[2])}
+        plain = engine.quoted_words(text, (names & reserved_words()) - _GRAMMAR)
+        if plain == text:
+            raise
+        try:
+            return engine.parse(plain, what), plain
+        except InvalidRequest:
+            raise error from None
+
+
+def _type_of(sql: Sql, types: Mapping[str, pa.DataType], what: str) -> pa.DataType:
+    """The type of the value. Raises InvalidRequest if the expression does not fit its columns."""
+    empty = {name: pa.array([], types[name]) for name in sql.columns}
+    query = f"SELECT ({sql.sql}\n) AS value FROM {ROWS}"
+    try:
+        value = engine.evaluate(query, {ROWS: placed(pa.table(empty), sql.columns)}, sql.zone)
+    except duckdb.Error as error:
+        raise explained(error, sql, f"bad SQL {what}") from error
+    return value.schema.field(0).type
+
+
+def placed(rows: pa.Table, columns: tuple[str, ...], begin: int = 0) -> pa.Table:
+    """The columns under the names that `Sql.sql` has for them, in types that DuckDB compares."""
+    arrays = [_shown(rows.column(name)) for name in columns]
+    if not arrays:
+        arrays = [pa.chunked_array([pa.nulls(rows.num_rows)])]
+    names = [f"_lakecore_column_{begin + number}" for number in range(len(arrays))]
+    return pa.table(dict(zip(names, arrays, strict=True)))
+
+
+def explained(error: duckdb.Error, sql: Sql, message: str, **facts: object) -> InvalidRequest:
+    """The error of an expression, with the table's own names."""
+
+    def name(match: re.Match[str]) -> str:
+        number = int(match[1])
+        return sql.columns[number] if number < len(sql.columns) else match[0]
+
+    if isinstance(error, duckdb.OutOfMemoryException):
+        reason = f"a batch of rows needs more than {engine.MEMORY_LIMIT} of memory"
+    else:
+        reason = _COLUMN.sub(name, engine.reason_of(error))
+    return InvalidRequest(message, text=sql.text, reason=reason, **facts)
+
+
+def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column in a type that DuckDB compares as the literals of its text.
+
+    A timestamp of seconds or milliseconds would round a literal to its own unit.
+    """
+    kind = _shown_type(column.type)
+    return column if kind == column.type else column.cast(kind)
+
+
+def _shown_type(kind: pa.DataType) -> pa.DataType:
+    t = pa.types
+    if t.is_timestamp(kind) and kind.unit in ("s", "ms"):
+        return pa.timestamp("us", kind.tz)
+    if t.is_dictionary(kind):
+        return _shown_type(kind.value_type)
+    if t.is_struct(kind):
+        return pa.struct([_shown_field(kind.field(index)) for index in range(kind.num_fields)])
+    if t.is_map(kind):
+        return pa.map_(_shown_field(kind.key_field), _shown_field(kind.item_field))
+    return pa.list_(_shown_field(kind.value_field)) if t.is_list(kind) else kind
+
+
+def _shown_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_shown_type(field.type))
+
+
+def _check_type(name: str, kind: pa.DataType) -> None:
+    """Raise Unsupported for a column whose fields DuckDB does not tell apart."""
+    if pa.types.is_struct(kind):
+        fields = [kind.field(index).name.lower() for index in range(kind.num_fields)]
+        if len(set(fields)) < len(fields):
+            raise Unsupported(
+                "fields of a ROW that differ in case alone cannot be told apart by SQL", column=name
+            )
+    for index in range(kind.num_fields):
+        _check_type(name, kind.field(index).type)
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+def _check_nodes(tree: Json) -> None:
+    if isinstance(tree, list):
+        for each in tree:
+            _check_nodes(each)
+    if not isinstance(tree, dict):
+        return
+    refused = _REFUSED.get(str(tree.get("class")))
+    if refused is not None:
+        raise Unsupported(f"an SQL expression over one row cannot hold {refused}")
+    if tree.get("class") == "FUNCTION":
+        _check_call(tree)
+    for value in tree.values():
+        _check_nodes(value)
+
+
+def _check_call(call: Node) -> None:
+    name, arguments = str(call["function_name"]), call.get("arguments")
+    if call.get("schema") or call.get("catalog"):
+        raise Unsupported("a function is called by its name alone", function=name)
+    extras = ("filter", "distinct", "export_state")
+    orders = call.get("order_bys")
+    ordered = isinstance(orders, dict) and bool(orders.get("orders"))
+    if ordered or any(call.get(key) for key in extras):
+        raise Unsupported(
+            "an SQL expression cannot call a function that looks at several rows", function=name
+        )
+    if name.lower() not in _CLOCK:
+        check_function(name, len(arguments) if isinstance(arguments, list) else 0)
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def _free_names(tree: Json, bound: frozenset[str]) -> Iterator[list[str]]:
+    """The dotted names in a tree that are no parameters of a lambda."""
+    for node in _free_columns(tree, bound):
+        yield _parts(node)
+
+
+def _free_columns(tree: Json, bound: frozenset[str], *, called: bool = False) -> Iterator[Node]:
+    if isinstance(tree, list):
+        for each in tree:
+            yield from _free_columns(each, bound, called=called)
+    if not isinstance(tree, dict):
+        return
+    match tree.get("class"):
+        case "COLUMN_REF":
+            if _parts(tree)[0].lower() not in bound:
+                yield tree
+        case "LAMBDA" if called or tree.get("syntax_type") == "LAMBDA_KEYWORD":
+            inner = bound | {parts[0].lower() for parts in _free_names(tree["lhs"], frozenset())}
+            yield from _free_columns(tree["expr"], inner)
+        case "FUNCTION":
+            lambdas = takes_lambda(str(tree["function_name"]))
+            yield from _free_columns(tree["arguments"], bound, called=lambdas)
+        case None:  # the argument of a call, with its name
+            for value in tree.values():
+                yield from _free_columns(value, bound, called=called)
+        case _:
+            for value in tree.values():
+                yield from _free_columns(value, bound)
+
+
+def _parts(node: Node) -> list[str]:
+    names = node["column_names"]
+    assert isinstance(names, list)
+    return [str(name) for name in names]
+
+
+def column_number(name: str) -> int:
+    """The number of a column in the text that `Sql.sql` is; -1 for another name."""
+    match = _COLUMN.fullmatch(name)
+    return -1 if match is None else int(match[1])
+
+
+@dataclass(kw_only=True)
+class _Writer:
+    """Writes the text with other names of columns, which it numbers as they come."""
+
+    text: str
+    find: Find
+    setting: Setting
+    columns: dict[str, int] = field(default_factory=dict)
+    _now: str = ""
+
+    def rewritten(self, tree: Node) -> str:
+        """The text with each column, and each reading of the clock, replaced."""
+        changes: list[tuple[int, int, str]] = []
+        for node in _free_columns(tree, frozenset()):
+            begin, end = _span(node, self.text)
+            quoted = self.text.encode()[begin:end].startswith(b'"')
+            changes.append((begin, end, self._named(_parts(node), quoted=quoted)))
+        for call in calls(tree):
+            kind = _CLOCK.get(str(call["function_name"]).lower())
+            if kind is not None:
+                if call.get("arguments"):
+                    raise InvalidRequest("the clock takes no argument", text=self.text)
+                changes.append((*_span(call, self.text), self._clock(kind)))
+        data = self.text.encode()
+        for begin, end, new in sorted(changes, reverse=True):
+            data = data[:begin] + new.encode() + data[end:]
+        return data.decode()
+
+    def _named(self, parts: list[str], *, quoted: bool) -> str:
+        try:
+            name, fields = self.find(parts)
+        except InvalidRequest as error:
+            word = parts[0].lower()
+            if len(parts) == 1 and word in _CLOCK_WORDS:
+                return self._clock(_CLOCK[word])
+            # "tea" is the name of a column, 'tea' a text.
+            hint = "; a text stands in single quotes" if quoted and len(parts) == 1 else ""
+            raise InvalidRequest(error.message + hint, **error.facts, text=self.text) from error
+        number = self.columns.setdefault(name, len(self.columns))
+        rest = ['"' + each.replace('"', '""') + '"' for each in fields]
+        return ".".join([f"_lakecore_column_{number}", *rest])
+
+    def _clock(self, kind: str) -> str:
+        if not self._now:
+            at = _UNIX + dt.timedelta(milliseconds=self.setting.now_ms())
+            self._now = f"CAST('{at:%Y-%m-%d %H:%M:%S.%f}+00' AS TIMESTAMPTZ)"
+        return self._now if kind == "TIMESTAMPTZ" else f"CAST({self._now} AS {kind})"
+
+
+def _span(node: Node, text: str) -> tuple[int, int]:
+    begin, length = node["query_location"], node["query_location_length"]
+    assert isinstance(begin, int)
+    assert isinstance(length, int)
+    if begin < 0 or length <= 0:
+        raise Unsupported("this SQL text is not understood", text=text)
+    return begin, begin + length

@@ -1,0 +1,156 @@
+"""What verbs and faces do with SQL text: parse it, prune by it, evaluate it on rows.
+
+INVARIANT: a condition keeps the rows for which DuckDB's WHERE is true: not those for which it is
+null. A value is cast to the type of its column as DuckDB casts what an UPDATE sets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest
+from lakecore.io.ambient import SYSTEM
+from lakecore.model.schema import TableSchema
+from lakecore.scalar import engine
+from lakecore.scalar.pruning import predicate_of
+from lakecore.scalar.syntax import ROWS, Setting, Sql, explained, parse_sql, placed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.plan.predicate import Predicate
+    from lakecore.scalar.names import Find
+
+__all__ = ["LOCAL", "Setting", "Sql", "SqlExpression", "sql_expr"]
+
+_OTHER_ROWS = "_lakecore_other_rows"
+_PLACE, _OTHER_PLACE = "_lakecore_place", "_lakecore_other_place"
+LOCAL = Setting(now_ms=SYSTEM.now_ms)
+"""The clock and the zone of this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlExpression:
+    """An SQL expression that stands for a value; made by `sql_expr`."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        given: object = self.text
+        if not isinstance(given, str):
+            raise InvalidRequest("an SQL expression is a text", given=type(given).__name__)
+
+
+def sql_expr(text: str) -> SqlExpression:
+    """A value that is computed from the row, as SQL text, for `Table.update` and `Table.merge`.
+
+    The text is an expression of DuckDB's SQL over the columns of the table, and in a merge over
+    `source.x` and `target.y`. DuckDB evaluates it for each row and casts the value to the type of
+    the column, as its own UPDATE does: a DECIMAL or an INT is rounded, a null stays null.
+
+    The call itself reads nothing: the verb raises InvalidRequest for bad SQL, unknown columns, and
+    a value that has no place in its column, and Unsupported for queries, aggregates, window
+    functions, chance and tables.
+
+        orders.update({"price": lc.sql_expr("round(price * 1.1, 2)")}, where="item = 'tea'")
+    """
+    return SqlExpression(text)
+
+
+def parse_where(
+    text: str,
+    schema: TableSchema | pa.Schema,
+    setting: Setting = LOCAL,
+    find: Find | None = None,
+) -> tuple[Sql, Predicate]:
+    """A condition on rows of a schema, checked, and what it says for pruning."""
+    types = types_of(schema)
+    sql = parse_sql(text, types, setting, find, "condition")
+    if not (pa.types.is_boolean(sql.type) or pa.types.is_null(sql.type)):
+        raise InvalidRequest("a condition is true or false", text=text, type=sql.type)
+    return sql, predicate_of(sql, types)
+
+
+def types_of(schema: TableSchema | pa.Schema) -> dict[str, pa.DataType]:
+    """The columns of a schema and their types."""
+    arrow = schema.arrow if isinstance(schema, TableSchema) else schema
+    return {field.name: field.type for field in arrow}
+
+
+def matches(sql: Sql, rows: pa.Table) -> pa.BooleanArray:
+    """For each row whether the condition is true; null is not.
+
+    Raises InvalidRequest if some row has no value of it.
+    """
+    mask = np.zeros(rows.num_rows, bool)
+    mask[_places(sql, rows)] = True
+    return pa.array(mask)
+
+
+def pairs(sql: Sql, left: pa.Table, right: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """The places of the rows of two tables for which a condition on both is true together.
+
+    The tables have the columns of the condition between them.
+    """
+    own = [name for name in sql.columns if name in left.column_names]
+    other = [name for name in sql.columns if name not in left.column_names]
+    tables = {
+        ROWS: _numbered(_named(sql, left, own), _PLACE),
+        _OTHER_ROWS: _numbered(_named(sql, right, other), _OTHER_PLACE),
+    }
+    found = _evaluated(
+        sql,
+        f"SELECT {_PLACE}, {_OTHER_PLACE} FROM {ROWS} JOIN {_OTHER_ROWS} ON ({sql.sql}\n)",
+        tables,
+    )
+    return found.column(0).to_numpy(), found.column(1).to_numpy()
+
+
+def value_of(sql: Sql, rows: pa.Table, column: pa.Field) -> pa.ChunkedArray:
+    """The value of an expression for each row, cast to the type of a column.
+
+    Raises InvalidRequest, naming the column, for a value that the type does not hold.
+    """
+    target = column.type
+    empty = placed(pa.table({column.name: pa.array([], target)}), (column.name,))
+    described = engine.evaluate(
+        f"SELECT column_type FROM (DESCRIBE SELECT * FROM {ROWS})", {ROWS: empty}, sql.zone
+    )
+    query = f"SELECT CAST(({sql.sql}\n) AS {described.column(0)[0]}) AS value FROM {ROWS}"
+    try:
+        return engine.evaluate(query, {ROWS: placed(rows, sql.columns)}, sql.zone).column(0)
+    except duckdb.Error as error:
+        message = "the value cannot be computed, or does not fit the column, for each row"
+        raise explained(error, sql, message, column=column.name) from error
+
+
+def _places(sql: Sql, rows: pa.Table) -> np.ndarray:
+    query = f"SELECT {_PLACE} FROM {ROWS} WHERE ({sql.sql}\n)"
+    tables = {ROWS: _numbered(placed(rows, sql.columns), _PLACE)}
+    places: np.ndarray = _evaluated(sql, query, tables).column(0).to_numpy()
+    return places
+
+
+def _evaluated(sql: Sql, query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+    try:
+        return engine.evaluate(query, tables, sql.zone)
+    except duckdb.Error as error:
+        raise explained(error, sql, "the condition cannot be computed of each row") from error
+
+
+def _named(sql: Sql, rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """These columns of one side under the names that the condition has for them."""
+    shown = placed(rows, tuple(names))
+    if not names:
+        return shown.rename_columns(["_lakecore_nothing"])
+    numbers = [sql.columns.index(name) for name in names]
+    return shown.rename_columns([f"_lakecore_column_{number}" for number in numbers])
+
+
+def _numbered(rows: pa.Table, name: str) -> pa.Table:
+    return rows.append_column(name, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
