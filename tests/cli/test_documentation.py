@@ -1,0 +1,62 @@
+"""Every example of `docs/command-line.md` is run, and prints what the page says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from lakecore.cli import main
+
+PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+BLOCKS = re.findall(r"^```(python|console)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def examples(block: str) -> list[tuple[str, str]]:
+    """The commands of a block, each with the lines it should print."""
+    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    return [(command, shown) for command, _, shown in (part.partition("\n") for part in parts)]
+
+
+def matches(shown: str, printed: str) -> bool:
+    """Whether the text is the one on the page, where `...` stands for any text in a line."""
+    pattern = re.escape(shown).replace(re.escape("..."), "[^\n]*")
+    return re.fullmatch(pattern, printed) is not None
+
+
+def test_every_example_prints_what_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.delenv("LAKECORE_WAREHOUSE", raising=False)
+    run = 0
+    for language, block in BLOCKS:
+        if language == "python":
+            exec(compile(block, "command-line.md", "exec"), {})  # noqa: S102 - ours
+            continue
+        for command, shown in examples(block):
+            program, *arguments = shlex.split(command)
+            assert program == "lakecore"
+            with pytest.raises(SystemExit) as ended:
+                main(arguments)
+            out, err = capfd.readouterr()
+            failed = shown.startswith("error: ")
+            assert ended.value.code == (1 if failed else 0), (command, err)
+            assert matches(shown, err if failed else out), (command, out, err)
+            run += 1
+
+    assert run >= 15
+
+
+def test_every_command_is_on_the_page(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    commands = re.findall(
+        r"^  (\w+)  ", capfd.readouterr().out.partition("Commands:")[2], re.MULTILINE
+    )
+
+    assert len(commands) >= 8
+    assert [name for name in commands if f"| `lakecore {name}` |" not in PAGE] == []
