@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 from pyspark.sql import types as s
 
-from lakecore.errors import InvalidRequest
+from lakecore.plan.fit import check_once
 from lakecore.table.writes.write import TableWrite
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.types import spark_arrow_schema, to_spark
@@ -82,10 +82,7 @@ def _filled(given: s.DataType, stored: s.DataType) -> s.DataType:
 
 def check_schema(context: TableContext, schema: StructType, *, overwrite: bool = False) -> None:
     """Raise InvalidRequest or Unsupported if the table does not take rows of this schema."""
-    names = schema.fieldNames()
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidRequest("the frame has two columns of a name", columns=twice)
+    check_once(schema.fieldNames())
     arrow = spark_arrow_schema(schema)
     empty = pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in arrow], schema=arrow)
     with TableWrite(context, overwrite=overwrite) as writer:

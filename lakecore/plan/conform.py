@@ -23,7 +23,7 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND, RowKind
 from lakecore.model.types import LENGTH_MAX, Atomic, Root, with_nullable
 from lakecore.plan.casts import cast
-from lakecore.plan.fit import Place, check_names, fit, show
+from lakecore.plan.fit import Place, check_names, check_once, fit, show
 
 if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
@@ -66,7 +66,9 @@ def conform(
     Raises InvalidRequest naming column, value and row number for what does not fit.
     """
     given = batch.schema.names
-    check_names([name for name in given if name != ROW_KIND], list(schema.names))
+    check_once(given)
+    names = [name for name in given if name != ROW_KIND]
+    check_names(names, list(schema.names), also=ROW_KIND)
     columns = [_column(batch, field, schema, first_row) for field in schema.fields]
     rows = pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
     codes = _kinds(batch, rows, first_row, kinds)

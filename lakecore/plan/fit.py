@@ -32,7 +32,7 @@ from lakecore.model.types import (
     inner_types,
     with_nullable,
 )
-from lakecore.plan.fit_values import Misfit, fit_values, is_string
+from lakecore.plan.fit_values import TOO_MANY_BYTES, Misfit, fit_values, is_string
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -146,11 +146,23 @@ def _repeated(array: pa.RunEndEncodedArray) -> pa.Array:
 
 def _taken(values: pa.Array, indices: pa.Array) -> pa.Array:
     """The values at these places; PyArrow takes none of views, as Polars categories are."""
-    if _t.is_string_view(values.type):
+    kind = values.type
+    if _t.is_string_view(kind):
         values = values.cast(pa.large_string())
-    elif _t.is_binary_view(values.type):
+    elif _t.is_binary_view(kind):
         values = values.cast(pa.large_binary())
-    return values.take(indices)
+    elif (_t.is_string(kind) or _t.is_binary(kind)) and _is_wide(values, indices):
+        values = values.cast(pa.large_string() if _t.is_string(kind) else pa.large_binary())
+    try:
+        return values.take(indices)
+    except pa.ArrowInvalid as error:
+        raise Misfit(TOO_MANY_BYTES) from error
+
+
+def _is_wide(values: pa.Array, indices: pa.Array) -> bool:
+    """Whether the values at these places may take more bytes than 32 bits count."""
+    longest = pc.max(pc.binary_length(values)).as_py() or 0
+    return int(longest) * len(indices) > _INT32_MAX
 
 
 def _check_not_null(array: pa.Array, alive: pa.Array | None) -> None:
@@ -263,15 +275,26 @@ def _entry_lists(array: pa.Array) -> pa.Array:
     raise Misfit("the values are not of the column's type: a map, or a list of structs key, value")
 
 
-def check_names(given: list[str], known: list[str], *, inside: str = "") -> None:
-    """Raise InvalidRequest for a name that is not known, or is there twice."""
+def check_names(given: list[str], known: list[str], *, inside: str = "", also: str = "") -> None:
+    """Raise InvalidRequest for a name that is not known, or is there twice.
+
+    `also` is a name that may have been meant, but is no column.
+    """
     strange = next((name for name in given if name not in known), None)
     if strange is not None:
         raise InvalidRequest(
-            "unknown column", column=inside + strange, **_near(strange, known), columns=known
+            "unknown column",
+            column=inside + strange,
+            **_near(strange, [*known, also]),
+            columns=known,
         )
-    if len(set(given)) < len(given):
-        twice = next(name for name in given if given.count(name) > 1)
+    check_once(given, inside=inside)
+
+
+def check_once(names: list[str], *, inside: str = "") -> None:
+    """Raise InvalidRequest for a name that two columns have, as either may be meant."""
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
         raise InvalidRequest("a column is there twice", column=inside + twice)
 
 

@@ -3,7 +3,8 @@
 Nothing is lost on the way in, with one exception: a wider float or a DECIMAL that goes to FLOAT or
 DOUBLE is rounded to the nearest, since Python's floats are all DOUBLE. What is taken:
 
-- integers, whole floats and whole decimals for integers; integers and decimals for DECIMAL;
+- integers, whole floats and whole decimals for integers, but no float from 2^53 on, for it may
+  have lost digits before; integers and decimals for DECIMAL;
 - dates, and timestamps at midnight, for DATE; dates for TIMESTAMP;
 - zoned timestamps for TIMESTAMP WITH LOCAL TIME ZONE, the others for TIMESTAMP, never crosswise;
 - every layout of strings and of bytes; lengths count code points and bytes.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -24,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakecore.model.arrow_sizes import total_bytes
 from lakecore.model.types import LENGTH_MAX, Atomic, Root, arrow_type
 
 if TYPE_CHECKING:
@@ -41,6 +44,9 @@ _INTEGER_DIGITS = 20
 _WORD_DIGITS = 18
 _EXACT_POWER_MAX = 22
 _EXACT_INTEGER_MAX = 1 << 53
+_EXACT_SINGLE_MAX = 1 << 24
+_BYTES_MAX = (1 << 31) - 1
+TOO_MANY_BYTES = "a batch holds at most 2 GiB of a column: write smaller batches"
 
 
 class Misfit(ValueError):
@@ -82,11 +88,24 @@ def _integer(array: pa.Array, target: Atomic) -> pa.Array:
         return array
     if _t.is_decimal(array.type):
         array = _rescaled(array, pa.decimal128(_INTEGER_DIGITS, 0), rule)
-    elif _t.is_float16(array.type):
-        array = array.cast(pa.float32())
-    elif not (_t.is_integer(array.type) or _t.is_floating(array.type)):
+    elif _t.is_floating(array.type):
+        return _integer_of_float(array, wanted, rule)
+    if not (_t.is_integer(array.type) or _t.is_decimal(array.type)):
         raise _wrong_type()
     return _cast(array, wanted, rule)
+
+
+def _integer_of_float(array: pa.Array, wanted: pa.DataType, rule: str) -> pa.Array:
+    """Whole floats, but none so large that another integer may have been rounded to it."""
+    if _t.is_float16(array.type):
+        array = array.cast(pa.float32())
+    out = _cast(array, wanted, rule)
+    bound = float(_EXACT_INTEGER_MAX if array.type == pa.float64() else _EXACT_SINGLE_MAX)
+    _check(
+        pc.greater_equal(pc.abs(array), bound),
+        "a float this large may have lost digits: give an integer column (in pandas, dtype Int64)",
+    )
+    return out
 
 
 def _float(array: pa.Array, target: Atomic) -> pa.Array:
@@ -264,15 +283,17 @@ def _compact(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """The same texts or bytes with 32-bit offsets."""
     if array.type == wanted:
         return array
-    try:
+    if _t.is_string_view(array.type) or _t.is_binary_view(array.type):
+        # Arrow's cast of views does not look whether 32 bits count their bytes.
+        if total_bytes(array) > _BYTES_MAX:
+            raise Misfit(TOO_MANY_BYTES)
         return array.cast(wanted)
-    except pa.ArrowInvalid:
-        pass
-    try:
-        # A slice far into a large array: its offsets start anew in a copy.
+    with suppress(pa.ArrowInvalid):
+        return array.cast(wanted)
+    try:  # A slice far into a large array: its offsets start at 0 in a copy.
         return pa.concat_arrays([array, array.slice(0, 0)]).cast(wanted)
     except pa.ArrowInvalid as error:
-        raise Misfit("a batch holds at most 2 GiB of a column: write smaller batches") from error
+        raise Misfit(TOO_MANY_BYTES) from error
 
 
 def _longest(array: pa.Array) -> int:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -14,9 +15,10 @@ import pytest
 
 from lakecore.errors import InvalidRequest
 from lakecore.frames.incoming import BYTES_MAX, ROWS_MAX, incoming_batches
+from lakecore.model.arrow_sizes import total_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 ROWS = [{"i": 1, "s": "a"}, {"i": 2, "s": None}, {"i": 3, "s": "ü"}]
 TABLE = pa.Table.from_pylist(ROWS)
@@ -93,7 +95,6 @@ def test_source_without_rows_still_gives_its_columns(make: Callable[[], object])
         5,
         "SELECT 1",
         b"x",
-        {"i": [1]},
         {1, 2},
         object(),
         pl.Series("i", [1]),
@@ -117,10 +118,9 @@ def test_rows_that_have_no_common_type_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="common type") as caught:
         list(incoming_batches([{"a": 1, "b": 1}, {"a": 1, "b": "x"}]))
     assert (caught.value.facts["column"], caught.value.facts["value"]) == ("b", "x")
-    with pytest.raises(InvalidRequest, match="pandas"):
+    with pytest.raises(InvalidRequest, match="common type") as caught:
         list(incoming_batches(pd.DataFrame({"a": [1, "x"]})))
-    with pytest.raises(InvalidRequest, match="no columns"):
-        list(incoming_batches([{}]))
+    assert (caught.value.facts["column"], caught.value.facts["value"]) == ("a", "x")
 
 
 @pytest.mark.parametrize("value", [2**64, "\ud800", Decimal("NaN"), object()])
@@ -253,9 +253,160 @@ def test_periods_of_pandas_are_refused() -> None:
         list(incoming_batches(frame))
 
 
-def test_pandas_frame_with_a_column_twice_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="no Arrow form"):
-        list(incoming_batches(pd.DataFrame([[1, 2]], columns=["id", "id"])))
+TWICE = pa.table(
+    [pa.array([1]), pa.array(["-D"]), pa.array(["+I"])], ["id", "_row_kind", "_row_kind"]
+)
+COLUMNS_TWICE: dict[str, Callable[[], object]] = {
+    "table": lambda: TWICE,
+    "batch": lambda: TWICE.to_batches()[0],
+    "reader": TWICE.to_reader,
+    "empty reader": TWICE.schema.empty_table().to_reader,
+    "dataset": lambda: ds.dataset(TWICE),
+    "c stream": lambda: _Stream(TWICE),
+    "c array": lambda: _Array(TWICE),
+    "pandas": lambda: pd.DataFrame([[1, "-D", "+I"]], columns=TWICE.schema.names),
+    "index of pandas": lambda: pd.DataFrame({"_row_kind": ["-D"]}, pd.Index([1], name="_row_kind")),
+    "duckdb": lambda: duckdb.connect().sql("SELECT 1 id, '-D' _row_kind, '+I' _row_kind"),
+    "list of tables": lambda: [TABLE, TWICE],
+}
+
+
+class _Stream:
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+class _Array(_Stream):
+    __arrow_c_stream__ = property()
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        return self._table.to_batches()[0].__arrow_c_array__(requested_schema)
+
+
+@pytest.mark.parametrize("make", COLUMNS_TWICE.values(), ids=COLUMNS_TWICE)
+def test_column_that_is_there_twice_is_refused_by_name(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidRequest, match="a column is there twice") as caught:
+        list(incoming_batches(make()))
+
+    assert caught.value.facts["column"] == "_row_kind"
+
+
+WITHOUT_COLUMNS: dict[str, Callable[[], object]] = {
+    "table": lambda: TABLE.select([]),
+    "reader": lambda: TABLE.select([]).to_reader(),
+    "polars": lambda: pl.DataFrame(height=3),
+    "pandas": lambda: pd.DataFrame(index=range(3)),
+    "dicts": lambda: [{}, {}, {}],
+    "generator of dicts": lambda: ({} for _ in range(3)),
+}
+
+
+@pytest.mark.parametrize("make", WITHOUT_COLUMNS.values(), ids=WITHOUT_COLUMNS)
+def test_rows_without_columns_are_counted(make: Callable[[], object]) -> None:
+    assert sum(batch.num_rows for batch in incoming_batches(make())) == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (pl.DataFrame, "this is a class.*polars.dataframe.frame.DataFrame"),
+        (pd.DataFrame, "this is a class"),
+        (dict, "this is a class"),
+        ([pl.DataFrame], "this is a class"),
+        ([()], "a tuple does not name its columns"),
+        ([(1, "a")], "a tuple does not name its columns"),
+        (((n, "a") for n in range(3)), "a tuple does not name its columns"),
+        (Path("rows.parquet"), "cannot be read.*Path"),
+        (bytearray(b"x"), "cannot be read"),
+        (np.array([[1, 2]]), "cannot be read.*ndarray"),
+        ({}, "at least one column"),
+        ({"id": 1}, "one row is a list of one dict"),
+        ({"id": "abc"}, "one row is a list of one dict"),
+        ({"id": [1, 2], "v": [1]}, r"different numbers of values.*'id': 2, 'v': 1"),
+    ],
+    ids=str,
+)
+def test_what_is_no_rows_is_refused_with_the_reason(data: object, why: str) -> None:
+    with pytest.raises(InvalidRequest, match=why):
+        list(incoming_batches(data))
+
+
+def _columns() -> dict[str, Sequence[object]]:
+    return dict(TABLE.to_pydict())
+
+
+DICTS_OF_COLUMNS: dict[str, Callable[[], object]] = {
+    "lists": _columns,
+    "tuples": lambda: {name: tuple(column) for name, column in _columns().items()},
+    "arrow": lambda: dict(zip(TABLE.schema.names, TABLE.columns, strict=True)),
+    "polars": lambda: pl.DataFrame(ROWS).to_dict(),
+    "polars lists": lambda: pl.DataFrame(ROWS).to_dict(as_series=False),
+    "pandas": lambda: dict(pd.DataFrame(ROWS).items()),
+    "arrow lists": TABLE.to_pydict,
+    "mixed": lambda: {"i": np.array([1, 2, 3]), "s": ["a", pd.NA, "ü"]},
+    "range": lambda: {**_columns(), "i": range(1, 4)},
+    "structured": lambda: np.array(
+        [(1, "a"), (2, None), (3, "ü")], dtype=[("i", "i8"), ("s", object)]
+    ),
+}
+
+
+@pytest.mark.parametrize("make", DICTS_OF_COLUMNS.values(), ids=DICTS_OF_COLUMNS)
+def test_dict_of_columns_gives_its_rows(make: Callable[[], object]) -> None:
+    assert [row for batch in incoming_batches(make()) for row in batch.to_pylist()] == ROWS
+
+
+def test_column_of_a_dict_is_read_in_pieces() -> None:
+    batches = list(incoming_batches({"i": list(range(150_000)), "j": np.arange(150_000)}))
+
+    assert [batch.num_rows for batch in batches] == [65_536, 65_536, 18_928]
+    assert pa.Table.from_batches(batches)["j"].to_pylist() == list(range(150_000))
+
+
+@pytest.mark.parametrize("missing", [None, pd.NA, pd.NaT, np.datetime64("NaT")], ids=str)
+def test_what_is_missing_is_null_at_any_depth(missing: object) -> None:
+    day = dt.date(2026, 1, 1)
+    rows = [{"a": missing, "b": [day, missing], "c": {"x": missing}}, {"a": day}]
+
+    (batch,) = incoming_batches(rows)
+
+    assert batch.to_pylist() == [
+        {"a": None, "b": [day, None], "c": {"x": None}},
+        {"a": day, "b": None, "c": None},
+    ]
+
+
+def test_nan_is_a_number_in_dicts_and_null_in_pandas() -> None:
+    values = [1.5, float("nan")]
+
+    (numbers,) = incoming_batches([{"a": value, "b": [value]} for value in values])
+    (nulls,) = incoming_batches(pd.DataFrame({"a": values, "b": [[1.5], float("nan")]}))
+
+    assert str(numbers.to_pylist()) == "[{'a': 1.5, 'b': [1.5]}, {'a': nan, 'b': [nan]}]"
+    assert nulls.to_pylist() == [{"a": 1.5, "b": [1.5]}, {"a": None, "b": None}]
+
+
+def test_nanoseconds_of_pandas_are_kept_at_any_depth() -> None:
+    at = pd.Timestamp("2026-01-01 00:00:00.123456789")
+    rows = [{"a": at, "b": [at, NAIVE], "z": at.tz_localize("Asia/Tokyo")}]
+
+    batch = pa.Table.from_batches(list(incoming_batches(rows))).to_batches()[0]
+
+    assert batch.column("a").cast(pa.int64()).to_pylist() == [at.value]
+    assert batch.column("b").flatten().cast(pa.int64()).to_pylist() == [
+        at.value,
+        pd.Timestamp(NAIVE).as_unit("ns").value,
+    ]
+    assert batch.column("z").to_pylist() == [at.tz_localize("Asia/Tokyo")]
+
+
+@pytest.mark.parametrize("what", ["day and time", "zone and none", "time of a zone"])
+def test_times_of_several_kinds_are_refused_inside_of_lists(what: str) -> None:
+    with pytest.raises(InvalidRequest, match=TIMES[what][1].replace("=t", "=t.element")):
+        list(incoming_batches([{"t": TIMES[what][0]}]))
 
 
 @pytest.mark.parametrize(
@@ -317,3 +468,44 @@ def test_a_row_that_is_null_is_no_row() -> None:
 
     with pytest.raises(InvalidRequest, match="does not hold rows"):
         list(incoming_batches(rows))
+
+
+TEXT = "x" * 10_000
+SHARED: dict[str, Callable[[], object]] = {
+    "polars": lambda: pl.DataFrame({"id": range(2000)}).with_columns(v=pl.lit(TEXT)),
+    "polars lazy": lambda: pl.LazyFrame({"id": range(2000)}).with_columns(v=pl.lit(TEXT)),
+    "polars lists": lambda: pl.DataFrame({"id": range(2000)}).select(
+        "id", v=pl.concat_list(pl.lit(TEXT), pl.lit("a"))
+    ),
+    "dictionary": lambda: pa.table(
+        {"id": range(2000), "v": pa.array([TEXT] * 2000).dictionary_encode()}
+    ),
+    "run ends": lambda: pa.table(
+        {
+            "id": range(2000),
+            "v": pa.RunEndEncodedArray.from_arrays(pa.array([2000], pa.int32()), pa.array([TEXT])),
+        }
+    ),
+    "dicts": lambda: [{"id": n, "v": TEXT} for n in range(2000)],
+    "dicts of lists": lambda: [{"id": n, "v": [TEXT]} for n in range(2000)],
+    "dicts of maps": lambda: [{"id": n, "v": {"a": TEXT}} for n in range(2000)],
+    "columns": lambda: {"id": range(2000), "v": [TEXT] * 2000},
+    "pandas": lambda: pd.DataFrame(
+        {"id": range(2000), "v": pd.Series([TEXT] * 2000, dtype=object)}
+    ),
+    "pandas with nulls": lambda: pd.DataFrame(
+        {"id": range(2000), "v": pd.Series([None, float("nan"), TEXT, TEXT] * 500, dtype=object)}
+    ),
+    "categories": lambda: pd.DataFrame({"id": range(2000), "v": pd.Categorical([TEXT] * 2000)}),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_rows_that_share_a_text_come_in_batches_of_so_many_bytes(name: str) -> None:
+    batches = list(incoming_batches(SHARED[name](), bytes_max=1 << 20))
+
+    assert sum(batch.num_rows for batch in batches) == 2000
+    for batch in batches:
+        assert sum(map(total_bytes, batch.columns)) <= 1 << 20
+    # They are not cut smaller than they need be.
+    assert len(batches) <= 70

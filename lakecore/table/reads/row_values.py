@@ -24,8 +24,8 @@ from polars.io.plugins import register_io_source
 
 from lakecore.errors import InvalidRequest
 from lakecore.frames.filtered import FilteredSource
-from lakecore.frames.incoming import check_times
 from lakecore.frames.polars_source import not_computed, polars_schema, to_frame
+from lakecore.frames.python_leaves import check_times
 from lakecore.plan.predicate import compares_with_null, from_polars, is_exact, operands, to_polars
 from lakecore.scalar import values as scalar
 from lakecore.scalar.syntax import parse_sql

@@ -67,7 +67,8 @@ def merge_files(
     if isinstance(on, str) and on in schema.names:
         on = (on,)
     target = newest(context, Verb.MERGE)
-    with MergeSource(data, on_fields(schema, on), context.budget) as source:
+    fields = schema.fields
+    with MergeSource(data, on_fields(schema, on), context.budget, columns=fields) as source:
         plan = plan_merge(context, source.schema, on, clauses)
         if source.part_count > 1 and not plan.on:
             raise Unsupported(

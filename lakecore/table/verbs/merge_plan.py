@@ -14,6 +14,7 @@ import polars as pl
 
 from lakecore.errors import InvalidRequest
 from lakecore.frames.source import checked_columns
+from lakecore.model.rows import ROW_KIND
 from lakecore.model.types import Atomic
 from lakecore.plan.row_changes import deletion_columns, update_shape
 from lakecore.table.reads.row_values import setting_of
@@ -131,6 +132,8 @@ def plan_merge(
         match: tuple(planner.step(each, sides[match]) for each in clauses if each.match is match)
         for match in Match
     }
+    if ROW_KIND in source.names:
+        _check_kinds_used(both, condition, (step for each in steps.values() for step in each))
     of_target = (*steps[Match.MATCHED], *steps[Match.NOT_MATCHED_BY_SOURCE])
     first = (
         _in_order(
@@ -151,6 +154,24 @@ def plan_merge(
     if not bounded:
         first, rest = _in_order(schema, (*first, *rest)), ()
     return MergePlan(on=names, condition=condition, sides=both, steps=steps, first=first, rest=rest)
+
+
+def _check_kinds_used(both: Sides, on: object, steps: Iterable[Step]) -> None:
+    """Raise InvalidRequest if row kinds come with the source, and no part of the merge reads them.
+
+    A deletion would be merged as a row that is there.
+    """
+    if ROW_KIND in both.of_side([on], SOURCE).values():
+        return
+    for each in steps:
+        read = [each.condition, *each.values.values()]
+        if ROW_KIND in each.sides.of_side(read, SOURCE).values():
+            return
+    raise InvalidRequest(
+        "the source has row kinds, which a merge does not follow: name the column in conditions, "
+        "as in when_matched_delete(\"source._row_kind = '-D'\"), or leave it out",
+        column=ROW_KIND,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

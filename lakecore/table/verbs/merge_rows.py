@@ -77,7 +77,8 @@ def merge_rows(
     if any(clause.action is Action.DELETE for clause in clauses):
         check_deletion(options)
     target = newest(context, Verb.MERGE)
-    with MergeSource(data, on_fields(schema, on), context.budget) as source:
+    fields = schema.fields
+    with MergeSource(data, on_fields(schema, on), context.budget, columns=fields) as source:
         plan = plan_merge(context, source.schema, on, clauses)
         count = source.part_count
         if count > 1 and not plan.on:

@@ -40,7 +40,10 @@ class MergeSource:
     Columns of `on` have the types of the table's columns, which is what they are compared in.
     """
 
-    def __init__(self, data: object, on: Sequence[Field], budget: Budget) -> None:
+    def __init__(
+        self, data: object, on: Sequence[Field], budget: Budget, *, columns: Sequence[Field] = ()
+    ) -> None:
+        """`columns` are those of the table, as which Python values are read."""
         self._on = on
         self._budget = budget
         self._limit = min(budget.size_bytes // SHARE, _HELD_BYTES_MAX)
@@ -52,7 +55,7 @@ class MergeSource:
         self._rows = 0
         self.schema = pa.schema([])
         try:
-            for batch in incoming_batches(data):
+            for batch in incoming_batches(data, columns, bytes_max=self._limit):
                 self._take(batch)
             if self._spilled:
                 self._spill()
@@ -94,9 +97,6 @@ class MergeSource:
 
     def _take(self, batch: pa.RecordBatch) -> None:
         names = batch.schema.names
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise InvalidRequest("the source has columns of the same name", columns=twice)
         for field in self._on:
             at = batch.schema.get_field_index(field.name)
             if at < 0:

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.format.binary_row import hash_rows
-from lakecore.frames.incoming import incoming_batches
+from lakecore.frames.incoming import BYTES_MAX, incoming_batches
 from lakecore.io.spill import SpillDirectory
 from lakecore.merge.kinds import refused_kinds
 from lakecore.merge.spec import merge_spec
@@ -65,6 +65,7 @@ _LARGE_ROW_SHARE = BUFFER_SHARE / 4
 """The part of the budget that a row has which is not buffered."""
 _UNLEASED_BYTES = 1 << 20
 _FLUSHERS = 4
+_BATCH_SHARE = 1 / 8
 _ENDED = (
     "the writer has ended, by close or a failure, and what it took in since the last "
     "prepare_commit is dropped: write that again, with a new writer"
@@ -134,7 +135,8 @@ class TableWrite:
         self._require_open()
         before = self._rows
         try:
-            for batch in incoming_batches(data):
+            limit = _batch_limit(self._context.budget.size_bytes)
+            for batch in incoming_batches(data, self._schema.fields, bytes_max=limit):
                 rows = conform(batch, self._schema, first_row=self._rows, kinds=self._kinds)
                 self._check_kinds(rows)
                 self._rows += batch.num_rows
@@ -356,6 +358,11 @@ class TableWrite:
             base_snapshot_id=self._base_state().snapshot_id,
             base_snapshot_uuid=self._base_state().snapshot_uuid,
         )
+
+
+def _batch_limit(budget_bytes: int) -> int:
+    """What a batch may take once each of its rows holds its own values."""
+    return max(_UNLEASED_BYTES, min(BYTES_MAX, int(budget_bytes * _BATCH_SHARE)))
 
 
 def _buffer_limit(budget_bytes: int) -> int:

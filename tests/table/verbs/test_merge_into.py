@@ -377,6 +377,29 @@ def test_source_rows_with_kinds_are_rows_to_choose_from(table: Table) -> None:
     assert held(table) == "2 B 9 | 3 c 3"
 
 
+@pytest.mark.parametrize("keys", [["id"], []], ids=["keyed", "unkeyed"])
+def test_row_kinds_of_a_source_that_no_condition_reads_are_refused(keys: list[str]) -> None:
+    # The deletion would be merged as a row that is there.
+    table = new_table(WIDE, keys=keys)
+    changes = pl.DataFrame({"_row_kind": ["-D"], "id": [1], "v": [""], "n": [0]})
+    merge = table.merge(changes, on="id").when_matched_update_all().when_not_matched_insert_all()
+
+    with pytest.raises(InvalidRequest, match="row kinds, which a merge does not follow") as caught:
+        merge.execute()
+
+    assert caught.value.facts["column"] == "_row_kind"
+
+
+def test_maps_of_a_source_are_read_as_the_columns_of_the_table() -> None:
+    table = new_table({"id": "INT NOT NULL", "m": "MAP<STRING, INT>"})
+    table.write([{"id": 1, "m": {"a": 1}}])
+    source_rows = [{"id": 1, "m": {"b": 2}}, {"id": 2, "m": [("c", 3)]}]
+    merge = table.merge(source_rows, on="id").when_matched_update_all()
+    merge.when_not_matched_insert_all().execute()
+
+    assert table.to_arrow().sort_by("id")["m"].to_pylist() == [[("b", 2)], [("c", 3)]]
+
+
 def test_update_with_an_input_changelog_tells_both_rows() -> None:
     table = new_table(WIDE, changelog_producer="input")
     put(table, "1 a 1 | 2 b 2")
@@ -513,7 +536,7 @@ def refusals() -> Sequence[tuple[str, Any, str]]:
             lambda t: t.merge(
                 pa.table([pa.array([1]), pa.array([2])], names=["id", "id"]), on="id"
             ).when_matched_delete(),
-            r"columns of the same name. columns=\[id\]",
+            r"a column is there twice. column=id",
         ),
         (
             "on cannot be computed",
