@@ -19,7 +19,7 @@ SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore tests property_test
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fmt lint types props interop differential bench spark demo-spark bench-spark ci clean
+.PHONY: help venv demo test fmt lint types props interop differential bench spark demo-spark bench-spark docs ci clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -86,9 +86,16 @@ $(VENV)/.installed-spark: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,interop,spark,spark-connect]' $(if $(SPARK),'pyspark==$(SPARK)')
 	@touch $@
 
+docs: $(VENV)/.installed-docs ## build the documentation site into site/; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet $(ARGS)
+
+$(VENV)/.installed-docs: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
 ci: ## run all that a change must pass
 	.ci/run
 
 clean: ## remove what builds, checks and runs leave behind
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .ci/logs
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .ci/logs
 	find lakecore tests property_tests -name __pycache__ -type d -prune -exec rm -rf {} +
