@@ -77,7 +77,10 @@ def named_faults(data: bytes, path: str) -> Iterator[None]:
         if isinstance(error, LakecoreError):
             raise
         raise CorruptTable(
-            "the file is damaged or no Avro file", path=path, size_bytes=len(data), why=repr(error)
+            "the file is damaged or no Avro file",
+            path=path,
+            size_bytes=len(data),
+            why=type(error).__name__,
         ) from error
 
 

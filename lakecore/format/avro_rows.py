@@ -84,5 +84,5 @@ def _damaged(path: str) -> Iterator[None]:
         if isinstance(error, LakecoreError) or getattr(error, "errno", None) is not None:
             raise
         raise CorruptTable(
-            "the data file is damaged or no Avro", path=path, why=repr(error)
+            "the data file is damaged or no Avro", path=path, why=type(error).__name__
         ) from error

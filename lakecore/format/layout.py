@@ -6,13 +6,19 @@ directories of the main table.
 
 INVARIANT: a path is made from what metadata says (names, partition values, buckets), and nothing
 but a number is ever read back out of a name.
+
+INVARIANT: no name leads out of its directory, whoever wrote it: each passes `one_name`, and a path
+that metadata states in full passes `Layout.external`. `docs/paths.md` lists all of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
+from lakecore.format.locations import canonical, is_within, storage_of
 from lakecore.format.partition_path import partition_path
 from lakecore.options import POSTPONE_BUCKET
 
@@ -39,6 +45,7 @@ __all__ = [
     "index_manifest_name",
     "manifest_list_name",
     "manifest_name",
+    "one_name",
     "parse_numbered",
     "partition_path",
     "statistics_name",
@@ -57,6 +64,9 @@ DROPPED_MARK = ".dropped"
 LATEST = "LATEST"
 EARLIEST = "EARLIEST"
 
+NAME_BYTES_MAX = 255
+_PLAIN_NAME = re.compile(r"[\w+=@~,#% -][\w.+=@~,#% -]{0,254}", re.ASCII)
+_UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f\ud800-\udfff]")
 _ID_MAX = 2**63 - 1
 _COMPRESSION_SUFFIXES = {
     "zstd": "zst",
@@ -74,23 +84,20 @@ class Layout:
     """The paths of one branch of a table. `root` is the table directory, as the store names it.
 
     `index_in_data_dir` is the option `index-file-in-data-file-dir`, `data_directory` the option
-    `data-file.path-directory`. Partition paths are those of `format/partition_path.py`, the empty
-    text for an unpartitioned table.
+    `data-file.path-directory`. `external_roots` are the places outside the table whose files may be
+    read: those of `data-file.external-paths` and `lakecore.external-paths`. Partition paths are
+    those of `format/partition_path.py`, the empty text for an unpartitioned table.
     """
 
     root: str
     branch: str = MAIN_BRANCH
     index_in_data_dir: bool = False
     data_directory: str = ""
+    external_roots: tuple[str, ...] = ()
 
     def on_branch(self, branch: str) -> Layout:
         """The same table's layout, seen from another branch."""
-        return Layout(
-            root=self.root,
-            branch=branch,
-            index_in_data_dir=self.index_in_data_dir,
-            data_directory=self.data_directory,
-        )
+        return replace(self, branch=branch)
 
     # --- a branch's own ---
 
@@ -99,7 +106,7 @@ class Layout:
         """The directory that holds this branch's schema, snapshot, tag and other folders."""
         if self.branch == MAIN_BRANCH:
             return self._main()
-        return f"{self.branches_dir}/{BRANCH_PREFIX}{self.branch}"
+        return f"{self.branches_dir}/{one_name(BRANCH_PREFIX + self.branch, 'branch')}"
 
     @property
     def schema_dir(self) -> str:
@@ -141,7 +148,7 @@ class Layout:
 
     def tag(self, name: str) -> str:
         """The tag of that name."""
-        return f"{self.tag_dir}/{TAG_PREFIX}{name}"
+        return f"{self.tag_dir}/{one_name(TAG_PREFIX + name, 'tag')}"
 
     @property
     def consumer_dir(self) -> str:
@@ -150,7 +157,7 @@ class Layout:
 
     def consumer(self, consumer_id: str) -> str:
         """The consumer of that id."""
-        return f"{self.consumer_dir}/{CONSUMER_PREFIX}{consumer_id}"
+        return f"{self.consumer_dir}/{one_name(CONSUMER_PREFIX + consumer_id, 'consumer')}"
 
     @property
     def changelog_dir(self) -> str:
@@ -185,7 +192,7 @@ class Layout:
 
     def manifest(self, name: str) -> str:
         """The manifest, manifest list or index manifest of that name."""
-        return f"{self.manifest_dir}/{name}"
+        return f"{self.manifest_dir}/{one_name(name)}"
 
     @property
     def statistics_dir(self) -> str:
@@ -194,7 +201,7 @@ class Layout:
 
     def statistics(self, name: str) -> str:
         """The statistics file that a snapshot names."""
-        return f"{self.statistics_dir}/{name}"
+        return f"{self.statistics_dir}/{one_name(name)}"
 
     @property
     def index_dir(self) -> str:
@@ -205,11 +212,13 @@ class Layout:
         """Where an index file of that name is written; the bucket matters only beside data."""
         if self.index_in_data_dir:
             return self.file_in_bucket(partition_path, bucket, name)
-        return f"{self.index_dir}/{name}"
+        return f"{self.index_dir}/{one_name(name)}"
 
     def live_index_file(self, partition_path: str, bucket: int, file: IndexFile) -> str:
         """Where an index file that an index manifest lists can be read."""
-        return file.external_path or self.index_file(file.name, partition_path, bucket)
+        if file.external_path:
+            return self.external(file.external_path)
+        return self.index_file(file.name, partition_path, bucket)
 
     @property
     def data_dir(self) -> str:
@@ -227,19 +236,64 @@ class Layout:
 
     def file_in_bucket(self, partition_path: str, bucket: int, name: str) -> str:
         """Where a data or changelog file of that name is written."""
-        return f"{self.bucket_dir(partition_path, bucket)}/{name}"
+        return f"{self.bucket_dir(partition_path, bucket)}/{one_name(name)}"
 
     def data_file(self, partition_path: str, bucket: int, file: DataFile) -> str:
         """Where a data or changelog file that a manifest lists can be read."""
-        return file.external_path or self.file_in_bucket(partition_path, bucket, file.name)
+        if file.external_path:
+            return self.external(file.external_path)
+        return self.file_in_bucket(partition_path, bucket, file.name)
 
     def extra_file(self, partition_path: str, bucket: int, file: DataFile, name: str) -> str:
         """Where one of a data file's extra files lies: always beside it."""
         parent, _, _ = self.data_file(partition_path, bucket, file).rpartition("/")
-        return f"{parent}/{name}"
+        return f"{parent}/{one_name(name)}"
+
+    def external(self, path: str) -> str:
+        """A path outside the table that metadata states in full.
+
+        Raises InvalidRequest unless it lies in a place that the options name, CorruptTable if it
+        is no path, Unsupported if it is one of another storage than the table's.
+        """
+        try:
+            place = canonical(path)
+        except InvalidRequest as error:
+            raise CorruptTable("metadata names a file by what is no path", why=error) from error
+        if not any(is_within(place, canonical(root)) for root in self.external_roots):
+            raise InvalidRequest(
+                "a file of the table lies outside the table, in no place that its options name; if "
+                "it is to be read, name its directory by the option lakecore.external-paths",
+                path=path,
+                external_paths=self.external_roots,
+                table=self.root,
+            )
+        if storage_of(place) != storage_of(self.root):
+            raise Unsupported(
+                "a file of the table lies in another storage than the table",
+                path=path,
+                table=self.root,
+            )
+        return place
 
     def _main(self) -> str:
         return self.root.rstrip("/")
+
+
+def one_name(name: str, given: str = "") -> str:
+    """The name, if it is that of one file or directory below its parent, on every storage.
+
+    Raises CorruptTable for one that metadata states, InvalidRequest for what a caller has `given`:
+    a tag, a branch, a consumer.
+    """
+    if _PLAIN_NAME.fullmatch(name):
+        return name
+    found = _UNSAFE.search(name)
+    if found is None and name not in {"", ".", ".."} and len(name.encode()) <= NAME_BYTES_MAX:
+        return name
+    raise (InvalidRequest if given else CorruptTable)(
+        f"the name of a {given or 'file'} leads out of its directory, or is no name of a file",
+        name=ascii(name)[:NAME_BYTES_MAX],
+    )
 
 
 def parse_numbered(name: str, prefix: str) -> int | None:

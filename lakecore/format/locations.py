@@ -17,7 +17,7 @@ import re
 
 from lakecore.errors import InvalidRequest
 
-__all__ = ["canonical", "check_text", "is_local", "is_within"]
+__all__ = ["canonical", "check_text", "is_local", "is_within", "storage_of"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://", re.ASCII)
 _FILE = re.compile(r"file:", re.ASCII | re.IGNORECASE)
@@ -52,6 +52,20 @@ def canonical(text: str) -> str:
 def is_local(text: str) -> bool:
     """Whether the text names a local path: it has no scheme, or that of files."""
     return bool(_FILE.match(text)) or not _SCHEME.match(text)
+
+
+def storage_of(text: str) -> str:
+    """What tells one storage from another: nothing for local disk, else the scheme.
+
+    Each name of `memory://` is a storage; S3 is one under all its schemes.
+    """
+    scheme = _SCHEME.match(text)
+    if is_local(text) or scheme is None:
+        return ""
+    known = scheme[1].lower()
+    if known == "memory":
+        return f"{known}://{text[scheme.end() :].partition('/')[0]}"
+    return "s3" if known in {"s3", "s3a", "s3n"} else known
 
 
 def is_within(path: str, root: str) -> bool:

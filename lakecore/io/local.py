@@ -28,6 +28,7 @@ import pyarrow as pa
 from lakecore.errors import (
     AlreadyExists,
     CommitUnknown,
+    CorruptTable,
     InvalidRequest,
     NotFound,
     StorageError,
@@ -69,7 +70,7 @@ class LocalStore:
             self._directory = ""
 
     def read(self, path: str) -> bytes:
-        with plain_errors(path), open(self._at(path), "rb") as file:
+        with plain_errors(path), open(self._at(path), "rb", opener=_open_regular) as file:
             return file.read()
 
     def exists(self, path: str) -> bool:
@@ -83,8 +84,7 @@ class LocalStore:
     def size(self, path: str) -> int:
         with plain_errors(path):
             status = os.stat(self._at(path))
-        if stat.S_ISDIR(status.st_mode):
-            raise NotFound("a directory, not a file", path=path)
+            _require_regular(path, status)
         return status.st_size
 
     def list(self, directory: str) -> tuple[FileStatus, ...]:
@@ -182,8 +182,7 @@ class LocalStore:
     def open_input(self, path: str) -> pa.NativeFile:
         local = self._at(path)
         with plain_errors(path):
-            if os.path.isdir(local):
-                raise IsADirectoryError(local)
+            _require_regular(path, os.stat(local))
             return pa.OSFile(local, "r")
 
     @contextmanager
@@ -194,7 +193,7 @@ class LocalStore:
             _make_directory(os.path.dirname(local))
             # NOTE: this descriptor only serves fsync. It is opened before the first write, because
             # a write-back error is reported to the descriptors that were open when it happened.
-            descriptor = os.open(local, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            descriptor = _open_regular(local, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             with plain_errors(path):
                 sink = _Output(local, "w")
@@ -218,7 +217,15 @@ class LocalStore:
             os.close(descriptor)
 
     def local_path(self, path: str) -> str | None:
-        return self._at(path)
+        """As `Store.local_path`. Raises CorruptTable for a pipe: a reader would wait for it."""
+        local = self._at(path)
+        try:
+            status = os.stat(local)
+        except OSError:  # the reader says it
+            return local
+        if not stat.S_ISDIR(status.st_mode):
+            _require_regular(path, status)
+        return local
 
     def _at(self, path: str) -> str:
         """The absolute path for the operating system."""
@@ -271,6 +278,26 @@ def _rename(source: str, target: str) -> None:
             os.rename(source, target)
             return
     os.rename(source, target)
+
+
+def _open_regular(local: str, flags: int) -> int:
+    """A descriptor of a file; opening a pipe would wait for its other end, a device might act."""
+    descriptor = os.open(local, flags | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0), 0o666)
+    try:
+        _require_regular(local, os.fstat(descriptor))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _require_regular(path: str, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise NotFound("a directory, not a file", path=path)
+    if not stat.S_ISREG(status.st_mode):
+        raise CorruptTable(
+            "a pipe, a device or a socket is where a file of the table has to be", path=path
+        )
 
 
 def _refuse_link(local: str, path: str) -> None:

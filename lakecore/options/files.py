@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lakecore.options.kinds import (
     COMPRESSION,
     COUNT,
+    FILE_PREFIX,
     FLAG,
     FOLDER,
     FORMAT,
@@ -16,7 +17,6 @@ from lakecore.options.kinds import (
     PER_LEVEL,
     SIZE,
     STATS_MODE,
-    TEXT,
     integer,
 )
 from lakecore.options.option import (
@@ -70,7 +70,7 @@ class FileOptions:
         "Rows at which a new file begins.", supported=False, ignorable=True,
     )
     data_file_prefix: str = option(
-        "data-file.prefix", TEXT, "data-", WRITE,
+        "data-file.prefix", FILE_PREFIX, "data-", WRITE,
         "Begins the names of data files.",
     )
     data_file_thin_mode: bool = option(
@@ -83,7 +83,12 @@ class FileOptions:
     )
     data_file_external_paths: tuple[str, ...] = option(
         "data-file.external-paths", NAMES, (), WRITE,
-        "Places outside the table's path for new data files.", supported=False,
+        "Places outside the table's path for new data files; files there are read.",
+        supported=False,
+    )
+    lakecore_external_paths: tuple[str, ...] = option(
+        "lakecore.external-paths", NAMES, (), OTHER,
+        "Further places outside the table's path whose files are read.",
     )
     index_file_in_data_file_dir: bool = option(
         "index-file-in-data-file-dir", FLAG, False, READ,
@@ -94,7 +99,7 @@ class FileOptions:
         "Names of data files say the compression.",
     )
     changelog_file_prefix: str = option(
-        "changelog-file.prefix", TEXT, "changelog-", WRITE,
+        "changelog-file.prefix", FILE_PREFIX, "changelog-", WRITE,
         "Begins the names of changelog files.", scope=KEYED,
     )
     changelog_file_format: str | None = option(

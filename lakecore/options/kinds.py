@@ -58,6 +58,9 @@ _NANOS = {
 }
 _AMOUNT = re.compile(r"(\d+)\s*([^\d\s]*)\Z")
 
+_FILE_NAME = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]+")
+_FILE_PREFIX_BYTES_MAX = 160  # a name has 255 bytes: a UUID, counters and the format follow
+
 
 def parse_size(text: str) -> int:
     """The bytes that a text such as `128 mb` names."""
@@ -109,9 +112,21 @@ def parse_names(text: str) -> tuple[str, ...]:
 def parse_folder(text: str) -> str | None:
     """A path below the table's own, without blanks around and slashes too many; None if empty."""
     parts = [part for part in text.strip().split("/") if part]
-    if text.strip().startswith("/") or ":" in text or not {".", ".."}.isdisjoint(parts):
+    leaves = text.strip().startswith("/") or ":" in text or not {".", ".."}.isdisjoint(parts)
+    if leaves or not all(_FILE_NAME.fullmatch(part) for part in parts):
         raise ValueError("a path inside the table, such as 'data'")
     return "/".join(parts) or None
+
+
+def parse_file_prefix(text: str) -> str:
+    """The beginning of a file's name, as it stands: no path, and short enough for the rest."""
+    if text and not _FILE_NAME.fullmatch(text):
+        raise ValueError("the beginning of a file's name: without `/`, `\\` and control characters")
+    if len(text.encode(errors="replace")) > _FILE_PREFIX_BYTES_MAX:
+        raise ValueError(
+            f"the beginning of a file's name, of {_FILE_PREFIX_BYTES_MAX} bytes at most"
+        )
+    return text
 
 
 def parse_per_level(text: str) -> Mapping[int, str]:
@@ -214,6 +229,7 @@ LONG = integer(-LONG_MAX - 1, LONG_MAX)
 SIZE = Kind("size", parse_size, show_size)
 DURATION = Kind("duration", parse_duration, show_duration)
 TEXT: Kind[str] = Kind("text", str, tidy=str)
+FILE_PREFIX: Kind[str] = Kind("file prefix", parse_file_prefix, tidy=str)
 NAME: Kind[str | None] = Kind("name", _empty_is_absent, str)
 NAMES: Kind[tuple[str, ...]] = Kind("names", parse_names, ",".join, _tidy_names)
 FOLDER: Kind[str | None] = Kind("folder", parse_folder, str)

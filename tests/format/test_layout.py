@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, Unsupported
 from lakecore.format.layout import (
     Layout,
     data_file_name,
@@ -16,6 +22,9 @@ from lakecore.format.layout import (
     statistics_name,
 )
 from lakecore.model.files import DataFile, IndexFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FIXTURES = Path(__file__).parents[1] / "golden" / "fixtures"
 MAIN = Layout(root="/w/s.db/t")
@@ -82,9 +91,90 @@ def test_external_path_is_where_a_file_lies() -> None:
     inside, outside = a_file("data-1.parquet"), a_file("data-2.parquet", "s3://b/x/data-2.parquet")
 
     assert MAIN.data_file("p=1", 0, inside) == "/w/s.db/t/p=1/bucket-0/data-1.parquet"
-    assert MAIN.data_file("p=1", 0, outside) == "s3://b/x/data-2.parquet"
     assert MAIN.extra_file("", 0, inside, "a.index") == "/w/s.db/t/bucket-0/a.index"
-    assert MAIN.extra_file("", 0, outside, "a.index") == "s3://b/x/a.index"
+    remote = Layout(root="s3://a/t", external_roots=("S3://b/x/", "/y"))
+    assert remote.data_file("p=1", 0, outside) == "s3://b/x/data-2.parquet"
+    assert remote.extra_file("", 0, outside, "a.index") == "s3://b/x/a.index"
+    local = Layout(root="/t", external_roots=("file:/y",))
+    assert local.data_file("", 0, a_file("d", "FILE://localhost/y/z/d")) == "/y/z/d"
+
+
+@pytest.mark.parametrize(
+    ("external", "error"),
+    [
+        ("s3://b/x/data", Unsupported),
+        ("/y/../etc/passwd", InvalidRequest),
+        ("/etc/passwd", InvalidRequest),
+        ("/yy/data", InvalidRequest),
+        ("/y", InvalidRequest),
+        ("y/data", InvalidRequest),
+        ("file:///etc/passwd", InvalidRequest),
+        ("file://host/y/data", CorruptTable),
+        ("s3://key:secret@b/x/data", CorruptTable),
+        ("/y/a\0b", CorruptTable),
+    ],
+)
+def test_external_path_is_within_a_declared_place(
+    external: str, error: type[LakecoreError]
+) -> None:
+    layout = Layout(root="/w/s.db/t", external_roots=("/y", "s3://b/x"))
+
+    with pytest.raises(error):
+        layout.data_file("", 0, a_file("data", external))
+    index = IndexFile(
+        index_type="HASH", name="i", size_bytes=0, row_count=0, external_path=external
+    )
+    with pytest.raises(error):
+        layout.live_index_file("", 0, index)
+
+
+HOSTILE = ["", ".", "..", "/", "/etc/passwd", "../x", "a/b", "a\\b", "a\0b", "a\nb", "x" * 256]
+HOSTILE += ["\ud800", "é" * 128, "s3://b/x", "file:///etc/passwd", "a/../../b", "\x7f", "a/"]
+PATHS: dict[str, Callable[[str], str]] = {
+    "manifest": MAIN.manifest,
+    "statistics": MAIN.statistics,
+    "index file": MAIN.index_file,
+    "index file beside data": lambda name: replace(MAIN, index_in_data_dir=True).index_file(name),
+    "data file": lambda name: MAIN.data_file("p=1", 0, a_file(name)),
+    "new data file": lambda name: MAIN.file_in_bucket("", 0, name),
+    "extra file": lambda name: MAIN.extra_file("", 0, a_file("d"), name),
+    "live index file": lambda name: MAIN.live_index_file(
+        "", 0, IndexFile(index_type="HASH", name=name, size_bytes=0, row_count=0)
+    ),
+}
+GIVEN: dict[str, Callable[[str], str]] = {
+    "tag": MAIN.tag,
+    "consumer": MAIN.consumer,
+    "branch": lambda name: MAIN.on_branch(name).snapshot_dir,
+}
+
+
+@pytest.mark.parametrize("what", [*PATHS, *GIVEN])
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_no_name_leads_out_of_its_directory(what: str, name: str) -> None:
+    if what in GIVEN and name in {"", ".", ".."}:  # `tag-..` is a name like any other
+        assert GIVEN[what](name).startswith("/w/s.db/t/")
+        return
+    with pytest.raises(InvalidRequest if what in GIVEN else CorruptTable, match="leads out"):
+        {**PATHS, **GIVEN}[what](name)
+
+
+@given(name=st.text(max_size=300))
+@pytest.mark.parametrize("what", [*PATHS, *GIVEN])
+def test_name_is_one_below_its_directory_or_refused(what: str, name: str) -> None:
+    make = {**PATHS, **GIVEN}[what]
+    try:
+        path = make(name)
+    except (CorruptTable, InvalidRequest):
+        return
+    plain = make("x")
+    depth = 1 if what != "branch" else 2
+    names, parent = path.split("/"), plain.split("/")
+    assert len(names) == len(parent)
+    assert names[:-depth] == parent[:-depth]
+    assert os.path.normpath(path) == path
+    assert "\0" not in path
+    assert all(len(each.encode()) <= 255 for each in names)
 
 
 def test_index_files_may_lie_beside_data() -> None:
