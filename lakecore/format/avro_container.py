@@ -1,7 +1,10 @@
 """The frame of an Avro object container file, and its codecs.
 
 A container is a header (magic, metadata, sync marker) and blocks (count, size, compressed records,
-sync marker). What the records are is none of this module's business.
+sync marker). What the records are is not decided here.
+
+Blocks are compressed with zstd's own checksum of what they hold, which every reader of zstd
+compares. What a block decompresses to is bounded, whatever the block says of itself.
 """
 
 from __future__ import annotations
@@ -19,13 +22,21 @@ import zstandard
 from fastavro.schema import SchemaParseException
 
 from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, Unsupported
+from lakecore.memory import process_budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _MAGIC = b"Obj\x01"
 _SYNC_SIZE = 16
+_LONG_BITS = 70
 _ZSTD_LEVEL = 1
+_PLAIN_BYTES_LEAST, _RATIO_MAX = 64 << 20, 1_000
+"""Metadata: what any file may decompress to, and how many times its own bytes a larger one may."""
+VALUE_BYTES_MAX = (1 << 31) - 1
+"""What a block of rows may decompress to: no column of Arrow holds a larger value."""
+_STEP_BYTES = 2 << 10
+"""Fed to zstd at once where a frame does not say its size: some 64 MiB come of it at most."""
 
 # What fastavro, json and the decompressors raise on bytes that are not what the frame says.
 BROKEN = (
@@ -36,6 +47,7 @@ BROKEN = (
     OSError,
     OverflowError,
     MemoryError,
+    RecursionError,
     SchemaParseException,
     StopIteration,
     TypeError,
@@ -63,16 +75,31 @@ def compress(block: bytes, codec: str) -> bytes:
     return CODECS[codec][0](block)
 
 
-def decompress(block: bytes, codec: str) -> bytes:
-    """The bytes of a block as they were before they were compressed."""
-    return CODECS[codec][1](block)
+def decompress(block: bytes, codec: str, bytes_max: int = VALUE_BYTES_MAX) -> bytes:
+    """The bytes of a block as they were before they were compressed.
+
+    Raises ValueError if they are more than `bytes_max`, however few the block says they are.
+    """
+    plain = CODECS[codec][1](block, bytes_max)
+    if len(plain) > bytes_max:
+        raise too_large(bytes_max)
+    return plain
+
+
+def too_large(bytes_max: int) -> ValueError:
+    """What is raised for a block that becomes too large, or says it would."""
+    return ValueError(f"a block decompresses to more than {bytes_max} bytes")
 
 
 @contextmanager
 def named_faults(data: bytes, path: str) -> Iterator[None]:
-    """Raise what broken bytes make the libraries raise as CorruptTable, naming `path`."""
+    """Raise what broken bytes make the libraries raise as CorruptTable, naming `path`.
+
+    What the bytes may become is taken from the memory budget meanwhile.
+    """
     try:
-        yield
+        with process_budget().acquire_up_to(_plain_bytes_max(len(data)), 0):
+            yield
     except BROKEN as error:
         if isinstance(error, LakecoreError):
             raise
@@ -115,7 +142,15 @@ class Frame:
         """Each block's number of records and its bytes. Raises Unsupported of an unknown codec."""
         if self.codec not in CODECS:
             raise Unsupported("unknown Avro codec", codec=self.codec, path=self.path)
-        return [(count, decompress(block, self.codec)) for count, block in self.blocks()]
+        plain: list[tuple[int, bytes]] = []
+        left = stored = 0
+        for count, block in self.blocks():
+            # The bound is that of the whole file, so that many small blocks do not pass it.
+            stored += len(block)
+            left = _plain_bytes_max(stored) - sum(len(each) for _, each in plain)
+            plain.append((count, decompress(block, self.codec, max(0, left))))
+            check_count(count, plain[-1][1])
+        return plain
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
         """Each block's number of records and its bytes as stored."""
@@ -148,6 +183,19 @@ class Frame:
             shift += 7
             if byte < 0x80:
                 return (value >> 1) ^ -(value & 1)
+            if shift >= _LONG_BITS:
+                raise CorruptTable("a number is too long", path=self.path, offset=self._at)
+
+
+def check_count(count: int, plain: bytes) -> None:
+    """Raise ValueError for a block of more records than bytes: no record of ours is empty."""
+    if count > len(plain):
+        raise ValueError(f"a block of {len(plain)} bytes says that it has {count} records")
+
+
+def _plain_bytes_max(size_bytes: int) -> int:
+    """What so many bytes of metadata may decompress to."""
+    return min(max(_PLAIN_BYTES_LEAST, _RATIO_MAX * size_bytes), VALUE_BYTES_MAX)
 
 
 def assemble(
@@ -177,12 +225,28 @@ def _long(value: int) -> bytes:
 
 
 def _zstd_compress(block: bytes) -> bytes:
-    return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(block)
+    return zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True).compress(block)
 
 
-def _zstd_decompress(block: bytes) -> bytes:
+def _zstd_decompress(block: bytes, bytes_max: int) -> bytes:
+    said = zstandard.get_frame_parameters(block).content_size
+    if said != zstandard.CONTENTSIZE_UNKNOWN and said > bytes_max:
+        raise too_large(bytes_max)
     # A frame of Java's stream compressor does not state its size, which `decompress` asks for.
-    return zstandard.ZstdDecompressor().decompressobj().decompress(block)
+    stream = zstandard.ZstdDecompressor().decompressobj()
+    parts: list[bytes] = []
+    size_bytes = 0
+    step = len(block) if said != zstandard.CONTENTSIZE_UNKNOWN else _STEP_BYTES
+    for at in range(0, len(block), max(1, step)):
+        parts.append(stream.decompress(block[at : at + step]))
+        size_bytes += len(parts[-1])
+        if size_bytes > bytes_max:
+            raise too_large(bytes_max)
+        if stream.eof:
+            break
+    if not stream.eof:
+        raise ValueError("a block of zstd is cut short")
+    return b"".join(parts)
 
 
 def _deflate_compress(block: bytes) -> bytes:
@@ -190,8 +254,15 @@ def _deflate_compress(block: bytes) -> bytes:
     return packer.compress(block) + packer.flush()
 
 
-def _deflate_decompress(block: bytes) -> bytes:
-    return zlib.decompress(block, wbits=-15)
+def _deflate_decompress(block: bytes, bytes_max: int) -> bytes:
+    stream = zlib.decompressobj(wbits=-15)
+    return _whole(stream.decompress(block, bytes_max + 1), bytes_max, stream.eof)
+
+
+def _whole(plain: bytes, bytes_max: int, ended: bool) -> bytes:  # noqa: FBT001
+    if not ended and len(plain) <= bytes_max:
+        raise ValueError("a block is cut short")
+    return plain
 
 
 def _snappy_compress(block: bytes) -> bytes:
@@ -199,7 +270,7 @@ def _snappy_compress(block: bytes) -> bytes:
     return packed + struct.pack(">I", zlib.crc32(block))
 
 
-def _snappy_decompress(block: bytes) -> bytes:
+def _snappy_decompress(block: bytes, bytes_max: int) -> bytes:
     # Raw snappy begins with the size of what comes out, as a base-128 number; Avro adds a checksum.
     size = shift = 0
     for byte in block[:5]:
@@ -207,17 +278,29 @@ def _snappy_decompress(block: bytes) -> bytes:
         shift += 7
         if byte < 0x80:
             break
+    if size > bytes_max:
+        raise too_large(bytes_max)
     plain: bytes = pa.Codec("snappy").decompress(block[:-4], size, asbytes=True)
     if struct.pack(">I", zlib.crc32(plain)) != block[-4:]:
         raise ValueError("checksum of a snappy block differs")
     return plain
 
 
-CODECS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
-    "null": (bytes, bytes),
+def _bzip2_decompress(block: bytes, bytes_max: int) -> bytes:
+    stream = bz2.BZ2Decompressor()
+    return _whole(stream.decompress(block, bytes_max + 1), bytes_max, stream.eof)
+
+
+def _xz_decompress(block: bytes, bytes_max: int) -> bytes:
+    stream = lzma.LZMADecompressor()
+    return _whole(stream.decompress(block, bytes_max + 1), bytes_max, stream.eof)
+
+
+CODECS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes, int], bytes]]] = {
+    "null": (bytes, lambda block, _: block),
     "zstandard": (_zstd_compress, _zstd_decompress),
     "deflate": (_deflate_compress, _deflate_decompress),
     "snappy": (_snappy_compress, _snappy_decompress),
-    "bzip2": (bz2.compress, bz2.decompress),
-    "xz": (lzma.compress, lzma.decompress),
+    "bzip2": (bz2.compress, _bzip2_decompress),
+    "xz": (lzma.compress, _xz_decompress),
 }

@@ -15,7 +15,14 @@ import fastavro
 
 from lakecore.errors import CorruptTable, LakecoreError, Unsupported
 from lakecore.format.avro import without_logical_types
-from lakecore.format.avro_container import BROKEN, CODECS, Frame, assemble, decompress
+from lakecore.format.avro_container import (
+    BROKEN,
+    CODECS,
+    Frame,
+    assemble,
+    check_count,
+    decompress,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +66,7 @@ def read_batches(
         rows = held_bytes = 0
         for count, block in frame.blocks():
             waiting.append((count, decompress(block, frame.codec)))
+            check_count(*waiting[-1])
             del block
             rows += count
             held_bytes += count * record_bytes + len(waiting[-1][1])

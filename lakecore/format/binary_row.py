@@ -15,6 +15,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakecore.format.row_decode import decode_rows
 from lakecore.format.row_words import RowWords, row_words
@@ -22,7 +24,6 @@ from lakecore.format.row_words import RowWords, row_words
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from lakecore.model.types import DataType
@@ -37,6 +38,14 @@ _SEED = 42
 _C1 = np.uint32(0xCC9E2D51)
 _C2 = np.uint32(0x1B873593)
 _ADD = np.uint32(0xE6546B64)
+_WORD = 0xFFFF_FFFF
+_LONG_BYTES, _LONG_ROWS_MAX, _STEP_COST = 16 << 10, 64, 20
+_TEXTS = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,8 +89,49 @@ def serialize_row(columns: Sequence[pa.Array], types: Sequence[DataType]) -> byt
 
 def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> NDArray[np.int32]:
     """Paimon's hash of each row: Murmur3 over all bytes of its BinaryRow."""
+    long = _long_rows(columns)
+    if len(long):
+        return _hash_apart(columns, types, long)
     chunks = [_hash(words) for words in _chunks(columns, types)]
     return np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int32)
+
+
+def _hash_apart(
+    columns: Sequence[pa.Array], types: Sequence[DataType], long: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """The same, where these rows are hashed one by one."""
+    hashes = np.zeros(len(columns[0]), np.int32)
+    others = np.delete(np.arange(len(hashes)), long)
+    if len(others):
+        hashes[others] = hash_rows([column.take(pa.array(others)) for column in columns], types)
+    for row in long.tolist():
+        (words,) = _chunks([column.slice(row, 1) for column in columns], types)
+        data, _ = words.bytes()
+        hashes[row] = np.uint32(_hash_long(data)).view(np.int32)
+    return hashes
+
+
+def _long_rows(columns: Sequence[pa.Array]) -> NDArray[np.int64]:
+    """The few rows whose words are sooner mixed one row after the other, ascending.
+
+    All rows at once take as many steps as the longest has words: a step costs what some twenty
+    words cost of one row by itself.
+    """
+    lengths = [
+        pc.binary_length(column) for column in columns if any(test(column.type) for test in _TEXTS)
+    ]
+    if all((pc.max(each).as_py() or 0) < _LONG_BYTES for each in lengths):
+        return np.zeros(0, np.int64)
+    size_bytes = np.zeros(len(columns[0]), np.int64)
+    for each in lengths:
+        size_bytes += pc.fill_null(each, 0).to_numpy(zero_copy_only=False)
+    longest = np.argsort(-size_bytes, kind="stable")[: _LONG_ROWS_MAX + 1]
+    sizes = size_bytes[longest]
+    apart = np.concatenate([[0], np.cumsum(sizes)])[: len(sizes)]
+    costs = apart + _STEP_COST * sizes
+    if len(longest) == len(size_bytes):
+        costs = np.append(costs, sizes.sum())
+    return np.sort(longest[: int(costs.argmin())])
 
 
 def _chunks(columns: Sequence[pa.Array], types: Sequence[DataType]) -> Iterator[RowWords]:
@@ -114,6 +164,22 @@ def _hash(words: RowWords) -> NDArray[np.int32]:
     state *= np.uint32(0xC2B2AE35)
     state ^= state >> np.uint32(16)
     return state.view(np.int32)
+
+
+def _hash_long(row: NDArray[np.uint8]) -> int:
+    """The same of the bytes of one row: what does not depend on the state is done for all words."""
+    keys = row.view(np.uint32) * _C1
+    keys = ((keys << np.uint32(15)) | (keys >> np.uint32(17))) * _C2
+    state, add = _SEED, int(_ADD)
+    for key in keys.tolist():
+        state ^= key
+        state = (((state << 13) | (state >> 19)) * 5 + add) & _WORD
+    state ^= len(row)
+    state ^= state >> 16
+    state = state * 0x85EBCA6B & _WORD
+    state ^= state >> 13
+    state = state * 0xC2B2AE35 & _WORD
+    return state ^ (state >> 16)
 
 
 def _mix(state: _State, half_word: _State | None, scratch: _State) -> None:

@@ -244,7 +244,7 @@ class _Record:
     def parse(cls, data: bytes, path: str, what: str) -> _Record:
         try:
             source = json.loads(data.decode("utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CorruptTable(f"the {what} file is no JSON", path=path, why=error) from error
         if not isinstance(source, dict):
             raise CorruptTable(f"the {what} file is no JSON object", path=path)

@@ -135,8 +135,11 @@ class RowWords:
                 word = flags if word is None else word | flags
         return word
 
-    def parts(self) -> Iterator[tuple[int | Ints, Ints | None, Words | None]]:
-        """Each word of the rows: its place in the row, the rows (None: all), values (None: 0)."""
+    def parts(self, *, long: bool = True) -> Iterator[tuple[int | Ints, Ints | None, Words | None]]:
+        """Each word of the rows: its place in the row, the rows (None: all), values (None: 0).
+
+        Without `long`, values that `bytes` copies at once are left out.
+        """
         for place in range(self.header_words):
             yield place, None, self.header(place)
         fixed = self.header_words + len(self.columns)
@@ -149,10 +152,26 @@ class RowWords:
         for column in self.columns:
             if column.tail is None:
                 continue
-            for place, rows, word in column.tail.parts(self.rows):
-                at = before if rows is None or isinstance(before, int) else before[rows]
-                yield at + place, rows, word
+            if long or not _is_long(column.tail, self.rows):
+                for place, rows, word in column.tail.parts(self.rows):
+                    at = before if rows is None or isinstance(before, int) else before[rows]
+                    yield at + place, rows, word
             before = before + column.tail.counts
+
+    def _copy_long(self, out: Bytes, starts: Ints) -> None:
+        """Put values into the bytes row by row, where that is less work than word by word."""
+        before: int | Ints = self.header_words + len(self.columns)
+        for column in self.columns:
+            tail = column.tail
+            if tail is None:
+                continue
+            if isinstance(tail, BytesTail) and _is_long(tail, self.rows):
+                source = tail.source.view(np.uint8)
+                targets = (starts + before) * 8
+                for row in np.flatnonzero(tail.counts).tolist():
+                    at, length, target = tail.starts[row], tail.lengths[row], targets[row]
+                    out[target : target + length] = source[at : at + length]
+            before = before + tail.counts
 
     def lengths(self) -> Ints:
         """Words of each row."""
@@ -168,10 +187,16 @@ class RowWords:
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), ends])
         out = np.zeros(int(offsets[-1]), dtype=np.uint64)
         starts = offsets[:-1]
-        for place, rows, word in self.parts():
+        for place, rows, word in self.parts(long=False):
             if word is not None:
                 out[(starts if rows is None else starts[rows]) + place] = word
+        self._copy_long(out.view(np.uint8), starts)
         return out.view(np.uint8), offsets * 8
+
+
+def _is_long(tail: Tail, rows: int) -> bool:
+    """Whether values have more words than there are rows: then each is copied at once."""
+    return isinstance(tail, BytesTail) and rows < int(tail.counts.max(initial=0))
 
 
 def row_words(columns: Sequence[pa.Array], types: Sequence[DataType], rows: int) -> RowWords:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from lakecore.errors import CorruptTable, LakecoreError, NotFound
+from lakecore.errors import CorruptTable, LakecoreError, NotFound, StorageError
 from lakecore.format import metadata
 from lakecore.format.layout import DROPPED_MARK, MAIN_BRANCH, parse_numbered
 from lakecore.format.manifest_columns import decode_entries
@@ -36,6 +36,7 @@ _ENTRIES_KEPT = 400_000
 _LIVE_KEPT = 8
 """Snapshots whose live files are kept: each takes memory for all files of the table, so that a
 handle which commits for days must not keep them all."""
+_HINT_BYTES_MAX, _HINT_DIGITS_MAX = 64, 18
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
@@ -386,12 +387,14 @@ class History:
         return self.store.exists(self.layout.dropped_mark)
 
     def _hint(self, path: str) -> int | None:
-        """The number in a hint file; None if it is not there or not a number."""
+        """The number in a hint file; None if there is none to read: a hint only saves a listing."""
         try:
-            text = self.store.read(path).decode("ascii", "replace").strip()
-        except NotFound:
+            if self.store.local_path(path) is not None and self.store.size(path) > _HINT_BYTES_MAX:
+                return None
+            text = self.store.read(path)[:_HINT_BYTES_MAX].decode("ascii", "replace").strip()
+        except (NotFound, StorageError):
             return None
-        return int(text) if text.isdecimal() else None
+        return int(text) if text.isdecimal() and len(text) <= _HINT_DIGITS_MAX else None
 
 
 def _numbers(names: Iterable[str], prefix: str) -> tuple[int, ...]:

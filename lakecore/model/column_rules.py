@@ -19,6 +19,7 @@ from lakecore.model.types import (
     Multiset,
     Root,
     Row,
+    inner_types,
 )
 from lakecore.options import BucketFunction, TableOptions
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
 
 _COMPLEX = (Array, Map, Multiset, Row)
+NESTING_MAX = 32
+"""Types in types. Arrow reads some 48 ARRAYs in ARRAYs from Parquet, and more of the others."""
 
 
 def check_column_names(schema: TableSchema, options: TableOptions) -> None:
@@ -66,6 +69,24 @@ def _rows_in(data_type: DataType) -> tuple[Row, ...]:
             return _rows_in(data_type.key) + _rows_in(data_type.value)
         case Atomic():
             return ()
+
+
+def check_nesting(schema: TableSchema, options: TableOptions) -> None:
+    """No type is nested deeper than all formats and engines read it back."""
+    for field in schema.fields:
+        depth = _depth(field.type)
+        if depth > NESTING_MAX:
+            raise InvalidRequest(
+                "the type is nested too deep: its values could not be read back",
+                column=field.name,
+                depth=depth,
+                most=NESTING_MAX,
+                table=options.table,
+            )
+
+
+def _depth(data_type: DataType) -> int:
+    return max((1 + _depth(part) for part in inner_types(data_type)), default=0)
 
 
 def check_keys_are_columns(schema: TableSchema, options: TableOptions) -> None:

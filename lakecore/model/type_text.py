@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _IDS = range(-(1 << 31), 1 << 31)
+_DEPTH_MAX = 100
+"""Types in types, past which Python's stack may not do. New tables may have fewer."""
+_DIGITS_MAX = 10
 _UNKNOWN_TO_US = frozenset({"VARIANT", "BLOB", "VECTOR", "GEOMETRY", "GEOGRAPHY"})
 
 Json: TypeAlias = "str | Mapping[str, Json] | Sequence[Json] | int | bool | None"
@@ -35,15 +38,16 @@ Json: TypeAlias = "str | Mapping[str, Json] | Sequence[Json] | int | bool | None
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|([A-Za-z_][A-Za-z0-9_$]*)|(\d+)|(.))", re.DOTALL)
 
 
-def parse_type(source: Json, *, context: str = "") -> DataType:
+def parse_type(source: Json, *, context: str = "", depth: int = 0) -> DataType:
     """The type that a schema file's JSON, or a type text such as `DECIMAL(10, 2)`, says.
 
     ROW fields in text get the ids 0, 1, ... ; creating a table numbers them anew.
-    Raises InvalidRequest with the text for anything that is not a type, Unsupported for VARIANT
-    and its younger siblings.
+    `depth` says in how many types it is. Raises InvalidRequest with the text for anything that is
+    not a type, Unsupported for VARIANT and its younger siblings, and for too many types in types.
     """
+    check_depth(depth, context)
     if isinstance(source, str):
-        parser = _TypeText(source, context)
+        parser = _TypeText(source, context, depth)
         data_type = parser.type()
         parser.end()
         return data_type
@@ -55,19 +59,20 @@ def parse_type(source: Json, *, context: str = "") -> DataType:
     try:
         match root:
             case "ARRAY":
-                element = parse_type(source["element"], context=context)
+                element = parse_type(source["element"], context=context, depth=depth + 1)
                 return Array(element=element, nullable=nullable)
             case "MULTISET":
-                element = parse_type(source["element"], context=context)
+                element = parse_type(source["element"], context=context, depth=depth + 1)
                 return Multiset(element=element, nullable=nullable)
             case "MAP":
-                key = parse_type(source["key"], context=context)
-                value = parse_type(source["value"], context=context)
+                key = parse_type(source["key"], context=context, depth=depth + 1)
+                value = parse_type(source["value"], context=context, depth=depth + 1)
                 return Map(key=key, value=value, nullable=nullable)
             case "ROW":
                 fields = source["fields"]
                 assert isinstance(fields, list)
-                return Row(fields=tuple(parse_field(f) for f in fields), nullable=nullable)
+                inner = tuple(parse_field(each, depth=depth + 1) for each in fields)
+                return Row(fields=inner, nullable=nullable)
             case _:
                 if root in _UNKNOWN_TO_US:
                     raise Unsupported("the type is not supported", type=root, column=context)
@@ -78,8 +83,14 @@ def parse_type(source: Json, *, context: str = "") -> DataType:
         ) from error
 
 
-def parse_field(source: Json) -> Field:
-    """The field that a schema file's JSON describes."""
+def check_depth(depth: int, column: str) -> None:
+    """Raise Unsupported for a type in so many types that nothing can read its values."""
+    if depth > _DEPTH_MAX:
+        raise Unsupported("the type is nested too deep", most=_DEPTH_MAX, column=column)
+
+
+def parse_field(source: Json, *, depth: int = 0) -> Field:
+    """The field that a schema file's JSON describes, `depth` types deep."""
     if not isinstance(source, dict) or not {"id", "name", "type"} <= source.keys():
         raise InvalidRequest("a field needs id, name and type", field=source)
     name, number = str(source["name"]), source["id"]
@@ -89,7 +100,7 @@ def parse_field(source: Json) -> Field:
     return Field(
         id=number,
         name=name,
-        type=parse_type(source["type"], context=name),
+        type=parse_type(source["type"], context=name, depth=depth),
         description=None if description is None else str(description),
         default_value=None if default is None else str(default),
     )
@@ -128,9 +139,10 @@ def field_to_json(field: Field) -> Json:
 class _TypeText:
     """A cursor over the tokens of one type text."""
 
-    def __init__(self, text: str, context: str) -> None:
+    def __init__(self, text: str, context: str, depth: int) -> None:
         self.text = text
         self.context = context
+        self.depth = depth
         self.tokens: list[str] = [
             next(part for part in match.groups() if part is not None)
             for match in _TOKEN.finditer(text.strip())
@@ -164,16 +176,21 @@ class _TypeText:
             while not self.take(")"):
                 if given:
                     self.need(",")
-                if not self.peek().isdecimal() or len(given) == len(defaults):
+                digits = self.peek()
+                is_number = digits.isdecimal() and len(digits) <= _DIGITS_MAX
+                if not is_number or len(given) == len(defaults):
                     raise self.fail("bad length, precision or scale in the type")
-                given.append(int(self.peek()))
+                given.append(int(digits))
                 self.at += 1
             if not given:
                 raise self.fail("bad length, precision or scale in the type")
         return (*given, *defaults[len(given) :])
 
     def type(self) -> DataType:
+        check_depth(self.depth, self.context)
+        self.depth += 1
         bare = self.bare()
+        self.depth -= 1
         if self.take("NOT", "NULL"):
             return with_nullable(bare, nullable=False)
         self.take("NULL")

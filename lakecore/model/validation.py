@@ -23,6 +23,7 @@ from lakecore.model.column_rules import (
     check_defaults,
     check_key_nullability,
     check_keys_are_columns,
+    check_nesting,
     check_primary_key,
 )
 from lakecore.model.merge_rules import (
@@ -232,6 +233,7 @@ def _fields(columns: Columns) -> tuple[Field, ...]:
 
 _RULES: tuple[Callable[[TableSchema, TableOptions], None], ...] = (
     check_column_names,
+    check_nesting,
     check_keys_are_columns,
     check_primary_key,
     check_key_nullability,

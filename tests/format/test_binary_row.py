@@ -259,3 +259,27 @@ def test_bytes_that_are_no_such_row_are_corrupt(row: bytes, types: list[str], wh
 def test_unknown_wanted_column_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="unknown column"):
         decode_rows([STRING_ROW], fields("STRING"), ["nope"])
+
+
+@pytest.mark.parametrize("lengths", [[20_000], [20_000, None, 3], [100] * 50 + [40_000, 33_333]])
+@pytest.mark.parametrize("kind", ["STRING", "BYTES"])
+def test_few_long_rows_have_the_hash_and_bytes_that_many_have(
+    lengths: list[int | None], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    types = [parse_type(kind), parse_type("INT"), parse_type(kind)]
+    values = [None if n is None else ("a\u00e9b" * n)[:n] for n in lengths]
+    texts = pa.array(values).cast(arrow_type(types[0]))
+    numbers = pa.array([None if at % 5 == 1 else at for at in range(len(lengths))], pa.int32())
+    columns = [texts, numbers, texts]
+    found, rows = hash_rows(columns, types), encode_rows(columns, types)
+    monkeypatch.setattr(binary_row, "_LONG_BYTES", 1 << 30)
+    monkeypatch.setattr("lakecore.format.row_words._is_long", lambda *_: False)
+
+    assert found.tolist() == hash_rows(columns, types).tolist()
+    assert rows.data.tolist() == encode_rows(columns, types).data.tolist()
+
+
+def test_key_of_a_megabyte_is_hashed_without_a_step_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binary_row, "_mix", None)
+
+    assert hash_rows([pa.array(["x" * (1 << 20)])], [parse_type("STRING")]).tolist() == [-488189034]

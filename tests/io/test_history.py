@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.errors import CorruptTable, NotFound
+from lakecore.errors import CorruptTable, NotFound, StorageError
 from lakecore.format import metadata
 from lakecore.io.history import History
+from lakecore.io.local import LocalStore
 from lakecore.io.store import MemoryStore
 from lakecore.model.snapshot import Tag
 from tests.stores import ReadCounter
-from tests.tables import new_table, put
+from tests.tables import new_table, put, reopened
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lakecore.io.store import FileStatus
     from lakecore.table.handle import Table
 
@@ -60,7 +63,7 @@ def test_nothing_is_a_table_without_a_schema() -> None:
     assert History(MemoryStore(), layout).latest_schema() is None
 
 
-@pytest.mark.parametrize("hint", [None, b"2", b"9", b"", b"x", b"\xff"])
+@pytest.mark.parametrize("hint", [None, b"2", b"9", b"", b"x", b"\xff", b"9" * 5_000, b"\xb2"])
 def test_latest_snapshot_is_found_whatever_the_hint_says(
     table: Table, history: History, hint: bytes | None
 ) -> None:
@@ -242,3 +245,33 @@ def test_handle_that_goes_on_committing_keeps_the_files_of_few_snapshots() -> No
 
     # Without a bound it is 36 KB a commit.
     assert held[-1] - held[19] < 40 * 24_000
+
+
+@pytest.mark.parametrize("hint", ["directory", "unreadable", "huge"])
+@pytest.mark.parametrize("name", ["LATEST", "EARLIEST"])
+def test_hint_that_cannot_be_read_only_costs_a_listing(
+    hint: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore()
+    table = new_table(store=store, path=str(tmp_path / "t"))
+    put(table, "1 a")
+    path = tmp_path / "t" / "snapshot" / name
+    path.unlink()
+    if hint == "directory":
+        path.mkdir()
+    else:
+        path.write_bytes(b"1" if hint == "unreadable" else b" " * 100_000 + b"1")
+    if hint == "unreadable":
+        read = store.read
+
+        def refuse(asked: str) -> bytes:
+            if asked.endswith(name):
+                raise StorageError("the storage refused", path=asked)
+            return read(asked)
+
+        monkeypatch.setattr(store, "read", refuse)
+
+    table = reopened(table)
+    assert table.to_arrow().num_rows == 1
+    put(table, "2 b")
+    assert reopened(table).to_arrow().num_rows == 2

@@ -371,3 +371,39 @@ def test_default_of_another_type_is_refused() -> None:
         create_schema([column("DATE", "2024-02-31")], now_ms=0)
     with pytest.raises(Unsupported, match="nested types"):
         create_schema([column("ARRAY<INT>", "[1]")], now_ms=0)
+
+
+@pytest.mark.parametrize("around", ["ARRAY<{}>", "MAP<STRING, {}>", "MULTISET<{}>", "ROW<a {}>"])
+def test_type_nested_too_deep_is_refused(around: str) -> None:
+    kind = "INT"
+    for _ in range(32):
+        kind = around.format(kind)
+    create_schema({"id": "INT NOT NULL", "v": kind}, options={}, now_ms=0)
+
+    with pytest.raises(InvalidRequest, match=r"nested too deep.*column=v depth=33 most=32"):
+        create_schema({"id": "INT NOT NULL", "v": around.format(kind)}, options={}, now_ms=0)
+
+
+@pytest.mark.parametrize("around", ["ARRAY<{}>", "ROW<a {}>"])
+def test_type_nested_without_end_is_no_recursion_error(around: str) -> None:
+    kind = "INT"
+    for _ in range(5_000):
+        kind = around.format(kind)
+
+    with pytest.raises(Unsupported, match=r"nested too deep.*most=100"):
+        parse_type(kind)
+
+
+def test_type_of_json_nested_without_end_is_no_recursion_error() -> None:
+    kind: object = "INT"
+    for _ in range(900):
+        kind = {"type": "ARRAY", "element": kind}
+
+    with pytest.raises(Unsupported, match="nested too deep"):
+        parse_type(kind)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["CHAR({})", "DECIMAL({}, 2)", "TIMESTAMP({})"])
+def test_length_of_many_digits_is_refused(kind: str) -> None:
+    with pytest.raises(InvalidRequest, match="bad length, precision or scale"):
+        parse_type(kind.format("9" * 5_000))
