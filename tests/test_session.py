@@ -408,3 +408,13 @@ def test_argument_of_an_opened_table_is_not_passed_over(tmp_path: Path, named: A
 
     with pytest.raises(lc.InvalidRequest):
         lc.open_table(tmp_path / "t", **named)
+
+
+def test_unknown_option_of_a_caller_names_what_may_be_meant(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    lc.open_table(path, create=True, schema={"id": "INT"})
+
+    with pytest.raises(lc.InvalidRequest, match=r"did_you_mean=scan\.snapshot-id"):
+        lc.open_table(path, options={"scan.snapshotId": "1"})
+    with pytest.raises(lc.InvalidRequest, match=r"did_you_mean=write-only"):
+        lc.open_table(path).copy({"write_only": "true"})

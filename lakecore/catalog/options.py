@@ -124,7 +124,7 @@ def _check(key: str, text: str) -> None:
     known = (*own, *_FIXED)
     near = nearest(key, {each: each for each in known})
     raise InvalidRequest(
-        "unknown catalog option; options of new tables begin with table-default.",
+        "unknown catalog option; options of new tables begin with table-default",
         option=key,
         **({"did_you_mean": near[0]} if near else {"known": known}),
     )

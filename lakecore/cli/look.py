@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from lakecore.cli.arguments import Format, names
-from lakecore.cli.printing import say, write_frame, write_record
+from lakecore.cli.printing import note, say, write_frame, write_record
 from lakecore.cli.target import session_of, table_of
+from lakecore.errors import LakecoreError
 from lakecore.table.reads.explain import show_bytes
 
 if TYPE_CHECKING:
@@ -80,8 +81,13 @@ def explain(
 
 
 def _listed(session: Session, database: str, name: str) -> tuple[object, ...]:
-    table = session.get_table(f"`{database}`.`{name}`")
-    snapshot = table.context.history.latest_snapshot()
+    """A row of the list; a table that cannot be opened has only its name there, and a note."""
+    try:
+        table = session.get_table(f"`{database}`.`{name}`")
+        snapshot = table.context.history.latest_snapshot()
+    except LakecoreError as error:
+        note(f"{database}.{name}: {error}")
+        return (f"{database}.{name}", None, None, None, None)
     return (
         f"{database}.{name}",
         list(table.schema.primary_keys),

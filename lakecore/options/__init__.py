@@ -23,7 +23,7 @@ from lakecore.options.known import DECLARED, RENAMED, find_option, member
 from lakecore.options.nearest import nearest
 from lakecore.options.option import Option
 from lakecore.options.page import describe_options, options_page
-from lakecore.options.parse import parse_known, parse_options, tidy
+from lakecore.options.parse import check_known, parse_known, parse_options, tidy
 from lakecore.options.table_options import POSTPONE_BUCKET, TableOptions
 from lakecore.options.texts import OptionValue, option_text, option_texts
 
@@ -43,6 +43,7 @@ __all__ = [
     "ScanMode",
     "SortOrder",
     "TableOptions",
+    "check_known",
     "check_option_change",
     "describe_options",
     "find_option",

@@ -24,7 +24,7 @@ lookup.continuous.discovery-interval | duration | | Wait of a look-up join betwe
 lookup.hash-load-factor | number | 0.75 | Filling of look-up hash tables.
 lookup.merge-buffer-size | size | 8 mb | Buffer of a key being merged.
 lookup.merge-records-threshold | integer | 1024 | Rows of a key before they are buffered as bytes.
-lookup.remote-file.enabled | flag | false | Keep look-up files beside the table.
+lookup.remote-file.enabled | flag | false | Keep look-up files with the table.
 lookup.remote-file.level-threshold | integer | -2147483648 | First level with such files.
 manifest.merge-optimize.enabled | flag | true | Merge manifests block by block.
 page-size | size | 64 kb | Memory page.
@@ -124,7 +124,7 @@ sink.clustering.sample-factor | integer | 100 | Flink: samples of a clustered si
 sink.clustering.sort-in-cluster | flag | true | Flink: sort within a sink's range.
 sink.committer-cpu | number | 1.0 | Flink: cores of the committer.
 sink.committer-memory | size | | Flink: memory of the committer.
-sink.committer-operator-chaining | flag | true | Flink: committer beside the writer.
+sink.committer-operator-chaining | flag | true | Flink: committer chained to the writer.
 sink.coordinator-commit.enabled | flag | false | Flink: commit in the job manager.
 sink.cross-partition.managed-memory | size | 256 mb | Flink: memory of the key index.
 sink.key-only-deletes.enabled | flag | false | Flink: take deletes of keys alone.

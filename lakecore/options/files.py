@@ -92,7 +92,7 @@ class FileOptions:
     )
     index_file_in_data_file_dir: bool = option(
         "index-file-in-data-file-dir", FLAG, False, READ,
-        "Index files lie beside the data files.", immutable=True,
+        "Index files are in the directory of the data files.", immutable=True,
     )
     file_suffix_include_compression: bool = option(
         "file.suffix.include.compression", FLAG, False, WRITE,
@@ -116,7 +116,7 @@ class FileOptions:
     )
     orc_timestamp_ltz_legacy_type: bool = option(
         "orc.timestamp-ltz.legacy.type", FLAG, True, READ,
-        "ORC holds local-zoned timestamps as wall clock of the writer's zone; lakecore's is UTC.",
+        "ORC stores local-zoned timestamps as wall clock of the writer's zone; lakecore's is UTC.",
         no_effect="The true instant is always written and read.",
     )
 
@@ -188,7 +188,7 @@ class FileOptions:
     )
     file_index_in_manifest_threshold_bytes: int = option(
         "file-index.in-manifest-threshold", SIZE, 500, WRITE,
-        "Size up to which a file index lies in the manifest.",
+        "Size up to which a file index is stored in the manifest.",
         no_effect="lakecore writes no file indexes yet.",
     )
     file_index_read_enabled: bool = option(

@@ -39,7 +39,7 @@ class LayoutOptions:
     # --- kind of table, keys, buckets -------------------------------------------------------------
     type: TableType = option(
         "type", choice(TableType), TableType.TABLE, READ,
-        "What lies at the table's path.", immutable=True,
+        "What kind of table this is.", immutable=True,
     )
     branch: str = option("branch", TEXT, "main", READ, "The branch to read and write.")
     auto_create: bool = option(

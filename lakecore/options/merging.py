@@ -109,7 +109,7 @@ class MergeOptions:
     )
     fields_list_agg_delimiter: Mapping[str, str] = family(
         "list-agg-delimiter", TEXT, READ,
-        "What parts the texts of listagg; a comma if unset.", scope=KEYED,
+        "Separator of listagg; a comma if unset.", scope=KEYED,
     )
     fields_nested_key: Mapping[str, tuple[str, ...]] = family(
         "nested-key", NAMES, READ,

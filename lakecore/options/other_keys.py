@@ -40,7 +40,7 @@ _KINDS: Mapping[str, Kind[object]] = {
 _READ_TO_COME = """
 batch-scan-mode | text | none | Scan as a compaction does.
 blob-descriptor-field | names | | BLOB columns that hold references.
-blob-external-storage-field | names | | BLOB columns whose values lie elsewhere.
+blob-external-storage-field | names | | BLOB columns whose values are external.
 blob-field | names | | Columns to store as BLOB.
 blob-view-field | names | | BLOB columns that point into other tables.
 chain-table.chain-partition-keys | names | | Partition keys that make a chain.
@@ -67,7 +67,7 @@ data-file.external-paths.specific-fs | text | | Scheme of the external path to t
 data-file.external-paths.strategy | text | none | How an external path is chosen.
 data-file.external-paths.weights | text | | Shares of the external paths.
 fields.#.pk-vector.index.type | text | | Kind of the column's vector index.
-global-index.external-path | text | | Where global indexes lie.
+global-index.external-path | text | | Where global indexes are stored.
 pk-bitmap.index.columns | names | | Columns with a bitmap index.
 pk-btree.index.columns | names | | Columns with a B-tree index.
 pk-full-text.index.columns | names | | Columns with a full-text index.
@@ -85,7 +85,7 @@ commit.discard-duplicate-files | flag | false | A commit drops files that are th
 commit.strict-mode.last-safe-snapshot | integer | | A commit refuses others' changes since then.
 file-index.#.columns | names | | Columns with a file index of that type.
 manifest-sort.enabled | flag | false | Sort manifests by partition.
-metadata.iceberg.storage | text | disabled | Write Iceberg metadata beside each snapshot.
+metadata.iceberg.storage | text | disabled | Write Iceberg metadata for each snapshot.
 tag.callbacks | names | | Java classes called after a tag is made.
 upsert-key | names | | Spark: INSERT takes the place of rows with the same values.
 visibility-callback.enabled | flag | false | A commit waits until its rows are compacted.
@@ -95,7 +95,7 @@ _DETAILS = """
 blob-as-descriptor | flag | false | BLOB: write references.
 blob-compaction.enabled | flag | false | BLOB: compact its files.
 blob-descriptor.source-table | text | | BLOB: table whose references are read.
-blob-external-storage-path | text | | BLOB: where values lie that are elsewhere.
+blob-external-storage-path | text | | BLOB: where external values are stored.
 blob-view.resolve.enabled | flag | true | BLOB: follow views.
 blob-write-null-on-fetch-failure | flag | false | BLOB: null for what cannot be fetched.
 blob-write-null-on-missing-file | flag | false | BLOB: null for what is gone.
@@ -114,7 +114,7 @@ data-evolution.merge-into.file-pruning | flag | true | Data evolution: skip file
 data-evolution.merge-into.source-persist | flag | false | Data evolution: keep MERGE's source.
 data-evolution.reassign.skip-contiguous-row-count | integer | 1000000000 | Data evolution: ids.
 data-evolution.row-id-conflict-rewrite.max-size | size | 256 mb | Data evolution: retries.
-data-evolution.row-sidecar.enabled | flag | false | Data evolution: rows beside columns.
+data-evolution.row-sidecar.enabled | flag | false | Data evolution: rows next to columns.
 data-evolution.row-sidecar.max-selected-rows | integer | 4096 | Data evolution: when used.
 data-evolution.row-sidecar.max-selection-ratio | number | 0.05 | Data evolution: when used.
 full-text-index.search-mode | text | fast | Full-text index: what it searches.
@@ -140,7 +140,7 @@ metadata.iceberg.hive-skip-update-stats | flag | false | Iceberg: no statistics 
 metadata.iceberg.manifest-compression | text | snappy | Iceberg: compression.
 metadata.iceberg.manifest-legacy-version | flag | false | Iceberg: older manifests.
 metadata.iceberg.previous-versions-max | integer | 0 | Iceberg: old metadata kept.
-metadata.iceberg.storage-location | text | | Iceberg: where its metadata lies.
+metadata.iceberg.storage-location | text | | Iceberg: where its metadata is stored.
 metadata.iceberg.table | text | | Iceberg: table in the metastore.
 metadata.iceberg.uri | text | | Iceberg: the metastore.
 postpone.batch-write-fixed-bucket | flag | true | bucket=-2: write real buckets in a batch.
@@ -177,7 +177,7 @@ partition.timestamp-format.strict | flag | false | Refuse partition values that 
 """
 
 _PLACE = """
-path | text | | Where the table lies, as Flink and Spark pass it on.
+path | text | | Location of the table, as Flink and Spark pass it.
 """
 
 _ALWAYS = """

@@ -108,6 +108,14 @@ def _check_texts(options: object, *, table: str = "") -> None:
             )
 
 
+def check_known(options: Mapping[str, str], *, table: str = "") -> None:
+    """Raise InvalidRequest, with the nearest keys, for one that a caller gives and nobody knows."""
+    patterns = parse_ignored(options, table=table)
+    for key in options:
+        if find_option(key) is None and not _is_ignored(key, patterns, table):
+            raise _unknown(key, table, creating=True)
+
+
 def parse_ignored(options: Mapping[str, str], *, table: str = "") -> tuple[str, ...]:
     """The keys, and beginnings of keys before a `*`, that the caller wants left unread."""
     known = DECLARED[SINGLE[IGNORE_KEY]]

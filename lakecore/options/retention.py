@@ -127,22 +127,22 @@ class RetentionOptions:
     # --- tags -------------------------------------------------------------------------------------
     tag_automatic_creation: TagCreation = option(
         "tag.automatic-creation", choice(TagCreation), TagCreation.NONE, MAINTAIN,
-        "What makes tags by itself.",
+        "What creates tags automatically.",
         no_effect=_NO_TAGS,
     )
     tag_automatic_completion: bool = option(
         "tag.automatic-completion", FLAG, False, MAINTAIN,
-        "Make up for missing tags.",
+        "Create tags of missed periods.",
         no_effect=_NO_TAGS,
     )
     tag_creation_period: TagPeriod = option(
         "tag.creation-period", choice(TagPeriod), TagPeriod.DAILY, MAINTAIN,
-        "The period of tags made by themselves.",
+        "The period of automatic tags.",
         no_effect=_NO_TAGS,
     )
     tag_creation_period_duration_ms: int | None = option(
         "tag.creation-period-duration", DURATION, None, MAINTAIN,
-        "That period, as a duration; it goes before tag.creation-period.",
+        "That period as a duration; overrides tag.creation-period.",
         no_effect=_NO_TAGS,
     )
     tag_creation_delay_ms: int = option(
@@ -152,12 +152,12 @@ class RetentionOptions:
     )
     tag_period_formatter: TagFormatter = option(
         "tag.period-formatter", choice(TagFormatter), TagFormatter.WITH_DASHES, MAINTAIN,
-        "How the names of such tags are written.",
+        "Format of the names of automatic tags.",
         no_effect=_NO_TAGS,
     )
     tag_num_retained_max: int | None = option(
         "tag.num-retained-max", COUNT, None, MAINTAIN,
-        "Most tags kept that made themselves.",
+        "Most automatic tags kept.",
         no_effect=_NO_TAGS,
     )
     tag_default_time_retained_ms: int | None = option(
@@ -172,7 +172,7 @@ class RetentionOptions:
     )
     tag_batch_customized_name: str | None = option(
         "tag.batch.customized-name", NAME, None, MAINTAIN,
-        "Name of the tag that a batch makes.",
+        "Name of the tag that a batch creates.",
         no_effect=_NO_TAGS,
     )
     tag_create_success_file: bool = option(

@@ -85,7 +85,7 @@ class ScanOptions:
     )
     scan_primary_branch: str | None = option(
         "scan.primary-branch", NAME, None, READ,
-        "Branch whose partitions go before those here.", supported=False,
+        "Branch whose partitions override those here.", supported=False,
     )
     scan_ignore_corrupt_files: bool = option(
         "scan.ignore-corrupt-files", FLAG, False, READ,
@@ -135,12 +135,12 @@ class ScanOptions:
     )
     read_batch_size: int = option(
         "read.batch-size", COUNT, 1024, OTHER,
-        "Rows that a reader hands on at once.",
+        "Rows in a batch of a reader.",
         no_effect="Batches are sized by the memory budget.",
     )
     write_batch_size: int = option(
         "write.batch-size", COUNT, 1024, OTHER,
-        "Rows that a file writer takes at once.", fallbacks=("orc.write.batch-size",),
+        "Rows in a batch of a file writer.", fallbacks=("orc.write.batch-size",),
         no_effect="Batches are sized by the memory budget.",
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from lakecore.errors import NotFound, Unsupported
 from lakecore.io.history import History
-from lakecore.options import RENAMED
+from lakecore.options import RENAMED, check_known
 from lakecore.plan.partitions import Partitions
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def load_context(
             branch=layout.branch,
             table=name,
         )
+    check_known(dynamic_options, table=name)
     options = schema.parsed_options(dynamic_options, table=name)
     return TableContext(
         identifier=name,

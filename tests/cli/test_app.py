@@ -319,3 +319,48 @@ def test_interval_that_nobody_can_wait_is_refused(
 
     assert (code, out) == (2, "")
     assert "--interval" in err
+
+
+def test_answers_of_every_kind_are_json(warehouse: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    table = orders(warehouse)
+    sections = json.loads(run(capfd, "show", table, "--json")[1])
+    files = run(capfd, "show", table, "--files", "--output", "json")[1].splitlines()
+    plan = json.loads(run(capfd, "explain", table, "--json", "--where", "id > 100")[1])
+    listed = [
+        json.loads(line) for line in run(capfd, "tables", warehouse, "--json")[1].splitlines()
+    ]
+    done = json.loads(run(capfd, "compact", table, "--full", "--json")[1])
+
+    assert set(sections) == {"schema", "options", "snapshots"}
+    assert sections["schema"][0]["key"] == "primary key"
+    assert [row["snapshot_id"] for row in sections["snapshots"]] == [1, 2]
+    assert len(files) == 2
+    assert all(json.loads(line)["level"] == 0 for line in files)
+    assert (plan["files_total"], plan["files_kept"]) == (2, 0)
+    assert [row["primary_key"] for row in listed] == [[], ["id"]]
+    assert (done["rows_before"], done["rows_after"], done["snapshot_ids"]) == (4, 3, [3])
+
+
+def test_list_of_tables_outlives_one_that_cannot_be_opened(
+    warehouse: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (warehouse / "shop.db" / "empty" / "schema" / "schema-0").write_text("{")
+    code, out, err = run(capfd, "tables", warehouse, "--csv")
+
+    assert code == 0
+    assert "shop.empty,,,,\n" in out
+    assert 'shop.orders,"[""id""]",[],2,4\n' in out
+    assert err.startswith("shop.empty: ")
+
+
+def test_read_by_time_and_by_one_that_is_none(
+    warehouse: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = orders(warehouse)
+    now = run(capfd, "read", table, "--timestamp", "2999-01-01", "--json")
+    before = run(capfd, "read", table, "--timestamp", "2000-01-01 00:00", "--json")
+    wrong = run(capfd, "read", table, "--timestamp", "yesterday", "--json")
+
+    assert len(now[1].splitlines()) == 3
+    assert (before[0], before[1], len(before[2].splitlines())) == (1, "", 1)
+    assert (wrong[0], wrong[1], len(wrong[2].splitlines())) == (1, "", 1)
