@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lakecore import memory
     from lakecore.errors import (
         AlreadyExists,
         CommitConflict,
@@ -53,6 +54,7 @@ __all__ = [
     "Unsupported",
     "__version__",
     "connect",
+    "memory",
     "open_table",
     "sql_expr",
 ]
@@ -84,8 +86,14 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
+_MODULES = ("memory",)
+"""Modules that are public as a whole."""
+
+
 def __getattr__(name: str) -> object:
     """The public name, imported from its home at first use."""
+    if name in _MODULES:
+        return import_module(f"lakecore.{name}")
     home = _HOME_OF.get(name)
     if home is None:
         message = f"module 'lakecore' has no attribute {name!r}"
@@ -96,4 +104,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return list(__all__)

@@ -20,6 +20,9 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from lakecore.errors import InvalidRequest
+from lakecore.options import SIZE
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -59,6 +62,7 @@ class Budget:
     def __init__(self, size_bytes: int = BUDGET_DEFAULT_BYTES) -> None:
         self.size_bytes = size_bytes
         self._used = 0
+        self._is_set = False
         self._changed = threading.Condition()
 
     @property
@@ -89,8 +93,14 @@ class Budget:
     def set_size(self, size_bytes: int) -> None:
         """Change the size; leases that are out stay as they are."""
         with self._changed:
+            self._is_set = True
             self.size_bytes = size_bytes
             self._changed.notify_all()
+
+    def set_default_size(self, size_bytes: int) -> None:
+        """Change the size, unless it was set before."""
+        if not self._is_set:
+            self.set_size(size_bytes)
 
     def resize(self, lease: Lease, size_bytes: int) -> bool:
         """Change a lease in place; False, and no change, if it cannot grow now."""
@@ -116,6 +126,18 @@ def process_budget() -> Budget:
     return _process
 
 
-def set_process_budget(size_bytes: int) -> None:
-    """Change the size of this process's budget; leases that are out stay as they are."""
+def set_process_budget(size: int | str) -> None:
+    """Change the size of this process's budget; leases that are out stay as they are.
+
+    `size` is a number of bytes, or a size as in options: "2 gb". It goes before the option
+    `lakecore.memory-budget` that tables store. Raises InvalidRequest for what is no size.
+
+        lakecore.memory.set_process_budget("2 gb")
+    """
+    try:
+        size_bytes: object = SIZE.parse(size) if isinstance(size, str) else size
+    except ValueError as error:
+        raise InvalidRequest("not a size of memory", size=size, allowed=error) from error
+    if isinstance(size_bytes, bool) or not isinstance(size_bytes, int) or size_bytes < 1:
+        raise InvalidRequest("a budget is a number of bytes, at least 1, or its text", size=size)
     _process.set_size(size_bytes)

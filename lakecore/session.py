@@ -20,6 +20,7 @@ from lakecore.catalog.options import (
     is_storage_option,
     parse_catalog_options,
 )
+from lakecore.display import public_names
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.io.ambient import SYSTEM, Ambient
@@ -181,6 +182,9 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({self.warehouse!r})"
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)
 
     def list_databases(self) -> tuple[str, ...]:
         """The names of all databases, sorted."""

@@ -102,7 +102,7 @@ class WriteResult:
     leftovers: int = 0
     already_committed: bool = False
     commit_user: str = ""
-    identifier: int = BATCH_COMMIT_IDENTIFIER
+    identifier: int | None = None
     distribution: str = ""
     tasks: tuple[WrittenTask, ...] = ()
 

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
+import lakecore as lc
+from lakecore import memory
+from lakecore.errors import InvalidRequest
 from lakecore.memory import Budget, process_budget, set_process_budget
 
 
@@ -90,3 +94,22 @@ def test_process_has_one_budget_whose_size_may_change() -> None:
         assert budget.size_bytes == 123
     finally:
         set_process_budget(before)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, True, "", "many", "-1 mb", None])
+def test_budget_of_no_size_is_refused(size: Any) -> None:
+    before = process_budget().size_bytes
+
+    with pytest.raises(InvalidRequest, match="size="):
+        set_process_budget(size)
+    assert process_budget().size_bytes == before
+
+
+def test_budget_of_the_process_is_set_by_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = Budget()
+    monkeypatch.setattr(memory, "_process", budget)
+    lc.memory.set_process_budget("2 gb")
+
+    assert lc.memory.process_budget().size_bytes == 2 << 30
+    budget.set_default_size(5)
+    assert budget.size_bytes == 2 << 30

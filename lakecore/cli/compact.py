@@ -20,9 +20,9 @@ from lakecore.cli.arguments import Format, stated
 from lakecore.cli.printing import note, say, write_record
 from lakecore.cli.target import table_of
 from lakecore.cli.texts import json_text
+from lakecore.display import show_bytes
 from lakecore.errors import InvalidRequest
 from lakecore.options import SIZE
-from lakecore.table.reads.explain import show_bytes
 from lakecore.table.verbs.compaction import CompactionRequest, compact_table
 from lakecore.table.verbs.compaction_job import Setback, StepDone, run_compaction
 

@@ -10,8 +10,8 @@ import polars as pl
 from lakecore.cli.arguments import Format, names
 from lakecore.cli.printing import note, say, write_frame, write_record
 from lakecore.cli.target import session_of, table_of
+from lakecore.display import show_bytes
 from lakecore.errors import LakecoreError
-from lakecore.table.reads.explain import show_bytes
 
 if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lakecore.display import pairs_html, pairs_text, short_repr, show_bytes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
@@ -30,6 +32,33 @@ class CompactionResult:
     rows_after: int | None = 0
     steps: int = 0
     attempts: int = 1
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def __str__(self) -> str:
+        return pairs_text(self._shown())
+
+    def _repr_html_(self) -> str:
+        return pairs_html("Compaction", self._shown())
+
+    def _shown(self) -> list[tuple[str, object]]:
+        """What happened, without what did not."""
+        if not self.buckets:
+            return [("snapshots", "none: there was nothing to compact")]
+        made = ", ".join(map(str, self.snapshot_ids)) or "none: nothing was written"
+        lines: list[tuple[str, object]] = [("snapshots", made), ("buckets", f"{self.buckets:,}")]
+        for name, files, rows, size_bytes in (
+            ("before", self.files_before, self.rows_before, self.bytes_before),
+            ("after", self.files_after, self.rows_after, self.bytes_after),
+        ):
+            if files is not None and rows is not None and size_bytes is not None:
+                lines.append((name, f"{files:,} files, {rows:,} rows, {show_bytes(size_bytes)}"))
+        if self.files_upgraded:
+            lines.append(("files that changed their level alone", f"{self.files_upgraded:,}"))
+        if self.steps > 1:
+            lines.append(("steps", self.steps))
+        return lines
 
     @property
     def snapshot_id(self) -> int | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from lakecore.display import CELL_MAX, one_line, rows_html, rows_text
 from lakecore.errors import InvalidRequest
 from lakecore.model.types import (
     Array,
@@ -46,6 +47,38 @@ class TableSchema:
     comment: str | None = None
     time_ms: int = 0
     version: int = SCHEMA_VERSION
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{column.name} {column.type}" for column in self.fields)
+        return f"TableSchema({self.id}: {one_line(columns, 4 * CELL_MAX)})"
+
+    def __str__(self) -> str:
+        """A line for each column: its name, type, key, comment."""
+        return f"{self._title}\n{rows_text(self._shown(), '  ', 'columns')}"
+
+    def _repr_html_(self) -> str:
+        return rows_html(
+            self._title,
+            ("column", "type", "key", "comment"),
+            self._shown(),
+            "columns",
+        )
+
+    @property
+    def _title(self) -> str:
+        count = len(self.fields)
+        return f"schema {self.id}, {count} column{'' if count == 1 else 's'}"
+
+    def _shown(self) -> list[tuple[str, str, str, str]]:
+        def keys(name: str) -> str:
+            primary = "primary key" if name in self.primary_keys else ""
+            partition = "partition key" if name in self.partition_keys else ""
+            return ", ".join(filter(None, (primary, partition)))
+
+        return [
+            (column.name, str(column.type), keys(column.name), column.description or "")
+            for column in self.fields
+        ]
 
     @cached_property
     def by_name(self) -> Mapping[str, Field]:

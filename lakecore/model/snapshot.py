@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from lakecore.display import pairs_html, pairs_text, short_repr, show_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -74,24 +76,66 @@ class CommitResult:
     """What a verb that writes did. `snapshot_ids` is empty when there was nothing to commit.
 
     `rows` counts rows as stored. `rows_inserted`, `rows_updated` and `rows_deleted` count what
-    `delete`, `update` and `merge` did.
+    `delete`, `update` and `merge` did, and are None for a plain write, which does not know which of
+    its keys are new. `identifier` is None for writers that do not number their commits. For a
+    commit that was there already, `facts` has `already_committed`, and nothing is counted.
     """
 
     snapshot_ids: tuple[int, ...] = ()
     rows: int = 0
-    rows_inserted: int = 0
-    rows_updated: int = 0
-    rows_deleted: int = 0
+    rows_inserted: int | None = None
+    rows_updated: int | None = None
+    rows_deleted: int | None = None
     files_added: int = 0
     files_deleted: int = 0
     bytes_added: int = 0
     bytes_deleted: int = 0
     attempts: int = 0
     commit_user: str = ""
-    identifier: int = BATCH_COMMIT_IDENTIFIER
+    identifier: int | None = None
     facts: Mapping[str, int] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def __str__(self) -> str:
+        return pairs_text(self._shown())
+
+    def _repr_html_(self) -> str:
+        return pairs_html("Commit", self._shown())
+
+    def _shown(self) -> list[tuple[str, object]]:
+        """What happened, without what did not."""
+        if not self.snapshot_ids:
+            return [("snapshots", "none: there was nothing to commit")]
+        lines: list[tuple[str, object]] = [("snapshots", ", ".join(map(str, self.snapshot_ids)))]
+        verbs = {
+            "rows inserted": self.rows_inserted,
+            "rows updated": self.rows_updated,
+            "rows deleted": self.rows_deleted,
+        }
+        lines += [(name, f"{count:,}") for name, count in verbs.items() if count]
+        if self.rows:
+            lines.append(("rows stored", f"{self.rows:,}"))
+        for name, files, size_bytes in (
+            ("files added", self.files_added, self.bytes_added),
+            ("files deleted", self.files_deleted, self.bytes_deleted),
+        ):
+            if files:
+                lines.append((name, f"{files:,} ({show_bytes(size_bytes)})"))
+        if self.attempts > 1:
+            lines.append(("attempts", self.attempts))
+        if self.identifier is not None:
+            lines.append(("identifier", self.identifier))
+        lines += [(name.replace("_", " "), value) for name, value in self.facts.items()]
+        return lines
 
     @property
     def snapshot_id(self) -> int | None:
         """The last snapshot it made."""
         return self.snapshot_ids[-1] if self.snapshot_ids else None
+
+
+def stated_identifier(identifier: int) -> int | None:
+    """The identifier of a commit, if its writer numbers them."""
+    return None if identifier == BATCH_COMMIT_IDENTIFIER else identifier

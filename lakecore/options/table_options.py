@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lakecore.display import pairs_html, pairs_text
 from lakecore.errors import Unsupported
 from lakecore.options.choices import ChangelogProducer, Effect, MergeEngine, ScanMode, TableType
 from lakecore.options.compaction import CompactionOptions
@@ -48,6 +49,16 @@ class TableOptions(
 
     texts: Mapping[str, str] = field(default_factory=dict)
     table: str = ""
+
+    def __repr__(self) -> str:
+        return f"TableOptions({dict(self.texts)})"
+
+    def __str__(self) -> str:
+        """A line for each option that was set."""
+        return pairs_text(self.texts.items()) or "no options are set"
+
+    def _repr_html_(self) -> str:
+        return pairs_html("options that were set", self.texts.items())
 
     def target_file_size(self, *, primary_key: bool) -> int:
         """The bytes at which a new data file begins, in a table with or without a primary key."""

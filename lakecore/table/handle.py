@@ -73,9 +73,6 @@ class Table(Readable):
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
-        if MEMORY_BUDGET in context.options.texts:
-            # One budget serves all tables; the last one bound that names a size sets it.
-            context.budget.set_size(context.options.lakecore_memory_budget_bytes)
 
     # --- what it is ------------------------------------------------------------------------------
 
@@ -118,6 +115,26 @@ class Table(Readable):
         schema_id = self._context.schema.id
         return f"Table({self.identifier!r}, schema={schema_id}, path={self.path!r})"
 
+    def _facts(self) -> list[tuple[str, object]]:
+        schema, texts = self._context.schema, self._context.options.texts
+        facts: list[tuple[str, object]] = [("table", self.identifier)]
+        if self.path != self.identifier:
+            facts.append(("path", self.path))
+        if self._context.layout.branch != MAIN_BRANCH:
+            facts.append(("branch", self._context.layout.branch))
+        if schema.comment:
+            facts.append(("comment", schema.comment))
+        facts += [
+            (what, ", ".join(names))
+            for what, names in (
+                ("primary key", schema.primary_keys),
+                ("partitioned by", schema.partition_keys),
+                ("options", [f"{key}={text}" for key, text in texts.items()]),
+            )
+            if names
+        ]
+        return facts
+
     def copy(self, dynamic_options: Mapping[str, OptionValue]) -> Table:
         """The same table with other options, for this object only; the table is not changed.
 
@@ -145,6 +162,7 @@ class Table(Readable):
         validate_scan(options)
         keyed = bool(context.schema.primary_keys)
         check_vectors_change(context.history, context.options, options, keyed=keyed)
+        _set_budget(context.budget, options, given)
         return Table(
             replace(context, options=options, partitions=Partitions(context.schema, options))
         )
@@ -463,7 +481,19 @@ def load_table(  # noqa: PLR0913  what it is given is what a table is bound to
         for key in given.keys() - {"branch"}:
             check_option_change(stated, key, given[key], has_snapshots=True, table=name)
         check_dynamic_rules(context.schema, context.options, table=name)
+    _set_budget(context.budget, context.options, given)
     return Table(context)
+
+
+def _set_budget(budget: Budget, options: TableOptions, given: Mapping[str, str]) -> None:
+    """Set the one budget of the process to what the caller states.
+
+    What the table itself stores counts only where nobody in this process has said another size.
+    """
+    if MEMORY_BUDGET in given:
+        budget.set_size(options.lakecore_memory_budget_bytes)
+    elif MEMORY_BUDGET in options.texts:
+        budget.set_default_size(options.lakecore_memory_budget_bytes)
 
 
 def write_schema(store: Store, layout: Layout, schema: TableSchema) -> bool:

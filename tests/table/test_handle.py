@@ -234,8 +234,21 @@ def test_memory_budget_of_a_table_is_that_of_its_process() -> None:
     )
 
     assert budget.size_bytes == 64 << 20
-    table.copy({"lakecore.memory-budget": "32 mb"})
+    smaller = table.copy({"lakecore.memory-budget": "32 mb"})
     assert budget.size_bytes == 32 << 20
+    for made in (table.refresh, lambda: table.copy({}), lambda: Table(table.context)):
+        assert made().context.budget.size_bytes == 32 << 20
+    assert smaller.refresh().context.budget.size_bytes == 32 << 20
+
+
+def test_memory_budget_that_a_table_stores_counts_where_nobody_said_another() -> None:
+    store = new_table(lakecore__memory_budget="64 mb").context.store
+    first, stated = Budget(1 << 30), Budget(1 << 30)
+    stated.set_size(1 << 28)
+    for budget in (first, stated):
+        load_table(store, PATH, budget=budget)
+
+    assert (first.size_bytes, stated.size_bytes) == (64 << 20, 1 << 28)
 
 
 @pytest.mark.parametrize("limit", [-1, 1.5, "2", True])
@@ -326,7 +339,7 @@ def test_timestamp_of_another_type_is_refused(timestamp: object) -> None:
         table.to_arrow(timestamp=timestamp)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("options", [{"write-only": True}, {5: "x"}, ["write-only"]])
+@pytest.mark.parametrize("options", [{"write-only": [True]}, {5: "x"}, ["write-only"]])
 def test_dynamic_options_that_are_no_texts_are_refused(options: object) -> None:
     with pytest.raises(InvalidRequest, match="text"):
         new_table().copy(options)  # type: ignore[arg-type]

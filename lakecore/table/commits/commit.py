@@ -45,6 +45,7 @@ from lakecore.model.snapshot import (
     CommitKind,
     CommitResult,
     Snapshot,
+    stated_identifier,
 )
 from lakecore.table.commits.commit_attempts import attempts
 from lakecore.table.commits.commit_change import (
@@ -167,7 +168,7 @@ class _Committer:
             bytes_deleted=sum(file.size_bytes for file in deleted),
             attempts=self._attempts,
             commit_user=self._request.user,
-            identifier=self._request.identifier,
+            identifier=stated_identifier(self._request.identifier),
             facts=self.facts,
         )
 

@@ -15,6 +15,7 @@ from lakecore.errors import NotFound
 from lakecore.model.snapshot import (
     CommitKind,
     CommitResult,
+    stated_identifier,
 )
 from lakecore.table.commits.message_files import compaction_is_there
 
@@ -59,7 +60,7 @@ def committed(
     return CommitResult(
         snapshot_ids=tuple(sorted(found)),
         commit_user=request.user,
-        identifier=request.identifier,
+        identifier=stated_identifier(request.identifier),
         facts={"already_committed": 1},
     )
 

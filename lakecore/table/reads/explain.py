@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakecore.display import pairs_html, pairs_text, show_bytes
+
 if TYPE_CHECKING:
     from lakecore.table.reads.scan import ScanPlan
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-_STEP = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,21 +38,34 @@ class Explanation:
     size_bytes: int
 
     def __str__(self) -> str:
-        shown = {
-            "table": self.table,
-            "snapshot": "none" if self.snapshot_id is None else self.snapshot_id,
-            "columns": ", ".join(self.columns),
-            "where": self.predicate or "everything",
-            "files": f"{self.files_kept} of {self.files_total} kept",
-            "  skipped": f"{self.files_skipped_by_partition} by partition, "
-            f"{self.files_skipped_by_bucket} by bucket, "
-            f"{self.files_skipped_by_statistics} by statistics, "
-            f"{self.files_hidden_at_level_0} hidden at level 0",
-            "raw": f"{self.raw_files} files, {self.deletion_vectors} with deletion vectors",
-            "merged": f"{self.merged_sections} sections of {self.merged_files} files",
-            "reads": f"{self.rows_stored:,} rows as stored, {show_bytes(self.size_bytes)}",
-        }
-        return "\n".join(f"{name + ':':<10} {value}" for name, value in shown.items())
+        return pairs_text(self._shown())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return pairs_html(f"Read of {self.table}", self._shown())
+
+    def _shown(self) -> list[tuple[str, object]]:
+        return [
+            ("table:", self.table),
+            ("snapshot:", "none" if self.snapshot_id is None else self.snapshot_id),
+            ("columns:", ", ".join(self.columns)),
+            ("where:", self.predicate or "everything"),
+            ("files:", f"{self.files_kept} of {self.files_total} kept"),
+            (
+                " skipped:",
+                (
+                    f"{self.files_skipped_by_partition} by partition, "
+                    f"{self.files_skipped_by_bucket} by bucket, "
+                    f"{self.files_skipped_by_statistics} by statistics, "
+                    f"{self.files_hidden_at_level_0} hidden at level 0"
+                ),
+            ),
+            ("raw:", f"{self.raw_files} files, {self.deletion_vectors} with deletion vectors"),
+            ("merged:", f"{self.merged_sections} sections of {self.merged_files} files"),
+            ("reads:", f"{self.rows_stored:,} rows as stored, {show_bytes(self.size_bytes)}"),
+        ]
 
 
 def explain(
@@ -81,12 +93,3 @@ def explain(
         rows_stored=sum(split.row_count for split in plan.splits),
         size_bytes=plan.size_bytes,
     )
-
-
-def show_bytes(size_bytes: int) -> str:
-    """A size for people: 1.5 MiB."""
-    size, unit = float(size_bytes), 0
-    while size >= _STEP and unit + 1 < len(_UNITS):
-        size /= _STEP
-        unit += 1
-    return f"{size:.1f} {_UNITS[unit]}" if unit else f"{size_bytes} B"

@@ -8,11 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from lakecore.errors import InvalidRequest
+from lakecore.display import CELL_MAX, one_line, pairs_html, pairs_text, public_names
+from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, pandas_face, polars_source
 from lakecore.frames.filtered import FilteredSource
 from lakecore.frames.source import checked_columns, checked_limit
 from lakecore.table.context import TableContext
+from lakecore.model.schema import TableSchema
 from lakecore.table.reads.count import count_rows
 from lakecore.table.reads.row_values import (
     filtered,
@@ -24,7 +26,7 @@ from lakecore.table.reads.row_values import (
 from lakecore.table.reads.travel import Travel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
     import polars as pl
@@ -32,13 +34,16 @@ if TYPE_CHECKING:
 
     from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
     from lakecore.frames.source import BatchSource, RowSource
-    from lakecore.model.schema import TableSchema
     from lakecore.model.times import Time
     from lakecore.scalar.values import Setting
 
 
 class Readable(ABC):
     """The verbs that read. Each takes the state to read in one way at most; none is the latest."""
+
+    @abstractmethod
+    def _facts(self) -> list[tuple[str, object]]:
+        """What is known of it without reading: names and their values, the identifier first."""
 
     @property
     @abstractmethod
@@ -221,6 +226,26 @@ class Readable(ABC):
         rows = self._rows(at)
         source, condition = row_filtered(rows, where, rows.table_schema, _setting(rows))
         return count_rows(source, condition)
+
+    def __str__(self) -> str:
+        """What it is, and its columns; reads no data."""
+        (_, name), *facts = self._facts()
+        lines = [one_line(name, 4 * CELL_MAX), pairs_text(facts, "  "), *self._columns(str)]
+        return "\n".join(filter(None, lines))
+
+    def _repr_html_(self) -> str:
+        (_, name), *facts = self._facts()
+        return pairs_html(str(name), facts) + "".join(self._columns(TableSchema._repr_html_))
+
+    def __dir__(self) -> list[str]:
+        return public_names(self, hidden=("context",))
+
+    def _columns(self, shown: Callable[[TableSchema], str]) -> list[str]:
+        """The columns, shown in a way; nothing if they cannot be found any more."""
+        try:
+            return [shown(self.schema)]
+        except LakecoreError:
+            return []
 
     def __len__(self) -> int:
         return self.count()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from lakecore.display import public_names
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.table.system.system_columns import (
     SYSTEM_TABLES,
@@ -35,6 +36,9 @@ class Inspect:
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
+
+    def __dir__(self) -> list[str]:
+        return public_names(self)
 
     def snapshots(self) -> pl.DataFrame:
         """The live snapshots, oldest first.

@@ -78,6 +78,9 @@ class SystemTable(Readable):
             "a system table can only be read", table=self.identifier, verb=name, verbs=_VERBS
         )
 
+    def _facts(self) -> list[tuple[str, object]]:
+        return [("system table", self.identifier)]
+
     def _rows(self, at: Travel) -> SystemSource:
         if at != Travel():
             raise InvalidRequest(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakecore.model.snapshot import CommitResult
+from lakecore.model.snapshot import CommitResult, stated_identifier
 from lakecore.plan.conform import KindRule, conform
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.writes.batch_write import commit_or_clean, compact_again
@@ -76,7 +76,9 @@ class VerbWrite:
     ) -> CommitResult:
         """Make messages visible in one snapshot; none if there are none."""
         if not messages:
-            return CommitResult(commit_user=by.user, identifier=by.identifier)
+            return self._counted(
+                CommitResult(commit_user=by.user, identifier=stated_identifier(by.identifier))
+            )
         request = CommitRequest(
             messages=messages,
             user=by.user,
@@ -90,6 +92,9 @@ class VerbWrite:
             return result
         if overwrite is None:
             result = compact_again(self._context, request, result)
+        return self._counted(result)
+
+    def _counted(self, result: CommitResult) -> CommitResult:
         return replace(
             result,
             rows_inserted=self.inserted,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakecore.table.reads.explain import show_bytes
+from lakecore.display import show_bytes
 from tests.tables import new_table, put
 
 COLUMNS = {"id": "INT NOT NULL", "p": "STRING NOT NULL"}

@@ -143,7 +143,7 @@ def test_merge_is_one_snapshot_that_says_so(table: Table) -> None:
 
     assert snapshot is not None
     assert (snapshot.id, snapshot.commit_kind, snapshot.operation) == (2, "APPEND", "MERGE")
-    assert (again.facts, again.rows_deleted) == ({"already_committed": 1}, 0)
+    assert (again.facts, again.rows_deleted) == ({"already_committed": 1}, None)
 
 
 # --- what rows are compared by -------------------------------------------------------------------

@@ -1,0 +1,108 @@
+"""Values as short text and as HTML, for terminals and notebooks.
+
+INVARIANT: whatever a name or a value holds, it stays on its line and within its cell: control
+characters are written as escapes, and HTML is escaped.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+CELL_MAX = 60
+ROWS_MAX = 50
+"""What is shown of a long text, and of a long list."""
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_STEP = 1024
+
+
+def one_line(value: object, most: int = CELL_MAX) -> str:
+    """The text of a value, without what would steer a terminal, cut to a length."""
+    text = str(value)
+    if len(text) > most:
+        text = text[: most - 1] + "…"
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
+
+
+def pairs_text(pairs: Iterable[tuple[str, object]], indent: str = "") -> str:
+    """A line for each name and its value, the values aligned."""
+    shown = [(one_line(name), one_line(value, 4 * CELL_MAX)) for name, value in pairs]
+    width = max((len(name) for name, _ in shown), default=0)
+    return "\n".join(f"{indent}{name:<{width}}  {value}".rstrip() for name, value in shown)
+
+
+def rows_text(rows: Sequence[Sequence[object]], indent: str = "", what: str = "rows") -> str:
+    """A line for each row, its cells aligned; of many rows the first, and how many more."""
+    cells = [[one_line(cell) for cell in row] for row in rows[:ROWS_MAX]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        indent + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        for row in cells
+    ]
+    if len(rows) > ROWS_MAX:
+        lines.append(f"{indent}… {len(rows) - ROWS_MAX} more {what}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def pairs_html(title: str, pairs: Iterable[tuple[str, object]]) -> str:
+    """The names and values as an HTML table below a title."""
+    lines = "".join(
+        f"<tr><th style='text-align:left'>{_cell(name)}</th>"
+        f"<td style='text-align:left'>{_cell(value, 4 * CELL_MAX)}</td></tr>"
+        for name, value in pairs
+    )
+    return f"<table><caption>{_cell(title, 4 * CELL_MAX)}</caption><tbody>{lines}</tbody></table>"
+
+
+def rows_html(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[object]], what: str = "rows"
+) -> str:
+    """The rows as an HTML table below a title; of many the first, and how many more."""
+    head = "".join(f"<th style='text-align:left'>{_cell(name)}</th>" for name in heads)
+    lines = "".join(
+        "<tr>"
+        + "".join(f"<td style='text-align:left'>{_cell(value)}</td>" for value in row)
+        + "</tr>"
+        for row in rows[:ROWS_MAX]
+    )
+    more = len(rows) - ROWS_MAX
+    left = f"<tr><td colspan='{len(heads)}'>… {more} more {what}</td></tr>" if more > 0 else ""
+    return (
+        f"<table><caption>{_cell(title, 4 * CELL_MAX)}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{lines}{left}</tbody></table>"
+    )
+
+
+def show_bytes(size_bytes: int) -> str:
+    """A size for people: 1.5 MiB."""
+    size, unit = float(size_bytes), 0
+    while size >= _STEP and unit + 1 < len(_UNITS):
+        size /= _STEP
+        unit += 1
+    return f"{size:.1f} {_UNITS[unit]}" if unit else f"{size_bytes} B"
+
+
+def short_repr(value: object) -> str:
+    """The `repr` of a dataclass without the fields that say nothing: None, 0 and empty ones."""
+    assert is_dataclass(value)
+    said = {each.name: getattr(value, each.name) for each in fields(value)}
+    shown = ", ".join(f"{name}={each!r}" for name, each in said.items() if each)
+    return f"{type(value).__name__}({shown})"
+
+
+def public_names(value: object, *, hidden: Iterable[str] = ()) -> list[str]:
+    """What a user may ask of an object, as `dir` gives it."""
+    names = {*dir(type(value)), *getattr(value, "__dict__", ())}
+    return sorted(name for name in names - set(hidden) if not name.startswith("_"))
+
+
+def _cell(value: object, most: int = CELL_MAX) -> str:
+    return html.escape(one_line(value, most), quote=True)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "backslashreplace").decode("ascii")
