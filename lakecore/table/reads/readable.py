@@ -13,8 +13,8 @@ from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.frames import arrow_dataset, arrow_stream, duckdb_face, pandas_face, polars_source
 from lakecore.frames.filtered import FilteredSource
 from lakecore.frames.source import checked_columns, checked_limit
-from lakecore.table.context import TableContext
 from lakecore.model.schema import TableSchema
+from lakecore.table.context import TableContext
 from lakecore.table.reads.count import count_rows
 from lakecore.table.reads.row_values import (
     filtered,
