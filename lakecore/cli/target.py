@@ -32,13 +32,14 @@ def table_of(name: str, warehouse: str | None, option: Iterable[str] | None) -> 
         try:
             return open_table(name, options=options)
         except NotFound as error:
-            if not warehouse and _IDENTIFIER.fullmatch(name):
-                raise NotFound(
-                    "no table in this directory; a name needs its warehouse: "
-                    "--warehouse PATH, or LAKECORE_WAREHOUSE",
-                    path=name,
-                ) from error
-            raise
+            if "/" in name:
+                raise
+            raise NotFound(
+                "no table in this directory; a name is DATABASE.TABLE and needs its warehouse: "
+                "--warehouse PATH, or LAKECORE_WAREHOUSE",
+                path=name,
+                warehouse=warehouse or None,
+            ) from error
     storage = {key: text for key, text in options.items() if is_storage_option(key)}
     table = connect({"warehouse": warehouse, **storage}).get_table(name)
     own = {key: text for key, text in options.items() if key not in storage}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -200,3 +201,23 @@ def test_max_bytes_of_a_single_compaction(
 
     assert re.search(r"steps: +2\ndry run", planned)
     assert re.search(r"steps: +2\nsnapshot: +5", done)
+
+
+def test_watch_prints_a_json_object_per_commit(
+    tmp_path: Path, started: list[subprocess.Popen[str]]
+) -> None:
+    table = made(tmp_path / "w")
+    arguments = ("compact", table.path, "--watch", "--interval", "0.05", "--json")
+    job = start(PROGRAM, *arguments)
+    started.append(job)
+    for turn in range(4):
+        table.write([{"id": n, "v": turn} for n in range(9)])
+    step = json.loads(committed(job))
+    code, out, err = end(job, signal.SIGINT)
+
+    assert step["files_before"] > step["files_after"] > 0
+    assert step["snapshot_ids"]
+    assert code == 0
+    assert all(json.loads(line)["buckets"] for line in out.splitlines())
+    assert "watching" in err
+    assert "stopped after" in err

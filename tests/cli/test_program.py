@@ -164,6 +164,9 @@ def test_name_without_a_warehouse_says_what_is_missing(tmp_path: Path) -> None:
     assert len(err.splitlines()) == 1
     assert run("tables", LAKECORE_WAREHOUSE="")[0] == 1
     assert run("read", "shop.orders", "-w", tmp_path)[0] == 1
+    code, out, err = run("read", "orders", "-w", tmp_path)
+    assert (code, out) == (1, "")
+    assert "DATABASE.TABLE" in err
 
 
 def test_grid_fits_the_terminal_and_shows_nulls(warehouse: Path) -> None:

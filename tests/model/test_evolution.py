@@ -14,7 +14,6 @@ from lakecore.model.schema import TableSchema
 from lakecore.model.schema_change import Change, Move, SchemaChange
 from lakecore.model.types import parse_field
 from lakecore.model.validation import create_schema
-from lakecore.options import check_option_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -562,12 +561,6 @@ def test_schema_of_an_older_format_states_its_defaults_when_it_changes() -> None
 
     assert schema.version == 3
     assert schema.options == {"bucket": "1", "file.format": "orc"}
-
-
-def test_dynamic_options_follow_the_same_rules() -> None:
-    check_option_change({"bucket": "2"}, "scan.snapshot-id", "3", has_snapshots=True)
-    with pytest.raises(InvalidRequest, match="once the table has snapshots"):
-        check_option_change({"bucket": "2"}, "merge-engine", "first-row", has_snapshots=True)
 
 
 @pytest.mark.parametrize(
