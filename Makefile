@@ -7,9 +7,10 @@ VENV ?= .venv
 ARGS ?=
 PROFILE ?= explore
 SEED ?=
-# A seed alone is one history to play again.
+# A seed alone is one history, or one simulation, to play again.
 HISTORIES ?= $(if $(SEED),1,300)
 ENGINE ?=
+SEEDS ?= 1000
 # Another PySpark than the newest goes into an environment of its own: VENV=.venv-4.1 SPARK='4.1.*'
 SPARK ?=
 
@@ -19,7 +20,7 @@ SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore tests property_test
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fmt lint types props interop differential bench spark demo-spark bench-spark docs ci clean
+.PHONY: help venv demo test fmt lint types props simulate interop differential bench spark demo-spark bench-spark docs ci clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -55,6 +56,9 @@ types: venv ## check the types, strictly
 
 props: venv ## run the laws with many examples, and the slow tests
 	$(PYTEST) -n 2 --dist worksteal -m '(props or slow) and not interop and not spark' --hypothesis-profile=$(PROFILE) $(ARGS)
+
+simulate: venv ## play many actors and faults on one table (SEEDS=n, SEED=s to look at one)
+	$(BIN)/python -m property_tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
 interop: $(VENV)/.installed-interop ## exchange tables with other implementations of Paimon (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers

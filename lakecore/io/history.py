@@ -157,10 +157,7 @@ class History:
         return tuple(number for number in ids if number >= earliest)
 
     def keep_earliest_hint(self, latest: int) -> None:
-        """See that there is a hint of the first snapshot; once it is there, it stays.
-
-        `latest` is the id of a snapshot that is there.
-        """
+        """See that there is a hint of the first snapshot, given one that is there; it stays."""
         path = self.layout.earliest_hint
         if not self._earliest_hinted and not self.store.exists(path):
             first = min(self.snapshot_ids(), default=latest)

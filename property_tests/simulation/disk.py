@@ -1,0 +1,151 @@
+"""The storage that all actors share, and what of it is lost or late.
+
+What the simulated storage may do, each by the seed:
+
+- an actor's process ends before, after or in the middle of a call: then none of its later calls
+  happens. In the middle, an output is an empty or half file, and a directory is removed in part;
+- a request is lost (no effect, an error), or its reply (the effect, an error); `put_if_absent` says
+  `CommitUnknown` then, and its effect may also come later, if the name is free by then;
+- an actor is slow: it stands still while others go on;
+- the disk is full for a while: what writes fails, and leaves nothing or, for an output, an error;
+- power is lost: all processes end. A call that has not returned may have had no effect, and files
+  that were removed a short while ago may be there again, as no store syncs a removal.
+
+Visibility is one of two models. `strong`: what a call did, every later call sees. S3, Google Cloud
+Storage, Azure and local disks are so today. `lagging` (`listing_lag_ms`): a listing may for a while
+lack files that are there and show files that are gone, as old object stores and some gateways do;
+reads of one file by its name are strong.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from lakecore.io.ambient import Ambient, seeded
+from lakecore.io.store import FileStatus, MemoryStore
+
+if TYPE_CHECKING:
+    from property_tests.simulation.scenario import Scenario
+    from property_tests.simulation.scheduler import Scheduler
+
+SNAPSHOT = "/snapshot/snapshot-"
+_REMOVALS_KEPT_MS = 40
+
+
+@dataclass
+class Disk:
+    """What is stored, and what happened to it."""
+
+    scenario: Scenario
+    scheduler: Scheduler
+    files: MemoryStore = field(init=False)
+    trace: list[tuple[int, str, str, str, str]] = field(default_factory=list)
+    writers: dict[str, str] = field(default_factory=dict)  # path: the attempt that wrote it
+    snapshots: int = 0  # how many are there; they are never removed
+    full_until_ms: int = 0
+    processes: int = 0  # how many were started
+    power_losses: int = 0
+    late: list[tuple[int, str, bytes, str]] = field(default_factory=list)
+    _created: dict[str, int] = field(default_factory=dict)
+    _removed: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    _unsynced: dict[str, bytes | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(f"disk {self.scenario.seed}")
+        clock = Ambient(
+            now_ms=lambda: self.scheduler.now_ms,
+            local_wall_clock_ms=lambda: self.scheduler.now_ms,
+            new_uuid=seeded(0).new_uuid,
+            sleep=lambda _: None,
+            random=self._chance.random,
+        )
+        self.files = MemoryStore(clock)
+
+    def note(self, who: str, call: str, path: str, outcome: str) -> None:
+        """Add a line to the trace."""
+        short = path.partition("/t/")[2] or path
+        self.trace.append((self.scheduler.now_ms, who, call, short, outcome))
+
+    def wrote(self, path: str, by: str) -> None:
+        """Take in that a file was written."""
+        self._created.setdefault(path, self.scheduler.now_ms)
+        self._removed.pop(path, None)
+        self.writers.setdefault(path, by)
+        if SNAPSHOT in path:
+            self.snapshots = max(self.snapshots, int(path.rpartition("-")[2]))
+
+    def removing(self, path: str) -> None:
+        """Take in that a file goes."""
+        if self.files.exists(path):
+            self._removed[path] = (self.scheduler.now_ms, self.files.read(path))
+        self._created.pop(path, None)
+
+    def arrive(self) -> None:
+        """Carry out the calls that come late, when it is time."""
+        for each in [each for each in self.late if each[0] <= self.scheduler.now_ms]:
+            self.late.remove(each)
+            _, path, data, by = each
+            made = self.files.put_if_absent(path, data)
+            if made:
+                self.wrote(path, by)
+            self.note(by, "put_if_absent", path, f"late, {made}")
+
+    def listed(self, directory: str) -> tuple[FileStatus, ...]:
+        """The children, as a listing shows them."""
+        there = self.files.list(directory)
+        lag_ms = self.scenario.listing_lag_ms
+        if not lag_ms:
+            return there
+        since_ms = self.scheduler.now_ms
+
+        def lags(path: str, at_ms: int) -> bool:
+            return since_ms - at_ms < crc32(path.encode()) % lag_ms
+
+        shown = {
+            status.path: status
+            for status in there
+            if status.is_directory or not lags(status.path, self._created.get(status.path, 0))
+        }
+        prefix = directory.rstrip("/") + "/"
+        for path, (at_ms, data) in self._removed.items():
+            if path.startswith(prefix) and "/" not in path[len(prefix) :] and lags(path, at_ms):
+                shown.setdefault(path, FileStatus(path, len(data), at_ms, is_directory=False))
+        return tuple(shown[path] for path in sorted(shown))
+
+    def begin_sync(self, path: str, before: bytes | None) -> None:
+        """Take in that a file is there, and not yet on the disk."""
+        self._unsynced[path] = before
+
+    def synced(self, path: str) -> None:
+        """Take in that a directory is on the disk, with all that is in it."""
+        directory = path.rpartition("/")[0]
+        for each in [each for each in self._unsynced if each.rpartition("/")[0] == directory]:
+            del self._unsynced[each]
+
+    def lose_power(self) -> None:
+        """End all processes, and lose what was not synced."""
+        self.power_losses += 1
+        for path, before in self._unsynced.items():
+            if self._chance.random() < 0.5:
+                if before is None:
+                    self.files.delete(path)
+                    self.writers.pop(path)
+                else:
+                    self.files.put(path, before)
+                if SNAPSHOT in path:
+                    self.snapshots -= 1
+        self._unsynced.clear()
+        for path, (at_ms, data) in list(self._removed.items()):
+            recent = self.scheduler.now_ms - at_ms < _REMOVALS_KEPT_MS
+            if recent and self._chance.random() < 0.5 and not self.files.exists(path):
+                self.files.put(path, data)
+                self._created[path] = self.scheduler.now_ms
+                del self._removed[path]
+        self.note("power", "lost", "", "")
+
+    def seen(self, path: str) -> None:
+        """A snapshot that another process has read stays, or the reader would have seen a ghost."""
+        self._unsynced.pop(path, None)

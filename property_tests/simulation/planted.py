@@ -1,0 +1,119 @@
+"""Faults of lakecore that are planted on purpose: the simulation has to find each.
+
+Each is one rule of a commit or a compaction that is not followed any more.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from lakecore.errors import CommitUnknown, LakecoreError
+from lakecore.format import metadata
+from lakecore.lsm.universal import CompactionUnit
+from lakecore.table.commits import commit as commits
+from lakecore.table.commits.message_files import delete_files
+from lakecore.table.writes import batch_write
+from property_tests.simulation.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakecore.io.store import Store
+    from lakecore.model.snapshot import Snapshot
+
+
+@contextmanager
+def conflicts_are_not_checked() -> Iterator[None]:
+    """A commit follows the latest snapshot whatever that did to the files it replaces."""
+    with patch.object(commits, "check_change", _nothing):
+        yield
+
+
+@contextmanager
+def changed_rows_are_not_checked() -> Iterator[None]:
+    """An UPDATE replaces what somebody else wrote since it read the row."""
+    with patch("lakecore.table.commits.commit_checks.check_rows_untouched", _nothing):
+        yield
+
+
+@contextmanager
+def snapshots_are_not_created_at_once() -> Iterator[None]:
+    """The store looks whether the name is free, and then writes: two steps, not one."""
+
+    def put_if_absent(session: Session, path: str, data: bytes) -> bool:
+        if session.exists(path):
+            return False
+        session.put(path, data)
+        return True
+
+    with patch.object(Session, "put_if_absent", put_if_absent):
+        yield
+
+
+@contextmanager
+def lost_replies_are_lost_races() -> Iterator[None]:
+    """Where the reply is lost the commit is tried again, and nobody looks whether it is there."""
+
+    def put(committer: Any, path: str, snapshot: Snapshot) -> bool:
+        try:
+            store: Store = committer._context.store  # noqa: SLF001 - as the step that is replaced
+            return store.put_if_absent(path, metadata.encode_snapshot(snapshot))
+        except CommitUnknown:
+            return False
+
+    with patch.multiple(commits._Committer, _put=put, _mine_since=_nothing):  # noqa: SLF001
+        yield
+
+
+@contextmanager
+def files_in_doubt_are_removed() -> Iterator[None]:
+    """A commit whose outcome is not known is cleaned up after as if it had failed."""
+    commit = commits.commit
+
+    def cleans(context: Any, request: Any) -> Any:
+        try:
+            return commit(context, request)
+        except LakecoreError:
+            delete_files(context, request.messages)
+            raise
+
+    with patch.object(batch_write, "commit", cleans):
+        yield
+
+
+@contextmanager
+def numbers_are_not_looked_up() -> Iterator[None]:
+    """A job that starts again commits the same number again."""
+    with (
+        patch.object(commits, "committed", _nothing),
+        patch.object(commits._Committer, "_mine_since", _nothing),  # noqa: SLF001
+    ):
+        yield
+
+
+@contextmanager
+def deletions_are_dropped_too_early() -> Iterator[None]:
+    """A compaction forgets deletions though older rows of lower levels are left."""
+    always = property(lambda _: True, lambda *_: None)
+    with patch.object(CompactionUnit, "drops_deletions", always):
+        yield
+
+
+def _nothing(*_given: object) -> None:
+    """What a check finds that is not made."""
+
+
+PLANTED = {
+    each.__name__: each
+    for each in (
+        conflicts_are_not_checked,
+        changed_rows_are_not_checked,
+        snapshots_are_not_created_at_once,
+        lost_replies_are_lost_races,
+        files_in_doubt_are_removed,
+        numbers_are_not_looked_up,
+        deletions_are_dropped_too_early,
+    )
+}
