@@ -7,17 +7,16 @@ under its number. Rows are visible by `snapshot-N`; hints only save a listing.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from lakecore.errors import CorruptTable, LakecoreError, NotFound, StorageError
 from lakecore.format import metadata
 from lakecore.format.layout import DROPPED_MARK, MAIN_BRANCH, parse_numbered
 from lakecore.format.manifest_columns import decode_entries
 from lakecore.io.at_once import read_all
+from lakecore.io.cache import Cache
 from lakecore.io.commits import Commits
 from lakecore.model.manifest import fold_onto
 
@@ -37,40 +36,6 @@ _LIVE_KEPT = 8
 """Snapshots whose live files are kept: each takes memory for all files of the table, so that a
 handle which commits for days must not keep them all."""
 _HINT_BYTES_MAX, _HINT_DIGITS_MAX = 64, 18
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-
-
-class _Cache(Generic[Key, Value]):
-    """The last used values, up to a total weight and number. Safe to share between threads."""
-
-    def __init__(self, weight_max: int, count_max: int | None = None) -> None:
-        self._values: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
-        self._weight = 0
-        self._weight_max = weight_max
-        self._count_max = count_max
-        self._lock = threading.Lock()
-
-    def get(self, key: Key) -> Value | None:
-        with self._lock:
-            if key not in self._values:
-                return None
-            self._values.move_to_end(key)
-            return self._values[key][0]
-
-    def put(self, key: Key, value: Value, weight: int) -> None:
-        with self._lock:
-            if key in self._values:
-                return
-            self._values[key] = (value, weight)
-            self._weight += weight
-            while len(self._values) > 1 and self._is_full():
-                _, (_, gone) = self._values.popitem(last=False)
-                self._weight -= gone
-
-    def _is_full(self) -> bool:
-        too_many = self._count_max is not None and len(self._values) > self._count_max
-        return too_many or self._weight > self._weight_max
 
 
 class _Live:
@@ -93,13 +58,13 @@ class History:
         self.layout = layout
         self.commits = Commits(self.snapshot_if_there)
         self._earliest_hinted = False
-        self._schemas: _Cache[int, TableSchema] = _Cache(1_000)
-        self._schema_texts: _Cache[int, bytes] = _Cache(1_000)
-        self._manifests: _Cache[str, Sequence[ManifestEntry]] = _Cache(_ENTRIES_KEPT)
-        self._lists: _Cache[str, Sequence[ManifestFile]] = _Cache(_ENTRIES_KEPT)
-        self._live: _Cache[tuple[str, str], _Live] = _Cache(_ENTRIES_KEPT, _LIVE_KEPT)
+        self._schemas: Cache[int, TableSchema] = Cache(1_000)
+        self._schema_texts: Cache[int, bytes] = Cache(1_000)
+        self._manifests: Cache[str, Sequence[ManifestEntry]] = Cache(_ENTRIES_KEPT)
+        self._lists: Cache[str, Sequence[ManifestFile]] = Cache(_ENTRIES_KEPT)
+        self._live: Cache[tuple[str, str], _Live] = Cache(_ENTRIES_KEPT, _LIVE_KEPT)
         self._last_live: _Live | None = None
-        self._indexes: _Cache[str, Sequence[IndexEntry]] = _Cache(_ENTRIES_KEPT)
+        self._indexes: Cache[str, Sequence[IndexEntry]] = Cache(_ENTRIES_KEPT)
 
     # --- schemas ---------------------------------------------------------------------------------
 
