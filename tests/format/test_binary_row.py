@@ -283,3 +283,17 @@ def test_key_of_a_megabyte_is_hashed_without_a_step_a_word(monkeypatch: pytest.M
     monkeypatch.setattr(binary_row, "_mix", None)
 
     assert hash_rows([pa.array(["x" * (1 << 20)])], [parse_type("STRING")]).tolist() == [-488189034]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("length", [0, 2, 4, 8, 12, 16, 20, 24])
+def test_row_that_is_cut_short_is_damage(length: int, count: int) -> None:
+    fields = [Field(id=at, name=f"f{at}", type=parse_type("INT")) for at in range(2)]
+    whole = serialize_row([pa.array([at], pa.int32()) for at in range(2)], [f.type for f in fields])
+    assert len(whole) == 28
+
+    # What follows a row that is cut short must not be taken for its values.
+    with pytest.raises(CorruptTable):
+        decode_rows([whole[:length], whole][:count], fields)
+    with pytest.raises(CorruptTable):
+        decode_rows([whole, whole[:length]][-count:], fields)

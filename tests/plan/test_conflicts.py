@@ -13,6 +13,7 @@ from lakecore.plan.conflicts import (
     check_bucket_counts,
     check_files,
     check_hash_indexes,
+    check_levels,
     check_newest,
 )
 from tests.tables import KEY, entries, entry, files
@@ -153,3 +154,52 @@ def test_other_indexes_and_other_partitions_may_change() -> None:
     now = [index("a"), index("v", DELETION_VECTORS), index("b", partition=OTHER)]
 
     check_hash_indexes([index("a")], now, [message(-1)])
+
+
+# --- files that were looked up --------------------------------------------------------------------
+
+
+def looked_up(before: str, beside: str | None) -> CommitMessage:
+    """A compaction of some files, beside others of the levels above 0."""
+    there = None if beside is None else tuple(file.name for file in files(beside))
+    return replace(message(1), compact_before=tuple(files(before)), compact_beside=there)
+
+
+@pytest.mark.parametrize(
+    ("live", "beside"),
+    [
+        ("L0 a-m | L0 b-c | L4 a-d | L5 a-z", "L4 a-d | L5 a-z"),
+        ("L0 a-m", ""),
+        ("L0 a-m | L4 a-d | L5 a-z", None),
+    ],
+)
+def test_levels_that_are_as_they_were_looked_up_are_let_through(
+    live: str, beside: str | None
+) -> None:
+    check_levels(entries(live), [looked_up("L0 a-m", beside)])
+
+
+@pytest.mark.parametrize(
+    ("live", "beside", "changed"),
+    [
+        ("L0 a-m | L4 a-d | L5 a-z", "L5 a-z", "L4 a-d"),
+        ("L0 a-m | L5 a-z", "L4 a-d | L5 a-z", "L4 a-d"),
+        ("L0 a-m | L5 a-z", "", "L5 a-z"),
+        ("L0 a-m", "L5 a-z", "L5 a-z"),
+    ],
+    ids=["one more", "one gone", "the first", "the last"],
+)
+def test_level_that_is_not_as_it_was_looked_up_is_a_conflict(
+    live: str, beside: str, changed: str
+) -> None:
+    with pytest.raises(CommitConflict, match="whose rows were looked up") as conflict:
+        check_levels(entries(live), [looked_up("L0 a-m", beside)])
+
+    assert conflict.value.facts["files"] == [changed]
+
+
+def test_files_that_the_compaction_takes_are_not_beside_it() -> None:
+    live = entries("L0 a-m | L4 a-d | L5 a-z")
+
+    check_levels(live, [looked_up("L0 a-m | L4 a-d", "L5 a-z")])
+    check_levels([*live, entry(files("L5 k-z")[0], bucket=1)], [looked_up("L4 a-d", "L5 a-z")])

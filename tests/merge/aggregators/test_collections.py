@@ -98,6 +98,23 @@ def test_maps_are_equal_whatever_the_order_of_their_entries() -> None:
     assert collected == [[[("a", 1), ("b", 2)], [("a", 1)]]]
 
 
+def test_maps_of_the_same_keys_differ_by_their_values() -> None:
+    collected = fold(
+        "collect",
+        "ARRAY<MAP<STRING, INT>>",
+        [[[("a", 1)]], [[("a", 2)], [("a", None)], [("a", 1)]]],
+        [[[("a", 1), ("b", 2)]], [[("a", 2), ("b", 1)]]],
+        [[[("a", 1)], [("a", 2)]], Back([[("a", 2)]])],
+        distinct=True,
+    )
+
+    assert collected == [
+        [[("a", 1)], [("a", 2)], [("a", None)]],
+        [[("a", 1), ("b", 2)], [("a", 2), ("b", 1)]],
+        [[("a", 1)]],
+    ]
+
+
 def test_binaries_are_compared_by_value() -> None:
     assert fold("collect", "ARRAY<BYTES>", [[b"a"], [b"a", b"b"]], distinct=True) == [[b"a", b"b"]]
     assert fold("collect", "ARRAY<BYTES>", [[b"a"], Back([b"a"])]) == [[]]

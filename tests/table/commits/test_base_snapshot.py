@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakecore.errors import CommitConflict
+from lakecore.errors import CommitConflict, CorruptTable, NotFound
+from lakecore.io.ambient import seeded
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
-from lakecore.table.commits.base_snapshot import is_there, was_rolled_back
+from lakecore.table.commits.base_snapshot import committed_since, is_there, was_rolled_back
 from lakecore.table.commits.commit import CommitRequest, commit
 from lakecore.table.handle import write_schema
 from tests.stores import MeddledStore
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.handle import Table
 
 WRITE_ONLY: Any = {"write_only": "true"}
 
@@ -169,3 +173,67 @@ def test_compaction_whose_files_are_all_there_still_is_not_committed_after_a_rol
     with pytest.raises(CommitConflict, match="rolled back"):
         commit(back.context, CommitRequest(messages=[upgraded], user="me"))
     assert held(back) == "1 other"
+
+
+# --- snapshots that expire meanwhile --------------------------------------------------------------
+
+
+def with_commits(count: int) -> Table:
+    table = new_table(write_only="true")
+    for number in range(1, count + 1):
+        put(table, f"{number} a")
+    return table
+
+
+def latest_of(table: Table) -> Snapshot:
+    found = table.context.history.latest_snapshot()
+    assert found is not None
+    return found
+
+
+def test_snapshots_since_another_come_newest_first() -> None:
+    table = with_commits(4)
+    found = committed_since(reopened(table).context.history, 1, latest_of(table))
+
+    assert [(snapshot.id, len(entries)) for snapshot, entries in found] == [(4, 1), (3, 1), (2, 1)]
+
+
+def test_snapshots_that_expired_since_are_missed() -> None:
+    table = with_commits(5)
+    latest = latest_of(table)
+    for expired in (1, 2, 3):
+        table.context.store.delete(table.context.layout.snapshot(expired))
+
+    with pytest.raises(NotFound, match=r"has expired\. snapshot_id=3"):
+        list(committed_since(reopened(table).context.history, 1, latest))
+    assert len([*committed_since(reopened(table).context.history, 3, latest)]) == 2
+
+
+def test_snapshot_that_expires_while_its_changes_are_read_has_expired() -> None:
+    table = with_commits(3)
+    context = reopened(table).context
+    context.history.commits.after(1, latest_of(table))
+    gone = context.history.snapshot(2)
+    for manifest in context.history.delta_manifests(gone):
+        context.store.delete(context.layout.manifest(manifest.name))
+
+    with pytest.raises(CorruptTable):
+        list(committed_since(context.history, 1, latest_of(table)))
+    context.store.delete(context.layout.snapshot(2))
+    with pytest.raises(NotFound, match=r"has expired\. snapshot_id=2"):
+        list(committed_since(context.history, 1, latest_of(table)))
+
+
+def test_rows_are_added_though_the_snapshot_they_were_written_from_expires() -> None:
+    table = with_commits(2)
+    with table.new_write() as writer:
+        writer.write(rows(table.schema, "9 mine"))
+        messages = writer.prepare_commit()
+    other = reopened(table, ambient=seeded(7))
+    for number in (3, 4, 5):
+        put(other, f"{number} a")
+    for expired in (1, 2, 3):
+        table.context.store.delete(table.context.layout.snapshot(expired))
+    table.commit(messages)
+
+    assert held(reopened(table)) == "1 a | 2 a | 3 a | 4 a | 5 a | 9 mine"

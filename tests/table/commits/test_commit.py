@@ -931,3 +931,74 @@ def test_what_a_snapshot_cannot_hold_is_refused(bad: dict[str, Any]) -> None:
 def test_what_is_no_message_is_refused(given: Any) -> None:
     with pytest.raises(InvalidRequest, match="commit takes"):
         new_table().commit(given)
+
+
+# --- others who commit under the same user --------------------------------------------------------
+
+
+@pytest.mark.parametrize("user", ["me", "another"])
+def test_batch_commits_under_one_user_are_two_commits(user: str) -> None:
+    table = new_table(write_only="true")
+    put(table, "0 old")
+    other = reopened(table, ambient=seeded(9))
+
+    def meddle() -> None:
+        other.write(rows(other.schema, "2 theirs"), commit_user=user)
+
+    mine = reopened(table, store=MeddledStore(table.context.store, meddle), ambient=seeded(8))
+    result = mine.write(rows(table.schema, "1 mine"), commit_user="me")
+
+    assert result.snapshot_ids == (3,)
+    assert held(reopened(table)) == "0 old | 1 mine | 2 theirs"
+
+
+@pytest.mark.parametrize("identifier", [BATCH_COMMIT_IDENTIFIER, 7])
+def test_files_stay_if_another_has_committed_the_compaction_between_both_snapshots(
+    identifier: int,
+) -> None:
+    table = new_table(num_sorted_run__compaction_trigger="2")
+    put(table, "1 old")
+    with table.new_write() as writer:
+        writer.write(rows(table.schema, "1 new | 2 new"))
+        messages = writer.prepare_commit()
+    assert any(message.compact_before for message in messages)
+    other = reopened(table, ambient=seeded(9))
+
+    def nothing() -> None:
+        """The first snapshot is this commit's own."""
+
+    def meddle() -> None:
+        other.commit([replace(message, new_files=()) for message in messages], commit_user="they")
+
+    store = MeddledStore(table.context.store, nothing, meddle)
+    mine = reopened(table, store=store, ambient=seeded(8))
+    result = mine.commit(messages, commit_user="me", identifier=identifier)
+
+    assert result.snapshot_ids == (2,)
+    assert result.facts == {"compaction_lost": 1}
+    assert held(reopened(table)) == "1 new | 2 new"
+
+
+def test_who_commits_the_same_messages_between_both_snapshots_made_the_second() -> None:
+    table = new_table(num_sorted_run__compaction_trigger="2")
+    put(table, "1 old")
+    with table.new_write() as writer:
+        writer.write(rows(table.schema, "1 new | 2 new"))
+        messages = writer.prepare_commit()
+    other = reopened(table, ambient=seeded(9))
+    again: list[tuple[int, ...]] = []
+
+    def nothing() -> None:
+        """The first snapshot is this commit's own."""
+
+    def meddle() -> None:
+        done = other.commit(messages, commit_user="me", identifier=7)
+        again.append(done.snapshot_ids)
+
+    store = MeddledStore(table.context.store, nothing, meddle)
+    mine = reopened(table, store=store, ambient=seeded(8))
+    result = mine.commit(messages, commit_user="me", identifier=7)
+
+    assert again == [(2, 3)]
+    assert result.snapshot_ids == (2, 3)
+    assert held(reopened(table)) == "1 new | 2 new"

@@ -340,3 +340,30 @@ def test_closing_lets_go_of_files_and_lease(reads: list[tuple[int, int]]) -> Non
 @pytest.mark.parametrize("values", [(), (-5,), (5000,), (1, 3, 5)])
 def test_keys_that_are_nowhere_are_not_found(values: Sequence[int]) -> None:
     assert upper(filled(200)).rows(keys(*values)) == []
+
+
+def test_one_file_of_a_level_after_the_other_is_looked_into_and_closed() -> None:
+    table = new_table(
+        {"id": "INT NOT NULL", "v": "STRING"},
+        changelog_producer="lookup",
+        write_only="true",
+        target_file_size="1 kb",
+    )
+    draw = random.Random(3)
+    count = 40_000
+    texts = [draw.randbytes(40).hex() for _ in range(count)]
+    table.write(pa.table({"id": pa.array(range(count), pa.int32()), "v": texts}))
+    table.compact(full=True)
+    assert len(table.inspect.files()) >= 3
+    levels = upper(table, BatchSize(1_000))
+    asked = [*range(0, count, 997), count + 5]
+
+    found = levels.rows(keys(*asked))
+
+    assert [part.rows["v"].to_pylist() for part in found] == [[texts[key] for key in asked[:-1]]]
+    assert found[0].rows["id"].to_pylist() == asked[:-1]
+    levels.close()
+    levels = upper(table, BatchSize(1_000))
+    assert levels.known(keys(*asked)).tolist() == [True] * (len(asked) - 1) + [False]
+    levels.close()
+    assert table.context.budget.used_bytes == 0

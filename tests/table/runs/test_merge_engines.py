@@ -230,6 +230,16 @@ def test_function_that_cannot_take_back_refuses_unless_it_ignores() -> None:
     assert after(table, "1 5 x", "-D 1 5 x") == "1 5 _"
 
 
+def test_function_that_can_take_back_ignores_what_it_should() -> None:
+    table = aggregated(
+        fields__a__aggregate_function="sum",
+        fields__a__ignore_retract="true",
+        fields__b__aggregate_function="last_value",
+    )
+
+    assert after(table, "1 5 x", "-U 1 3 y", "-D 1 4 z", "1 2 w") == "1 7 w"
+
+
 def test_sum_that_leaves_its_type_is_an_error_that_names_the_column() -> None:
     table = aggregated({"id": "INT NOT NULL", "a": "TINYINT"}, fields__a__aggregate_function="sum")
     put(table, "1 100")

@@ -423,6 +423,42 @@ def test_text_that_is_no_utf8_is_read_as_by_windows(keys: list[str], tmp_path: P
         assert dict(table.scan().collect().iter_rows()) == wanted
 
 
+def test_rows_that_newer_ones_replace_stay_out_where_polars_cannot_read(tmp_path: Path) -> None:
+    table = local_table(tmp_path, **PLAIN)  # type: ignore[arg-type]
+    put(table, " | ".join(f"{key} aaaaaaa{key}" for key in range(20)))
+    put(table, " | ".join(f"{key} bbbbbbb{key}" for key in range(0, 20, 2)) + " | 90 ccccccc")
+    put(table, "-D 3 _ | -D 4 _ | 5 ddddddd")
+    # A text that is no UTF-8, in the oldest run and in the one after it.
+    spoiled(tmp_path, b"aaaaaaa7", b"aaa\xffaaa7")
+    spoiled(tmp_path, b"ccccccc", b"ccc\xffccc")
+    wanted = {key: f"aaaaaaa{key}" for key in range(20) if key not in {3, 4}}
+    wanted |= {key: f"bbbbbbb{key}" for key in range(0, 20, 2) if key != 4}
+    wanted |= {5: "ddddddd", 7: "aaa\ufffdaaa7", 90: "ccc\ufffdccc"}
+
+    for found in (table.to_polars(), table.scan().collect(), pl.from_arrow(table.to_arrow())):
+        assert isinstance(found, pl.DataFrame)
+        assert sorted(found.iter_rows()) == sorted(wanted.items())
+
+
+@pytest.mark.parametrize("keys", [["id"], []])
+def test_file_that_was_replaced_by_another_is_noticed(keys: list[str], tmp_path: Path) -> None:
+    table = local_table(tmp_path, keys=keys)
+    put(table, "1 a | 2 b")
+    table.compact(full=True)
+    other = local_table(tmp_path / "other", keys=keys)
+    put(other, "1 a | 2 b | 3 something | 4 more")
+    other.compact(full=True)
+    live, there = (
+        max((tmp_path / folder).rglob("data-*.parquet"), key=lambda path: path.stat().st_mtime)
+        for folder in ("t", "other/t")
+    )
+    live.write_bytes(there.read_bytes())
+
+    for rows_of in (table.to_polars, table.to_arrow, lambda: table.scan().collect()):
+        with pytest.raises(CorruptTable, match=live.name):
+            rows_of()
+
+
 @pytest.mark.parametrize("keys", [["id"], []])
 def test_damaged_file_is_named(keys: list[str], tmp_path: Path) -> None:
     table = local_table(tmp_path, keys=keys)
