@@ -107,8 +107,12 @@ def plan_read(
     columns: Sequence[str] | None = None,
     where: pl.Expr | str | None = None,
     native: bool = False,
+    zone: str = "",
 ) -> PlannedRead:
-    """The plan of a read at a pinned state; `native` allows Spark's own Parquet reader."""
+    """The plan of a read at a pinned state; `native` allows Spark's own Parquet reader.
+
+    `zone` is the time zone of an SQL condition; the empty text is the machine's.
+    """
     if isinstance(context.store, MemoryStore):
         raise Unsupported(
             "a table in the memory of one process is out of reach for Spark",
@@ -117,7 +121,11 @@ def plan_read(
     source = _source(context, pinned)
     schema = source.table_schema
     spark = read_schema(schema, columns)
-    condition = None if where is None else parse_condition(where, schema, setting_of(context))
+    condition = (
+        None
+        if where is None
+        else parse_condition(where, schema, replace(setting_of(context), zone=zone))
+    )
     splits = source.plan(None if condition is None else condition.predicate).splits
     names = spark.fieldNames()
     paths: tuple[str, ...] = ()

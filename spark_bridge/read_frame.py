@@ -74,8 +74,8 @@ def read(  # noqa: PLR0913  the public verb
     needs: Spark does not tell lakecore which ones it drops later. Their case counts only if
     `spark.sql.caseSensitive` is set, as everywhere in Spark; the frame has the table's names.
 
-    A `timestamp` without a zone is one of the session's (`spark.sql.session.timeZone`). Without
-    `raw_by_spark`, lakecore reads every file.
+    A `timestamp` without a zone is one of the session's (`spark.sql.session.timeZone`), and so is a
+    time in an SQL condition. Without `raw_by_spark`, lakecore reads every file.
     """
     require_version(spark)
     if isinstance(table, str | os.PathLike):
@@ -92,7 +92,8 @@ def read(  # noqa: PLR0913  the public verb
     context = table.context
     pinned = pin(context, travel)
     names = _resolved(spark, context.history.schema(pinned.schema_id), columns)
-    planned = plan_read(context, pinned, columns=names, where=where, native=raw_by_spark)
+    zone = str(spark.conf.get("spark.sql.session.timeZone")) if isinstance(where, str) else ""
+    planned = plan_read(context, pinned, columns=names, where=where, native=raw_by_spark, zone=zone)
     frames = [
         frame for frame in (_native(spark, planned), _merged(spark, planned)) if frame is not None
     ]

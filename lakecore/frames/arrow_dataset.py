@@ -98,7 +98,7 @@ class SourceScanner:
         ) as batches:
             for batch in batches:
                 is_done = condition is None or (files is not None and pushed is not None)
-                kept = batch if is_done else batch.filter(condition)
+                kept = batch if is_done else _matching(batch, condition)
                 if kept.num_rows:
                     kept = kept.select(self._names)
                     shown = kept.schema.equals(self.projected_schema)
@@ -360,6 +360,15 @@ class _Pulled:
 def _stop_pulling() -> None:
     for each in list(_PULLED):
         each.stop()
+
+
+def _matching(batch: pa.RecordBatch, condition: pc.Expression) -> pa.RecordBatch:
+    try:
+        return batch.filter(condition)
+    except pa.ArrowInvalid as error:
+        raise InvalidRequest(
+            "the filter cannot be computed of each row", filter=str(condition), cause=error
+        ) from error
 
 
 def _check_filter(condition: pc.Expression, schema: pa.Schema) -> None:

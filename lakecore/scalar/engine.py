@@ -28,7 +28,7 @@ Json: TypeAlias = "str | dict[str, Json] | list[Json] | int | float | bool | Non
 Node: TypeAlias = dict[str, Json]
 
 MEMORY_LIMIT = "256MB"
-"""What DuckDB may hold while it evaluates one batch."""
+"""What DuckDB may hold in its own buffers while it evaluates one batch."""
 
 _WORD = re.compile(rb"\w+")
 _PREFIX = "SELECT (\n"

@@ -182,10 +182,7 @@ def explained(error: duckdb.Error, sql: Sql, message: str, **facts: object) -> I
         number = int(match[1])
         return sql.columns[number] if number < len(sql.columns) else match[0]
 
-    if isinstance(error, duckdb.OutOfMemoryException):
-        reason = f"a batch of rows needs more than {engine.MEMORY_LIMIT} of memory"
-    else:
-        reason = _COLUMN.sub(name, engine.reason_of(error))
+    reason = _COLUMN.sub(name, engine.reason_of(error))
     return InvalidRequest(message, text=sql.text, reason=reason, **facts)
 
 
