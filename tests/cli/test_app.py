@@ -364,3 +364,52 @@ def test_read_by_time_and_by_one_that_is_none(
     assert len(now[1].splitlines()) == 3
     assert (before[0], before[1], len(before[2].splitlines())) == (1, "", 1)
     assert (wrong[0], wrong[1], len(wrong[2].splitlines())) == (1, "", 1)
+
+
+def test_table_is_named_by_path_or_by_its_name_in_a_warehouse(
+    warehouse: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how = ("--json", "--where", "id < 3", "--columns", "id")
+    monkeypatch.delenv("LAKECORE_WAREHOUSE", raising=False)
+    by_path = run(capfd, "read", orders(warehouse), *how)
+    by_name = run(capfd, "read", "shop.orders", "-w", warehouse, *how)
+    monkeypatch.setenv("LAKECORE_WAREHOUSE", str(warehouse))
+    by_variable = run(capfd, "read", "shop.orders", *how)
+    system = run(capfd, "read", "shop.orders$snapshots", "--columns", "snapshot_id", "--csv")
+    listed = run(capfd, "tables", "--csv")
+    monkeypatch.setenv("LAKECORE_WAREHOUSE", "/nosuch/warehouse")
+    path_wins = run(capfd, "read", orders(warehouse), *how)
+
+    assert by_path == (0, '{"id":1}\n{"id":2}\n', "")
+    assert by_name == by_variable == path_wins == by_path
+    assert system == (0, "snapshot_id\n1\n2\n", "")
+    assert listed[1].splitlines() == [
+        "table,primary_key,partitioned_by,snapshot,rows_stored",
+        "shop.empty,[],[],,",
+        'shop.orders,"[""id""]",[],2,4',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["read", "shop.orders"], "--warehouse"),
+        (["tables"], "--warehouse"),
+        (["read", "orders", "-w", "."], "DATABASE.TABLE"),
+        (["read", "shop.nosuch", "-w", "."], "no such table"),
+    ],
+)
+def test_name_that_finds_no_table_says_what_is_missing(
+    arguments: list[str],
+    hint: str,
+    warehouse: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LAKECORE_WAREHOUSE", "")
+    monkeypatch.chdir(warehouse)
+    code, out, err = run(capfd, *arguments)
+
+    assert (code, out) == (1, "")
+    assert hint in err
+    assert len(err.splitlines()) == 1

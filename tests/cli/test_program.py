@@ -135,40 +135,6 @@ def test_version_flag_and_command_say_the_same() -> None:
     assert run("version", "--csv")[1].splitlines() == ["version", lc.__version__]
 
 
-def test_table_is_named_by_path_or_by_its_name_in_a_warehouse(warehouse: Path) -> None:
-    path = warehouse / "shop.db" / "orders"
-    by_path = run("read", path, "--json", "--where", "id < 3")
-    by_name = run("read", "shop.orders", "-w", warehouse, "--json", "--where", "id < 3")
-    by_variable = run(
-        "read", "shop.orders", "--json", "--where", "id < 3", LAKECORE_WAREHOUSE=str(warehouse)
-    )
-    path_wins = run(
-        "read", path, "--json", "--where", "id < 3", LAKECORE_WAREHOUSE="/nosuch/warehouse"
-    )
-    listed = run("tables", "--csv", LAKECORE_WAREHOUSE=str(warehouse))
-
-    assert by_path[0] == 0
-    assert len(by_path[1].splitlines()) == 3
-    assert by_name == by_variable == path_wins == by_path
-    assert listed[1].splitlines() == [
-        "table,primary_key,partitioned_by,snapshot,rows_stored",
-        'shop.orders,"[""id""]",[],2,31',
-    ]
-
-
-def test_name_without_a_warehouse_says_what_is_missing(tmp_path: Path) -> None:
-    code, out, err = run("read", "shop.orders", LAKECORE_WAREHOUSE="")
-
-    assert (code, out) == (1, "")
-    assert "--warehouse" in err
-    assert len(err.splitlines()) == 1
-    assert run("tables", LAKECORE_WAREHOUSE="")[0] == 1
-    assert run("read", "shop.orders", "-w", tmp_path)[0] == 1
-    code, out, err = run("read", "orders", "-w", tmp_path)
-    assert (code, out) == (1, "")
-    assert "DATABASE.TABLE" in err
-
-
 def test_grid_fits_the_terminal_and_shows_nulls(warehouse: Path) -> None:
     table = warehouse / "shop.db" / "orders"
     seen = in_terminal(100, "read", table, "--where", "id < 2")
