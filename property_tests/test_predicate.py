@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -224,18 +225,26 @@ def test_a_polars_condition_prunes_soundly(batch: pa.RecordBatch, tree: tuple[An
     assert_sound(predicate, batch, keep.fill_null(value=False).to_list())
 
 
+def has_infinity(tree: object) -> bool:
+    """Whether a number of the tree, not a text, is infinite."""
+    if isinstance(tree, tuple | list):
+        return any(map(has_infinity, tree))
+    return isinstance(tree, float) and math.isinf(tree)
+
+
 @given(batches(), trees(leaves()))
 def test_a_predicate_survives_the_way_to_polars_and_back(
     batch: pa.RecordBatch, tree: tuple[Any, ...]
 ) -> None:
     predicate = from_polars(as_polars(tree), SCHEMA)
     expression = to_polars(predicate)
-    assume(expression is not None)
-    assert expression is not None
+    if expression is None:
+        assert not is_exact(predicate)
+        return
     again = from_polars(expression, SCHEMA)
 
     # The JSON form of an expression has no infinite numbers.
-    assert is_exact(again) or "inf" in str(tree)
+    assert is_exact(again) or has_infinity(tree)
     assert_sound(again, batch, matches_exactly(predicate, batch).tolist())
 
 
@@ -290,8 +299,9 @@ def test_a_predicate_keeps_the_same_rows_in_arrow(
 ) -> None:
     predicate = from_polars(as_polars(tree), SCHEMA)
     expression = to_arrow(predicate)
-    assume(expression is not None)
-    assert expression is not None
+    if expression is None:
+        assert not is_exact(predicate)
+        return
     table = pa.Table.from_batches([batch]).append_column("row_at", pa.array(range(batch.num_rows)))
     kept = set(table.filter(expression)["row_at"].to_pylist())
     keep = [row in kept for row in range(batch.num_rows)]

@@ -7,6 +7,7 @@ import pytest
 from lakecore.lsm.packing import (
     Group,
     PackingPolicy,
+    fewer_adjacent,
     in_order,
     pick_adjacent,
     pick_adjacent_full,
@@ -84,6 +85,30 @@ def test_neighbours_are_so_by_sequence_number_and_then_by_commit() -> None:
 def test_picks_go_on_behind_the_last() -> None:
     assert shown(*picks_adjacent(sizes("1 2 3 250 4 5 6 7"), policy())) == "1 2 3 | 4 5 6"
     assert picks_adjacent(sizes("1 2"), policy()) == ()
+
+
+@pytest.mark.parametrize(
+    ("files", "picked"),
+    [
+        ("", ""),
+        ("5 6 7", "5 6 7"),
+        ("90 90 90", ""),
+        ("66 66 66", "66 66 66"),
+        ("67 67 66", ""),
+        ("90 90 90 5 6 7", "90 90 5"),
+        ("100 100 5 6 7 8", "100 5 6"),
+        ("1 2 3 250 4 5 6 7", "1 2 3 | 4 5 6"),
+    ],
+)
+def test_neighbours_that_would_become_as_many_files_stay(files: str, picked: str) -> None:
+    assert shown(*fewer_adjacent(sizes(files), policy())) == picked
+
+
+def test_pairs_of_whole_files_are_not_packed_for_ever() -> None:
+    pairs = policy(compaction__min__file_num="2")
+
+    assert fewer_adjacent(sizes("100 100 100"), pairs) == ()
+    assert shown(*fewer_adjacent(sizes("100 40 30 100"), pairs)) == "40 30"
 
 
 def test_one_file_is_never_packed() -> None:

@@ -23,9 +23,10 @@ def test_bucket_of_2_gb_is_compacted_and_streamed_under_a_budget_of_512_mib(
 ) -> None:
     keys = measured("make", tmp_path, BUCKET_BYTES, engine, "lookup", BUDGET_MIB).rows
     peaks = {}
-    for verb in ("stream", "step", "full"):
+    # What a step leaves is streamed after it, as it does not see every key itself.
+    for number, verb in enumerate(("stream", "step", "stream", "full", "stream")):
         took = measured(verb, tmp_path)
-        assert verb == "step" or took.rows == keys
-        peaks[verb] = took.peak_mib / BUDGET_MIB
+        assert took.rows == keys if verb != "step" else 0 < took.rows <= keys
+        peaks[f"{number} {verb}"] = took.peak_mib / BUDGET_MIB
 
     assert max(peaks.values()) <= PEAK_SHARE_MAX, peaks
