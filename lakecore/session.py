@@ -13,15 +13,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.filesystem import FilesystemCatalog, create_table_at
+from lakecore.catalog.filled_table import create_filled
 from lakecore.catalog.identifier import check_directory
-from lakecore.catalog.new_table import new_schema
 from lakecore.catalog.options import (
     WAREHOUSE,
     is_storage_option,
     parse_catalog_options,
 )
 from lakecore.display import public_names
-from lakecore.errors import InvalidRequest, NotFound
+from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
@@ -76,6 +76,7 @@ def open_table(  # noqa: PLR0913  the public verb
     *,
     create: bool = False,
     schema: SchemaLike | None = None,
+    data: object = None,
     primary_keys: Sequence[str] = (),
     partition_keys: Sequence[str] = (),
     options: Mapping[str, OptionValue] | None = None,
@@ -90,6 +91,10 @@ def open_table(  # noqa: PLR0913  the public verb
     option `auto-create`, a table that is not there is made from `schema`, keys and comment, and
     the options are stored with it; one that is there is opened as it is. Raises NotFound without
     either.
+
+    With `data`, anything that `write` takes, the new table holds these rows, and has their columns
+    unless there is a `schema`; those of the primary key are NOT NULL. Raises AlreadyExists, and
+    writes nothing, if the table is there.
     """
     check_flags(create=create)
     location = locate(_path(path))
@@ -99,10 +104,13 @@ def open_table(  # noqa: PLR0913  the public verb
     store = open_store(location, given)
     own = {key: text for key, text in given.items() if not is_storage_option(key)}
     creates = flag(AUTO_CREATE, own.pop(AUTO_CREATE, "false")) or create
+    if data is not None and not creates:
+        raise InvalidRequest("data makes a new table: say create=True, or write it", path=location)
     if creates and _create_absent(
         store,
         location,
         schema,
+        data,
         primary_keys=primary_keys,
         partition_keys=partition_keys,
         options=own,
@@ -145,6 +153,7 @@ def _create_absent(  # noqa: PLR0913  what a table is made of
     store: Store,
     path: str,
     schema: SchemaLike | None,
+    data: object,
     *,
     primary_keys: Sequence[str],
     partition_keys: Sequence[str],
@@ -153,20 +162,23 @@ def _create_absent(  # noqa: PLR0913  what a table is made of
     ambient: Ambient,
 ) -> bool:
     """Create the table unless there is one: whether it was."""
-    if History(store, Layout(root=path)).schema_ids():
-        return False
-    if schema is None:
-        raise InvalidRequest("creating a table needs its schema; give schema=...", path=path)
-    first = new_schema(
+    if not History(store, Layout(root=path)).schema_ids() and create_filled(
+        store,
+        path,
         schema,
+        data,
+        create_table_at,
         primary_keys=primary_keys,
         partition_keys=partition_keys,
         options=options,
         comment=comment,
-        now_ms=ambient.now_ms(),
+        ambient=ambient,
         table=path,
-    )
-    return create_table_at(store, path, first)
+    ):
+        return True
+    if data is not None:
+        raise AlreadyExists("the table is there: open it, and write the data", path=path)
+    return False
 
 
 class Session:
@@ -220,8 +232,9 @@ class Session:
     def create_table(  # noqa: PLR0913  the public verb
         self,
         identifier: str,
-        schema: SchemaLike,
+        schema: SchemaLike | None = None,
         *,
+        data: object = None,
         primary_keys: Sequence[str] = (),
         partition_keys: Sequence[str] = (),
         options: Mapping[str, OptionValue] | None = None,
@@ -233,10 +246,17 @@ class Session:
         `schema` is a pyarrow or Polars schema, or column names with types such as
         `"BIGINT NOT NULL"`. Options are Paimon's, and those of the catalog under `table-default.`
         where they say nothing.
+
+        With `data`, anything that `write` takes, the new table holds these rows, and has their
+        columns unless there is a `schema`; those of the primary key are NOT NULL. If a row does not
+        fit, there is no table. One that is there already gets no rows.
+
+            catalog.create_table("shop.orders", data=pl.read_csv("orders.csv"), primary_keys=["id"])
         """
         return self._catalog.create_table(
             identifier,
             schema,
+            data=data,
             primary_keys=primary_keys,
             partition_keys=partition_keys,
             options=options,

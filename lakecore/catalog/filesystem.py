@@ -25,6 +25,7 @@ from lakecore.catalog.directories import (
     move_table,
     sweep,
 )
+from lakecore.catalog.filled_table import create_filled
 from lakecore.catalog.identifier import (
     MAIN_BRANCH,
     Identifier,
@@ -32,7 +33,6 @@ from lakecore.catalog.identifier import (
     check_name,
     parse_identifier,
 )
-from lakecore.catalog.new_table import new_schema
 from lakecore.errors import (
     AlreadyExists,
     CommitConflict,
@@ -151,8 +151,9 @@ class FilesystemCatalog:
     def create_table(  # noqa: PLR0913  the public verb
         self,
         identifier: str,
-        schema: SchemaLike,
+        schema: SchemaLike | None = None,
         *,
+        data: object = None,
         primary_keys: Sequence[str] = (),
         partition_keys: Sequence[str] = (),
         options: Mapping[str, OptionValue] | None = None,
@@ -163,7 +164,8 @@ class FilesystemCatalog:
 
         `schema` is a pyarrow or Polars schema, or column names with types such as
         `"BIGINT NOT NULL"`. Options are Paimon's, those of the catalog under `table-default.`
-        where they say nothing.
+        where they say nothing. With `data`, the table holds these rows, and has their columns
+        unless a schema is given.
         """
         check_flags(ignore_if_exists=ignore_if_exists)
         given = option_texts(options, table=identifier)
@@ -176,18 +178,18 @@ class FilesystemCatalog:
             if ignore_if_exists:
                 return self._load(name)
             raise AlreadyExists("the table exists", table=name, path=path)
-        created = create_table_at(
+        created = create_filled(
             self.store,
             path,
-            new_schema(
-                schema,
-                primary_keys=primary_keys,
-                partition_keys=partition_keys,
-                options={**self.options.table_defaults, **given},
-                comment=comment,
-                now_ms=self.ambient.now_ms(),
-                table=str(name),
-            ),
+            schema,
+            data,
+            create_table_at,
+            primary_keys=primary_keys,
+            partition_keys=partition_keys,
+            options={**self.options.table_defaults, **given},
+            comment=comment,
+            ambient=self.ambient,
+            table=str(name),
         )
         if not created and not ignore_if_exists:
             raise AlreadyExists("somebody else created the table meanwhile", table=name, path=path)

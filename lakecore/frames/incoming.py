@@ -69,17 +69,21 @@ class _Relation(Protocol):
 
 
 def incoming_batches(
-    data: object, fields: Sequence[Field] = (), *, bytes_max: int = BYTES_MAX
+    data: object,
+    fields: Sequence[Field] = (),
+    *,
+    bytes_max: int = BYTES_MAX,
+    settles: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `data` in batches, in order; a source without rows gives one empty batch or none.
 
     `fields` are the columns that the rows are for, where they are known: Python values say less of
-    their types than those do.
+    their types than those do. With `settles`, Python values that fit such a column have its type.
 
     Raises InvalidRequest, naming the type and what is taken, for anything else; and naming the
     column, for one that is there twice.
     """
-    for batch in _batches(data, Named(fields, bytes_max)):
+    for batch in _batches(data, Named(fields, bytes_max, settles=settles)):
         check_once(batch.schema.names)
         yield from cut(with_offsets(batch), ROWS_MAX, bytes_max)
         # A row may be large: the next is made without this beside it.

@@ -9,6 +9,7 @@ its bytes once for each.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol, cast
@@ -21,8 +22,8 @@ from lakecore.errors import InvalidRequest
 from lakecore.frames.python_leaves import REFUSED_BY_ARROW, Column
 from lakecore.frames.python_values import array_of, bytes_of
 from lakecore.model.arrow_arrays import rows_only
-from lakecore.model.types import check_no_objects
-from lakecore.plan.fit import check_once
+from lakecore.model.types import check_no_objects, with_nullable
+from lakecore.plan.fit import Place, check_once, fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -57,9 +58,10 @@ class PandasFrame(Protocol):
 class Named:
     """The columns that rows are for, by name, and how many bytes a batch of them may take."""
 
-    def __init__(self, fields: Sequence[Field], bytes_max: int) -> None:
+    def __init__(self, fields: Sequence[Field], bytes_max: int, *, settles: bool = False) -> None:
         self._types: dict[str, DataType] = {field.name: field.type for field in fields}
         self.bytes_max = bytes_max
+        self.settles = settles
 
     def column(self, name: str, *, nan_is_null: bool = False) -> Column:
         """The column of that name; without a type, if it is none of these."""
@@ -128,8 +130,20 @@ def _batches(
             if isinstance(piece, _Values):
                 column = named.column(name, nan_is_null=piece.nan_is_null)
                 piece = array_of(piece.values, column)
+                if named.settles:
+                    piece = _settled(piece, column)
             arrays[name] = piece
         yield from _joined(arrays, part.stop - part.start)
+
+
+def _settled(array: pa.Array, column: Column) -> pa.Array:
+    """The values in the type of their column, if they all fit it."""
+    if column.type is None:
+        return array
+    with suppress(InvalidRequest):
+        nullable = with_nullable(column.type, nullable=True)
+        return fit(array, nullable, Place(column=column.name))
+    return array
 
 
 def _parts(columns: Sequence[Sequence[object]], count: int, bytes_max: int) -> Iterator[slice]:

@@ -157,6 +157,27 @@ def from_arrow(arrow: pa.DataType, *, nullable: bool = True, context: str = "") 
     raise Unsupported("no Paimon type holds this Arrow type", type=arrow, column=context)
 
 
+def plain_type(arrow: pa.DataType) -> pa.DataType:
+    """The type without what only says how values are laid out, or what they stand for.
+
+    Extension types are their storage; dictionaries, run ends and list views the values in them.
+    """
+    t = pa.types
+    if isinstance(arrow, pa.BaseExtensionType):
+        return plain_type(arrow.storage_type)
+    if t.is_dictionary(arrow) or t.is_run_end_encoded(arrow):
+        return plain_type(arrow.value_type)
+    if t.is_struct(arrow):
+        return pa.struct([each.with_type(plain_type(each.type)) for each in arrow])
+    if t.is_map(arrow):
+        key, item = arrow.key_field, arrow.item_field
+        return pa.map_(key.with_type(plain_type(key.type)), item.with_type(plain_type(item.type)))
+    lists = (t.is_list, t.is_large_list, t.is_fixed_size_list, t.is_list_view, t.is_large_list_view)
+    if any(is_list(arrow) for is_list in lists):
+        return pa.list_(arrow.value_field.with_type(plain_type(arrow.value_type)))
+    return arrow
+
+
 def fields_from_arrow(fields: Sequence[pa.Field], *, context: str = "") -> tuple[Field, ...]:
     """Fields with the ids 0, 1, ... for Arrow fields; creating a table numbers them anew."""
     return tuple(

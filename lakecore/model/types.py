@@ -31,6 +31,7 @@ from lakecore.model.type_arrow import (
     fields_from_arrow,
     fields_from_polars,
     from_arrow,
+    plain_type,
     timestamp_unit,
 )
 from lakecore.model.type_text import Json, field_to_json, parse_field, parse_type, type_to_json
@@ -62,6 +63,7 @@ __all__ = [
     "leaves",
     "parse_field",
     "parse_type",
+    "plain_type",
     "timestamp_unit",
     "type_to_json",
     "with_nullable",

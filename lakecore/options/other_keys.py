@@ -73,9 +73,7 @@ pk-btree.index.columns | names | | Columns with a B-tree index.
 pk-full-text.index.columns | names | | Columns with a full-text index.
 pk-multivalue.index.columns | names | | ARRAY columns with an index.
 pk-vector.index.columns | names | | VECTOR columns with an index.
-write.merge-schema | flag | false | A write adds the columns that are missing.
 write.merge-schema.explicit-cast | flag | false | Such a write may narrow types.
-write.merge-schema.type-widening | flag | false | Such a write may widen types.
 """
 
 _WRITE_IGNORABLE = """

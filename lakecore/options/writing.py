@@ -52,6 +52,14 @@ class WriteOptions:
         "write-only", FLAG, False, WRITE,
         "Leave compaction and expiry to another job.", fallbacks=("write.compaction-skip",),
     )
+    write_merge_schema: bool = option(
+        "write.merge-schema", FLAG, False, WRITE,
+        "A write or overwrite adds the columns that the table lacks.",
+    )
+    write_merge_schema_type_widening: bool = option(
+        "write.merge-schema.type-widening", FLAG, False, WRITE,
+        "With `write.merge-schema`, it also widens the types of columns.",
+    )
     write_buffer_size_bytes: int = option(
         "write-buffer-size", SIZE, 256 << 20, WRITE,
         "Bytes of rows that a writer holds before it writes a run.",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
-from lakecore.errors import NotFound, Unsupported
+from lakecore.errors import CorruptTable, InvalidRequest, NotFound, Unsupported
+from lakecore.format import metadata
 from lakecore.io.history import History
 from lakecore.options import RENAMED, check_known
 from lakecore.plan.partitions import Partitions
@@ -72,18 +73,49 @@ def load_context(
             table=name,
         )
     check_known(dynamic_options, table=name)
-    options = schema.parsed_options(dynamic_options, table=name)
-    return TableContext(
+    return bind_context(
+        history,
+        schema,
         identifier=name,
+        dynamic_options=dynamic_options,
+        ambient=ambient,
+        budget=budget,
+    )
+
+
+def bind_context(
+    history: History,
+    schema: TableSchema,
+    *,
+    identifier: str,
+    dynamic_options: Mapping[str, str],
+    ambient: Ambient,
+    budget: Budget,
+) -> TableContext:
+    """The table with this schema, which may not be stored yet."""
+    options = schema.parsed_options(dynamic_options, table=identifier)
+    return TableContext(
+        identifier=identifier,
         schema=schema,
         options=options,
-        layout=_laid_out(layout, options),
-        store=store,
+        layout=_laid_out(history.layout, options),
+        store=history.store,
         history=history,
         partitions=Partitions(schema, options),
         ambient=ambient,
         budget=budget,
     )
+
+
+def write_schema(store: Store, layout: Layout, schema: TableSchema) -> bool:
+    """Put a schema file where none is yet; False if another writer was first."""
+    path, data = layout.schema(schema.id), metadata.encode_schema(schema)
+    try:
+        metadata.decode_schema(data, path)
+    except CorruptTable as error:
+        # Of a comment that is a number, for one: the table could never be opened.
+        raise InvalidRequest("the schema holds a value of the wrong type", why=error) from error
+    return store.put_if_absent(path, data)
 
 
 def reload_context(context: TableContext) -> TableContext:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
-from lakecore.format import metadata
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.frames.source import checked_columns
 from lakecore.io.ambient import SYSTEM
@@ -27,7 +26,13 @@ from lakecore.table.changes.stream import StreamRequest, stream_changes
 from lakecore.table.commits.commit import CommitRequest, commit, last_committed
 from lakecore.table.commits.commit_change import check_commit
 from lakecore.table.compactions.change_options import check_vectors_change
-from lakecore.table.context import TableContext, load_context, reload_context, require_table
+from lakecore.table.context import (
+    TableContext,
+    load_context,
+    reload_context,
+    require_table,
+    write_schema,
+)
 from lakecore.table.reads.explain import Explanation, explain
 from lakecore.table.reads.readable import Readable, lazy
 from lakecore.table.reads.row_values import as_filter, setting_of, sql_condition
@@ -46,6 +51,7 @@ from lakecore.table.writes.batch_write import (
     records_nothing,
     write_rows,
 )
+from lakecore.table.writes.evolving import evolve_for
 from lakecore.table.writes.write import TableWrite
 
 if TYPE_CHECKING:
@@ -61,6 +67,8 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.times import Time
     from lakecore.options import OptionValue, TableOptions
+
+__all__ = ["MEMORY_BUDGET", "Table", "load_table", "write_schema"]
 
 MEMORY_BUDGET = "lakecore.memory-budget"
 
@@ -177,20 +185,37 @@ class Table(Readable):
         self,
         data: object,
         *,
+        evolve_schema: bool | None = None,
         commit_user: str | None = None,
         identifier: int = BATCH_COMMIT_IDENTIFIER,
     ) -> CommitResult:
         """Add rows (upsert, with a primary key) in one commit; what was written.
 
         `data`: Arrow tables, batches and readers, Polars frames (lazy too), pandas frames, DuckDB
-        relations, anything with `__arrow_c_stream__`, or an iterator of these. Columns are found by
-        name; one that is left out is null. A column `_row_kind` holds +I, -U, +U or -D.
+        relations, anything with `__arrow_c_stream__`, dicts, one a row, or an iterator of these; or
+        a dict of columns. Columns are found by name; one that is left out is null. A column
+        `_row_kind` holds +I, -U, +U or -D.
+
+        With `evolve_schema`, columns that the table lacks are added as nullable ones, and types are
+        widened where the given type holds every value (INT to BIGINT, DECIMAL, longer fractions of
+        timestamps; never a key's). None: as the options `write.merge-schema` and
+        `write.merge-schema.type-widening` say. This object then has the new schema. It is stored
+        when all rows are known to fit, and stays if the commit fails after that.
+
+            table.write(pl.DataFrame({"id": [1], "note": ["new"]}), evolve_schema=True)
 
         Raises InvalidRequest, naming column, value and row, if a row does not fit: then nothing is
         written. Raises CommitConflict if another commit got in the way; CommitUnknown if the
         outcome is not known.
         """
-        return write_rows(self._context, data, author(self._context, commit_user, identifier))
+        by = author(self._context, commit_user, identifier)
+        widen = self._widens(evolve_schema=evolve_schema)
+        if widen is None:
+            return write_rows(self._context, data, by)
+        evolved = evolve_for(self._context, data, widen=widen)
+        result = write_rows(evolved.context, evolved.rows, by, unstored=evolved.unstored)
+        self._context = evolved.context
+        return result
 
     def overwrite(
         self,
@@ -198,6 +223,7 @@ class Table(Readable):
         partition: Mapping[str, object] | None = None,
         *,
         dynamic: bool | None = None,
+        evolve_schema: bool | None = None,
         commit_user: str | None = None,
         identifier: int = BATCH_COMMIT_IDENTIFIER,
     ) -> CommitResult:
@@ -206,7 +232,7 @@ class Table(Readable):
         With `partition`, those of the partitions that match it; the data must lie in them. Without:
         those of the partitions that the data has rows in (`dynamic`, by default the option
         `dynamic-partition-overwrite`), or of the whole table if it is not partitioned or not
-        `dynamic`.
+        `dynamic`. `evolve_schema` is that of `write`.
         """
         context = self._context
         if dynamic is None:
@@ -214,7 +240,23 @@ class Table(Readable):
         check_flags(dynamic=dynamic)
         by = author(context, commit_user, identifier)
         spec = {} if partition is None else partition
-        return overwrite_rows(context, data, spec, by, dynamic=dynamic)
+        widen = self._widens(evolve_schema=evolve_schema)
+        if widen is None:
+            return overwrite_rows(context, data, spec, by, dynamic=dynamic)
+        evolved = evolve_for(context, data, widen=widen)
+        result = overwrite_rows(
+            evolved.context, evolved.rows, spec, by, dynamic=dynamic, unstored=evolved.unstored
+        )
+        self._context = evolved.context
+        return result
+
+    def _widens(self, *, evolve_schema: bool | None) -> bool | None:
+        """Whether a write may widen types; None if it may not change the schema at all."""
+        if evolve_schema is not None:
+            check_flags(evolve_schema=evolve_schema)
+            return True if evolve_schema else None
+        options = self._context.options
+        return options.write_merge_schema_type_widening if options.write_merge_schema else None
 
     def delete(
         self,
@@ -494,14 +536,3 @@ def _set_budget(budget: Budget, options: TableOptions, given: Mapping[str, str])
         budget.set_size(options.lakecore_memory_budget_bytes)
     elif MEMORY_BUDGET in options.texts:
         budget.set_default_size(options.lakecore_memory_budget_bytes)
-
-
-def write_schema(store: Store, layout: Layout, schema: TableSchema) -> bool:
-    """Put a schema file where none is yet; False if another writer was first."""
-    path, data = layout.schema(schema.id), metadata.encode_schema(schema)
-    try:
-        metadata.decode_schema(data, path)
-    except CorruptTable as error:
-        # Of a comment that is a number, for one: the table could never be opened.
-        raise InvalidRequest("the schema holds a value of the wrong type", why=error) from error
-    return store.put_if_absent(path, data)

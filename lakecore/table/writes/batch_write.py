@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from lakecore.model.files import CommitMessage
     from lakecore.table.context import TableContext
+    from lakecore.table.writes.write_start import Unstored
 
 COMPACTIONS_MAX = 3
 """How often a write compacts before it leaves that to others."""
@@ -72,10 +73,18 @@ def records_nothing(context: TableContext, identifier: int) -> bool:
     return identifier != BATCH_COMMIT_IDENTIFIER if ignores is None else not ignores
 
 
-def write_rows(context: TableContext, data: object, by: Author) -> CommitResult:
-    """Add rows in one commit."""
-    with TableWrite(context) as writer:
+def write_rows(
+    context: TableContext,
+    data: object,
+    by: Author,
+    *,
+    unstored: Unstored | None = None,
+) -> CommitResult:
+    """Add rows in one commit; a schema that is `unstored` is stored once all are known to fit."""
+    with TableWrite(context, base=None if unstored is None else unstored.base) as writer:
         writer.write(data)
+        if unstored is not None:
+            unstored.publish()
         messages = writer.prepare_commit()
     request = CommitRequest(
         messages=messages,
@@ -93,14 +102,19 @@ def overwrite_rows(
     by: Author,
     *,
     dynamic: bool,
+    unstored: Unstored | None = None,
 ) -> CommitResult:
     """Put rows in the place of those of some partitions, in one commit; see `Table.overwrite`."""
     # What cannot be found is said before the rows are written.
     given: object = partition
     if not isinstance(given, Mapping) or given:
         overwrite.matching(context, [partition])
-    with TableWrite(context, overwrite=True) as writer:
+    with TableWrite(
+        context, overwrite=True, base=None if unstored is None else unstored.base
+    ) as writer:
         writer.write(data)
+        if unstored is not None:
+            unstored.publish()
         messages = writer.prepare_commit()
     return commit_overwrite(context, messages, partition, by, dynamic=dynamic)
 

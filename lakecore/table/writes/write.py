@@ -135,7 +135,7 @@ class TableWrite:
         self._require_open()
         before = self._rows
         try:
-            limit = _batch_limit(self._context.budget.size_bytes)
+            limit = batch_limit(self._context.budget.size_bytes)
             for batch in incoming_batches(data, self._schema.fields, bytes_max=limit):
                 rows = conform(batch, self._schema, first_row=self._rows, kinds=self._kinds)
                 self._check_kinds(rows)
@@ -360,7 +360,7 @@ class TableWrite:
         )
 
 
-def _batch_limit(budget_bytes: int) -> int:
+def batch_limit(budget_bytes: int) -> int:
     """What a batch may take once each of its rows holds its own values."""
     return max(_UNLEASED_BYTES, min(BYTES_MAX, int(budget_bytes * _BATCH_SHARE)))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lakecore.table.context import require_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
@@ -36,6 +36,17 @@ class WriteStart:
     def snapshot_uuid(self) -> str | None:
         """What tells that snapshot from another of its id."""
         return None if self.snapshot is None else self.snapshot.uuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unstored:
+    """A schema that rows are written under before it is stored.
+
+    `publish` stores it, or raises; `base` is what the table is under the schema before.
+    """
+
+    publish: Callable[[], None]
+    base: WriteStart
 
 
 def read_base(context: TableContext) -> WriteStart:

@@ -1,0 +1,89 @@
+"""New tables that are made with their first rows.
+
+The rows are taken in before the table is there: if one of them does not fit, there is none after.
+If the commit fails, there is one without rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.catalog.new_table import new_schema
+from lakecore.errors import AlreadyExists, InvalidRequest
+from lakecore.format.layout import Layout
+from lakecore.io.history import History
+from lakecore.memory import process_budget
+from lakecore.table.context import bind_context
+from lakecore.table.writes.batch_write import author, write_rows
+from lakecore.table.writes.evolving import columns_of_rows
+from lakecore.table.writes.write_start import Unstored, WriteStart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lakecore.catalog.new_table import SchemaLike
+    from lakecore.io.ambient import Ambient
+    from lakecore.io.store import Store
+    from lakecore.model.schema import TableSchema
+
+__all__ = ["create_filled"]
+
+
+def create_filled(  # noqa: PLR0913  what a table is made of
+    store: Store,
+    path: str,
+    schema: SchemaLike | None,
+    data: object,
+    create: Callable[[Store, str, TableSchema], bool],
+    *,
+    primary_keys: Sequence[str],
+    partition_keys: Sequence[str],
+    options: Mapping[str, str],
+    comment: str | None,
+    ambient: Ambient,
+    table: str,
+) -> bool:
+    """Make a table, by `create`, and write its rows: whether it is ours. Of all, one gets True.
+
+    The schema is that of the rows, or the one given. Without `data`, the table has no rows.
+    """
+    rows: object = data
+    if schema is None:
+        if data is None:
+            raise InvalidRequest(
+                "creating a table needs its schema; give schema=..., or data=... to take it from",
+                table=table,
+                path=path,
+            )
+        schema, rows = columns_of_rows(data)
+    first = new_schema(
+        schema,
+        primary_keys=primary_keys,
+        partition_keys=partition_keys,
+        options=options,
+        comment=comment,
+        now_ms=ambient.now_ms(),
+        table=table,
+    )
+    if data is None:
+        return create(store, path, first)
+    context = bind_context(
+        History(store, Layout(root=path)),
+        first,
+        identifier=table,
+        dynamic_options={},
+        ambient=ambient,
+        budget=process_budget(),
+    )
+    empty = WriteStart(snapshot=None, bucket_counts={}, sequences={})
+
+    def publish() -> None:
+        if not create(store, path, first):
+            raise AlreadyExists("somebody else created the table meanwhile", table=table, path=path)
+
+    try:
+        unstored = Unstored(publish=publish, base=empty)
+        write_rows(context, rows, author(context), unstored=unstored)
+    except AlreadyExists:
+        return False
+    return True

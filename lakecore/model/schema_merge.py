@@ -1,0 +1,136 @@
+"""How a table takes rows of another schema: the changes of Paimon's `write.merge-schema`.
+
+- A column that the table lacks is added after the others, and nullable; so is a part of a ROW.
+- Where types may widen, a column whose type the given one holds, every value of it exactly, becomes
+  of that type. Another keeps its type: its values fit it, or the write is refused.
+- Keys keep their types, and so do elements, map keys and map values. Texts and bytes keep their
+  lengths, since Arrow states none.
+
+See https://paimon.apache.org/docs/master/spark/sql-write/#write-merge-schema
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.rows import ROW_KIND
+from lakecore.model.schema_change import Change, SchemaChange
+from lakecore.model.types import (
+    INTEGERS,
+    TIMESTAMPS,
+    Array,
+    Atomic,
+    DataType,
+    Map,
+    Root,
+    Row,
+    from_arrow,
+    plain_type,
+    with_nullable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from lakecore.model.types import Field
+
+_t = pa.types
+_DIGITS = dict(zip(INTEGERS, (3, 5, 10, 19), strict=True))
+_EXACT = {
+    Root.FLOAT: frozenset(INTEGERS[:2]),
+    Root.DOUBLE: frozenset({*INTEGERS[:3], Root.FLOAT}),
+}
+
+
+def merge_changes(
+    fields: Sequence[Field], given: pa.Schema, *, widen: bool, fixed: Collection[str]
+) -> list[Change]:
+    """What must change for the table to have the columns given; nothing, if it has them.
+
+    `fixed` are columns that keep their type. Raises InvalidRequest for a new column whose name
+    differs from another's by case alone, or whose type is not known.
+    """
+    columns = [each for each in given if each.name != ROW_KIND]
+    return list(_merged(fields, columns, (), widen=widen, fixed=fixed))
+
+
+def _merged(
+    fields: Sequence[Field],
+    given: Sequence[pa.Field],
+    path: tuple[str, ...],
+    *,
+    widen: bool,
+    fixed: Collection[str] = (),
+) -> Iterator[Change]:
+    known = {each.name: each.type for each in fields}
+    for each in given:
+        here = (*path, each.name)
+        if each.name in known:
+            may_widen = widen and each.name not in fixed
+            yield from _changed(known[each.name], plain_type(each.type), here, widen=may_widen)
+            continue
+        _check_new(each, here, [*known, *(() if path else (ROW_KIND,))])
+        kind = from_arrow(plain_type(each.type), context=".".join(here))
+        yield SchemaChange.add_column(list(here), with_nullable(kind, nullable=True))
+
+
+def _changed(
+    old: DataType, given: pa.DataType, path: tuple[str, ...], *, widen: bool
+) -> Iterator[Change]:
+    """The changes of one column, or of a part."""
+    if isinstance(old, Row) and _t.is_struct(given):
+        yield from _merged(old.fields, list(given), path, widen=widen)
+    elif isinstance(old, Array) and (_t.is_list(given) or _t.is_large_list(given)):
+        yield from _changed(old.element, given.value_type, (*path, "element"), widen=False)
+    elif isinstance(old, Map) and _t.is_map(given):
+        yield from _changed(old.value, given.item_type, (*path, "value"), widen=False)
+    elif widen and isinstance(old, Atomic) and not _t.is_nested(given) and _is_known(given):
+        new = from_arrow(given, nullable=old.nullable, context=".".join(path))
+        if isinstance(new, Atomic) and _is_wider(old, new):
+            yield SchemaChange.update_column_type(list(path), new)
+
+
+def _is_known(given: pa.DataType) -> bool:
+    """Whether there is a type like it: a value of another is refused when it is written."""
+    others = (_t.is_null, _t.is_duration, _t.is_interval)
+    return not any(is_other(given) for is_other in others) and not (
+        _t.is_decimal(given) and (given.precision > 38 or given.scale < 0)
+    )
+
+
+def _is_wider(old: Atomic, new: Atomic) -> bool:
+    """Whether the new type holds every value of the old one, and more."""
+    if new.root in INTEGERS:
+        return old.root in INTEGERS and INTEGERS.index(new.root) > INTEGERS.index(old.root)
+    if new.root in _EXACT:
+        return old.root in _EXACT[new.root]
+    if new.root is Root.DECIMAL:
+        digits, scale = (new.precision or 0) - (new.scale or 0), new.scale or 0
+        if old.root is Root.DECIMAL:
+            before = old.scale or 0
+            whole = (old.precision or 0) - before
+            return (digits, scale) != (whole, before) and digits >= whole and scale >= before
+        return digits >= _DIGITS.get(old.root, 39)
+    return (
+        new.root in TIMESTAMPS
+        and new.root is old.root
+        and (new.precision or 0) > (old.precision or 0)
+    )
+
+
+def _check_new(column: pa.Field, path: tuple[str, ...], known: Sequence[str]) -> None:
+    like = [name for name in known if name.lower() == column.name.lower()]
+    if like:
+        raise InvalidRequest(
+            "a new column differs from another by upper and lower case alone",
+            column=".".join(path),
+            did_you_mean=like,
+        )
+    if _t.is_null(column.type):
+        raise InvalidRequest(
+            "a new column has nulls alone, so that its type is not known: leave it out, or cast it",
+            column=".".join(path),
+        )

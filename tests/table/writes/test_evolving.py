@@ -1,0 +1,240 @@
+"""Writes that take along the schema: all of it, and none where a row does not fit."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from lakecore.errors import CommitConflict, InvalidRequest, Unsupported
+from lakecore.table.context import write_schema
+from tests.tables import new_table, reopened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakecore.table.handle import Table
+
+COLUMNS = {"id": "INT NOT NULL", "v": "INT"}
+
+
+def columns(table: Table) -> dict[str, str]:
+    return {field.name: str(field.type) for field in table.schema.fields}
+
+
+@pytest.mark.parametrize("keys", [["id"], []], ids=["keyed", "unkeyed"])
+@pytest.mark.parametrize("verb", ["write", "overwrite"])
+def test_columns_that_the_table_lacks_are_added(keys: list[str], verb: str) -> None:
+    table = new_table(COLUMNS, keys=keys)
+    table.write([{"id": 1, "v": 1}])
+    frame = pl.DataFrame({"id": [2], "note": ["x"], "at": [dt.date(2026, 1, 1)]}).cast(
+        {"id": pl.Int32}
+    )
+
+    getattr(table, verb)(frame, evolve_schema=True)
+
+    wanted = {**COLUMNS, "note": "STRING", "at": "DATE"}
+    assert columns(table) == columns(reopened(table)) == wanted
+    old = [] if verb == "overwrite" else [(1, 1, None, None)]
+    assert sorted(table.to_polars().rows()) == [*old, (2, None, "x", dt.date(2026, 1, 1))]
+
+
+def test_rows_of_old_and_new_schema_are_compacted_within_the_write() -> None:
+    table = new_table(COLUMNS, num_sorted_run__compaction_trigger="2")
+    table.write([{"id": 1, "v": 1}, {"id": 2, "v": 2}])
+    for number in (2, 3):
+        table.write([{"id": number, f"c{number}": "x"}], evolve_schema=True)
+
+    assert sorted(table.to_polars().rows()) == [
+        (1, 1, None, None),
+        (2, None, "x", None),
+        (3, None, None, "x"),
+    ]
+
+
+def test_parts_of_rows_are_added_at_any_depth() -> None:
+    table = new_table({"id": "INT", "r": "ROW<a INT>", "l": "ARRAY<ROW<a INT>>"}, keys=[])
+    row = {"a": 1, "b": {"c": "x"}}
+
+    table.write(pa.table({"id": [1], "r": [row], "l": [[row]]}), evolve_schema=True)
+
+    assert table.to_arrow().to_pylist() == [{"id": 1, "r": row, "l": [row]}]
+
+
+WIDENED = [
+    ("TINYINT", 5, pa.array([70_000], pa.int32()), "INT"),
+    ("INT", 5, pa.array([1 << 40]), "BIGINT"),
+    ("INT", 5, pa.array([1.5]), "DOUBLE"),
+    ("FLOAT", 1.5, pa.array([0.1]), "DOUBLE"),
+    ("INT", 5, pa.array([Decimal("1.5")], pa.decimal128(12, 1)), "DECIMAL(12, 1)"),
+    ("DECIMAL(5, 2)", Decimal("1.25"), pa.array([Decimal("9.125")], pa.decimal128(6, 3)), ""),
+    ("TIMESTAMP(3)", dt.datetime(2026, 1, 1), pa.array([1], pa.timestamp("us")), "TIMESTAMP(6)"),
+]
+KEPT = [
+    ("BIGINT", 5, pa.array([7], pa.int8())),
+    ("BIGINT", 5, pa.array([7.0])),
+    ("INT", 5, pa.nulls(1)),
+    ("VARCHAR(3)", "a", pa.array(["abc"])),
+    ("DECIMAL(9, 2)", Decimal("1.25"), pa.array([Decimal("1.100")], pa.decimal128(6, 3))),
+    ("TIMESTAMP(6)", dt.datetime(2026, 1, 1), pa.array([1], pa.timestamp("ms"))),
+    ("ARRAY<INT>", [5], pa.array([[7]], pa.list_(pa.int64()))),
+]
+REFUSED = [
+    ("INT", 5, pa.array(["x"])),
+    ("BIGINT", 5, pa.array([1.5])),
+    ("STRING", "a", pa.array([1])),
+    ("VARCHAR(3)", "a", pa.array(["abcd"])),
+    ("ARRAY<INT>", [5], pa.array([[1 << 40]])),
+    ("DATE", dt.date(2026, 1, 1), pa.array([1], pa.timestamp("us"))),
+    ("INT", 5, pa.array([dt.timedelta(1)])),
+]
+
+
+@pytest.mark.parametrize(("old", "value", "data", "new"), WIDENED)
+def test_type_that_the_given_one_holds_is_widened(
+    old: str, value: object, data: pa.Array, new: str
+) -> None:
+    table = new_table({"v": old}, keys=[])
+    table.write([{"v": value}])
+
+    table.write(pa.table({"v": data}), evolve_schema=True)
+
+    assert columns(table) == {"v": new or "DECIMAL(6, 3)"}
+    assert [*table.to_arrow()["v"].to_pylist()] == [value, *data.to_pylist()]
+
+
+@pytest.mark.parametrize(("old", "value", "data"), KEPT)
+def test_type_that_holds_the_given_one_stays(old: str, value: object, data: pa.Array) -> None:
+    table = new_table({"v": old}, keys=[])
+    table.write([{"v": value}])
+
+    table.write(pa.table({"v": data}), evolve_schema=True)
+
+    assert columns(table) == {"v": old}
+    assert table.to_arrow().num_rows == 2
+
+
+@pytest.mark.parametrize(("old", "value", "data"), REFUSED)
+def test_type_that_would_lose_values_is_refused(old: str, value: object, data: pa.Array) -> None:
+    table = new_table({"v": old}, keys=[])
+    table.write([{"v": value}])
+
+    with pytest.raises(InvalidRequest, match="column=v"):
+        table.write(pa.table({"v": data, "new": [1]}), evolve_schema=True)
+
+    assert columns(reopened(table)) == {"v": old}
+
+
+def test_python_values_that_fit_keep_the_type_of_their_column() -> None:
+    table = new_table({"v": "INT"}, keys=[])
+    frame = pd.DataFrame({"v": pd.Series([3], dtype=object)})
+
+    for data in ([{"v": 1}], {"v": [2]}, frame):
+        table.write(data, evolve_schema=True)
+    assert columns(table) == {"v": "INT"}
+    table.write([{"v": 1 << 40}], evolve_schema=True)
+
+    assert columns(table) == {"v": "BIGINT"}
+
+
+def test_keys_keep_their_types() -> None:
+    table = new_table(
+        {"id": "INT NOT NULL", "p": "INT NOT NULL"}, keys=["id", "p"], partitions=["p"]
+    )
+
+    table.write(pa.table({"id": [1], "p": [2]}), evolve_schema=True)
+
+    assert columns(table) == {"id": "INT NOT NULL", "p": "INT NOT NULL"}
+    with pytest.raises(InvalidRequest, match="column=id"):
+        table.write(pa.table({"id": [1 << 40], "p": [2]}), evolve_schema=True)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (pa.table({"id": [1], "V": [1]}), "case alone. column=V did_you_mean=\\[v\\]"),
+        (pa.table({"id": [1], "_ROW_KIND": ["-D"]}), "case alone. column=_ROW_KIND"),
+        (pa.table({"id": [1], "n": pa.nulls(1)}), "nulls alone.* column=n"),
+        (pa.table({"id": [1, None], "n": [1, 2]}), "NOT NULL. column=id value=null row=1"),
+        (pa.table([[1], [2], [3]], ["id", "n", "n"]), "there twice. column=n"),
+        (pa.table({"id": [1], "_VALUE_KIND": [1]}), "reserved. column=_VALUE_KIND"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_added_is_refused_and_changes_nothing(data: pa.Table, why: str) -> None:
+    table = new_table(COLUMNS)
+
+    with pytest.raises(InvalidRequest, match=why):
+        table.write(data, evolve_schema=True)
+
+    assert columns(table) == columns(reopened(table)) == COLUMNS
+    assert table.context.history.schema_ids() == (0,)
+
+
+def test_row_kinds_are_no_new_column() -> None:
+    table = new_table(COLUMNS)
+    table.write([{"id": 1, "v": 1}, {"id": 2, "v": 2}])
+
+    rows = {"id": [1], "v": [1], "note": ["x"], "_row_kind": ["-D"]}
+    table.write(pl.DataFrame(rows, schema_overrides={"v": pl.Int32}), evolve_schema=True)
+
+    assert columns(table) == {**COLUMNS, "note": "STRING"}
+    assert table.to_polars().rows() == [(2, 2, None)]
+
+
+def test_options_say_what_a_write_may_change() -> None:
+    frame = pl.DataFrame({"id": [1], "v": [1 << 40], "note": ["x"]})
+    small = frame.with_columns(v=pl.lit(7))
+
+    table = new_table(COLUMNS, write__merge_schema="true")
+    with pytest.raises(InvalidRequest, match="range of the column's type"):
+        table.write(frame)
+    table.write(small)
+    assert columns(table) == {**COLUMNS, "note": "STRING"}
+
+    table = new_table(
+        COLUMNS, write__merge_schema="true", write__merge_schema__type_widening="true"
+    )
+    with pytest.raises(InvalidRequest, match="unknown column"):
+        table.write(frame, evolve_schema=False)
+    table.write(frame)
+    assert columns(table) == {**COLUMNS, "v": "BIGINT", "note": "STRING"}
+
+    with pytest.raises(Unsupported, match="explicit-cast"):
+        new_table(COLUMNS, write__merge_schema__explicit_cast="true").write(small)
+
+
+def test_schema_that_somebody_else_changed_meanwhile_is_a_conflict() -> None:
+    table = new_table(COLUMNS)
+
+    def rows() -> Iterator[pl.DataFrame]:
+        yield pl.DataFrame({"id": [1], "a": [1]})
+        reopened(table).write(pl.DataFrame({"id": [2], "b": [1]}), evolve_schema=True)
+
+    with pytest.raises(CommitConflict, match="changed by somebody else"):
+        table.write(rows(), evolve_schema=True)
+
+    assert columns(reopened(table)) == {**COLUMNS, "b": "BIGINT"}
+    table.write(pl.DataFrame({"id": [1], "a": [1]}), evolve_schema=True)
+    assert sorted(table.to_polars().rows()) == [(1, None, None, 1), (2, None, 1, None)]
+
+
+def test_handle_of_an_older_schema_writes_by_the_newest() -> None:
+    table = new_table(COLUMNS)
+    older = reopened(table)
+    table.write(pl.DataFrame({"id": [1], "a": ["x"]}), evolve_schema=True)
+
+    older.write(pl.DataFrame({"id": [2], "b": ["y"]}), evolve_schema=True)
+
+    assert columns(older) == {**COLUMNS, "a": "STRING", "b": "STRING"}
+    assert not write_schema(table.context.store, table.context.layout, older.schema)
+
+
+def test_flag_is_a_flag() -> None:
+    with pytest.raises(InvalidRequest, match="evolve_schema is True or False"):
+        new_table(COLUMNS).write([{"id": 1}], evolve_schema="yes")  # type: ignore[arg-type]
