@@ -50,7 +50,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"max_content_width": 100},
+    context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # plain help needs no 0.1 s to import Rich
 )
 

@@ -81,7 +81,7 @@ Where = Annotated[str | None, typer.Option(metavar="SQL", help="Only rows that m
 Limit = Annotated[
     int | None,
     typer.Option(
-        min=0, metavar="N", help=f"At most N rows. Tables show {ROWS_SHOWN} unless you say."
+        min=0, metavar="N", help=f"Print at most N rows. Default in a table: {ROWS_SHOWN}."
     ),
 ]
 
