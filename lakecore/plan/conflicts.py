@@ -114,24 +114,19 @@ def check_newest(
     live: Sequence[ManifestEntry], messages: Sequence[CommitMessage], key_fields: Sequence[Field]
 ) -> None:
     """Rule 6, against the live files of the partitions that the messages touch, by commit."""
-    for message in messages:
-        compacted = {file.name for file in message.compact_before}
-        own = compacted & {file.name for file in message.new_files}
-        if not own or not key_fields:
-            continue
-        inside = [
-            entry.file
-            for entry in live
-            if (entry.partition, entry.bucket) == (message.partition, message.bucket)
-        ]
-        last = max((at for at, file in enumerate(inside) if file.name in own), default=0)
-        newest = max(file.sequence_max for file in message.compact_before)
-        between = [
-            file
-            for file in inside[:last]
-            if file.level == 0 and file.name not in compacted and file.sequence_min <= newest
-        ]
-        clash = _first_overlap(message.compact_before, between, key_fields)
+    compacting = {
+        (message.partition, message.bucket): message
+        for message in messages
+        if key_fields and _own_compacted(message)
+    }
+    if not compacting:
+        return
+    inside: dict[tuple[bytes, int], list[DataFile]] = defaultdict(list)
+    for entry in live:
+        if (entry.partition, entry.bucket) in compacting:
+            inside[entry.partition, entry.bucket].append(entry.file)
+    for bucket, message in compacting.items():
+        clash = _came_before(inside[bucket], message, key_fields)
         if clash is not None:
             raise CommitConflict(
                 "another commit added rows to a bucket before the write that compacts it; compact "
@@ -139,6 +134,29 @@ def check_newest(
                 bucket=message.bucket,
                 file=clash.name,
             )
+
+
+def _came_before(
+    files: Sequence[DataFile], message: CommitMessage, key_fields: Sequence[Field]
+) -> DataFile | None:
+    """A file, of those of a bucket by commit, that a write would compact past."""
+    compacted = {file.name for file in message.compact_before}
+    own = _own_compacted(message)
+    last = max((at for at, file in enumerate(files) if file.name in own), default=0)
+    newest = max(file.sequence_max for file in message.compact_before)
+    between = [
+        file
+        for file in files[:last]
+        if file.level == 0 and file.name not in compacted and file.sequence_min <= newest
+    ]
+    return _first_overlap(message.compact_before, between, key_fields)
+
+
+def _own_compacted(message: CommitMessage) -> set[str]:
+    """The files that a write has made and compacted."""
+    return {file.name for file in message.compact_before} & {
+        file.name for file in message.new_files
+    }
 
 
 def _first_overlap(
