@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from lakecore.table.handle import Table
     from lakecore.table.verbs.merge_into import MergeInto
 
+# A fork that comes before the first use is to be noticed, too.
+import_module("lakecore.forks")
+
 __all__ = [
     "AlreadyExists",
     "CommitConflict",

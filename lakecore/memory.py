@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from lakecore.errors import InvalidRequest
+from lakecore.forks import require_threads
 from lakecore.options import SIZE
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Budget:
 
     def acquire(self, size_bytes: int, timeout_seconds: float | None = None) -> Lease:
         """A lease of that size; waits until there is room. TimeoutError past the timeout."""
+        require_threads()
         with self._changed:
             if not self._changed.wait_for(lambda: self._fits(size_bytes), timeout_seconds):
                 message = f"no room for a lease of {size_bytes} bytes within the memory budget"
@@ -84,6 +86,7 @@ class Budget:
 
         It has `least_bytes` in any case.
         """
+        require_threads()
         with self._changed:
             free = self.size_bytes - self._used
             size_bytes = max(least_bytes, min(wanted_bytes, free))

@@ -22,6 +22,7 @@ from lakecore.catalog.options import (
 )
 from lakecore.display import public_names
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
+from lakecore.forks import require_threads
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.history import History
@@ -53,6 +54,7 @@ def connect(
     are. Raises NotFound if the warehouse is not there, unless
     `create` says to make it.
     """
+    require_threads()
     check_flags(create=create)
     stated = isinstance(warehouse, Mapping)
     given = option_texts(warehouse) if stated else {WAREHOUSE: _path(warehouse)}
@@ -96,6 +98,7 @@ def open_table(  # noqa: PLR0913  the public verb
     unless there is a `schema`; those of the primary key are NOT NULL. Raises AlreadyExists, and
     writes nothing, if the table is there.
     """
+    require_threads()
     check_flags(create=create)
     location = locate(_path(path))
     if branch is not None:
@@ -185,12 +188,18 @@ class Session:
     """The databases and tables of a warehouse. Names are `database.table`."""
 
     def __init__(self, catalog: FilesystemCatalog) -> None:
-        self._catalog = catalog
+        self._bound = catalog
+
+    @property
+    def _catalog(self) -> FilesystemCatalog:
+        """The catalog. Raises Unsupported where a forked process could only hang."""
+        require_threads()
+        return self._bound
 
     @property
     def warehouse(self) -> str:
         """The path or URI of the warehouse."""
-        return self._catalog.warehouse
+        return self._bound.warehouse
 
     def __repr__(self) -> str:
         return f"Session({self.warehouse!r})"

@@ -36,7 +36,13 @@ AMBIENT = re.compile(
 )
 
 # Storage is touched by io; the command line reads what a person names, and demos their data.
-STORAGE_FOLDERS = ("lakecore/io", "lakecore/cli", "lakecore/demo", "spark_bridge/demo")
+STORAGE_FOLDERS = (
+    "lakecore/io",
+    "lakecore/forks",
+    "lakecore/cli",
+    "lakecore/demo",
+    "spark_bridge/demo",
+)
 STORAGE = re.compile(
     r"(os|pathlib|shutil|tempfile|glob|mmap)(\..*)?|open|io\.open|pyarrow\.fs(\..*)?"
 )

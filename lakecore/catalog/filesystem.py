@@ -317,8 +317,9 @@ class FilesystemCatalog:
         # no table can be half dropped.
         if self.store.renames_at_once and self.store.exists(layout.schema(0)):
             return True
-        history = History(self.store, layout)
-        return bool(history.schema_ids()) and not (branch != MAIN_BRANCH and history.is_dropped())
+        if branch != MAIN_BRANCH and self.store.exists(layout.dropped_mark):
+            return False
+        return bool(History(self.store, layout).schema_ids())
 
     def _no_database(self, name: str) -> NotFound:
         return NotFound("no such database", database=name, databases=_shown(self.list_databases()))

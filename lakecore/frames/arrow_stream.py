@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
+from lakecore.forks import with_threads
 from lakecore.frames.polars_source import no_value, to_frame
 from lakecore.frames.source import checked_limit, needed, reading
 from lakecore.plan.predicate import from_polars
@@ -29,7 +30,9 @@ def reader(
     limit = checked_limit(limit)
     names = source.schema.names if columns is None else list(columns)
     schema = pa.schema([source.schema.field(name) for name in names])
-    return pa.RecordBatchReader.from_batches(schema, _batches(source, names, where, limit))
+    return pa.RecordBatchReader.from_batches(
+        schema, with_threads(_batches(source, names, where, limit))
+    )
 
 
 def _batches(

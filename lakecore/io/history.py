@@ -106,7 +106,8 @@ class History:
     def latest_schema(self) -> TableSchema | None:
         """The schema with the largest id; None if the table does not exist."""
         ids = self.schema_ids()
-        if not ids or (self.layout.branch != MAIN_BRANCH and self.is_dropped()):
+        of_branch = self.layout.branch != MAIN_BRANCH  # which is dropped by the mark of its table
+        if not ids or (of_branch and self.store.exists(self.layout.dropped_mark)):
             return None
         return self.schema(ids[-1])
 
@@ -343,10 +344,6 @@ class History:
 
     def _names(self, directory: str) -> list[str]:
         return [status.path.rpartition("/")[2] for status in self.store.list(directory)]
-
-    def is_dropped(self) -> bool:
-        """Whether the table of this branch is being dropped."""
-        return self.store.exists(self.layout.dropped_mark)
 
     def _hint(self, path: str) -> int | None:
         """The number in a hint file; None if there is none to read: a hint only saves a listing."""

@@ -193,7 +193,9 @@ class LocalStore:
             _make_directory(os.path.dirname(local))
             # NOTE: this descriptor only serves fsync. It is opened before the first write, because
             # a write-back error is reported to the descriptors that were open when it happened.
-            descriptor = _open_regular(local, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            # A pipe that nobody reads is refused rather than waited for.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NONBLOCK", 0)
+            descriptor = os.open(local, flags, 0o666)
         try:
             with plain_errors(path):
                 sink = _Output(local, "w")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.forks import require_threads, with_threads
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.frames.source import checked_columns
 from lakecore.io.ambient import SYSTEM
@@ -80,9 +81,15 @@ class Table(Readable):
     """
 
     def __init__(self, context: TableContext) -> None:
-        self._context = context
+        self._bound = context
 
     # --- what it is ------------------------------------------------------------------------------
+
+    @property
+    def _context(self) -> TableContext:
+        """The same. Raises Unsupported where a forked process could only hang."""
+        require_threads()
+        return self._bound
 
     @property
     def context(self) -> TableContext:
@@ -92,12 +99,12 @@ class Table(Readable):
     @property
     def identifier(self) -> str:
         """`database.table`, or the path it was opened by."""
-        return self._context.identifier
+        return self._bound.identifier
 
     @property
     def path(self) -> str:
         """The table's directory."""
-        return self._context.layout.root
+        return self._bound.layout.root
 
     @property
     def schema(self) -> TableSchema:
@@ -120,7 +127,7 @@ class Table(Readable):
         return Inspect(self._context)
 
     def __repr__(self) -> str:
-        schema_id = self._context.schema.id
+        schema_id = self._bound.schema.id
         return f"Table({self.identifier!r}, schema={schema_id}, path={self.path!r})"
 
     def _facts(self) -> list[tuple[str, object]]:
@@ -477,7 +484,7 @@ class Table(Readable):
         found = stream_changes(self._context, request)
         # What cannot be asked for is told now, not with the first snapshot.
         lazy(ChangesSource(context=self._context, changes=()), columns, where)
-        return ((number, lazy(source, columns, where)) for number, source in found)
+        return ((number, lazy(source, columns, where)) for number, source in with_threads(found))
 
     # --- sources ---------------------------------------------------------------------------------
 

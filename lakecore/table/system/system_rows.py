@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.errors import CorruptTable, InvalidRequest
+from lakecore.forks import require_threads
 from lakecore.format.binary_row import decode_rows
 from lakecore.format.partition_path import value_text
 from lakecore.format.statistics import stats_frame
@@ -46,6 +47,7 @@ _Row = tuple[_Value, ...]
 
 def system_rows(context: TableContext, name: str) -> pa.Table:
     """The rows of a system table, in its Arrow schema, as they are now."""
+    require_threads()
     rows: Iterable[_Row]
     if name in _ROWS_OF_TABLE:
         require_table(context)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lakecore.forks import require_threads
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.table.reads.row_values import named_values
 from lakecore.table.verbs.merge_files import merge_files
@@ -90,6 +91,7 @@ class MergeInto:
         does not fit; Unsupported if the merge engine cannot do it; CommitConflict if somebody else
         changed one of the rows meanwhile.
         """
+        require_threads()
         by = author(self.context, commit_user, identifier)
         merge = merge_rows if self.context.schema.primary_keys else merge_files
         return merge(self.context, self.source, self.on, self.clauses, by)
