@@ -221,7 +221,7 @@ class Table(Readable):
             return write_rows(self._context, data, by)
         evolved = evolve_for(self._context, data, widen=widen)
         result = write_rows(evolved.context, evolved.rows, by, unstored=evolved.unstored)
-        self._context = evolved.context
+        self._bound = evolved.context
         return result
 
     def overwrite(
@@ -254,7 +254,7 @@ class Table(Readable):
         result = overwrite_rows(
             evolved.context, evolved.rows, spec, by, dynamic=dynamic, unstored=evolved.unstored
         )
-        self._context = evolved.context
+        self._bound = evolved.context
         return result
 
     def _widens(self, *, evolve_schema: bool | None) -> bool | None:
