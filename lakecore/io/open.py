@@ -10,7 +10,7 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.format.locations import canonical, is_local
 from lakecore.io.local import LocalStore
 from lakecore.io.remote import RemoteStore
-from lakecore.io.services import SERVICES
+from lakecore.io.services import SERVICES, check_storage_options
 from lakecore.io.store import MemoryStore
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def open_store(uri: str, options: Mapping[str, str]) -> Store:
     """
     if not uri:
         raise InvalidRequest("the path of a warehouse or table is empty")
+    check_storage_options(options)
     uri = canonical(uri)
     if is_local(uri):
         return LocalStore()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.options import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ __all__ = [
     "FileSystem",
     "Service",
     "Setting",
+    "check_storage_options",
     "client_failures",
     "client_settings",
     "connect",
@@ -162,6 +164,15 @@ _NUMBERS = {"config_kwargs.max_pool_connections"}
 _FLAGS = {"use_ssl", "config_kwargs.s3.addressing_style"}
 
 
+def check_storage_options(options: Mapping[str, str]) -> None:
+    """Raise InvalidRequest for an unknown option of any storage, whichever storage is used."""
+    for option in options:
+        for service in SERVICES.values():
+            prefix = _prefix(service, option)
+            if prefix is not None:
+                _place(service, option, prefix)
+
+
 def client_settings(service: Service, uri: str, options: Mapping[str, str]) -> dict[str, Setting]:
     """The arguments for the service's fsspec client: never a cached listing, then the options."""
     places: dict[str, tuple[str, str]] = {}  # place -> the option that fills it, and its text
@@ -238,9 +249,10 @@ def _place(service: Service, option: str, prefix: str) -> str:
         bare = "account.key"
     place = service.names.get(re.sub(r"[-._]", "", bare).lower())
     if place is None:
-        raise InvalidRequest(
-            "unknown storage option", option=option, known=[prefix + name for name in service.names]
-        )
+        known = {name: prefix + name for name in service.names}
+        near = nearest(bare, known)
+        hint = {"did_you_mean": near[0]} if near else {"known": list(known.values())}
+        raise InvalidRequest("unknown storage option", option=option, **hint)
     return place
 
 

@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 import pytest
 
 from lakecore.catalog.options import is_storage_option, parse_catalog_options
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.session import connect, open_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WAREHOUSE = {"warehouse": "/data/w"}
 
@@ -91,3 +98,26 @@ def test_storage_options_are_known_by_their_prefix() -> None:
     keys = ["s3.endpoint", "fs.s3a.access.key", "bucket", "s3"]
 
     assert [key for key in keys if is_storage_option(key)] == keys[:2]
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("s3.endpiont", "s3.endpoint"),
+        ("fs.s3a.access_keys", "fs.s3a.accesskey"),
+        ("oss.end-point", None),
+        ("azure.nothing", "known="),
+    ],
+)
+@pytest.mark.parametrize("place", ["local", "memory://storage-options"])
+def test_misspelt_storage_option_is_refused_for_every_storage(
+    key: str, meant: str | None, place: str, tmp_path: Path
+) -> None:
+    warehouse = str(tmp_path) if place == "local" else place
+    if meant is None:
+        connect({"warehouse": warehouse, key: "x"}, create=True)
+        return
+    with pytest.raises(InvalidRequest, match=f"unknown storage option.*{re.escape(meant)}"):
+        connect({"warehouse": warehouse, key: "x"}, create=True)
+    with pytest.raises(InvalidRequest, match="unknown storage option"):
+        open_table(f"{warehouse}/t", create=True, schema={"n": "INT"}, options={key: "x"})
