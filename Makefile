@@ -10,6 +10,7 @@ SEED ?=
 # A seed alone is one history, or one simulation, to play again.
 HISTORIES ?= $(if $(SEED),1,300)
 ENGINE ?=
+MUTANTS ?= 50
 SEEDS ?= 1000
 # Another PySpark than the newest goes into an environment of its own: VENV=.venv-4.1 SPARK='4.1.*'
 SPARK ?=
@@ -20,7 +21,7 @@ SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore tests property_test
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fmt lint types props simulate interop differential bench spark demo-spark bench-spark docs ci clean
+.PHONY: help venv demo test fmt lint types props mutate simulate interop differential bench spark demo-spark bench-spark docs ci clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -59,6 +60,9 @@ props: venv ## run the laws with many examples, and the slow tests
 
 simulate: venv ## play many actors and faults on one table (SEEDS=n, SEED=s to look at one)
 	$(BIN)/python -m property_tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+
+mutate: venv ## put small faults into the engine and see which the tests catch (MUTANTS=n, SEED=s, ARGS='--only lakecore/lsm --quick')
+	$(BIN)/python -m tests.mutation $(MUTANTS) --seed $(or $(SEED),1) $(ARGS)
 
 interop: $(VENV)/.installed-interop ## exchange tables with other implementations of Paimon (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers
