@@ -25,7 +25,7 @@ from lakecore.format.avro_container import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from lakecore.format.avro_container import Readable
 
@@ -42,9 +42,20 @@ def container_columns(source: bytes | Readable, path: str) -> tuple[str, ...]:
         return tuple(str(field["name"]) for field in _record_of(schema)["fields"])
 
 
+def block_counts(source: bytes | Readable, path: str) -> Iterator[int]:
+    """The number of records of each block, whose bytes are whole: zstd compares their checksum."""
+    with _damaged(path):
+        frame = Frame(source, path)
+        if frame.codec not in CODECS:
+            raise Unsupported("unknown Avro codec", codec=frame.codec, path=path)
+        for count, block in frame.blocks():
+            check_count(count, decompress(block, frame.codec))
+            yield count
+
+
 def read_batches(
     source: bytes | Readable, path: str, batch_rows: int, batch_bytes: int
-) -> Iterator[list[dict[str, Any]]]:
+) -> Generator[list[dict[str, Any]], None, None]:
     """The container's records, about so many or of so many bytes, logical types as plain numbers.
 
     A batch has one block at least.

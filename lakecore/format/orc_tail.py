@@ -1,39 +1,146 @@
-"""What the tail of an ORC file says of its stripes.
+"""What the tail of an ORC file says of its parts, and the checksums that lakecore adds.
 
-https://orc.apache.org/specification/ORCv1/: Protocol Buffers, of which three messages are walked:
+https://orc.apache.org/specification/ORCv1/: Protocol Buffers, of which these fields are read:
 
-    FileTail: footer = 2        Footer: stripes = 3        StripeInformation: numberOfRows = 5
+    PostScript: footerLength = 1, compression = 2, compressionBlockSize = 3, metadataLength = 5,
+                stripeStatisticsLength = 7
+    FileTail: footer = 2        Footer: stripes = 3, types = 4, numberOfRows = 6
+    StripeInformation: offset = 1, indexLength = 2, dataLength = 3, footerLength = 4,
+                numberOfRows = 5
+    StripeFooter: streams = 1, columns = 2        Stream: length = 3
+
+ORC has no checksums. lakecore puts a trailer behind the last stripe, where other readers see a gap:
+a mark, the CRC-32 of all before it, that of all behind it, that of the trailer so far, and a mark.
 """
 
 from __future__ import annotations
 
+import zlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from lakecore.errors import CorruptTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MAGIC = b"ORC"
 _FOOTER, _STRIPES, _ROWS = 2, 3, 5
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
+_VARINT_BYTES_MAX = 10
+_BEGIN, _END = b"LakeCRC<", b">LakeCRC"
+TRAILER_BYTES = len(_BEGIN) + 3 * 4 + len(_END)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostScript:
+    """The lengths of the parts of a tail, itself and its own length byte included in `tail`."""
+
+    footer_bytes: int
+    tail_bytes: int
+    postscript_bytes: int
+    codec: int
+    block_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stripe:
+    """Where a stripe is, and how long its parts are."""
+
+    offset: int
+    body_bytes: int
+    footer_bytes: int
+    rows: int
+
+
+def read_postscript(end: bytes) -> PostScript:
+    """The postscript of a file with these last bytes, 256 or all. ValueError if there is none."""
+    length = end[-1] if end else 0
+    data = end[-1 - length : -1]
+    if not length or len(data) != length or not data.endswith(MAGIC):
+        message = "the file does not end with a postscript of ORC"
+        raise ValueError(message)
+    numbers = _numbers(data)
+    footer, rest = numbers.get(1, 0), numbers.get(5, 0) + numbers.get(7, 0)
+    return PostScript(
+        footer_bytes=footer,
+        tail_bytes=footer + rest + length + 1,
+        postscript_bytes=length + 1,
+        codec=numbers.get(2, 0),
+        block_bytes=numbers.get(3, 0),
+    )
+
+
+def read_footer(footer: bytes) -> tuple[list[Stripe], int, int]:
+    """The stripes, the number of types, and the rows that the footer of a file says it has."""
+    stripes = [_numbers(stripe) for stripe in _messages(footer, _STRIPES)]
+    return (
+        [
+            Stripe(
+                offset=stripe.get(1, 0),
+                body_bytes=stripe.get(2, 0) + stripe.get(3, 0),
+                footer_bytes=stripe.get(4, 0),
+                rows=stripe.get(_ROWS, 0),
+            )
+            for stripe in stripes
+        ],
+        len(_messages(footer, 4)),
+        _numbers(footer).get(6, 0),
+    )
+
+
+def read_stripe_footer(footer: bytes) -> tuple[list[int], int]:
+    """The lengths of the streams of a stripe, in order, and the number of its columns."""
+    lengths = [_numbers(stream).get(3, 0) for stream in _messages(footer, 1)]
+    return lengths, len(_messages(footer, 2))
+
+
+def trailer_of(body_crc: int, tail: bytes) -> bytes:
+    """The trailer between stripes of this CRC and a tail."""
+    data = _BEGIN + body_crc.to_bytes(4, "little") + zlib.crc32(tail).to_bytes(4, "little")
+    return data + zlib.crc32(data).to_bytes(4, "little") + _END
+
+
+def read_trailer(trailer: bytes, tail: bytes, path: str) -> int | None:
+    """The CRC of all before the trailer; None if the file has none.
+
+    Raises CorruptTable if the trailer is damaged, or the tail.
+    """
+    if not (trailer.startswith(_BEGIN) or trailer.endswith(_END)):
+        return None
+    body = int.from_bytes(trailer[len(_BEGIN) : len(_BEGIN) + 4], "little")
+    if trailer != trailer_of(body, tail):
+        raise CorruptTable("the checksum of the tail of an ORC file does not match", path=path)
+    return body
 
 
 def stripe_rows(tail: bytes) -> tuple[int, ...]:
     """The rows of each stripe, in order. ValueError if these are no such messages."""
-    try:
-        return tuple(
-            sum(rows for rows in _of(stripe, _ROWS) if isinstance(rows, int))
-            for footer in _of(memoryview(tail), _FOOTER)
-            for stripe in _of(footer, _STRIPES)
-        )
-    except IndexError as error:
-        message = "the tail of the ORC file is cut short"
-        raise ValueError(message) from error
+    return tuple(
+        _numbers(stripe).get(_ROWS, 0)
+        for footer in _messages(tail, _FOOTER)
+        for stripe in _messages(footer, _STRIPES)
+    )
 
 
-def _of(message: memoryview | int, wanted: int) -> Iterator[memoryview | int]:
-    """The values of a field of a message, in order."""
-    assert isinstance(message, memoryview)
-    at = 0
+def _numbers(message: bytes | memoryview) -> dict[int, int]:
+    """The numbers of a message by their fields."""
+    return {field: value for field, value in _fields(message) if isinstance(value, int)}
+
+
+def _messages(message: bytes | memoryview, wanted: int) -> list[memoryview]:
+    """The messages that a message has in a field, in order."""
+    parts = [value for field, value in _fields(message) if field == wanted]
+    if any(isinstance(part, int) for part in parts):
+        text = "a number where a message must be in the tail of the ORC file"
+        raise ValueError(text)
+    return [part for part in parts if isinstance(part, memoryview)]
+
+
+def _fields(data: bytes | memoryview) -> Iterator[tuple[int, memoryview | int]]:
+    """The fields of a message with their values, in order. ValueError if it is none."""
+    message, at = memoryview(data), 0
     while at < len(message):
         key, at = _varint(message, at)
         number, kind = key >> 3, key & 7
@@ -50,18 +157,23 @@ def _of(message: memoryview | int, wanted: int) -> Iterator[memoryview | int]:
                 raise ValueError(text)
             value, at = message[at : at + length], at + length
             if at > len(message):
-                raise IndexError
-        if number == wanted:
-            yield value
+                raise _cut_short()
+        yield number, value
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
     """A number, and where what follows it begins."""
-    value = shift = 0
-    while True:
+    value = 0
+    for place in range(_VARINT_BYTES_MAX):
+        if at >= len(message):
+            raise _cut_short()
         byte = message[at]
-        value |= (byte & 0x7F) << shift
+        value |= (byte & 0x7F) << (7 * place)
         at += 1
         if byte < 0x80:
             return value, at
-        shift += 7
+    raise _cut_short()
+
+
+def _cut_short() -> ValueError:
+    return ValueError("the tail of the ORC file is cut short")

@@ -10,7 +10,7 @@ INVARIANT: logical types are labels. Both ways the plain numbers under them are 
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 import fastavro
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
 from lakecore.format.avro import write_container
-from lakecore.format.avro_rows import container_columns, read_batches
+from lakecore.format.avro_rows import block_counts, container_columns, read_batches
 from lakecore.io.file_format import Abandoned
 from lakecore.io.store import plain_errors
 from lakecore.model.arrow_arrays import retype, retype_chunked, rows_only
@@ -152,6 +152,30 @@ def avro_columns(store: Store, path: str) -> tuple[str, ...]:
     """The names of the file's top-level columns, in order."""
     with _opened(store, path) as source:
         return container_columns(source, path)
+
+
+def check_avro(store: Store, path: str, row_count: int, columns: Sequence[str]) -> None:
+    """Raise CorruptTable unless the file has these columns and rows, in blocks that are whole.
+
+    Values are decoded of the first block alone.
+    """
+    rows = 0
+    with _opened(store, path) as source:
+        for count in block_counts(source, path):
+            rows += count
+    if rows != row_count:
+        raise CorruptTable(
+            "a data file has other rows than the manifest says",
+            path=path, rows=rows, expected=row_count,
+        )  # fmt: skip
+    names = avro_columns(store, path)
+    for name in columns:
+        if name not in names:
+            raise CorruptTable(
+                "the data file lacks a column", path=path, column=name, columns=names
+            )
+    with _opened(store, path) as source, closing(read_batches(source, path, 1, 1)) as batches:
+        next(batches, None)
 
 
 def read_avro(

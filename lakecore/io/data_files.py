@@ -167,6 +167,8 @@ def read_positions(  # noqa: PLR0913  what is read, how much at once, what stand
     read: _Read = file_format.read
     if read is read_parquet:
         read = partial(read_parquet, coded=coded, checks=checks)
+    elif read is read_orc:
+        read = partial(read_orc, checks=checks)
     for at, batch in read(store, path, fields, size, row_groups):
         yield at, _typed(batch, schema, path, known) if fields else rows_only(batch.num_rows)
         # A row may be large: what comes next is read without this beside it.

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakecore.io.at_once import read_all
+from lakecore.io.avro_files import check_avro
 from lakecore.io.checks import Checks
 from lakecore.io.orc_checks import check_orc
 from lakecore.io.parquet_checks import are_checked, check_chunks, remember
@@ -53,18 +54,19 @@ def check_files(store: Store, paths: Sequence[str], columns: Sequence[str], chec
 def check_file(
     store: Store, path: str, row_count: int, columns: Sequence[str], checks: Checks
 ) -> None:
-    """Raise what can be known of a data file before its rows are decoded, as CorruptTable.
+    """Raise what can be known of a local data file before its rows are decoded, as CorruptTable.
 
-    Of Parquet that is its checksums, of ORC its structure and rows. Raises NotFound without a file.
+    Of Parquet that is its checksums, of ORC these or its structure, of Avro its blocks. `columns`
+    are those that the file must have. Raises NotFound without it.
     """
-    if path.endswith(".orc"):
-        check_orc(store, path, row_count)
-        return
     local = store.local_path(path)
-    if path.endswith(".parquet") and local is not None:
+    assert local is not None, "a local file"
+    if path.endswith(".parquet"):
         check_files(store, [local], columns, checks)
-    else:
-        store.size(path)
+    elif path.endswith(".orc"):
+        check_orc(store, path, checks)
+    elif path.endswith(".avro"):
+        check_avro(store, path, row_count, columns)
 
 
 def unchecked_bytes(

@@ -16,6 +16,7 @@ ROW, after which Arrow writes wrong values.
 
 from __future__ import annotations
 
+import zlib
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 from pyarrow import orc
 
 from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
+from lakecore.format.orc_tail import read_postscript, trailer_of
 from lakecore.io.file_format import Abandoned
 from lakecore.io.parquet_types import physical_schema
 from lakecore.model.arrow_arrays import retype_chunked, size_of
@@ -94,7 +96,9 @@ class OrcWriter:
         try:
             if not self._row_count:
                 self._write(self._schema.empty_table())
+            self._sink.hold()
             self._writer.close()
+            self._sink.seal()
             self._sink.check()
             self._closing.close()
         except BaseException:
@@ -222,15 +226,39 @@ class _Sink:
         self.size_bytes = 0
         self._out: pa.NativeFile | None = out
         self._error: Exception | None = None
+        self._crc = 0
+        self._held: list[bytes] | None = None
 
     def write(self, data: bytes) -> int:
+        if self._held is None:
+            self._write(data)
+        else:
+            self._held.append(bytes(data))
+        self.size_bytes += len(data)
+        return len(data)
+
+    def hold(self) -> None:
+        """Keep what comes, which has the tail of the file, for `seal`."""
+        self._held = []
+
+    def seal(self) -> None:
+        """Write what was kept, checksums between the stripes and the tail."""
+        held = b"".join(self._held or ())
+        self._held = None
+        start = len(held) - read_postscript(held).tail_bytes
+        self._write(held[:start])
+        trailer = trailer_of(self._crc, held[start:])
+        self._write(trailer)
+        self._write(held[start:])
+        self.size_bytes += len(trailer)
+
+    def _write(self, data: bytes) -> None:
+        self._crc = zlib.crc32(data, self._crc)
         if self._out is not None:
             try:
                 self._out.write(data)
             except (OSError, LakecoreError, pa.ArrowException) as error:
                 self._error, self._out = error, None
-        self.size_bytes += len(data)
-        return len(data)
 
     def tell(self) -> int:
         return self.size_bytes

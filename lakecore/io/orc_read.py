@@ -22,7 +22,9 @@ from pyarrow import orc
 
 from lakecore.errors import LakecoreError, Unsupported
 from lakecore.format.orc_tail import stripe_rows
+from lakecore.io.checks import Checks
 from lakecore.io.freed_memory import release_freed
+from lakecore.io.orc_checks import check_orc
 from lakecore.io.store import damage_is_corrupt
 from lakecore.memory import process_budget
 from lakecore.model.arrow_arrays import inner_of, nested_like, size_of
@@ -46,6 +48,7 @@ _STRIPE_COPIES = 3
 
 def orc_columns(store: Store, path: str) -> tuple[str, ...]:
     """The names of the file's top-level columns, in order."""
+    check_orc(store, path)
     with _orc_errors(path), store.open_input(path) as source:
         return tuple(orc.ORCFile(source).schema.names)
 
@@ -56,10 +59,12 @@ def read_orc(
     fields: Sequence[Field],
     batch: BatchSize,
     row_groups: Iterable[int] | None,
+    checks: Checks = Checks.ONCE,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of these columns as stored, each with the file position of its first row."""
     if row_groups is not None:
         raise Unsupported("row groups are chosen in Parquet files only", path=path)
+    check_orc(store, path, checks)
     with _orc_errors(path), store.open_input(path) as source:
         file = orc.ORCFile(source)
         stored = file.schema.names

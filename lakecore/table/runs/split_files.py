@@ -114,12 +114,22 @@ class SplitFiles:
             del batch
 
     def check(self) -> None:
-        """Raise CorruptTable if a file is missing, or damaged as far as can be known unread."""
+        """Raise CorruptTable if a file is missing, or damaged as far as can be known unread.
+
+        Files elsewhere than on local disks are not looked at: each would be fetched twice.
+        """
         plan = self.plan
         for file in self.split.files:
+            if self.store.local_path(self.path(file)) is None:
+                continue
             path, schema = self.path(file), plan.schemas[file.schema_id]
+            # Files may lack columns of their partition, migrated ones others, too.
+            names = [name for name in schema.names if name not in schema.partition_keys]
+            if file.write_columns is not None or not file.sequence_max:
+                names = []
             with missing_is_corrupt(path):
-                check_file(self.store, path, file.row_count, [*schema.names], plan.checks)
+                check_size(self.store, path, file)
+                check_file(self.store, path, file.row_count, names, plan.checks)
 
     def slices(self, run: SortedRun, fields: Sequence[Field], size: BatchSize) -> Iterator[Slice]:
         """The rows of a run, to be merged; see `slices_of`."""
