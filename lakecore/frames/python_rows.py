@@ -122,6 +122,15 @@ def _batches(
     columns: Mapping[str, _Values | pa.Array | pa.ChunkedArray], count: int, named: Named
 ) -> Iterator[pa.RecordBatch]:
     """The rows of these columns, in as many batches as the bytes of the Python values ask for."""
+    try:
+        yield from _converted(columns, count, named)
+    except RecursionError as error:
+        raise InvalidRequest("values are nested too deep, or hold themselves") from error
+
+
+def _converted(
+    columns: Mapping[str, _Values | pa.Array | pa.ChunkedArray], count: int, named: Named
+) -> Iterator[pa.RecordBatch]:
     boxed = [each.values for each in columns.values() if isinstance(each, _Values)]
     for part in _parts(boxed, count, named.bytes_max):
         arrays = {}
@@ -228,6 +237,8 @@ def _of_series(name: str, column: object) -> _Values | pa.Array | pa.ChunkedArra
             "a period has no type: make it a time or a text first", column=name, type=str(kind)
         )
     try:
+        if str(kind).startswith("Sparse["):
+            column = np.asarray(column)
         return pa.array(column, from_pandas=True)
     except REFUSED_BY_ARROW as error:
         raise InvalidRequest(

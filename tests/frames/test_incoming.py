@@ -509,3 +509,20 @@ def test_rows_that_share_a_text_come_in_batches_of_so_many_bytes(name: str) -> N
         assert sum(map(total_bytes, batch.columns)) <= 1 << 20
     # They are not cut smaller than they need be.
     assert len(batches) <= 70
+
+
+def test_sparse_columns_of_pandas_are_taken() -> None:
+    frame = pd.DataFrame({"a": pd.arrays.SparseArray([0, 1, 0])})
+
+    assert [row for batch in incoming_batches(frame) for row in batch.to_pylist()] == [
+        {"a": 0},
+        {"a": 1},
+        {"a": 0},
+    ]
+
+
+def test_values_that_hold_themselves_are_refused() -> None:
+    value: list[object] = []
+    value.append(value)
+    with pytest.raises(InvalidRequest, match="nested too deep, or hold themselves"):
+        list(incoming_batches([{"a": value}]))

@@ -14,7 +14,7 @@ says which they are: it never filters before it computes such a thing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,10 @@ from polars.io.plugins import register_io_source
 from lakecore.errors import InvalidRequest
 from lakecore.frames.filtered import FilteredSource
 from lakecore.frames.polars_source import not_computed, polars_schema, to_frame
-from lakecore.frames.python_leaves import check_times
+from lakecore.frames.python_leaves import Column
+from lakecore.frames.python_values import array_of
+from lakecore.model.types import from_arrow
+from lakecore.plan.fit import Place, fit
 from lakecore.plan.predicate import compares_with_null, from_polars, is_exact, operands, to_polars
 from lakecore.scalar import values as scalar
 from lakecore.scalar.syntax import parse_sql
@@ -42,8 +45,6 @@ if TYPE_CHECKING:
 
 _PROBE = "_lakecore_row"
 _VALUE = "_lakecore_value"
-_NO_VALUE = (OverflowError, UnicodeEncodeError)
-"""What pyarrow raises for a number or a text that no Arrow type holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,20 +291,21 @@ def plain_value(column: pa.Field, value: object) -> pa.Scalar:
     It has the type that it would have in a row of a write, and is fitted to the column's like one.
     The parts of a list, dict or pair do not say enough: they take the types of the column's.
     """
-    with suppress(pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, *_NO_VALUE):
-        if pa.types.is_nested(column.type):
-            return pa.array([value], column.type)[0]
+    kind = from_arrow(column.type)
     try:
-        values = pa.array([value])
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, *_NO_VALUE) as error:
+        array = array_of([value], Column(name=column.name, type=kind))
+    except InvalidRequest as error:
+        if error.facts.get("value") is not value:
+            raise
         raise InvalidRequest(
             "a value is a Polars expression or a plain value",
             column=column.name,
             value=value,
             type=type(value).__name__,
         ) from error
-    check_times(column.name, values, [value])
-    return values[0]
+    if pa.types.is_nested(array.type):
+        array = fit(array, kind, Place(column=column.name))
+    return array[0]
 
 
 def _computed(rows: pa.Table, expressions: Sequence[pl.Expr]) -> pl.DataFrame:

@@ -6,6 +6,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -254,3 +255,29 @@ def test_lost_update_is_a_conflict() -> None:
     slow.update({"n": pl.col("n") + 1})
 
     assert held(table) == "1 a 6 | 2 b 2"
+
+
+_AT = pd.Timestamp("2026-01-01 00:00:00.000000001")
+PLAIN: list[tuple[str, object, object]] = [
+    ("m", {"a": 1}, [("a", 1)]),
+    ("m", [("a", 1)], [("a", 1)]),
+    ("m", {}, []),
+    ("t", _AT, _AT),
+    ("t", pd.NaT, None),
+    ("t", pd.NA, None),
+    ("r", {"a": _AT, "m": {1: "x"}}, {"a": _AT, "m": [(1, "x")]}),
+]
+
+
+@pytest.mark.parametrize(("column", "value", "wanted"), PLAIN, ids=str)
+def test_plain_value_is_what_a_write_makes_of_it(
+    column: str, value: object, wanted: object
+) -> None:
+    parts = "ROW<a TIMESTAMP(9), m MAP<INT, STRING>>"
+    columns = {"id": "INT", "m": "MAP<STRING, INT>", "t": "TIMESTAMP(9)", "r": parts}
+    table = new_table(columns, keys=[])
+    table.write([{"id": 1, "t": _AT, "m": {"z": 0}}])
+
+    table.update({column: value})
+
+    assert table.to_arrow()[column].to_pylist() == [wanted]
