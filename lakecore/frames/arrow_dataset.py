@@ -17,7 +17,7 @@ from __future__ import annotations
 import atexit
 import threading
 from typing import TYPE_CHECKING, NoReturn
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -329,14 +329,15 @@ class _Pulled:
     """Batches that threads of pyarrow pull, which must not call Python while it shuts down.
 
     Such a thread goes on after its reader is dropped; then the process would abort. So at exit the
-    batches end, and the exit waits until the thread knows.
+    batches end, and the exit waits until the thread lets go of them.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
+        self._batches: Iterator[pa.RecordBatch] | None = batches
         self._one_by_one = threading.Lock()
-        self._ended = threading.Event()
-        self._stopped = False
+        self._begun = False
+        self._gone = threading.Event()
+        finalize(self, self._gone.set).atexit = False
         _PULLED.add(self)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -344,22 +345,28 @@ class _Pulled:
 
     def __next__(self) -> pa.RecordBatch:
         with self._one_by_one:
+            self._begun = True
+            if self._batches is None:
+                raise StopIteration
             try:
-                return next(iter(()) if self._stopped else self._batches)
+                return next(self._batches)
             except BaseException:
-                self._ended.set()
+                self._batches = None
                 raise
 
-    def stop(self) -> None:
-        """End before the next batch, which a thread may be waiting for."""
-        self._stopped = True
-        self._ended.wait(_SECONDS_TO_END)
+    def stop(self) -> threading.Event | None:
+        """End before the next batch; what tells that nobody holds the batches, if some pull."""
+        with self._one_by_one:
+            pulling = self._begun and self._batches is not None
+            self._batches = None
+        return self._gone if pulling else None
 
 
 @atexit.register
 def _stop_pulling() -> None:
-    for each in list(_PULLED):
-        each.stop()
+    stopped = [each.stop() for each in list(_PULLED)]
+    for gone in filter(None, stopped):
+        gone.wait(_SECONDS_TO_END)
 
 
 def _matching(batch: pa.RecordBatch, condition: pc.Expression) -> pa.RecordBatch:
