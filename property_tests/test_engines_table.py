@@ -135,6 +135,7 @@ def test_table_holds_what_its_history_comes_to(engine: str, data: st.DataObject)
             return
         shown = [row for row in wanted if known is None or row.values[known] is not None]
 
+        assert table.count(snapshot_id=snapshot_id) == len(wanted)
         assert _bag(merging, versions_of(read()), columns) == _bag(merging, shown, columns)
 
 

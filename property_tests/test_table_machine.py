@@ -6,6 +6,7 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -274,6 +275,8 @@ class TableMachine(RuleBasedStateMachine):
 
             assert read.schema.equals(self.newest.arrow)
             assert counted_arrow(read) == self.model.rows(self.model.latest, self.newest)
+            assert len(table) == read.num_rows
+            assert counted_arrow(pa.table(table)) == counted_arrow(read)
             assert self.budget.used_bytes == 0
 
     @precondition(lambda self: self.model.latest)
@@ -286,6 +289,8 @@ class TableMachine(RuleBasedStateMachine):
 
         assert counted_arrow(table.to_arrow(snapshot_id=snapshot_id)) == wanted
         assert counted_arrow(by_option.to_arrow()) == wanted
+        assert by_option.schema.arrow.equals(by_option.to_arrow().schema)
+        assert table.count(snapshot_id=snapshot_id) == len(by_option) == sum(wanted.values())
 
     @precondition(lambda self: self.model.latest)
     @rule(table=handles, data=st.data())

@@ -60,10 +60,11 @@ def changes_of_options(context: TableContext) -> ChangesSource | None:
     return ChangesSource(context=context, changes=_changes(context, *points), kinds=False)
 
 
-def _points_of_options(context: TableContext) -> tuple[str, str] | tuple[_Time, _Time] | None:
+def _points_of_options(context: TableContext) -> tuple[_Stated, _Stated] | None:
     options = context.options
     if options.incremental_between is not None:
-        return _pair("incremental-between", options.incremental_between, context)
+        first, last = _pair("incremental-between", options.incremental_between, context)
+        return _Text(first), _Text(last)
     if options.incremental_between_timestamp is not None:
         key, text = "incremental-between-timestamp", options.incremental_between_timestamp
         first, last = _pair(key, text, context)
@@ -82,6 +83,16 @@ class _Time:
 
 
 @dataclass(frozen=True, slots=True)
+class _Text:
+    """A tag or a snapshot id, and no time: what the option `incremental-between` names."""
+
+    given: str
+
+
+_Stated: TypeAlias = _Text | _Time
+
+
+@dataclass(frozen=True, slots=True)
 class _Found:
     """The snapshot that a point stands for; `tag` if it was named by one."""
 
@@ -89,7 +100,9 @@ class _Found:
     tag: Tag | None = None
 
 
-def _changes(context: TableContext, start: Point | _Time, end: Point | _Time) -> tuple[Change, ...]:
+def _changes(
+    context: TableContext, start: Point | _Stated, end: Point | _Stated
+) -> tuple[Change, ...]:
     past = past_of(context)
     since, until = _named(context, start), _named(context, end)
     if past is None:
@@ -135,15 +148,17 @@ def _changes(context: TableContext, start: Point | _Time, end: Point | _Time) ->
 _Named: TypeAlias = "int | Tag | _Time | None"
 
 
-def _named(context: TableContext, point: Point | _Time) -> _Named:
+def _named(context: TableContext, point: Point | _Stated) -> _Named:
     """What a point names. Raises NotFound without the tag."""
     number = whole_number(point)
     if number is not None:
         return number
     if point is None or isinstance(point, _Time):
         return point
+    if isinstance(point, _Text):
+        return _named_by_text(context, point.given, may_be_time=False)
     if isinstance(point, str):
-        return _named_by_text(context, point)
+        return _named_by_text(context, point, may_be_time=True)
     try:
         return _time(point)
     except InvalidRequest as error:
@@ -152,11 +167,11 @@ def _named(context: TableContext, point: Point | _Time) -> _Named:
         ) from error
 
 
-def _named_by_text(context: TableContext, text: str) -> _Named:
+def _named_by_text(context: TableContext, text: str, *, may_be_time: bool) -> _Named:
     if text not in context.history.tag_names():
         if text.isascii() and text.isdigit():
             return int(text)
-        if is_time_text(text):
+        if may_be_time and is_time_text(text):
             return _time(text)
     return context.history.tag(text)
 
@@ -225,5 +240,5 @@ def _time(given: Time) -> _Time:
     return _Time(to_milliseconds(given), given)
 
 
-def _told(point: Point | _Time) -> object:
-    return point.given if isinstance(point, _Time) else point
+def _told(point: Point | _Stated) -> object:
+    return point.given if isinstance(point, _Stated) else point

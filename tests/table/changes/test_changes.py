@@ -423,3 +423,12 @@ def test_kinds_are_arrow_text() -> None:
             *table.schema.arrow,
         ]
     )
+
+
+def test_option_names_tags_and_ids_and_no_times() -> None:
+    table = history("1 a", "1 b")
+    tag(table, "2023-01-01", 1)
+
+    assert held(table.copy({"incremental-between": "2023-01-01,2"})) == "1 b"
+    with pytest.raises(NotFound, match=r"no such tag\. tag=2023-01-02"):
+        held(table.copy({"incremental-between": "2023-01-02,2"}))
