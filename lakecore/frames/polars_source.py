@@ -81,9 +81,14 @@ def scan(source: BatchSource) -> pl.LazyFrame:
 
 def select(frame: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:
     """The columns of a frame. Raises InvalidRequest for one that is named twice."""
+    check_once(names)
+    return frame.select(_named(names))
+
+
+def check_once(names: list[str]) -> None:
+    """Raise InvalidRequest for a column that is named twice."""
     if len(set(names)) < len(names):
         raise InvalidRequest("a Polars frame has a column once", columns=names)
-    return frame.select(_named(names))
 
 
 def collect(

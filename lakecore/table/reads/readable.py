@@ -129,7 +129,8 @@ class Readable(ABC):
     ) -> pl.DataFrame:
         """The rows as a Polars frame. Arguments as for `scan`."""
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
-        return self._collected(at, columns, where, limit)
+        frame = lazy(self._rows(at), columns, where, limit)
+        return polars_source.collect(frame, lambda: self._rows(at), where)
 
     def to_pandas(
         self,
@@ -198,14 +199,17 @@ class Readable(ABC):
     ) -> pl.DataFrame:
         """The first `n` rows that a read comes to, as a Polars frame; no order is defined.
 
-        Reading stops there. The other arguments are those of `scan`.
+        Reading stops there. The other arguments are those of `scan`; `where` looks at one row at a
+        time.
 
             table.head(3)
         """
         if checked_limit(n) is None:
             raise InvalidRequest("head takes a number of rows; to_polars() gives all", n=n)
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
-        return self._collected(at, columns, where, n)
+        reader = _stream(self._rows(at), columns, where, n)
+        polars_source.check_once(reader.schema.names)
+        return polars_source.to_frame(reader.read_all())
 
     def count(
         self,
@@ -262,16 +266,6 @@ class Readable(ABC):
     def __arrow_c_schema__(self) -> object:
         """The schema of those rows."""
         return self.schema.arrow.__arrow_c_schema__()
-
-    def _collected(
-        self,
-        at: Travel,
-        columns: Sequence[str] | str | None,
-        where: pl.Expr | str | None,
-        limit: int | None,
-    ) -> pl.DataFrame:
-        frame = lazy(self._rows(at), columns, where, limit)
-        return polars_source.collect(frame, lambda: self._rows(at), where)
 
 
 def lazy(
