@@ -18,6 +18,8 @@ A message is a lower-case sentence, then facts: `run overlaps. level=3 file=...`
 
 from __future__ import annotations
 
+from lakecore.masking import masked, masked_facts
+
 __all__ = [
     "AlreadyExists",
     "CommitConflict",
@@ -37,8 +39,8 @@ class LakecoreError(Exception):
 
     def __init__(self, message: str, **facts: object) -> None:
         self.message = message
-        self.facts = facts
-        stated = " ".join(f"{name}={_show(value)}" for name, value in facts.items())
+        self.facts = masked_facts(facts)
+        stated = " ".join(f"{name}={_show(value)}" for name, value in self.facts.items())
         super().__init__(f"{message}. {stated}" if stated else message)
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
@@ -90,4 +92,5 @@ def _show(value: object) -> str:
     if isinstance(value, list | tuple | set | frozenset):
         return "[" + ", ".join(_show(item) for item in value) + "]"
     # A text that is not Unicode could not be printed.
-    return str(value).encode(errors="backslashreplace").decode()
+    text = str(value).encode(errors="backslashreplace").decode()
+    return masked(text) if isinstance(value, BaseException) or "://" in text else text

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.services import SERVICES, flag
+from lakecore.masking import masked_options
 from lakecore.options import OptionValue, nearest, option_texts, parse_options
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ class CatalogOptions:
     warehouse: str
     table_defaults: Mapping[str, str] = field(default_factory=dict)
     single_writer: bool = False
+
+    def __repr__(self) -> str:
+        """The options, secrets hidden."""
+        return f"CatalogOptions({masked_options(self.texts)!r}, warehouse={self.warehouse!r})"
 
 
 def is_storage_option(key: str) -> bool:

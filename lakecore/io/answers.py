@@ -13,6 +13,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from lakecore.errors import AlreadyExists, LakecoreError, NotFound, StorageError
+from lakecore.masking import mask_exception
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,13 +57,21 @@ def http_status(error: BaseException) -> int | None:
 
 
 @contextmanager
-def plain_remote_errors(path: str, failures: tuple[type[Exception], ...]) -> Iterator[None]:
+def plain_remote_errors(
+    path: str, failures: tuple[type[Exception], ...], secrets: tuple[str, ...] = ()
+) -> Iterator[None]:
     """Raise what a remote client says of `path` as an error of lakecore's tree, chained.
 
-    `failures`: what the client raises besides Python's own exceptions of storage.
+    `failures`: what the client raises besides Python's own exceptions of storage. `secrets` are
+    hidden in what it says.
     """
+    everything: tuple[type[Exception], ...] = (OSError, *failures)
     try:
-        yield
+        try:
+            yield
+        except everything as error:
+            mask_exception(error, secrets)
+            raise
     except LakecoreError:
         raise
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -55,6 +55,7 @@ from lakecore.io.services import (
     flag,
 )
 from lakecore.io.store import FileStatus
+from lakecore.masking import is_secret, mask_exception
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -91,6 +92,7 @@ class RemoteStore:
     ) -> None:
         self._service = service
         self._settings = client_settings(service, uri, options)
+        self._secrets = tuple(text for key, text in options.items() if is_secret(key))
         self._single_writer = flag(SINGLE_WRITER_OPTION, options.get(SINGLE_WRITER_OPTION, "false"))
         self._ambient = ambient
         self._lock = threading.Lock()
@@ -250,6 +252,7 @@ class RemoteStore:
             try:
                 connection.commit_files.pipe_file(_key(path), data, mode="create")
             except connection.failures as error:
+                mask_exception(error, self._secrets)
                 refusal = error
                 match answer(error):
                     case Answer.TAKEN:
@@ -328,7 +331,7 @@ class RemoteStore:
         return connection
 
     def _plain_errors(self, path: str) -> AbstractContextManager[None]:
-        return plain_remote_errors(path, self._connected().failures)
+        return plain_remote_errors(path, self._connected().failures, self._secrets)
 
     def _all_below(self, key: str) -> tuple[str, ...]:
         """Every file below a directory, and Hadoop's marks of directories: `directory/`."""

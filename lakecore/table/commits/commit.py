@@ -67,7 +67,14 @@ if TYPE_CHECKING:
 
     from lakecore.table.context import TableContext
 
-__all__ = ["CommitRequest", "PartitionFilter", "commit", "commit_compaction", "last_committed"]
+__all__ = [
+    "CommitRequest",
+    "PartitionFilter",
+    "commit",
+    "commit_compaction",
+    "last_committed",
+    "log_lost_compaction",
+]
 
 log = logging.getLogger("lakecore.commit")
 
@@ -112,6 +119,17 @@ def commit(context: TableContext, request: CommitRequest) -> CommitResult:
     if not compact.is_empty and not committer.facts:
         committer.publish_compaction(compact)
     return committer.result()
+
+
+def log_lost_compaction(context: TableContext, error: Exception) -> None:
+    """Log that a compaction was not committed; that another was first is no event."""
+    level = logging.DEBUG if isinstance(error, CommitConflict | AlreadyExists) else logging.WARNING
+    log.log(
+        level,
+        "rows are committed, their compaction is left to a later one: table=%s reason=%s",
+        context.identifier,
+        error,
+    )
 
 
 def commit_compaction(context: TableContext, request: CommitRequest) -> CommitResult:
@@ -182,7 +200,7 @@ class _Committer:
             self.facts["compaction_unknown"] = 1
         except (LakecoreError, OSError) as error:
             # All of these say that the snapshot was not made, but one: somebody else has made it.
-            log.warning("compaction lost table=%s reason=%s", context.identifier, error)
+            log_lost_compaction(context, error)
             if not isinstance(error, AlreadyExists):
                 delete_compaction_files(context, messages)
             self.facts["compaction_lost"] = 1

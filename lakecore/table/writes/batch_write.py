@@ -5,14 +5,19 @@ If the commit certainly failed, the files that were written for it are removed a
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
-from lakecore.table.commits.commit import CommitRequest, PartitionFilter, commit, commit_compaction
+from lakecore.table.commits.commit import (
+    CommitRequest,
+    PartitionFilter,
+    commit,
+    commit_compaction,
+    log_lost_compaction,
+)
 from lakecore.table.commits.message_files import delete_files
 from lakecore.table.writes import overwrite
 from lakecore.table.writes.write import TableWrite
@@ -27,8 +32,6 @@ if TYPE_CHECKING:
 
 COMPACTIONS_MAX = 3
 """How often a write compacts before it leaves that to others."""
-
-log = logging.getLogger("lakecore.compaction")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +200,7 @@ def compact_again(
         try:
             messages = WriteCompaction(context, overwrite=False).compact_again(lost)
         except (LakecoreError, OSError) as error:
-            log.warning("compaction lost table=%s reason=%s", context.identifier, error)
+            log_lost_compaction(context, error)
             break
         if not messages:
             break

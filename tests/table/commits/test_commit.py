@@ -17,6 +17,7 @@ from lakecore.errors import (
     CommitConflict,
     CommitUnknown,
     InvalidRequest,
+    LakecoreError,
     StorageError,
 )
 from lakecore.io.ambient import seeded
@@ -31,7 +32,7 @@ from lakecore.model.files import (
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from lakecore.table.commits import commit as commit_module
 from lakecore.table.commits import committed as committed_module
-from lakecore.table.commits.commit import CommitRequest, commit
+from lakecore.table.commits.commit import CommitRequest, commit, log_lost_compaction
 from lakecore.table.commits.commit_attempts import attempts
 from tests.stores import FailingStore, MeddledStore, ReadCounter, StoreFailure
 from tests.tables import files, held, in_directory, new_table, put, reopened, rows
@@ -1002,3 +1003,22 @@ def test_who_commits_the_same_messages_between_both_snapshots_made_the_second() 
     assert again == [(2, 3)]
     assert result.snapshot_ids == (2, 3)
     assert held(reopened(table)) == "1 new | 2 new"
+
+
+@pytest.mark.parametrize(
+    ("error", "level"),
+    [
+        (CommitConflict("another was first"), logging.DEBUG),
+        (AlreadyExists("another made it"), logging.DEBUG),
+        (StorageError("the disk is full"), logging.WARNING),
+    ],
+)
+def test_lost_race_of_a_compaction_is_no_warning(
+    error: LakecoreError, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, logger="lakecore.commit"):
+        log_lost_compaction(new_table().context, error)
+
+    (record,) = caplog.records
+    assert record.levelno == level
+    assert record.getMessage().startswith("rows are committed")

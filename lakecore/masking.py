@@ -1,0 +1,77 @@
+"""What is secret, and how it is shown: `***`. The one rule for messages, logs, representations.
+
+Secret are the values of options whose keys say so, the user part of a URI, and what a text states
+after such a word: the exceptions of storage clients repeat what they were given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MASK = "***"
+
+_WORD = (
+    r"secret|passw(?:or)?d|token|credential|signature|sas[-._]?(?:key|token)|"
+    r"(?:access|account|private|api|shared)[-._]?key|keyfile"
+)
+_SECRET_KEY = re.compile(_WORD, re.IGNORECASE)
+_USER = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s'\"]*:[^/\s'\"]*@")
+_STATED = re.compile(
+    rf"((?:{_WORD})[\w.-]*['\"]?\s*[=:]\s*['\"]?)(?!\*\*\*)[^\s'\"&,;)\]}}>]+", re.IGNORECASE
+)
+_SHORT = 4
+"""Values of fewer characters are too common to look for in a text."""
+
+
+def is_secret(key: str) -> bool:
+    """Whether an option of that key holds a secret; a column may be called whatever it likes."""
+    return not key.startswith("fields.") and _SECRET_KEY.search(key) is not None
+
+
+def masked(text: str, values: Iterable[str] = ()) -> str:
+    """The text without these values, users in URIs, and what it states as a secret."""
+    for value in values:
+        if len(value) >= _SHORT:
+            text = text.replace(value, MASK)
+    return _STATED.sub(rf"\1{MASK}", _USER.sub(rf"\1{MASK}@", text))
+
+
+def masked_options(options: Mapping[str, object]) -> dict[str, object]:
+    """Options with the values of secret ones hidden."""
+    return {
+        key: MASK if is_secret(str(key)) else masked(value) if isinstance(value, str) else value
+        for key, value in options.items()
+    }
+
+
+def masked_facts(facts: Mapping[str, object]) -> dict[str, object]:
+    """The facts of an error; the value of an option that is secret is hidden, too."""
+    hides = is_secret(str(facts.get("option", "")))
+    return {name: MASK if hides and name == "value" else _fact(facts[name]) for name in facts}
+
+
+def mask_exception(error: BaseException, values: Iterable[str]) -> None:
+    """Hide secrets in what an exception, and those that it came from, were made of."""
+    hidden, seen = tuple(values), set[int]()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        cause.args = tuple(
+            masked(each, hidden) if isinstance(each, str) else each for each in cause.args
+        )
+        if isinstance(cause, OSError) and isinstance(cause.strerror, str):
+            cause.strerror = masked(cause.strerror, hidden)
+        cause = cause.__cause__ or cause.__context__
+
+
+def _fact(value: object) -> object:
+    if isinstance(value, str):
+        return masked(value) if "://" in value else value
+    if isinstance(value, Mapping):
+        return masked_options(value)
+    return value
