@@ -240,8 +240,9 @@ def _frames(
     if files is not None:
         try:
             if files:
-                rows = native_scan(source.schema, files, names)
                 skipping = _skipping(pruner, source.schema)
+                sound = predicate is None or skipping.filter is not None
+                rows = native_scan(source.schema, files, names, statistics=sound)
                 yield from _native(rows, wanted, predicate, row_limit, skipping)
         except FAILURES as error:
             if _is_of_a_file(error):
@@ -291,13 +292,12 @@ def _native(
         return
     whole = predicate is None
     if predicate is not None and row_limit is None:
-        whole = skipping.is_all
-        if whole:
-            rows = rows.filter(predicate)
-        elif skipping.filter is not None:
-            rows = rows.filter(skipping.filter)
-    some = wanted or rows.collect_schema().names()[:1]
-    kept = rows.select(_named(some)) if whole else rows
+        # Without a sound part, the scan looks at no statistics, and may be given the whole.
+        some = None if skipping.is_all else skipping.filter
+        whole = some is None
+        rows = rows.filter(predicate if some is None else some)
+    names = wanted or rows.collect_schema().names()[:1]
+    kept = rows.select(_named(names)) if whole else rows
     for each in kept.collect_batches(maintain_order=False):
         frame = each if whole or predicate is None else each.filter(predicate)
         if frame.height:
@@ -335,17 +335,19 @@ def native_scan(
     *,
     casts: bool = True,
     by_row_groups: bool = False,
+    statistics: bool = True,
 ) -> pl.LazyFrame:
     """Polars' scan of files that hold these columns, in the twins of their Arrow types.
 
-    With `by_row_groups` these are decoded whole, and no statistics believed. Without `casts` it
-    raises SchemaError where files of another program hold them in other types.
+    With `by_row_groups` these are decoded whole; then, and without `statistics`, no row group is
+    skipped by its statistics. Without `casts` it raises SchemaError where files of another program
+    hold them in other types.
     """
     types = polars_schema(pa.schema([schema.field(name) for name in names]))
     rows = pl.scan_parquet(
         files,
         parallel="row_groups" if by_row_groups else "auto",
-        use_statistics=not by_row_groups,
+        use_statistics=statistics and not by_row_groups,
         glob=False,
         extra_columns="ignore",
     ).select(_named(names))

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import threading
+from functools import cache
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import duckdb
@@ -58,6 +59,7 @@ class _OfThread(threading.local):
 _of_thread = _OfThread()
 
 
+@cache
 def local_zone() -> str:
     """The time zone of this machine, as DuckDB names it."""
     rows = _connection("").execute("SELECT current_setting('TimeZone')").fetchall()

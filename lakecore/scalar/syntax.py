@@ -7,7 +7,7 @@
    column is the table's own name; the parts after the column are fields of a ROW.
 4. In the text, each column gets a name that nothing else has, so that DuckDB, which does not tell
    `ID` from `id`, cannot take another one; and the clock is replaced by the time of the statement.
-5. DuckDB binds the text to empty columns of these types, and says the type of the value.
+5. DuckDB binds the text to empty columns of these types, and says the type of the value (`bound`).
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def parse_sql(
     find: Find | None = None,
     what: str = "expression",
 ) -> Sql:
-    """The expression of a text over columns of these types.
+    """The expression of a text over columns of these types, whose own type is still open.
 
     `what` names the text in errors. Raises InvalidRequest for bad SQL, names or types; Unsupported
     for what is refused.
@@ -131,8 +131,15 @@ def parse_sql(
     numbers = {column_number(names[0]) for names in _free_names(new_tree, frozenset())}
     if numbers != set(range(len(columns))):
         raise Unsupported("this SQL text is not understood", text=text)
-    found = Sql(text=text, sql=sql, columns=columns, zone=zone, type=pa.null(), tree=new_tree)
-    return replace(found, type=_type_of(found, types, what))
+    return Sql(text=text, sql=sql, columns=columns, zone=zone, type=pa.null(), tree=new_tree)
+
+
+def bound(sql: Sql, types: Mapping[str, pa.DataType], what: str = "expression") -> Sql:
+    """The expression with the type of its value.
+
+    Raises InvalidRequest for a function or operator that is not there for these types.
+    """
+    return replace(sql, type=_type_of(sql, types, what))
 
 
 def _tree(text: str, types: Mapping[str, pa.DataType], what: str) -> tuple[Node, str]:

@@ -16,9 +16,10 @@ import pyarrow as pa
 from lakecore.errors import InvalidRequest
 from lakecore.io.ambient import SYSTEM
 from lakecore.model.schema import TableSchema
+from lakecore.plan.predicate import is_exact
 from lakecore.scalar import engine
 from lakecore.scalar.pruning import predicate_of
-from lakecore.scalar.syntax import ROWS, Setting, Sql, explained, parse_sql, placed
+from lakecore.scalar.syntax import ROWS, Setting, Sql, bound, explained, parse_sql, placed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,9 +72,13 @@ def parse_where(
     """A condition on rows of a schema, checked, and what it says for pruning."""
     types = types_of(schema)
     sql = parse_sql(text, types, setting, find, "condition")
+    predicate = predicate_of(sql, types)
+    if is_exact(predicate):
+        return sql, predicate  # true or false, by its form
+    sql = bound(sql, types, "condition")
     if not (pa.types.is_boolean(sql.type) or pa.types.is_null(sql.type)):
         raise InvalidRequest("a condition is true or false", text=text, type=sql.type)
-    return sql, predicate_of(sql, types)
+    return sql, predicate
 
 
 def types_of(schema: TableSchema | pa.Schema) -> dict[str, pa.DataType]:

@@ -31,7 +31,7 @@ from lakecore.model.types import from_arrow
 from lakecore.plan.fit import Place, fit
 from lakecore.plan.predicate import compares_with_null, from_polars, is_exact, operands, to_polars
 from lakecore.scalar import values as scalar
-from lakecore.scalar.syntax import parse_sql
+from lakecore.scalar.syntax import bound, parse_sql
 from lakecore.scalar.values import LOCAL, Setting, Sql, SqlExpression
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def bound_values(
 ) -> dict[str, object]:
     """The values, with SQL parsed and its columns found."""
     return {
-        name: parse_sql(each.text, types, setting, find)
+        name: bound(parse_sql(each.text, types, setting, find), types)
         if isinstance(each, SqlExpression)
         else each
         for name, each in values.items()
