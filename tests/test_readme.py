@@ -60,3 +60,18 @@ def test_every_target_named_exists(document: str) -> None:
 
     assert named
     assert named <= targets
+
+
+def test_the_index_of_decisions_names_each_record_and_its_status() -> None:
+    records = sorted((ROOT / "docs/decisions").glob("0*.md"))
+    rows = []
+    for record in records:
+        text = record.read_text()
+        title = re.match(r"# (\d{4}): (.*)\n\n\*\*Status\.\*\* (.*?)\.?\n", text)
+        assert title, f"{record.name} begins with its number, title and status"
+        assert record.name.startswith(title[1])
+        rows.append(f"| [{title[1]}]({record.name}) | {title[2]} | {title[3]} |")
+
+    index = (ROOT / "docs/decisions/README.md").read_text()
+    assert [line for line in index.splitlines() if line.startswith("| [")] == rows
+    assert len({record.name[:4] for record in records}) == len(records)
