@@ -288,10 +288,10 @@ class _Draw:
 
     def _faults(self, actors: list[str]) -> list[Fault]:
         chance = self.chance
-        count = chance.choice([0, 1, 1, 2, 3])
+        count = chance.choice([0, 1, 2, 2, 3])
         found = []
         for _ in range(count):
-            on, most = chance.choice([("any", 100), ("change", 24), ("commit", 3), ("commit", 3)])
+            on, most = chance.choice([("any", 60), ("change", 16), ("commit", 2), ("commit", 3)])
             kind = chance.choice(FAULTS)
             found.append(
                 Fault(
