@@ -148,6 +148,8 @@ def _with(
     keys = dict(state.keys)
     for key, values in changes.items():
         inside = [file for file in files if file.partition in (None, key % 2)]
+        if not inside:
+            raise ImpossibleError(f"no file of snapshot {snapshot_id} can hold key {key}")
         beside = [each for each in changes if not inside or inside[0].partition in (None, each % 2)]
         low, high = min(file.low for file in inside), max(file.high for file in inside)
         if numbered and len(inside) == 1 and high - low + 1 == len(beside):
