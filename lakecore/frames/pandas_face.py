@@ -29,6 +29,10 @@ _NULLABLE = {
 }
 
 
+_NOT_A_TIME = -(1 << 63)
+"""NumPy's NaT; as a TIMESTAMP(9), a moment of the year 1677."""
+
+
 def to_pandas(rows: pa.Table) -> pd.DataFrame:
     """The rows as a pandas frame."""
     pandas = _pandas()
@@ -61,7 +65,9 @@ def _pandas() -> ModuleType:
 
 
 def _loses_null(column: pa.ChunkedArray) -> bool:
-    """Whether NumPy would show a null of the column as another value."""
+    """Whether NumPy would show a null of the column as another value, or a value as null."""
+    if column.type == pa.timestamp("ns"):
+        return bool(pc.any(pc.equal(column.cast(pa.int64()), _NOT_A_TIME)).as_py())
     if not column.null_count:
         return False
     if pa.types.is_floating(column.type):

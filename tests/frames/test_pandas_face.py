@@ -88,6 +88,14 @@ def test_nan_beside_null_stays_apart() -> None:
     assert frame["g"].isna().tolist() == [False, True, False]
 
 
+def test_the_least_timestamp_is_not_nat() -> None:
+    rows = pa.table({"t": pa.array([-(1 << 63), None, 0], pa.timestamp("ns"))})
+    frame = to_pandas(rows)
+
+    assert frame["t"].isna().tolist() == [False, True, False]
+    assert pa.Table.from_pandas(frame).cast(rows.schema).equals(rows)
+
+
 def test_columns_stay_in_order_and_names_may_be_alike() -> None:
     rows = pa.table([[1, None], ["a", None], [None, 2], [3, 4]], names=["b", "a", "b", "c"])
     frame = to_pandas(rows)
