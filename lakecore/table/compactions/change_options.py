@@ -20,7 +20,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.merge.spec import merge_spec
 from lakecore.model.evolution import evolve
 from lakecore.model.files import DELETION_VECTORS
@@ -122,8 +122,8 @@ def check_vectors_change(
 
 
 def _check_merging(history: History, switch: _Switch) -> None:
-    before = _shared(merge_spec(switch.schema, switch.before), switch.columns)
-    after = _shared(merge_spec(switch.changed, switch.after), switch.columns)
+    before = _rules(switch.schema, switch.before, switch.columns)
+    after = _rules(switch.changed, switch.after, switch.columns)
     if before == after:
         return
     several = sum(not _is_one_run(files) for files in _buckets(history))
@@ -169,8 +169,15 @@ def _is_one_run(files: Sequence[DataFile]) -> bool:
     return len(files) == 1 or (len(levels) == 1 and 0 not in levels)
 
 
-def _shared(spec: MergeSpec, columns: Collection[str]) -> MergeSpec:
-    """The rules for these columns; whether rows are looked up is looked at elsewhere."""
+def _rules(
+    schema: TableSchema, options: TableOptions, columns: Collection[str]
+) -> MergeSpec | None:
+    """How rows merge, for these columns; None for a function that only other engines know."""
+    try:
+        spec = merge_spec(schema, options)
+    except Unsupported:
+        return None
+    # Whether rows are looked up is checked by itself.
     aggregates = tuple(each for each in spec.aggregates if each.column in columns)
     groups = tuple(
         replace(group, columns=tuple(name for name in group.columns if name in columns))

@@ -17,7 +17,7 @@ import lakecore as lc
 from lakecore.errors import InvalidRequest
 from lakecore.model.schema_change import SchemaChange
 from lakecore.options import Effect, describe_options
-from tests.tables import rolled_back
+from tests.tables import rolled_back, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -185,6 +185,15 @@ def test_options_that_only_write_change_freely(tmp_path: Path) -> None:
         session.alter_table("d.t", [SchemaChange.set_option(key, value)])
 
         assert session.get_table("d.t").to_polars(columns=["a"]).rows() == [(3,)]
+
+
+def test_function_of_another_engine_may_be_taken_away(tmp_path: Path) -> None:
+    session, table = made(tmp_path, AGGREGATION)
+    with_options(table, fields__a__aggregate_function="from_a_plugin")
+    session.alter_table("d.t", [SchemaChange.remove_option("fields.a.aggregate-function")])
+    written(session.get_table("d.t"), 1)
+
+    assert session.get_table("d.t").to_polars(columns=["a"]).rows() == [(1,)]
 
 
 # --- deletion vectors -----------------------------------------------------------------------------
