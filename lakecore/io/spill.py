@@ -1,15 +1,23 @@
 """Sorted runs of a write buffer that is too large for memory, as Arrow IPC files on local disk.
 
 They live in a temporary directory of one writer and are gone when it closes; nothing of a table
-ever refers to them.
+ever refers to them. A process that is killed leaves its directories; the next process that spills
+removes them. `lakecore-spill-BOOT-PID-...` names the owner, which also holds a lock on the file
+`owner` in it until it ends, however it ends.
+
+INVARIANT: a directory is removed only if nobody holds its lock (also not in another container,
+where its process cannot be seen), and its process is not one of this machine that runs.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +25,14 @@ import pyarrow as pa
 
 from lakecore.errors import StorageError
 
+if sys.platform != "win32":  # where nothing is swept
+    import fcntl
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+_PREFIX = "lakecore-spill-"
+_OWNER = "owner"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +52,7 @@ class SpillDirectory:
     def __init__(self, compression: str = "zstd") -> None:
         self._options = pa.ipc.IpcWriteOptions(compression=compression)
         self._directory: str | None = None
+        self._owner: int | None = None  # the descriptor that holds the lock
         self._count = 0
 
     def write(
@@ -46,7 +61,9 @@ class SpillDirectory:
         """Put tables, in order, on disk as one run."""
         try:
             if self._directory is None:
-                self._directory = tempfile.mkdtemp(prefix="lakecore-spill-")
+                sweep()
+                self._directory = tempfile.mkdtemp(prefix=f"{_PREFIX}{_boot()}-{os.getpid()}-")
+                self._owner = _lock(Path(self._directory))
             path = str(Path(self._directory) / f"{self._count}.arrow")
             self._count += 1
             rows = 0
@@ -89,3 +106,60 @@ class SpillDirectory:
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
+        if self._owner is not None:
+            os.close(self._owner)
+            self._owner = None
+
+
+@cache
+def sweep() -> None:
+    """Remove what killed processes spilled below the directory for temporary files; once."""
+    with suppress(OSError):
+        for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+            if _is_left(directory):
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_left(directory: Path) -> bool:
+    """Whether the process that spilled there has ended."""
+    boot, _, rest = directory.name.removeprefix(_PREFIX).partition("-")
+    pid = rest.partition("-")[0]
+    if sys.platform == "win32" or not pid.isdecimal() or (boot == _boot() and _runs(int(pid))):
+        return False
+    try:
+        descriptor = os.open(directory / _OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:  # no lock yet, or of another user
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _lock(directory: Path) -> int:
+    descriptor = os.open(directory / _OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if sys.platform != "win32":
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True
+
+
+@cache
+def _boot() -> str:
+    """What tells this start of the machine from others, without a dash."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    except OSError:
+        return "unknown"

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import fcntl
+import os
+import subprocess
+import sys
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -7,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import StorageError
+from lakecore.io import spill
 from lakecore.io.spill import SpillDirectory
 
 if TYPE_CHECKING:
@@ -83,3 +88,77 @@ def test_disk_that_refuses_is_a_storage_error(monkeypatch: pytest.MonkeyPatch) -
 
     with pytest.raises(StorageError, match="cannot spill a write buffer"):
         SpillDirectory().write(TABLE.schema, [TABLE], 0, 2)
+
+
+CHILD = """
+import os, sys, time, tempfile
+import pyarrow as pa
+from lakecore.io.spill import SpillDirectory
+tempfile.tempdir = sys.argv[1]
+spills = SpillDirectory()
+spills.write(pa.schema([("a", pa.int64())]), [pa.table({"a": [1]})], 0, 0)
+print("spilled", flush=True)
+time.sleep(600)
+"""
+
+
+def _spilling(place: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(place)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "spilled\n"
+    return process
+
+
+def _spill_here() -> None:
+    spill.sweep.cache_clear()
+    spills = SpillDirectory()
+    spills.write(TABLE.schema, [TABLE], 0, 0)
+    spills.close()
+
+
+def test_directories_of_killed_processes_are_removed_and_of_living_ones_are_not(
+    place: Path,
+) -> None:
+    killed, living = _spilling(place), _spilling(place)
+    try:
+        killed.kill()
+        killed.wait()
+        assert len([*place.iterdir()]) == 2
+        _spill_here()
+
+        (left,) = place.iterdir()
+        assert f"-{living.pid}-" in left.name
+        assert len([*left.glob("*.arrow")]) == 1
+    finally:
+        living.kill()
+        living.wait()
+        assert killed.stdout
+        assert living.stdout
+        killed.stdout.close()
+        living.stdout.close()
+    _spill_here()
+    assert not [*place.iterdir()]
+
+
+def test_directory_of_another_start_of_the_machine_is_removed_unless_it_is_locked(
+    place: Path,
+) -> None:
+    for name in ("free", "held"):
+        directory = place / f"lakecore-spill-{name}-{os.getpid()}-x"
+        directory.mkdir()
+        (directory / "owner").touch()
+    with (place / f"lakecore-spill-held-{os.getpid()}-x" / "owner").open("r+") as owner:
+        fcntl.flock(owner, fcntl.LOCK_EX)
+        _spill_here()
+
+        assert [path.name for path in place.iterdir()] == [f"lakecore-spill-held-{os.getpid()}-x"]
+
+
+@pytest.mark.parametrize("name", ["lakecore-spill-", "lakecore-spill-a", "lakecore-spill-a-b-c"])
+def test_directory_that_names_no_owner_stays(place: Path, name: str) -> None:
+    (place / name).mkdir()
+    _spill_here()
+
+    assert (place / name).exists()

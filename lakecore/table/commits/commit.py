@@ -47,7 +47,7 @@ from lakecore.model.snapshot import (
     Snapshot,
     stated_identifier,
 )
-from lakecore.table.commits.commit_attempts import attempts
+from lakecore.table.commits.commit_attempts import attempts, log_lost_compaction
 from lakecore.table.commits.commit_change import (
     Change,
     CommitRequest,
@@ -63,7 +63,7 @@ from lakecore.table.commits.next_snapshot import Step, next_snapshot
 from lakecore.table.context import newest_schema_id, require_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lakecore.table.context import TableContext
 
@@ -73,7 +73,6 @@ __all__ = [
     "commit",
     "commit_compaction",
     "last_committed",
-    "log_lost_compaction",
 ]
 
 log = logging.getLogger("lakecore.commit")
@@ -82,7 +81,12 @@ _FEW = 2
 """So many snapshots are looked at sooner than the next one comes."""
 
 
-def commit(context: TableContext, request: CommitRequest) -> CommitResult:
+def commit(
+    context: TableContext,
+    request: CommitRequest,
+    *,
+    on_failure: Callable[[], None] | None = None,
+) -> CommitResult:
     """Make the changes visible; the snapshots that did it.
 
     Messages that this user committed under this identifier before are not committed again; the
@@ -92,8 +96,20 @@ def commit(context: TableContext, request: CommitRequest) -> CommitResult:
     have a `compaction_unknown`.
 
     Raises CommitConflict or InvalidRequest, having changed nothing; CommitUnknown; AlreadyExists if
-    the messages were committed before, so that their files are in use.
+    the messages were committed before, so that their files are in use. `on_failure` is called
+    before anything is raised that proves that nothing became visible, now or earlier.
     """
+    committer = _Committer(context, request)
+    try:
+        return _commit(committer, context, request)
+    except BaseException as error:
+        proves = not isinstance(error, CommitUnknown | AlreadyExists)
+        if on_failure is not None and proves and committer.changed_nothing:
+            on_failure()
+        raise
+
+
+def _commit(committer: _Committer, context: TableContext, request: CommitRequest) -> CommitResult:
     seen: int | None = None
     latest: Snapshot | None = None
     first, compact = changes(request)
@@ -103,13 +119,13 @@ def commit(context: TableContext, request: CommitRequest) -> CommitResult:
         if done is not None:
             if not may_go_on(context, request, done):
                 return done
-            committer = _Committer(context, request, done.snapshot_ids[-1])
+            committer.follow(done.snapshot_ids[-1])
             committer.publish_compaction(compact)
             return committer.result(done)
         seen = 0 if latest is None else latest.id
     if request.from_elsewhere:
         check_files_are_there(context, request.messages)
-    committer = _Committer(context, request, seen, latest)
+    committer.follow(seen, latest, is_new=True)
     if first.is_empty and not (request.force or request.overwrite):
         if not compact.is_empty:
             committer.publish(compact)
@@ -119,17 +135,6 @@ def commit(context: TableContext, request: CommitRequest) -> CommitResult:
     if not compact.is_empty and not committer.facts:
         committer.publish_compaction(compact)
     return committer.result()
-
-
-def log_lost_compaction(context: TableContext, error: Exception) -> None:
-    """Log that a compaction was not committed; that another was first is no event."""
-    level = logging.DEBUG if isinstance(error, CommitConflict | AlreadyExists) else logging.WARNING
-    log.log(
-        level,
-        "rows are committed, their compaction is left to a later one: table=%s reason=%s",
-        context.identifier,
-        error,
-    )
 
 
 def commit_compaction(context: TableContext, request: CommitRequest) -> CommitResult:
@@ -142,27 +147,32 @@ def commit_compaction(context: TableContext, request: CommitRequest) -> CommitRe
 class _Committer:
     """The snapshots of one commit."""
 
-    def __init__(
-        self,
-        context: TableContext,
-        request: CommitRequest,
-        seen: int | None = None,
-        latest: Snapshot | None = None,
-    ) -> None:
-        """`seen`: the last snapshot among which none is of this commit; None: not looked.
-
-        `latest`: the newest snapshot, if that was just looked at; the first attempt follows it.
-        """
+    def __init__(self, context: TableContext, request: CommitRequest) -> None:
         self._context = context
         self._request = request
-        self._seen = seen
-        self._latest = latest
+        self._seen: int | None = None
+        self._latest: Snapshot | None = None
+        self._is_new = True
         self._manifests = ManifestWriter(context)
         self._attempts = 0
         self._in_doubt = False  # whether the manifests may be those of a snapshot that is there
         self._uuids: set[str] = set()
         self._snapshots: list[tuple[Snapshot, Sequence[ManifestEntry]]] = []
         self.facts: dict[str, int] = {}
+
+    def follow(
+        self, seen: int | None, latest: Snapshot | None = None, *, is_new: bool = False
+    ) -> None:
+        """`seen`: the last snapshot among which none is of this commit; None: not looked.
+
+        `latest`: the newest one, if just looked at. Unless it `is_new`, a part was made earlier.
+        """
+        self._seen, self._latest, self._is_new = seen, latest, is_new
+
+    @property
+    def changed_nothing(self) -> bool:
+        """Whether it is certain that no snapshot of this commit is there, or will be."""
+        return self._is_new and not (self._snapshots or self._in_doubt)
 
     def result(self, before: CommitResult | None = None) -> CommitResult:
         """What was done; `before` is what an earlier commit of the same messages did."""

@@ -6,14 +6,19 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
+
+from lakecore.errors import AlreadyExists, CommitConflict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakecore.io.ambient import Ambient
     from lakecore.options import TableOptions
+    from lakecore.table.context import TableContext
 
+log = logging.getLogger("lakecore.commit")
 _DOUBLINGS_MAX = 30
 
 
@@ -32,3 +37,14 @@ def attempts(options: TableOptions, ambient: Ambient) -> Iterator[int]:
         wait_ms = min(first_ms << min(attempt, _DOUBLINGS_MAX), options.commit_max_retry_wait_ms)
         # Writers that lost together must not come back together.
         ambient.sleep(wait_ms * (0.5 + ambient.random()) / 1000)
+
+
+def log_lost_compaction(context: TableContext, error: Exception) -> None:
+    """Log that a compaction was not committed; that another was first is no event."""
+    level = logging.DEBUG if isinstance(error, CommitConflict | AlreadyExists) else logging.WARNING
+    log.log(
+        level,
+        "rows are committed, their compaction is left to a later one: table=%s reason=%s",
+        context.identifier,
+        error,
+    )

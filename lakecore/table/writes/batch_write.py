@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError
+from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.table.commits.commit import (
     CommitRequest,
     PartitionFilter,
     commit,
     commit_compaction,
-    log_lost_compaction,
 )
+from lakecore.table.commits.commit_attempts import log_lost_compaction
 from lakecore.table.commits.message_files import delete_files
 from lakecore.table.writes import overwrite
 from lakecore.table.writes.write import TableWrite
@@ -175,12 +175,7 @@ def clear_partitions(
 
 def commit_or_clean(context: TableContext, request: CommitRequest) -> CommitResult:
     """Commit; if it certainly failed, or was done before, remove the files of the messages."""
-    try:
-        result = commit(context, request)
-    except (CommitConflict, InvalidRequest):
-        # Only these prove that nothing became visible.
-        delete_files(context, request.messages)
-        raise
+    result = commit(context, request, on_failure=lambda: delete_files(context, request.messages))
     if result.facts.get("already_committed"):
         delete_files(context, request.messages)
     return result

@@ -1,0 +1,85 @@
+"""A write that certainly failed leaves none of its files, whichever store call had no space."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakecore.errors import LakecoreError, StorageError
+from lakecore.io.store import MemoryStore
+from lakecore.table.handle import Table
+from tests.stores import FailingStore, files_below
+from tests.tables import new_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+PATH = "w/t"
+
+
+class FullDisk(FailingStore):
+    """A disk on which the k-th call that writes, and all after it, find no space."""
+
+    def __init__(self, inner: MemoryStore, full_at: int) -> None:
+        super().__init__(inner)
+        self.left = full_at
+
+    def _need(self, path: str) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            raise StorageError("the storage refused", path=path, reason="No space left on device")
+
+    def put(self, path: str, data: bytes) -> None:
+        self._need(path)
+        super().put(path, data)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        self._need(path)
+        return super().put_if_absent(path, data)
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
+        self._need(path)
+        with self.inner.open_output(path) as sink:
+            yield sink
+            self._need(path)
+
+
+DEEDS: dict[str, Callable[[Table], object]] = {
+    "write": lambda table: table.write([{"id": 5, "v": "x"}, {"id": 6, "v": "y"}]),
+    "overwrite": lambda table: table.overwrite([{"id": 5, "v": "x"}]),
+    "delete": lambda table: table.delete("id = 1"),
+    "update": lambda table: table.update({"v": "z"}, "id = 1"),
+    "merge": lambda table: (
+        table.merge([{"id": 1, "v": "m"}], on=["id"]).when_matched_update_all().execute()
+    ),
+    "compact": lambda table: table.compact(full=True),
+}
+
+
+@pytest.mark.parametrize("keys", [["id"], []], ids=["keyed", "append"])
+@pytest.mark.parametrize("deed", [*DEEDS])
+def test_full_disk_leaves_no_file_of_a_write_that_failed(deed: str, keys: list[str]) -> None:
+    call, failures = 0, 0
+    while True:
+        call += 1
+        store = MemoryStore()
+        table = new_table(keys=keys, store=store, path=PATH, bucket="1" if keys else "-1")
+        for number in range(3):
+            table.write([{"id": number, "v": "a"}])
+        before = set(files_below(store, PATH))
+        full = FullDisk(store, call)
+        try:
+            DEEDS[deed](Table(replace(table.context, store=full)))
+        except LakecoreError:
+            assert set(files_below(store, PATH)) == before, f"call {call}"
+            failures += 1
+        else:
+            if full.left > 0:
+                break
+    assert failures > 2
