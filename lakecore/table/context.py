@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
-from lakecore.errors import CorruptTable, InvalidRequest, NotFound, Unsupported
-from lakecore.format import metadata
+from lakecore.errors import NotFound, Unsupported
 from lakecore.io.history import History
 from lakecore.options import RENAMED, check_known
 from lakecore.plan.partitions import Partitions
+from lakecore.table.publication import EXCLUSIVE_CREATE, Publication
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +35,7 @@ class TableContext:
     partitions: Partitions
     ambient: Ambient
     budget: Budget
+    publication: Publication = EXCLUSIVE_CREATE
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled, in a `Table` or whatever else holds it: locks and caches stay."""
@@ -46,7 +47,7 @@ class TableContext:
         )
 
 
-def load_context(
+def load_context(  # noqa: PLR0913  what a table is bound to
     store: Store,
     layout: Layout,
     *,
@@ -54,6 +55,7 @@ def load_context(
     dynamic_options: Mapping[str, str],
     ambient: Ambient,
     budget: Budget,
+    publication: Publication = EXCLUSIVE_CREATE,
 ) -> TableContext:
     """The table that lies there, with its newest schema. Raises NotFound if there is none."""
     history = History(store, layout)
@@ -80,10 +82,11 @@ def load_context(
         dynamic_options=dynamic_options,
         ambient=ambient,
         budget=budget,
+        publication=publication,
     )
 
 
-def bind_context(
+def bind_context(  # noqa: PLR0913  what a table is bound to
     history: History,
     schema: TableSchema,
     *,
@@ -91,6 +94,7 @@ def bind_context(
     dynamic_options: Mapping[str, str],
     ambient: Ambient,
     budget: Budget,
+    publication: Publication = EXCLUSIVE_CREATE,
 ) -> TableContext:
     """The table with this schema, which may not be stored yet."""
     options = schema.parsed_options(dynamic_options, table=identifier)
@@ -104,18 +108,8 @@ def bind_context(
         partitions=Partitions(schema, options),
         ambient=ambient,
         budget=budget,
+        publication=publication,
     )
-
-
-def write_schema(store: Store, layout: Layout, schema: TableSchema) -> bool:
-    """Put a schema file where none is yet; False if another writer was first."""
-    path, data = layout.schema(schema.id), metadata.encode_schema(schema)
-    try:
-        metadata.decode_schema(data, path)
-    except CorruptTable as error:
-        # Of a comment that is a number, for one: the table could never be opened.
-        raise InvalidRequest("the schema holds a value of the wrong type", why=error) from error
-    return store.put_if_absent(path, data)
 
 
 def reload_context(context: TableContext) -> TableContext:
@@ -127,6 +121,7 @@ def reload_context(context: TableContext) -> TableContext:
         dynamic_options=_dynamic_options(context),
         ambient=context.ambient,
         budget=context.budget,
+        publication=context.publication,
     )
 
 

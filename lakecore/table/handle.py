@@ -27,13 +27,8 @@ from lakecore.table.changes.stream import StreamRequest, stream_changes
 from lakecore.table.commits.commit import CommitRequest, commit, last_committed
 from lakecore.table.commits.commit_change import check_commit
 from lakecore.table.compactions.change_options import check_vectors_change
-from lakecore.table.context import (
-    TableContext,
-    load_context,
-    reload_context,
-    require_table,
-    write_schema,
-)
+from lakecore.table.context import TableContext, load_context, reload_context, require_table
+from lakecore.table.publication import EXCLUSIVE_CREATE, write_schema
 from lakecore.table.reads.explain import Explanation, explain
 from lakecore.table.reads.readable import Readable, lazy
 from lakecore.table.reads.row_values import as_filter, setting_of, sql_condition
@@ -68,6 +63,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.times import Time
     from lakecore.options import OptionValue, TableOptions
+    from lakecore.table.publication import Publication
 
 __all__ = ["MEMORY_BUDGET", "Table", "load_table", "write_schema"]
 
@@ -510,6 +506,7 @@ def load_table(  # noqa: PLR0913  what it is given is what a table is bound to
     branch: str | None = None,
     ambient: Ambient = SYSTEM,
     budget: Budget | None = None,
+    publication: Publication = EXCLUSIVE_CREATE,
 ) -> Table:
     """The table at a path. Raises NotFound if there is none.
 
@@ -524,6 +521,7 @@ def load_table(  # noqa: PLR0913  what it is given is what a table is bound to
         dynamic_options=given,
         ambient=ambient,
         budget=process_budget() if budget is None else budget,
+        publication=publication,
     )
     if given:
         stated, name = context.schema.stated_options, context.identifier

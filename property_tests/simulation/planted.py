@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from lakecore.errors import CommitUnknown, LakecoreError
-from lakecore.format import metadata
 from lakecore.lsm.universal import CompactionUnit
 from lakecore.table.commits import commit as commits
 from lakecore.table.commits.message_files import delete_files
+from lakecore.table.publication import ExclusiveCreate, LostRace, Published
 from lakecore.table.writes import batch_write
 from property_tests.simulation.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lakecore.format.layout import Layout
     from lakecore.io.store import Store
-    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.publication import Outcome, SnapshotProposal
 
 
 @contextmanager
@@ -56,14 +57,17 @@ def snapshots_are_not_created_at_once() -> Iterator[None]:
 def lost_replies_are_lost_races() -> Iterator[None]:
     """Where the reply is lost the commit is tried again, and nobody looks whether it is there."""
 
-    def put(committer: Any, path: str, snapshot: Snapshot) -> bool:
+    def publish(_: object, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
         try:
-            store: Store = committer._context.store  # noqa: SLF001 - as the step that is replaced
-            return store.put_if_absent(path, metadata.encode_snapshot(snapshot))
+            made = store.put_if_absent(layout.snapshot(proposal.snapshot.id), proposal.data)
         except CommitUnknown:
-            return False
+            made = False
+        return Published() if made else LostRace()
 
-    with patch.multiple(commits._Committer, _put=put, _mine_since=_nothing):  # noqa: SLF001
+    with (
+        patch.object(ExclusiveCreate, "publish_snapshot", publish),
+        patch.object(commits._Committer, "_mine_since", _nothing),  # noqa: SLF001
+    ):
         yield
 
 

@@ -11,8 +11,8 @@ new files, then COMPACT with what compaction replaced. Each is one loop:
 3. check conflicts with what others committed since the messages were made (`commit_checks.py`);
    where that was much, begin with 1 again, for what came meanwhile;
 4. write manifests and manifest lists under fresh names, merging small ones (`next_snapshot.py`);
-5. `put_if_absent(snapshot-N+1)`. This call is the commit. Lost: remove what step 4 wrote, but for
-   the manifests of the change itself, wait, and begin again (`commit_attempts.py`);
+5. publish snapshot N+1 (`publication.py`). This call is the commit. Lost: remove what step 4
+   wrote, but for the manifests of the change itself, wait, and begin again (`commit_attempts.py`);
 6. write the hints, which only save readers a listing.
 
 A crash at any point leaves snapshot N or N+1. Certain failure removes what this commit wrote to
@@ -26,7 +26,6 @@ same messages under the same identifier makes the second.
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,6 @@ from lakecore.errors import (
     CommitUnknown,
     CorruptTable,
     LakecoreError,
-    NotFound,
 )
 from lakecore.format import metadata
 from lakecore.model.manifest import FileKind, ManifestEntry
@@ -61,6 +59,7 @@ from lakecore.table.commits.committed import committed, last_committed, may_go_o
 from lakecore.table.commits.message_files import check_files_are_there, delete_compaction_files
 from lakecore.table.commits.next_snapshot import Step, next_snapshot
 from lakecore.table.context import newest_schema_id, require_table
+from lakecore.table.publication import LostRace, Published, Refused, SnapshotProposal, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -277,11 +276,11 @@ class _Committer:
                 self._manifests.remove()
                 return change
             raise
-        if not self._put(context.layout.snapshot(snapshot.id), snapshot):
+        if not self._publish(snapshot, latest, step.delta):
             # What an overwrite takes away is another thing after the next snapshot.
             self._manifests.lose(whole=change.kind is CommitKind.OVERWRITE)
             return change
-        self._write_hints(snapshot)
+        context.publication.write_hints(context.history, snapshot)
         context.history.learn(latest, snapshot, step.delta)
         self._made(snapshot, step.delta)
         log.info(
@@ -338,40 +337,35 @@ class _Committer:
             delta = without_deleted_stats(delta)
         return Step(change=change, latest=latest, schema_id=schema_id, delta=delta, cleared=cleared)
 
-    def _put(self, path: str, snapshot: Snapshot) -> bool:
+    def _publish(
+        self, snapshot: Snapshot, base: Snapshot | None, delta: Sequence[ManifestEntry]
+    ) -> bool:
+        """Whether the snapshot is visible now; if not, another took its number."""
         assert snapshot.uuid is not None
+        context = self._context
         self._uuids.add(snapshot.uuid)
         data = metadata.encode_snapshot(snapshot)
+        proposal = SnapshotProposal(snapshot=snapshot, data=data, base=base, delta=delta)
         # From here on an exception proves nothing, and whatever was written stays.
         self._in_doubt = True
-        try:
-            made = self._context.store.put_if_absent(path, data)
-        except (LakecoreError, OSError) as error:
-            # The reply was lost, or said no. What lies there now tells, if it can be read at all.
-            try:
-                there = metadata.decode_snapshot(self._context.store.read(path), path)
-            except (LakecoreError, OSError) as unread:
-                plain = isinstance(error, LakecoreError) and not isinstance(error, CommitUnknown)
-                if plain and isinstance(unread, NotFound):
-                    self._in_doubt = False
-                    raise error from None
+        outcome = context.publication.publish_snapshot(context.store, context.layout, proposal)
+        match outcome:
+            case Published():
+                return True
+            case LostRace():
+                self._in_doubt = False
+                return False
+            case Refused(error):
+                self._in_doubt = False
+                raise error
+            case Unknown(error):
                 raise CommitUnknown(
                     "the reply to the commit was lost: look for the snapshot before a retry",
-                    table=self._context.identifier,
+                    table=context.identifier,
                     snapshot_id=snapshot.id,
                     commit_user=snapshot.commit_user,
                     identifier=snapshot.commit_identifier,
                 ) from error
-            made = there.uuid == snapshot.uuid
-        self._in_doubt = made
-        return made
-
-    def _write_hints(self, snapshot: Snapshot) -> None:
-        # A hint that cannot be written must not fail a commit that everybody can see.
-        store, layout = self._context.store, self._context.layout
-        with suppress(LakecoreError, OSError):
-            store.put(layout.latest_hint, str(snapshot.id).encode())
-            self._context.history.keep_earliest_hint(snapshot.id)
 
     def _removed(
         self, change: Change, latest: Snapshot | None

@@ -24,7 +24,8 @@ from lakecore.model.rows import ROW_KIND
 from lakecore.model.schema_merge import merge_changes
 from lakecore.model.types import plain_type
 from lakecore.plan.partitions import bucket_key_fields
-from lakecore.table.context import reload_context, with_schema, write_schema
+from lakecore.table.context import reload_context, with_schema
+from lakecore.table.publication import SchemaProposal
 from lakecore.table.writes.write import batch_limit
 from lakecore.table.writes.write_start import Unstored, read_base
 
@@ -75,7 +76,8 @@ def evolve_for(context: TableContext, data: object, *, widen: bool) -> Evolved:
     )
 
     def publish() -> None:
-        if not write_schema(newest.store, newest.layout, changed):
+        proposal = SchemaProposal(schema=changed, changes=changes)
+        if not newest.publication.publish_schema(newest.store, newest.layout, proposal):
             raise CommitConflict(
                 "the schema was changed by somebody else meanwhile: write again",
                 table=newest.identifier,

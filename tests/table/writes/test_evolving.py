@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import CommitConflict, InvalidRequest, Unsupported
-from lakecore.table.context import write_schema
+from lakecore.table.publication import write_schema
 from tests.tables import new_table, reopened
 
 if TYPE_CHECKING:

@@ -1,0 +1,156 @@
+"""How a snapshot or a schema of a table becomes visible: one frozen value in the table's context.
+
+A committer prepares everything else, and then makes one call: `publish_snapshot`. The call has four
+outcomes, and a committer must handle each:
+
+- `Published`: readers see the snapshot;
+- `LostRace`: another snapshot has taken the number. Begin again from the newest snapshot;
+- `Refused`: the snapshot is not visible and never will be. Clean up, and raise the error;
+- `Unknown`: the reply was lost, and nobody can say what happened. Delete nothing.
+
+`ExclusiveCreate` creates the file of the snapshot where none exists. A catalog with locks does the
+same while it holds the lock of the table; a catalog that owns the snapshots sends the proposal to
+its server. Both are other implementations of `Publication`; no caller has to know which one it has.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from lakecore.errors import CommitUnknown, CorruptTable, InvalidRequest, LakecoreError, NotFound
+from lakecore.format import metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.format.layout import Layout
+    from lakecore.io.history import History
+    from lakecore.io.store import Store
+    from lakecore.model.manifest import ManifestEntry
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.schema_change import Change
+    from lakecore.model.snapshot import Snapshot
+
+__all__ = [
+    "EXCLUSIVE_CREATE",
+    "ExclusiveCreate",
+    "LostRace",
+    "Outcome",
+    "Publication",
+    "Published",
+    "Refused",
+    "SchemaProposal",
+    "SnapshotProposal",
+    "Unknown",
+    "write_schema",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotProposal:
+    """A snapshot that is to become visible: its bytes, the one it follows, and its own changes."""
+
+    snapshot: Snapshot
+    data: bytes
+    base: Snapshot | None
+    delta: Sequence[ManifestEntry]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaProposal:
+    """A schema that is to become the newest, and the changes that make it from the one before."""
+
+    schema: TableSchema
+    changes: Sequence[Change]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Readers see the snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostRace:
+    """Another snapshot has the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The snapshot is certainly not visible, and never will be."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Whether the snapshot is visible cannot be found out now."""
+
+    error: Exception
+
+
+Outcome: TypeAlias = Published | LostRace | Refused | Unknown
+
+
+class Publication(Protocol):
+    """Makes snapshots and schemas of one table, or of one of its branches, visible."""
+
+    def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
+        """Make the snapshot visible if its number is free. Raises nothing that it can report."""
+        ...
+
+    def publish_schema(self, store: Store, layout: Layout, proposal: SchemaProposal) -> bool:
+        """Make the schema the newest; False if another writer was first."""
+        ...
+
+    def write_hints(self, history: History, snapshot: Snapshot) -> None:
+        """Leave what helps readers to find a snapshot that was published. Never fails."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExclusiveCreate:
+    """A snapshot or schema is visible as soon as its file exists; one writer can create a file."""
+
+    def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
+        """One call to the store; after a failure a second one, which looks what is there."""
+        path = layout.snapshot(proposal.snapshot.id)
+        try:
+            made = store.put_if_absent(path, proposal.data)
+        except (LakecoreError, OSError) as error:
+            # The reply was lost, or said no. The file decides, if it can be read at all.
+            try:
+                there = metadata.decode_snapshot(store.read(path), path)
+            except (LakecoreError, OSError) as unread:
+                said_no = isinstance(error, LakecoreError) and not isinstance(error, CommitUnknown)
+                if said_no and isinstance(unread, NotFound):
+                    return Refused(error)
+                return Unknown(error)
+            made = there.uuid == proposal.snapshot.uuid
+        return Published() if made else LostRace()
+
+    def publish_schema(self, store: Store, layout: Layout, proposal: SchemaProposal) -> bool:
+        """One call to the store."""
+        return write_schema(store, layout, proposal.schema)
+
+    def write_hints(self, history: History, snapshot: Snapshot) -> None:
+        """Write LATEST and, where it is missing, EARLIEST: they only save readers a listing."""
+        # A hint that cannot be written must not fail a commit that everybody can see.
+        with suppress(LakecoreError, OSError):
+            history.store.put(history.layout.latest_hint, str(snapshot.id).encode())
+            history.keep_earliest_hint(snapshot.id)
+
+
+EXCLUSIVE_CREATE = ExclusiveCreate()
+
+
+def write_schema(store: Store, layout: Layout, schema: TableSchema) -> bool:
+    """Create a schema file where none exists; False if another writer was first."""
+    path, data = layout.schema(schema.id), metadata.encode_schema(schema)
+    try:
+        metadata.decode_schema(data, path)
+    except CorruptTable as error:
+        # For example a comment that is a number: the table could never be opened.
+        raise InvalidRequest("the schema holds a value of the wrong type", why=error) from error
+    return store.put_if_absent(path, data)

@@ -1,0 +1,259 @@
+"""How a snapshot becomes visible: the outcomes of a store, and what a commit makes of each."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakecore.errors import CommitConflict, CommitUnknown, StorageError
+from lakecore.format import metadata
+from lakecore.io.store import MemoryStore
+from lakecore.table.handle import Table, load_table
+from lakecore.table.publication import (
+    EXCLUSIVE_CREATE,
+    ExclusiveCreate,
+    LostRace,
+    Published,
+    Refused,
+    SnapshotProposal,
+    Unknown,
+)
+from tests.stores import FailingStore
+from tests.tables import held, in_directory, new_table, put, reopened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakecore.format.layout import Layout
+    from lakecore.io.history import History
+    from lakecore.io.store import Store
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.publication import Outcome, Publication, SchemaProposal
+
+
+class Answering(FailingStore):
+    """Carries out a creation or not, and then says something else about it."""
+
+    def __init__(self, inner: Store, *, done: bool, says: Exception, readable: bool = True) -> None:
+        super().__init__(inner)
+        self.done, self.says, self.readable = done, says, readable
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if self.done:
+            self.inner.put_if_absent(path, data)
+        raise self.says
+
+    def read(self, path: str) -> bytes:
+        if not self.readable:
+            raise StorageError("no network", path=path)
+        return super().read(path)
+
+
+def proposed(table: Table, *, uuid: str = "mine") -> SnapshotProposal:
+    """A snapshot 2 after the only one of a table."""
+    base = table.context.history.snapshot(1)
+    snapshot = replace(base, id=2, uuid=uuid)
+    data = metadata.encode_snapshot(snapshot)
+    return SnapshotProposal(snapshot=snapshot, data=data, base=base, delta=())
+
+
+def one_snapshot() -> Table:
+    table = new_table()
+    put(table, "1 a")
+    return reopened(table)
+
+
+def published_by(table: Table, store: Store, proposal: SnapshotProposal) -> Outcome:
+    return EXCLUSIVE_CREATE.publish_snapshot(store, table.context.layout, proposal)
+
+
+def test_of_two_proposals_for_a_number_one_is_published() -> None:
+    table = one_snapshot()
+    store = table.context.store
+
+    assert published_by(table, store, proposed(table)) == Published()
+    assert published_by(table, store, proposed(table, uuid="other")) == LostRace()
+
+
+REFUSAL = StorageError("no permission")
+NO_REPLY = CommitUnknown("no reply")
+CUT_OFF = OSError("cut off")
+
+
+@pytest.mark.parametrize(
+    ("done", "says", "readable", "outcome"),
+    [
+        (True, NO_REPLY, True, Published()),
+        (True, REFUSAL, True, Published()),
+        (True, CUT_OFF, True, Published()),
+        (False, REFUSAL, True, Refused(REFUSAL)),
+        (False, NO_REPLY, True, Unknown(NO_REPLY)),
+        (False, CUT_OFF, True, Unknown(CUT_OFF)),
+        (True, NO_REPLY, False, Unknown(NO_REPLY)),
+        (False, REFUSAL, False, Unknown(REFUSAL)),
+    ],
+)
+def test_after_an_error_the_file_decides(
+    done: bool,  # noqa: FBT001
+    says: Exception,
+    readable: bool,  # noqa: FBT001
+    outcome: Outcome,
+) -> None:
+    table = one_snapshot()
+    store = Answering(table.context.store, done=done, says=says, readable=readable)
+
+    assert published_by(table, store, proposed(table)) == outcome
+
+
+def test_after_an_error_the_snapshot_of_another_is_a_lost_race() -> None:
+    table = one_snapshot()
+    published_by(table, table.context.store, proposed(table, uuid="other"))
+    store = Answering(table.context.store, done=False, says=NO_REPLY)
+
+    assert published_by(table, store, proposed(table)) == LostRace()
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """Has outcomes in store for the first proposals, and carries out the later ones."""
+
+    outcomes: list[Outcome]
+    proposals: list[SnapshotProposal] = field(default_factory=list)
+
+    def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
+        self.proposals.append(proposal)
+        if self.outcomes:
+            return self.outcomes.pop(0)
+        return EXCLUSIVE_CREATE.publish_snapshot(store, layout, proposal)
+
+    def publish_schema(self, store: Store, layout: Layout, proposal: SchemaProposal) -> bool:
+        return EXCLUSIVE_CREATE.publish_schema(store, layout, proposal)
+
+    def write_hints(self, history: History, snapshot: Snapshot) -> None:
+        """None: a server that owns the snapshots is asked for the newest."""
+
+
+def published_through(table: Table, publication: Publication) -> Table:
+    context = table.context
+    return load_table(context.store, table.path, ambient=context.ambient, publication=publication)
+
+
+def manifests_in(table: Table) -> set[str]:
+    return set(in_directory(table, "manifest"))
+
+
+def test_a_commit_proposes_its_snapshot_its_base_and_its_changes() -> None:
+    script = Scripted([])
+    table = published_through(one_snapshot(), script)
+    put(table, "2 b")
+    (proposal,) = script.proposals
+
+    assert (proposal.snapshot.id, proposal.base) == (2, table.context.history.snapshot(1))
+    assert [entry.file.row_count for entry in proposal.delta] == [1]
+    assert metadata.decode_snapshot(proposal.data, "") == proposal.snapshot
+
+
+def test_a_lost_race_is_tried_again() -> None:
+    script = Scripted([LostRace(), LostRace()])
+    table = published_through(one_snapshot(), script)
+    put(table, "2 b")
+
+    assert len(script.proposals) == 3
+    assert held(reopened(table)) == "1 a | 2 b"
+
+
+def test_losing_every_race_is_a_conflict() -> None:
+    table = published_through(one_snapshot(), Scripted([LostRace()] * 100))
+    before = manifests_in(table)
+
+    with pytest.raises(CommitConflict, match="lost every race"):
+        put(table, "2 b")
+
+    assert manifests_in(table) == before
+
+
+def test_a_refusal_is_raised_and_leaves_nothing() -> None:
+    table = published_through(one_snapshot(), Scripted([Refused(REFUSAL)]))
+    before = manifests_in(table)
+
+    with pytest.raises(StorageError, match="no permission"):
+        put(table, "2 b")
+
+    assert manifests_in(table) == before
+    assert held(reopened(table)) == "1 a"
+
+
+def test_a_lost_reply_is_unknown_and_deletes_nothing() -> None:
+    table = published_through(one_snapshot(), Scripted([Unknown(CUT_OFF)]))
+    before = manifests_in(table)
+
+    with pytest.raises(CommitUnknown, match="snapshot_id=2") as raised:
+        put(table, "2 b")
+
+    assert manifests_in(table) > before
+    assert raised.value.__cause__ is CUT_OFF
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda table: table,
+        lambda table: table.copy({"write-only": "true"}),
+        lambda table: table.refresh(),
+    ],
+    ids=["handle", "copy", "refresh"],
+)
+def test_every_handle_of_a_table_publishes_in_the_same_way(again: Callable[[Table], Table]) -> None:
+    script = Scripted([])
+    table = published_through(one_snapshot(), script)
+    put(again(table), "2 b")
+
+    assert len(script.proposals) == 1
+
+
+@dataclass(frozen=True)
+class Locked(ExclusiveCreate):
+    """Publishes while it holds a lock, on a store whose creations are two steps."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
+        with self.lock:
+            return super().publish_snapshot(store, layout, proposal)
+
+
+class TwoSteps(MemoryStore):
+    """Looks whether a file exists, and then writes it: safe only for one caller at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.callers = threading.Semaphore(1)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        assert self.callers.acquire(blocking=False), "two callers at the same time"
+        try:
+            if self.exists(path):
+                return False
+            self.put(path, data)
+            return True
+        finally:
+            self.callers.release()
+
+
+def test_many_writers_under_a_lock_lose_nothing() -> None:
+    table = new_table(store=TwoSteps())
+    locked = Locked()
+    handles = [published_through(table, locked) for _ in range(4)]
+    threads = [
+        threading.Thread(target=put, args=(handle, f"{number} a"))
+        for number, handle in enumerate(handles)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert held(reopened(table)) == "0 a | 1 a | 2 a | 3 a"
