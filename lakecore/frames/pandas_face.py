@@ -2,7 +2,8 @@
 
 What NumPy or pandas' text holds, stays theirs, as pandas users expect. NumPy has no null among
 integers and booleans, and no decimals, dates, times, bytes or nested values: such columns get a
-dtype of pandas that has. A float column shows null as NaN, unless it holds NaN as well.
+dtype of pandas that has. A NumPy float column shows null as NaN, and NaN is null where pandas
+writes it back; so a float column that holds NaN becomes Arrow-backed.
 """
 
 from __future__ import annotations
@@ -68,11 +69,9 @@ def _loses_null(column: pa.ChunkedArray) -> bool:
     """Whether NumPy would show a null of the column as another value, or a value as null."""
     if column.type == pa.timestamp("ns"):
         return bool(pc.any(pc.equal(column.cast(pa.int64()), _NOT_A_TIME)).as_py())
-    if not column.null_count:
-        return False
     if pa.types.is_floating(column.type):
         return bool(pc.any(pc.is_nan(column)).as_py())
-    return column.type in _NULLABLE
+    return bool(column.null_count) and column.type in _NULLABLE
 
 
 def _is_foreign(kind: pa.DataType) -> bool:

@@ -79,12 +79,14 @@ def test_values_are_what_they_were_by_python_too(tmp_path: Path) -> None:
     assert frame["a"].sum() == 2**60 + 1
 
 
-def test_nan_beside_null_stays_apart() -> None:
+def test_nan_and_null_stay_apart_and_can_be_written_back() -> None:
     rows = pa.table({"f": [1.0, None, math.nan], "g": [1.0, None, 2.0], "h": [1.0, math.nan, 2.0]})
     frame = to_pandas(rows)
 
-    assert [str(each) for each in frame.dtypes] == ["double[pyarrow]", "float64", "float64"]
+    assert [str(each) for each in frame.dtypes] == ["double[pyarrow]", "float64", "double[pyarrow]"]
     assert pa.array(frame["f"]).null_count == 1
+    back = pa.Table.from_pandas(frame)
+    assert [column.null_count for column in back.columns] == [1, 1, 0]
     assert frame["g"].isna().tolist() == [False, True, False]
 
 
