@@ -7,6 +7,7 @@ import pytest
 from lakecore.lsm.packing import (
     Group,
     PackingPolicy,
+    cut,
     fewer_adjacent,
     in_order,
     pick_adjacent,
@@ -168,6 +169,25 @@ def test_full_packing_takes_every_small_file() -> None:
     assert shown(pick_small_full(sizes("5 80 6"), policy())) == "5 6"
     assert shown(pick_small_full(sizes("5 80"), policy())) == "none"
     assert shown(pick_small_full(sizes("60 60 60 60 60 60 60"), policy())) == " ".join(["60"] * 7)
+
+
+@pytest.mark.parametrize(
+    ("files", "bytes_max", "parts"),
+    [
+        ("100 50 50 60 60", 1, "100 50 50 | 60 60"),
+        ("60 60 60 60 60 60 60", 200, "60 60 60 | 60 60 60 60"),
+        ("60 60 60 60 60 60", 300, "60 60 60 60 60 60"),
+        ("60 60 60 60 60 60 60", 300, "60 60 60 60 60 | 60 60"),
+        ("300 300 300 300", 1, "300 300 | 300 300"),
+        ("5 6", 1, "5 6"),
+    ],
+)
+def test_parts_hold_so_many_bytes_and_two_new_files_at_least(
+    files: str, bytes_max: int, parts: str
+) -> None:
+    group = tuple(sizes(files))
+
+    assert shown(*cut(group, bytes_max, policy())) == parts
 
 
 # --- options -------------------------------------------------------------------------------------
