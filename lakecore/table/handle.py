@@ -289,7 +289,7 @@ class Table(Readable):
         """Set columns of the rows that match (None: of all), in one commit; see `rows_updated`.
 
         `values` gives each column a Polars expression over the row as it was, or a plain value: a
-        text is a text, not SQL (`pl.sql_expr("price * 2")` makes an expression of SQL).
+        text is a text, not SQL: `lakecore.sql_expr("price * 2")` is SQL.
 
         Raises InvalidRequest, naming column and value, if a value does not fit, or for a column of
         the primary key; Unsupported if the merge engine cannot do it; CommitConflict if somebody

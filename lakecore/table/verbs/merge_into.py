@@ -34,9 +34,10 @@ class MergeInto:
     the source alone; *not matched by source*, one of the table alone. For each, the first clause
     of its sort whose condition holds applies; if none does, it stays as it is.
 
-    A condition is a Polars expression or SQL text. Values are Polars expressions or plain values by
-    column. `source.x` and `target.x` name the columns of the two sides, as in
-    `pl.col("source.price")`; `x` alone is the column of the one side that has it.
+    A condition is a Polars expression or SQL text. Values are Polars expressions, SQL
+    (`lakecore.sql_expr`) or plain values by column. `source.x` and `target.x` name the columns of
+    the two sides, as in `pl.col("source.price")`; `x` alone is the column of the one side that has
+    it.
     """
 
     context: TableContext
