@@ -52,6 +52,7 @@ _PARQUET_OPTIONS = {
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
     "recursiveFileLookup": "true",
+    "parquet.page.verify-checksum.enabled": "true",
 }
 
 

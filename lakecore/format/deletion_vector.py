@@ -45,11 +45,13 @@ def vector_span(vector: VectorRange) -> tuple[int, int]:
     return vector.offset, vector.length + _FRAME_SIZE
 
 
-def decode_vector(span: bytes, vector: VectorRange, path: str) -> Positions:
+def decode_vector(
+    span: bytes, vector: VectorRange, path: str, rows_max: int | None = None
+) -> Positions:
     """The deleted positions, ascending, of one data file. `span` begins at the vector's offset.
 
     Raises CorruptTable naming `path` and the data file if lengths, magic, checksum or cardinality
-    contradict each other.
+    contradict each other, or it has more positions than `rows_max`, before they take memory.
     """
     facts = {"path": path, "data_file": vector.data_file, "offset": vector.offset}
     if len(span) < _FRAME_SIZE:
@@ -81,16 +83,30 @@ def decode_vector(span: bytes, vector: VectorRange, path: str) -> Positions:
             range_cardinality=vector.cardinality,
             **facts,
         )
+    if rows_max is not None and len(bitmap) > rows_max:
+        raise CorruptTable(
+            "a deletion vector has more positions than its data file has rows",
+            cardinality=len(bitmap),
+            rows=rows_max,
+            **facts,
+        )
     return np.asarray(bitmap.to_array()).astype(np.int64)
 
 
-def decode_vectors(data: bytes, ranges: Iterable[VectorRange], path: str) -> dict[str, Positions]:
-    """The deleted positions by data file, from the bytes of a whole index file."""
+def decode_vectors(
+    data: bytes, ranges: Iterable[VectorRange], path: str, rows_max: int | None = None
+) -> dict[str, Positions]:
+    """The deleted positions by data file, from the bytes of a whole index file.
+
+    `rows_max` are the rows of the largest of the data files, if that is known.
+    """
     check_version(data, path)
     vectors: dict[str, Positions] = {}
     for vector in ranges:
         start, length = vector_span(vector)
-        vectors[vector.data_file] = decode_vector(data[start : start + length], vector, path)
+        vectors[vector.data_file] = decode_vector(
+            data[start : start + length], vector, path, rows_max
+        )
     return vectors
 
 

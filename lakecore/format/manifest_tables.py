@@ -19,10 +19,9 @@ from lakecore.errors import CorruptTable, InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-_READERS: Mapping[bytes, Callable[[pa.BufferReader], pa.Table]] = {
-    b"PAR1": lambda source: pq.ParquetFile(source, page_checksum_verification=True).read(),
-    b"ORC": lambda source: orc.ORCFile(source).read(),
-}
+_ROWS_A_BYTE, _ROWS_LEAST = 1_000, 1 << 20
+_PLAIN_BYTES_MAX = (1 << 31) - 1
+"""What a manifest may hold, by its own bytes and at most."""
 _TYPES: Mapping[str, pa.DataType] = {
     "int": pa.int32(),
     "long": pa.int64(),
@@ -34,6 +33,37 @@ _BYTES = frozenset({"_KIND", "_FILE_SOURCE"})
 _CODECS: Mapping[str, frozenset[str]] = {
     "parquet": frozenset({"zstd", "lz4", "snappy", "gzip", "none"}),
     "orc": frozenset({"zstd", "lz4", "snappy", "zlib", "none"}),
+}
+
+
+def _parquet(source: pa.BufferReader) -> pa.Table:
+    file = pq.ParquetFile(source, page_checksum_verification=True)
+    metadata = file.metadata
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    _check_size(
+        source.size(),
+        sum(group.num_rows for group in groups),
+        sum(group.total_byte_size for group in groups),
+    )
+    return file.read()
+
+
+def _orc(source: pa.BufferReader) -> pa.Table:
+    file = orc.ORCFile(source)
+    _check_size(source.size(), file.nrows, 0)
+    return file.read()
+
+
+def _check_size(size_bytes: int, rows: int, plain_bytes: int) -> None:
+    """Raise ValueError for a file that says it becomes more than a manifest of its size can."""
+    rows_max = max(_ROWS_LEAST, _ROWS_A_BYTE * size_bytes)
+    if not 0 <= rows <= rows_max or not 0 <= plain_bytes <= _PLAIN_BYTES_MAX:
+        raise ValueError(f"{size_bytes} bytes cannot hold {rows} rows of {plain_bytes} bytes")
+
+
+_READERS: Mapping[bytes, Callable[[pa.BufferReader], pa.Table]] = {
+    b"PAR1": _parquet,
+    b"ORC": _orc,
 }
 
 

@@ -10,7 +10,7 @@ from lakecore.io.avro_files import check_avro
 from lakecore.io.checks import Checks
 from lakecore.io.orc_checks import check_orc
 from lakecore.io.parquet_checks import are_checked, check_chunks, remember
-from lakecore.io.parquet_open import leaf_indexes, open_parquet
+from lakecore.io.parquet_open import leaf_indexes, open_parquet, parquet_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,9 @@ def check_file(
     local = store.local_path(path)
     assert local is not None, "a local file"
     if path.endswith(".parquet"):
-        check_files(store, [local], columns, checks)
+        # A merge takes the columns of kinds and sequence numbers, too.
+        names = [*dict.fromkeys((*columns, *parquet_columns(store, path)))]
+        check_files(store, [local], names, checks)
     elif path.endswith(".orc"):
         check_orc(store, path, checks)
     elif path.endswith(".avro"):

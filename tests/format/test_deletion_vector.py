@@ -156,3 +156,15 @@ def test_range_that_contradicts_the_vector_is_corrupt() -> None:
     with pytest.raises(CorruptTable, match=r"another cardinality.*range_cardinality=3"):
         decode_vectors(data, [replace(vector, cardinality=3)], "p")
     assert decode_vectors(data, [replace(vector, cardinality=None)], "p")["f"].tolist() == [1, 5]
+
+
+@pytest.mark.parametrize("bitmap64", [False, True])
+def test_vector_of_more_positions_than_rows_is_refused_before_it_takes_memory(
+    bitmap64: bool,  # noqa: FBT001
+) -> None:
+    data, (where,) = encode_vectors({"f": np.arange(1_000_000)}, bitmap64=bitmap64)
+
+    assert len(data) < 1_000
+    assert len(decode_vectors(data, [where], "p", 1_000_000)["f"]) == 1_000_000
+    with pytest.raises(CorruptTable, match=r"more positions than .* rows=999999"):
+        decode_vectors(data, [where], "p", 999_999)

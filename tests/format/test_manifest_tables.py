@@ -204,3 +204,19 @@ def test_manifests_are_cut_at_the_target_and_none_is_smaller(file_format: str, t
     assert len(cut) == 1 or all(len(part.data) >= target for part in cut)
     assert (len(cut) > 1) == (target < 1 << 20)
     assert list(encode_entries(frame.clear(), "zstd", target, file_format)) == []
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_manifest_that_says_it_is_huge_is_refused_unread(file_format: str) -> None:
+    rows = pa.table({"_FILE_NAME": pa.repeat("m", 4_000_000)})
+    out = io.BytesIO()
+    if file_format == "parquet":
+        pages = {"data_page_size": 1 << 30, "max_rows_per_page": 1 << 30}
+        pq.write_table(rows, out, row_group_size=len(rows), write_batch_size=1 << 26, **pages)
+    else:
+        orc.write_table(rows, out, compression="zstd", dictionary_key_size_threshold=1.0)
+    data = out.getvalue()
+    assert len(data) < 3_000
+
+    with pytest.raises(CorruptTable, match=r"cannot hold 4000000 rows.*"):
+        metadata.decode_manifest_list(data, "p")

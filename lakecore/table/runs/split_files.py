@@ -330,7 +330,7 @@ class SplitFiles:
         path = self.plan.layout.live_index_file(split.partition_path, split.bucket, index_file)
         with missing_is_corrupt(self.path(file)):
             data = self.store.read(path)
-        positions = decode_vectors(data, [where], path)[file.name]
+        positions = decode_vectors(data, [where], path, file.row_count)[file.name]
         return positions.astype(np.int64)
 
 
