@@ -65,11 +65,11 @@ def plain_remote_errors(
     `failures`: what the client raises besides Python's own exceptions of storage. `secrets` are
     hidden in what it says.
     """
-    everything: tuple[type[Exception], ...] = (OSError, *failures)
+    raised: tuple[type[Exception], ...] = (OSError, *failures)
     try:
         try:
             yield
-        except everything as error:
+        except raised as error:
             mask_exception(error, secrets)
             raise
     except LakecoreError:
