@@ -1,7 +1,7 @@
-"""What `connect` returns: the catalog of a warehouse, as one object to work with.
+"""What `connect` returns: a session, which is what users hold over any catalog.
 
-A `Session` is one line a verb; the work is the catalog's. It decides what a warehouse text or a
-mapping of catalog options means, and which store holds it. Nothing is cached: two sessions on one
+A `Session` has one line a verb; the catalog does the work (`catalog/catalog.py`), and
+`catalog/registry.py` chooses it by the option `metastore`. Nothing is cached: two sessions on one
 warehouse see the same tables at once.
 """
 
@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakecore.catalog.filesystem import FilesystemCatalog, create_table_at
+from lakecore.catalog.filesystem import create_table_at
 from lakecore.catalog.filled_table import create_filled
 from lakecore.catalog.identifier import check_directory
-from lakecore.catalog.options import (
-    WAREHOUSE,
-    is_storage_option,
-    parse_catalog_options,
-)
+from lakecore.catalog.options import WAREHOUSE, is_storage_option
+from lakecore.catalog.registry import open_catalog
 from lakecore.display import public_names
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
 from lakecore.forks import require_threads
@@ -31,10 +27,12 @@ from lakecore.io.services import flag
 from lakecore.model.arguments import check_flags
 from lakecore.options import OptionValue, option_texts
 from lakecore.table.handle import Table, load_table
+from lakecore.table.publication import EXCLUSIVE_CREATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakecore.catalog.catalog import Catalog
     from lakecore.catalog.new_table import SchemaLike
     from lakecore.io.store import Store
     from lakecore.model.schema_change import Change
@@ -49,28 +47,15 @@ def connect(
 ) -> Session:
     """A session on a warehouse: a path, a URI such as `s3://bucket/warehouse`, or catalog options.
 
-    The options are Paimon's: `warehouse`, `table-default.*` for new tables, and those of the
-    storage, such as `s3.endpoint`. Values are texts; numbers, True and False may be stated as they
-    are. Raises NotFound if the warehouse is not there, unless
-    `create` says to make it.
+    The options are Paimon's: `warehouse`, `metastore`, `table-default.*` for new tables, and those
+    of the storage, such as `s3.endpoint`. Values are texts; numbers, True and False may be stated
+    as they are. Raises NotFound if the warehouse is missing, unless `create` makes it.
     """
     require_threads()
     check_flags(create=create)
     stated = isinstance(warehouse, Mapping)
     given = option_texts(warehouse) if stated else {WAREHOUSE: _path(warehouse)}
-    options = parse_catalog_options(given)
-    options = replace(options, warehouse=locate(options.warehouse))
-    store = open_store(options.warehouse, options.texts)
-    if not store.exists(options.warehouse):
-        if not create:
-            raise NotFound(
-                "no such warehouse; connect(..., create=True) makes one",
-                warehouse=options.warehouse,
-            )
-        store.make_directory(options.warehouse)
-    elif _is_file(store, options.warehouse):
-        raise InvalidRequest("a warehouse is a directory", warehouse=options.warehouse)
-    return Session(FilesystemCatalog(options.warehouse, store, options))
+    return Session(open_catalog(given, create=create))
 
 
 def open_table(  # noqa: PLR0913  the public verb
@@ -131,17 +116,6 @@ def open_table(  # noqa: PLR0913  the public verb
         ) from error
 
 
-def _is_file(store: Store, path: str) -> bool:
-    """Whether a local path is that of a file; elsewhere a path is one, or begins others."""
-    if store.local_path(path) is None:
-        return False
-    try:
-        store.size(path)
-    except NotFound:
-        return False
-    return True
-
-
 def _path(given: object) -> str:
     """The text of a path or URI; InvalidRequest for another thing."""
     path = os.fspath(given) if isinstance(given, str | os.PathLike) else given
@@ -176,6 +150,7 @@ def _create_absent(  # noqa: PLR0913  what a table is made of
         options=options,
         comment=comment,
         ambient=ambient,
+        publication=EXCLUSIVE_CREATE,
         table=path,
     ):
         return True
@@ -185,13 +160,16 @@ def _create_absent(  # noqa: PLR0913  what a table is made of
 
 
 class Session:
-    """The databases and tables of a warehouse. Names are `database.table`."""
+    """A session on a catalog: its databases and tables. Names are `database.table`.
 
-    def __init__(self, catalog: FilesystemCatalog) -> None:
+    The verbs are the same whichever catalog keeps the names: a directory, a database or a server.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
         self._bound = catalog
 
     @property
-    def _catalog(self) -> FilesystemCatalog:
+    def _catalog(self) -> Catalog:
         """The catalog. Raises Unsupported where a forked process could only hang."""
         require_threads()
         return self._bound
@@ -293,7 +271,7 @@ class Session:
     def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:
         """Give a table another name, or move it to another database of the warehouse.
 
-        Raises Unsupported on an object store, unless the catalog says `commit.single-writer`.
+        Raises Unsupported on an object store, unless `commit.single-writer` is set.
         """
         self._catalog.rename_table(source, target, ignore_if_not_exists=ignore_if_not_exists)
 

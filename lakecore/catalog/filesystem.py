@@ -16,6 +16,7 @@ What is atomic, and what is not:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from lakecore.catalog.directories import (
@@ -33,6 +34,8 @@ from lakecore.catalog.identifier import (
     check_name,
     parse_identifier,
 )
+from lakecore.catalog.options import parse_catalog_options
+from lakecore.catalog.warehouse import open_warehouse
 from lakecore.errors import (
     AlreadyExists,
     CommitConflict,
@@ -49,7 +52,8 @@ from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import check_changes
 from lakecore.options import OptionValue, option_texts
 from lakecore.table.compactions.change_options import check_option_changes
-from lakecore.table.handle import Table, load_table, write_schema
+from lakecore.table.handle import Table, load_table
+from lakecore.table.publication import EXCLUSIVE_CREATE, SchemaProposal, write_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,16 +64,17 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change
 
-__all__ = ["FilesystemCatalog", "create_table_at"]
+__all__ = ["FilesystemCatalog", "create_table_at", "open_filesystem"]
 
 DATABASE_SUFFIX = ".db"
 ALTER_ATTEMPTS_MAX = 10
 ALTER_WAIT_SECONDS = 0.01
+BRANCH = "branch-"
 _NAMES_SHOWN = 20
 
 
 class FilesystemCatalog:
-    """The databases and tables of one warehouse. Holds no state of its own."""
+    """The databases and tables of one warehouse (`catalog.py`). Holds no state of its own."""
 
     def __init__(
         self, warehouse: str, store: Store, options: CatalogOptions, ambient: Ambient = SYSTEM
@@ -78,11 +83,11 @@ class FilesystemCatalog:
         self.store = store
         self.options = options
         self.ambient = ambient
+        self.publication = EXCLUSIVE_CREATE
 
     # --- databases --------------------------------------------------------------------------------
 
     def list_databases(self) -> tuple[str, ...]:
-        """The names of all databases, sorted; none if the warehouse is not there."""
         names = _directories(self.store, self.warehouse)
         return tuple(
             sorted(
@@ -93,11 +98,9 @@ class FilesystemCatalog:
         )
 
     def database_exists(self, name: str) -> bool:
-        """Whether there is a database of that name."""
         return self.store.exists(self.database_path(name))
 
     def create_database(self, name: str, *, ignore_if_exists: bool = False) -> None:
-        """Make an empty database, and the warehouse if it is not there."""
         check_flags(ignore_if_exists=ignore_if_exists)
         check_name("database", name)
         path = self.database_path(name)
@@ -110,10 +113,6 @@ class FilesystemCatalog:
     def drop_database(
         self, name: str, *, ignore_if_not_exists: bool = False, cascade: bool = False
     ) -> None:
-        """Remove a database; with `cascade` its tables too, and whatever else lies in it.
-
-        Raises InvalidRequest if there is anything in it and `cascade` does not say so.
-        """
         check_flags(ignore_if_not_exists=ignore_if_not_exists, cascade=cascade)
         path = self.database_path(name)
         sweep(self.store, self.warehouse.rstrip("/"))
@@ -136,7 +135,6 @@ class FilesystemCatalog:
     # --- tables -----------------------------------------------------------------------------------
 
     def list_tables(self, database: str) -> tuple[str, ...]:
-        """The names of the tables of a database, sorted; foreign directories are passed over."""
         path = self.database_path(database)
         if not self.store.exists(path):
             raise self._no_database(database)
@@ -144,7 +142,6 @@ class FilesystemCatalog:
         return tuple(sorted(name for name in names if self._is_table(f"{path}/{name}")))
 
     def table_exists(self, identifier: str) -> bool:
-        """Whether there is a table, or a branch of one, of that name."""
         name = parse_identifier(identifier)
         return self._is_table(self.table_path(name), name.branch)
 
@@ -160,13 +157,6 @@ class FilesystemCatalog:
         comment: str | None = None,
         ignore_if_exists: bool = False,
     ) -> Table:
-        """The new table; the one that is there already if `ignore_if_exists`, as it is.
-
-        `schema` is a pyarrow or Polars schema, or column names with types such as
-        `"BIGINT NOT NULL"`. Options are Paimon's, those of the catalog under `table-default.`
-        where they say nothing. With `data`, the table holds these rows, and has their columns
-        unless a schema is given.
-        """
         check_flags(ignore_if_exists=ignore_if_exists)
         given = option_texts(options, table=identifier)
         name = self._data_table(identifier, "create", branch_allowed=False)
@@ -189,6 +179,7 @@ class FilesystemCatalog:
             options={**self.options.table_defaults, **given},
             comment=comment,
             ambient=self.ambient,
+            publication=self.publication,
             table=str(name),
         )
         if not created and not ignore_if_exists:
@@ -196,7 +187,6 @@ class FilesystemCatalog:
         return self._load(name)
 
     def get_table(self, identifier: str) -> Table:
-        """The table of that name; with `$files` and its like, a read-only system table."""
         name = parse_identifier(identifier)
         table = self._load(name.data_table)
         if name.system is None:
@@ -206,7 +196,6 @@ class FilesystemCatalog:
         return cast("Table", table.inspect.system_table(name.system))
 
     def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:
-        """Give a table another name, or move it to another database of the warehouse."""
         check_flags(ignore_if_not_exists=ignore_if_not_exists)
         old = self._data_table(source, "rename", branch_allowed=False)
         new = self._data_table(target, "rename", branch_allowed=False)
@@ -230,7 +219,6 @@ class FilesystemCatalog:
         move_table(self.store, self.table_path(old), place, self.ambient)
 
     def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
-        """Remove a table with all its data, snapshots, tags and branches."""
         check_flags(ignore_if_not_exists=ignore_if_not_exists)
         name = self._data_table(identifier, "drop", branch_allowed=False)
         path = self.table_path(name)
@@ -243,10 +231,6 @@ class FilesystemCatalog:
     def alter_table(
         self, identifier: str, changes: Sequence[Change], *, ignore_if_not_exists: bool = False
     ) -> None:
-        """Carry out schema changes, all of them or none, as one new schema.
-
-        Raises CommitConflict if others go on changing the schema at the same time.
-        """
         check_flags(ignore_if_not_exists=ignore_if_not_exists)
         name = self._data_table(identifier, "alter", branch_allowed=True)
         layout = Layout(root=self.table_path(name), branch=name.branch)
@@ -270,13 +254,23 @@ class FilesystemCatalog:
                 table=str(name),
             )
             check_option_changes(history, current, changed, changes, table=str(name))
-            if write_schema(self.store, layout, changed):
+            proposal = SchemaProposal(schema=changed, changes=changes)
+            if self.publication.publish_schema(self.store, layout, proposal):
                 return
         raise CommitConflict(
             "the schema was changed by others again and again; look at it and redo",
             table=name,
             attempts=ALTER_ATTEMPTS_MAX,
         )
+
+    def list_branches(self, identifier: str) -> tuple[str, ...]:
+        name = self._data_table(identifier, "list", branch_allowed=False)
+        self._load(name)
+        return self._branches(name)
+
+    def list_tags(self, identifier: str) -> tuple[str, ...]:
+        name = self._data_table(identifier, "list", branch_allowed=True)
+        return self._load(name).context.history.tag_names()
 
     # --- where things lie -------------------------------------------------------------------------
 
@@ -297,6 +291,7 @@ class FilesystemCatalog:
                 identifier=str(name),
                 branch=name.branch,
                 ambient=self.ambient,
+                publication=self.publication,
             )
         except NotFound as error:
             raise self._no_table(name) from error
@@ -321,6 +316,10 @@ class FilesystemCatalog:
             return False
         return bool(History(self.store, layout).schema_ids())
 
+    def _branches(self, name: Identifier) -> tuple[str, ...]:
+        names = _directories(self.store, Layout(root=self.table_path(name)).branches_dir)
+        return tuple(sorted(n.removeprefix(BRANCH) for n in names if n.startswith(BRANCH)))
+
     def _no_database(self, name: str) -> NotFound:
         return NotFound("no such database", database=name, databases=_shown(self.list_databases()))
 
@@ -329,15 +328,15 @@ class FilesystemCatalog:
             return self._no_database(name.database)
         tables = self.list_tables(name.database)
         if name.branch != MAIN_BRANCH and name.table in tables:
-            prefix = "branch-"
-            directory = Layout(root=self.table_path(name)).branches_dir
-            branches = [
-                found.removeprefix(prefix)
-                for found in _directories(self.store, directory)
-                if found.startswith(prefix)
-            ]
-            return NotFound("no such branch", table=name, branches=_shown(branches))
+            return NotFound("no such branch", table=name, branches=_shown(self._branches(name)))
         return NotFound("no such table", table=name, tables=_shown(tables))
+
+
+def open_filesystem(given: Mapping[str, str], *, create: bool) -> FilesystemCatalog:
+    """The catalog of the options. Raises NotFound for a missing warehouse, unless `create`."""
+    stated = parse_catalog_options(given)
+    warehouse, store = open_warehouse(stated.warehouse, stated.texts, create=create)
+    return FilesystemCatalog(warehouse, store, replace(stated, warehouse=warehouse))
 
 
 def create_table_at(store: Store, path: str, schema: TableSchema) -> bool:

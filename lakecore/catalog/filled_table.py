@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lakecore.io.ambient import Ambient
     from lakecore.io.store import Store
     from lakecore.model.schema import TableSchema
+    from lakecore.table.publication import Publication
 
 __all__ = ["create_filled"]
 
@@ -41,6 +42,7 @@ def create_filled(  # noqa: PLR0913  what a table is made of
     options: Mapping[str, str],
     comment: str | None,
     ambient: Ambient,
+    publication: Publication,
     table: str,
 ) -> bool:
     """Make a table, by `create`, and write its rows: whether it is ours. Of all, one gets True.
@@ -74,6 +76,7 @@ def create_filled(  # noqa: PLR0913  what a table is made of
         dynamic_options={},
         ambient=ambient,
         budget=process_budget(),
+        publication=publication,
     )
     empty = WriteStart(snapshot=None, bucket_counts={}, sequences={})
 

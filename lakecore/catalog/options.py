@@ -17,14 +17,20 @@ from lakecore.options import OptionValue, nearest, option_texts, parse_options
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CatalogOptions", "is_storage_option", "parse_catalog_options"]
+__all__ = [
+    "FILESYSTEM",
+    "METASTORE",
+    "WAREHOUSE",
+    "CatalogOptions",
+    "is_storage_option",
+    "parse_catalog_options",
+]
 
 WAREHOUSE = "warehouse"
 METASTORE = "metastore"
 SINGLE_WRITER = "commit.single-writer"
 TABLE_DEFAULT = "table-default."
 FILESYSTEM = "filesystem"
-METASTORES = ("filesystem", "jdbc", "hive", "rest")
 
 # What this catalog does anyway, by option: any other value asks for something else.
 _FIXED: Mapping[str, tuple[str, ...]] = {
@@ -79,11 +85,10 @@ def is_storage_option(key: str) -> bool:
 def parse_catalog_options(given: Mapping[str, OptionValue]) -> CatalogOptions:
     """The typed options of a filesystem catalog.
 
-    Raises InvalidRequest for an unknown key or a bad value, Unsupported for a metastore, a lock or
-    a cache that lakecore does not have.
+    Raises InvalidRequest for an unknown key or a bad value, Unsupported for a lock or a cache that
+    lakecore does not have.
     """
     options = option_texts(given)
-    _check_metastore(options.get(METASTORE, FILESYSTEM))
     warehouse = options.get(WAREHOUSE, "").rstrip()
     if not warehouse.strip():
         raise InvalidRequest("the catalog has no warehouse; give it a path", option=WAREHOUSE)
@@ -101,14 +106,6 @@ def parse_catalog_options(given: Mapping[str, OptionValue]) -> CatalogOptions:
         table_defaults=defaults,
         single_writer=flag(SINGLE_WRITER, options.get(SINGLE_WRITER, "false")),
     )
-
-
-def _check_metastore(name: str) -> None:
-    if name == FILESYSTEM:
-        return
-    if name in METASTORES:
-        raise Unsupported("the metastore is not supported", metastore=name, supported=[FILESYSTEM])
-    raise InvalidRequest("unknown metastore", metastore=name, known=METASTORES)
 
 
 def _check(key: str, text: str) -> None:

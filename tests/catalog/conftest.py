@@ -9,6 +9,7 @@ from lakecore.catalog.filesystem import FilesystemCatalog
 from lakecore.catalog.options import parse_catalog_options
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.open import open_store
+from tests.catalog.places import warehouse_options
 from tests.stores import s3_service
 
 if TYPE_CHECKING:
@@ -30,20 +31,11 @@ def s3() -> Iterator[S3Service]:
 
 @pytest.fixture(params=["memory", "local", "s3"])
 def make_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCatalog:
-    """Catalogs on one fresh warehouse, each opened anew with the catalog options given."""
-    name = f"warehouse-{SYSTEM.new_uuid()}"
-    options: dict[str, str] = {}
-    match request.param:
-        case "memory":
-            warehouse = f"memory://{name}/w"
-        case "local":
-            warehouse = str(tmp_path / "w")
-        case _:
-            service = request.getfixturevalue("s3")
-            warehouse, options = f"s3://bucket/{name}", service.options
+    """Catalogs on one fresh warehouse, each opened again with the catalog options given."""
+    options = warehouse_options(request, request.param, tmp_path)
 
     def make(given: Mapping[str, str] = {}, ambient: Ambient = SYSTEM) -> FilesystemCatalog:
-        parsed = parse_catalog_options({"warehouse": warehouse, **options, **given})
+        parsed = parse_catalog_options({**options, **given})
         store = open_store(parsed.warehouse, parsed.texts)
         return FilesystemCatalog(parsed.warehouse, store, parsed, ambient)
 

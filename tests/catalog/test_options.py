@@ -21,21 +21,6 @@ def test_catalog_needs_a_warehouse(options: dict[str, str]) -> None:
         parse_catalog_options(options)
 
 
-@pytest.mark.parametrize("metastore", ["hive", "jdbc", "rest"])
-def test_metastores_other_than_the_file_system_are_unsupported(metastore: str) -> None:
-    with pytest.raises(Unsupported, match=rf"metastore={metastore} supported=\[filesystem\]"):
-        parse_catalog_options({**WAREHOUSE, "metastore": metastore})
-
-
-def test_unknown_metastore_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="unknown metastore"):
-        parse_catalog_options({**WAREHOUSE, "metastore": "filesytem"})
-
-
-def test_filesystem_metastore_is_the_default() -> None:
-    assert parse_catalog_options({**WAREHOUSE, "metastore": "filesystem"}).warehouse == "/data/w"
-
-
 def test_table_defaults_lose_their_prefix() -> None:
     options = parse_catalog_options({**WAREHOUSE, "table-default.file.format": "orc"})
 

@@ -1,0 +1,52 @@
+"""Which catalog the option `metastore` names, and how it is opened.
+
+A new catalog is one line of `CATALOGS`. The opener gets all options of the user, as text, and
+checks them itself, because each catalog knows other ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from lakecore.catalog.filesystem import open_filesystem
+from lakecore.catalog.options import FILESYSTEM, METASTORE
+from lakecore.errors import InvalidRequest, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakecore.catalog.catalog import Catalog
+
+__all__ = ["CATALOGS", "open_catalog"]
+
+
+class Opener(Protocol):
+    """Opens a catalog by its options."""
+
+    def __call__(self, given: Mapping[str, str], *, create: bool) -> Catalog:
+        """The catalog. Raises NotFound for a missing warehouse, unless `create` makes it."""
+        ...
+
+
+CATALOGS: Mapping[str, Opener | None] = {
+    FILESYSTEM: open_filesystem,
+    "jdbc": None,
+    "hive": None,
+    "rest": None,
+}
+"""Paimon's catalogs by `metastore`; None: not supported."""
+
+
+def open_catalog(given: Mapping[str, str], *, create: bool) -> Catalog:
+    """The catalog that the options name.
+
+    Raises InvalidRequest for an unknown metastore, Unsupported for one that lakecore lacks.
+    """
+    name = given.get(METASTORE, FILESYSTEM)
+    if name not in CATALOGS:
+        raise InvalidRequest("unknown metastore", metastore=name, known=tuple(CATALOGS))
+    opener = CATALOGS[name]
+    if opener is None:
+        supported = [known for known, opens in CATALOGS.items() if opens is not None]
+        raise Unsupported("the metastore is not supported", metastore=name, supported=supported)
+    return opener(given, create=create)

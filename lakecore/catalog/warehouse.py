@@ -1,0 +1,44 @@
+"""The directory of a warehouse: found, or made, in its store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest, NotFound
+from lakecore.io.open import locate, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakecore.io.store import Store
+
+__all__ = ["open_warehouse"]
+
+
+def open_warehouse(stated: str, options: Mapping[str, str], *, create: bool) -> tuple[str, Store]:
+    """The absolute path or URI of a warehouse, and its store.
+
+    Raises NotFound if the warehouse is missing, unless `create` makes it.
+    """
+    warehouse = locate(stated)
+    store = open_store(warehouse, options)
+    if not store.exists(warehouse):
+        if not create:
+            raise NotFound(
+                "no such warehouse; connect(..., create=True) makes one", warehouse=warehouse
+            )
+        store.make_directory(warehouse)
+    elif _is_file(store, warehouse):
+        raise InvalidRequest("a warehouse is a directory", warehouse=warehouse)
+    return warehouse, store
+
+
+def _is_file(store: Store, path: str) -> bool:
+    """Whether a local path is that of a file; elsewhere a path may be a file and begin others."""
+    if store.local_path(path) is None:
+        return False
+    try:
+        store.size(path)
+    except NotFound:
+        return False
+    return True
