@@ -71,7 +71,6 @@ class Attempt:
     rows: list[tuple[Any, ...]] | None = None  # of a read
     error: str = ""
     unexpected: bool = False  # nothing that went wrong explains the error
-    troubled: bool = False  # it met a fault
     power_losses: int = 0
 
 
@@ -159,10 +158,9 @@ class _Life:
                     self._carry_out(table, attempt)
                     attempt.outcome = Outcome.DONE
                 except Exception as error:  # noqa: BLE001 - what is not expected is a finding
-                    _take_in(attempt, error, troubled=attempt.name in session.troubled)
+                    _take_in(attempt, error, troubled=attempt.name in self._disk.troubled)
                 finally:
                     attempt.last_snapshot = self._disk.snapshots
-                    attempt.troubled = attempt.name in session.troubled or session.dead
                     self._disk.note(attempt.name, "ends", "", f"{attempt.outcome} {attempt.error}")
                 # What is not numbered must not be done twice; what was refused may be done again.
                 if attempt.outcome is Outcome.DONE or (

@@ -307,9 +307,12 @@ class _Checker:
 
     def _has_trouble(self, author: Attempt | None) -> bool:
         """Whether a fault explains what an attempt left; files that are staged outlive attempts."""
-        if author is None or author.deed.verb != "staged":
-            return author is not None and author.troubled
-        return any(each.troubled for each in self.attempts if each.deed is author.deed)
+        if author is None:
+            return False
+        tried = [author.name]
+        if author.deed.verb == "staged":
+            tried = [each.name for each in self.attempts if each.deed is author.deed]
+        return not self.disk.troubled.isdisjoint(tried)
 
     def _named(self, snapshot: Snapshot) -> Iterator[str]:
         """The paths of all files that a snapshot needs."""

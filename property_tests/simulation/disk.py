@@ -44,6 +44,7 @@ class Disk:
     files: MemoryStore = field(init=False)
     trace: list[tuple[int, str, str, str, str]] = field(default_factory=list)
     writers: dict[str, str] = field(default_factory=dict)  # path: the attempt that wrote it
+    troubled: set[str] = field(default_factory=set)  # the attempts that met a fault
     snapshots: int = 0  # how many are there; they are never removed
     full_until_ms: int = 0
     processes: int = 0  # how many were started

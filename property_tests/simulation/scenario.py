@@ -90,7 +90,7 @@ class Shape:
         "truncate",
     )
     edits: tuple[str, ...] = ("delete", "update", "merge")
-    one_writer: bool = False
+    one_writer: bool = False  # who sees its own commits, or the order of its rows is not its own
     changelog: bool = False
 
     @property
@@ -200,7 +200,7 @@ class _Draw:
             options=self._options(),
             actors=tuple(named),
             faults=tuple(self._faults([actor.name for actor in named])),
-            listing_lag_ms=chance.choice([0, 0, 0, 40]),
+            listing_lag_ms=chance.choice([0, 0, 0, 0 if shape.one_writer else 40]),
             latency_ms=chance.choice([0, 1, 2, 5]),
             switch=chance.choice([0.05, 0.2, 0.5, 1.0]),
             slow_sync=chance.choice([0.0, 0.0, 0.3]),

@@ -40,7 +40,6 @@ class Session:
         self.disk = disk
         self.task = task
         self.attempt = task.name  # what the actor is doing
-        self.troubled: set[str] = set()  # the attempts that met a fault
         self._faults = faults
         self._calls: Counter[str] = (
             Counter()
@@ -236,7 +235,7 @@ class Session:
             case "disk full":
                 disk.full_until_ms = disk.scheduler.now_ms + _FULL_MS
             case "power lost":
-                self.troubled.add(self.attempt)
+                self.disk.troubled.add(self.attempt)
                 disk.lose_power()
                 raise CrashedError
             case _:
@@ -244,14 +243,14 @@ class Session:
         return None
 
     def _fail(self, call: str, path: str, why: str) -> None:
-        self.troubled.add(self.attempt)
+        self.disk.troubled.add(self.attempt)
         self.disk.note(self.attempt, call, path, why)
         if call == "put_if_absent" and why != "disk full":
             raise CommitUnknown("no reply", path=path, why=why)
         raise StorageError(f"the storage failed: {why}", path=path)
 
     def _die(self, call: str, path: str, why: str) -> None:
-        self.troubled.add(self.attempt)
+        self.disk.troubled.add(self.attempt)
         self._crashed = True
         self.disk.note(self.attempt, call, path, why)
         raise CrashedError
