@@ -327,7 +327,7 @@ def test_rows_without_columns_are_counted(make: Callable[[], object]) -> None:
         ({"id": "abc"}, "one row is a list of one dict"),
         ({"id": [1, 2], "v": [1]}, r"different numbers of values.*'id': 2, 'v': 1"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_what_is_no_rows_is_refused_with_the_reason(data: object, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
