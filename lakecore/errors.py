@@ -1,4 +1,4 @@
-"""Every error that lakecore raises on purpose, as one tree, drawn by what the caller can do.
+"""Every error that lakecore raises on purpose, as one tree, ordered by what the caller can do.
 
 ```
 LakecoreError
@@ -7,8 +7,8 @@ LakecoreError
 ├── NotFound          the name, snapshot or file is not there
 ├── AlreadyExists     the name is taken
 ├── Unsupported       valid Paimon, not in lakecore
-├── CommitConflict    somebody else changed the table: read again and redo
-├── CommitUnknown     the commit may or may not be there: look before a retry
+├── CommitConflict    another writer changed the table: read it again and repeat the work
+├── CommitUnknown     the commit may or may not have happened: look before a retry
 ├── CorruptTable      stored bytes contradict each other: stop
 └── StorageError      the storage refused: permission, space, network
 ```
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class LakecoreError(Exception):
-    """An error that lakecore raises on purpose; `facts` are what the message states."""
+    """Base class of all lakecore errors; `facts` holds the values that the message states."""
 
     def __init__(self, message: str, **facts: object) -> None:
         self.message = message
@@ -44,44 +44,47 @@ class LakecoreError(Exception):
         super().__init__(f"{message}. {stated}" if stated else message)
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        """Survive a process border: executors and pools raise these across one."""
+        """Make the error picklable: executors and process pools send errors to their parent."""
         return (_rebuild, (type(self), self.message, self.facts))
 
 
 class InvalidRequest(LakecoreError, ValueError):
-    """The call cannot be right: fix an argument, a schema, an option or a row."""
+    """The call is wrong: an argument, a schema, an option or a row must be fixed."""
 
 
 class Uncomputable(InvalidRequest):
-    """The rows of one key cannot be merged into one, which `facts["key"]` holds: mend that key."""
+    """The rows of one key cannot be merged; `facts["key"]` names the key to repair."""
 
 
 class NotFound(LakecoreError, LookupError):
-    """A name, a snapshot or a file that was asked for is not there."""
+    """A requested name, snapshot or file does not exist."""
 
 
 class AlreadyExists(LakecoreError):
-    """The name is taken."""
+    """The name is already taken."""
 
 
 class Unsupported(LakecoreError, NotImplementedError):
-    """Valid Paimon that lakecore does not do; nothing was changed."""
+    """A valid Paimon feature that lakecore does not implement; nothing was changed."""
 
 
 class CommitConflict(LakecoreError):
-    """Another commit changed what this one was computed from; read again and redo."""
+    """Another commit changed the data this one was computed from; read again and repeat it."""
 
 
 class CommitUnknown(LakecoreError):
-    """The outcome of a commit is unknown: look for it before a retry. Nothing was deleted."""
+    """The outcome of a commit is unknown. No file was deleted; look for the commit before a retry.
+
+    `Table.last_identifier` returns the newest committed identifier of a user.
+    """
 
 
 class CorruptTable(LakecoreError):
-    """Stored bytes contradict each other, or are not what their name says. Stop and look."""
+    """Stored bytes contradict each other or do not match their file name. Inspect the table."""
 
 
 class StorageError(LakecoreError, OSError):
-    """The storage refused: permission, space, network. What was visible before still is."""
+    """The storage refused a call: permission, space, network. Committed data is not affected."""
 
 
 def _rebuild(kind: type[LakecoreError], message: str, facts: dict[str, object]) -> LakecoreError:
@@ -91,6 +94,6 @@ def _rebuild(kind: type[LakecoreError], message: str, facts: dict[str, object]) 
 def _show(value: object) -> str:
     if isinstance(value, list | tuple | set | frozenset):
         return "[" + ", ".join(_show(item) for item in value) + "]"
-    # A text that is not Unicode could not be printed.
+    # A string that is not valid Unicode could not be printed.
     text = str(value).encode(errors="backslashreplace").decode()
     return masked(text) if isinstance(value, BaseException) or "://" in text else text

@@ -1,17 +1,21 @@
 """The memory budget of the process, shared by every read, write and compaction in it.
 
-A window, a buffer or a cache takes a *lease* before it fills memory and gives it back after. Who
-cannot get a lease waits (`acquire`), or makes do with less (`acquire_up_to`), or spills.
+A window, a buffer or a cache takes a *lease* before it fills memory, and releases it afterwards.
+When the budget has no room, the caller waits (`acquire`), takes less (`acquire_up_to`) or spills.
 
-Parts of the budget: a read or a merge takes a quarter for its batches; a compaction a sixth, up to
-a quarter for encoding, and an eighth for look-ups; writers buffer a quarter to a third. A lease
-says what its holder means to hold, not what allocators keep beside it: docs/decisions has what was
-measured.
+Shares of the budget:
 
-INVARIANT: the bytes leased exceed the budget in two cases only. A lease larger than the whole
-budget is granted alone: one row of 100 MB must still be read under a budget of 64 MB. And
-`acquire_up_to` gives its least however little is left: a reader that waited for itself would wait
-for ever.
+- a read or a merge: a quarter for its batches;
+- a compaction: a sixth, up to a quarter for encoding, and an eighth for look-ups;
+- writers: a quarter to a third for their buffers.
+
+A lease counts the bytes that its holder plans to hold. It does not count memory that allocators
+keep in addition; docs/decisions has the measurements.
+
+INVARIANT: the leased bytes exceed the budget in two cases only. A lease larger than the whole
+budget is granted when no other lease exists: a row of 100 MB must be readable under a budget of
+64 MB. `acquire_up_to` always grants its minimum: a reader that waited for its own lease would
+deadlock.
 """
 
 from __future__ import annotations
@@ -32,17 +36,17 @@ BUDGET_DEFAULT_BYTES = 1 << 30
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """A part of the budget; a context manager that gives it back."""
+    """A part of the budget; a context manager that releases it on exit."""
 
     budget: Budget
     size_bytes: int
 
     def release(self) -> None:
-        """Give the lease back; more than once does no harm."""
+        """Release the lease. Releasing it again has no effect."""
         self.budget.resize(self, 0)
 
     def resize(self, size_bytes: int) -> bool:
-        """Grow or shrink the lease; False, and no change, if the budget has no room to grow."""
+        """Resize the lease. Returns False and changes nothing if the budget has no room."""
         return self.budget.resize(self, size_bytes)
 
     def __enter__(self) -> Self:
@@ -58,7 +62,7 @@ class Lease:
 
 
 class Budget:
-    """Bytes that may be held at once."""
+    """A limit of bytes that may be leased at the same time."""
 
     def __init__(self, size_bytes: int = BUDGET_DEFAULT_BYTES) -> None:
         self.size_bytes = size_bytes
@@ -72,7 +76,7 @@ class Budget:
         return self._used
 
     def acquire(self, size_bytes: int, timeout_seconds: float | None = None) -> Lease:
-        """A lease of that size; waits until there is room. TimeoutError past the timeout."""
+        """A lease of that size. Waits until there is room; raises TimeoutError at the timeout."""
         require_threads()
         with self._changed:
             if not self._changed.wait_for(lambda: self._fits(size_bytes), timeout_seconds):
@@ -82,9 +86,9 @@ class Budget:
             return Lease(self, size_bytes)
 
     def acquire_up_to(self, wanted_bytes: int, least_bytes: int) -> Lease:
-        """A lease of at most `wanted_bytes`, as large as there is room for now. Never waits.
+        """A lease of at most `wanted_bytes`, limited by the room left now. Never waits.
 
-        It has `least_bytes` in any case.
+        The lease has at least `least_bytes`, even if the budget has no room.
         """
         require_threads()
         with self._changed:
@@ -94,19 +98,19 @@ class Budget:
             return Lease(self, size_bytes)
 
     def set_size(self, size_bytes: int) -> None:
-        """Change the size; leases that are out stay as they are."""
+        """Change the size; existing leases keep theirs."""
         with self._changed:
             self._is_set = True
             self.size_bytes = size_bytes
             self._changed.notify_all()
 
     def set_default_size(self, size_bytes: int) -> None:
-        """Change the size, unless it was set before."""
+        """Change the size, unless `set_size` was called before."""
         if not self._is_set:
             self.set_size(size_bytes)
 
     def resize(self, lease: Lease, size_bytes: int) -> bool:
-        """Change a lease in place; False, and no change, if it cannot grow now."""
+        """Resize a lease in place. Returns False and changes nothing if there is no room."""
         with self._changed:
             delta = size_bytes - lease.size_bytes
             if delta > 0 and not self._fits(delta, held=lease.size_bytes):
@@ -130,10 +134,11 @@ def process_budget() -> Budget:
 
 
 def set_process_budget(size: int | str) -> None:
-    """Change the size of this process's budget; leases that are out stay as they are.
+    """Set the memory budget of this process; existing leases keep their size.
 
-    `size` is a number of bytes, or a size as in options: "2 gb". It goes before the option
-    `lakecore.memory-budget` that tables store. Raises InvalidRequest for what is no size.
+    `size` is a number of bytes, or a size with a unit as in table options: "2 gb". It takes
+    precedence over the option `lakecore.memory-budget` that a table stores. Raises InvalidRequest
+    if `size` is not a size.
 
         lakecore.memory.set_process_budget("2 gb")
     """

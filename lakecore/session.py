@@ -1,8 +1,8 @@
 """What `connect` returns: a session, which is what users hold over any catalog.
 
-A `Session` has one line a verb; the catalog does the work (`catalog/catalog.py`), and
-`catalog/registry.py` chooses it by the option `metastore`. Nothing is cached: two sessions on one
-warehouse see the same tables at once.
+Each method of `Session` is one call to the catalog (`catalog/catalog.py`). `catalog/registry.py`
+chooses the catalog by the option `metastore`. Nothing is cached: two sessions on one warehouse
+always see the same tables.
 """
 
 from __future__ import annotations
@@ -47,9 +47,13 @@ def connect(
 ) -> Session:
     """A session on a warehouse: a path, a URI such as `s3://bucket/warehouse`, or catalog options.
 
-    The options are Paimon's: `warehouse`, `metastore`, `table-default.*` for new tables, and those
-    of the storage, such as `s3.endpoint`. Values are texts; numbers, True and False may be stated
-    as they are. Raises NotFound if the warehouse is missing, unless `create` makes it.
+    The options are Paimon's catalog options: `warehouse`, `metastore`, `table-default.*` for new
+    tables, and storage options such as `s3.endpoint`. Values are strings, numbers or booleans
+    (https://paimon.apache.org/docs/master/maintenance/configurations/).
+
+    Raises NotFound if the warehouse does not exist; with `create`, it is created.
+
+        session = lakecore.connect("/data/warehouse", create=True)
     """
     require_threads()
     check_flags(create=create)
@@ -73,15 +77,18 @@ def open_table(  # noqa: PLR0913  the public verb
 ) -> Table:
     """The table in a directory, without a catalog.
 
-    Options hold for this object only, and may be those of the storage. `branch` goes before the
-    option `branch`; without either it is "main". With `create`, or the
-    option `auto-create`, a table that is not there is made from `schema`, keys and comment, and
-    the options are stored with it; one that is there is opened as it is. Raises NotFound without
-    either.
+    `options` apply to this object only; they may include storage options. `branch` overrides the
+    option `branch`; the default is "main".
 
-    With `data`, anything that `write` takes, the new table holds these rows, and has their columns
-    unless there is a `schema`; those of the primary key are NOT NULL. Raises AlreadyExists, and
-    writes nothing, if the table is there.
+    With `create` or the option `auto-create`, a missing table is created from `schema`, keys,
+    comment and options. An existing table is opened unchanged. Without `create`, a missing table
+    raises NotFound.
+
+    With `data` (anything that `write` accepts), the new table is created with these rows. Its
+    columns are those of `data` unless `schema` is given; primary key columns are NOT NULL. Raises
+    AlreadyExists and writes nothing if the table exists.
+
+        table = lakecore.open_table("/data/orders", create=True, schema={"id": "BIGINT"})
     """
     require_threads()
     check_flags(create=create)
@@ -117,7 +124,7 @@ def open_table(  # noqa: PLR0913  the public verb
 
 
 def _path(given: object) -> str:
-    """The text of a path or URI; InvalidRequest for another thing."""
+    """The path or URI as a string. Raises InvalidRequest for any other type."""
     path = os.fspath(given) if isinstance(given, str | os.PathLike) else given
     if not isinstance(path, str):
         raise InvalidRequest(
@@ -138,7 +145,7 @@ def _create_absent(  # noqa: PLR0913  what a table is made of
     comment: str | None,
     ambient: Ambient,
 ) -> bool:
-    """Create the table unless there is one: whether it was."""
+    """Create the table unless it exists. Returns whether it was created."""
     if not History(store, Layout(root=path)).schema_ids() and create_filled(
         store,
         path,
@@ -170,7 +177,7 @@ class Session:
 
     @property
     def _catalog(self) -> Catalog:
-        """The catalog. Raises Unsupported where a forked process could only hang."""
+        """The catalog. Raises Unsupported in a forked process, where it could only hang."""
         require_threads()
         return self._bound
 
@@ -194,15 +201,16 @@ class Session:
         return self._catalog.database_exists(name)
 
     def create_database(self, name: str, *, ignore_if_exists: bool = False) -> None:
-        """Make an empty database. Raises AlreadyExists if it is there."""
+        """Create an empty database. Raises AlreadyExists if it exists."""
         self._catalog.create_database(name, ignore_if_exists=ignore_if_exists)
 
     def drop_database(
         self, name: str, *, ignore_if_not_exists: bool = False, cascade: bool = False
     ) -> None:
-        """Remove a database; with `cascade` its tables too, and whatever else lies in it.
+        """Remove a database; with `cascade`, also its tables and all other files in it.
 
-        Raises InvalidRequest if it is not empty and `cascade` does not say so.
+        Raises InvalidRequest if it is not empty and `cascade` is False; NotFound if it does not
+        exist, unless `ignore_if_not_exists`.
         """
         self._catalog.drop_database(
             name, ignore_if_not_exists=ignore_if_not_exists, cascade=cascade
@@ -213,7 +221,7 @@ class Session:
         return self._catalog.list_tables(database)
 
     def table_exists(self, identifier: str) -> bool:
-        """Whether there is a table of that name; or a branch: `db.t$branch_b1`."""
+        """Whether a table, or a branch such as `db.t$branch_b1`, of that name exists."""
         return self._catalog.table_exists(identifier)
 
     def create_table(  # noqa: PLR0913  the public verb
@@ -228,15 +236,17 @@ class Session:
         comment: str | None = None,
         ignore_if_exists: bool = False,
     ) -> Table:
-        """The new table; the one that is there already if `ignore_if_exists`, as it is.
+        """Create a table and return it. Raises AlreadyExists if it exists.
 
-        `schema` is a pyarrow or Polars schema, or column names with types such as
-        `"BIGINT NOT NULL"`. Options are Paimon's, and those of the catalog under `table-default.`
-        where they say nothing.
+        With `ignore_if_exists`, an existing table is returned unchanged.
 
-        With `data`, anything that `write` takes, the new table holds these rows, and has their
-        columns unless there is a `schema`; those of the primary key are NOT NULL. If a row does not
-        fit, there is no table. One that is there already gets no rows.
+        `schema` is a pyarrow or Polars schema, or a mapping of column names to types such as
+        `"BIGINT NOT NULL"`. `options` are Paimon's table options; the catalog's options under
+        `table-default.` are their defaults.
+
+        With `data` (anything that `write` accepts), the new table is created with these rows. Its
+        columns are those of `data` unless `schema` is given; primary key columns are NOT NULL. If
+        a row does not fit, no table is created. An existing table gets no rows.
 
             catalog.create_table("shop.orders", data=pl.read_csv("orders.csv"), primary_keys=["id"])
         """
@@ -252,24 +262,24 @@ class Session:
         )
 
     def get_table(self, identifier: str) -> Table:
-        """The table of that name, `db.t`, or a branch of it, `db.t$branch_b1`.
+        """The table `db.t`, its branch `db.t$branch_b1`, or its system table `db.t$files`.
 
-        `db.t$files` is a system table: it has the reading verbs of a table, and refuses the others.
-        Raises NotFound with the names that there are.
+        A system table supports the reading methods only. Raises NotFound, listing the names that
+        exist.
         """
         return self._catalog.get_table(identifier)
 
     def alter_table(
         self, identifier: str, changes: Sequence[Change], *, ignore_if_not_exists: bool = False
     ) -> None:
-        """Carry out `SchemaChange`s, all of them or none. Tables opened before keep their schema.
+        """Apply `SchemaChange`s atomically. Table objects opened before keep their schema.
 
-        Raises CommitConflict if others go on changing the schema at the same time.
+        Raises CommitConflict if concurrent schema changes win every retry.
         """
         self._catalog.alter_table(identifier, changes, ignore_if_not_exists=ignore_if_not_exists)
 
     def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:
-        """Give a table another name, or move it to another database of the warehouse.
+        """Rename a table, or move it to another database of the warehouse.
 
         Raises Unsupported on an object store, unless `commit.single-writer` is set.
         """

@@ -1,4 +1,4 @@
-"""A table as its verbs see it: schema, options, and where its bytes are."""
+"""A table as its verbs see it: schema, options, store and file layout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableContext:
-    """What every verb of a table is given. `identifier` is for people: `db.table`, or a path."""
+    """The value that every verb takes. `identifier` is for messages: `db.table`, or a path."""
 
     identifier: str
     schema: TableSchema
@@ -38,7 +38,7 @@ class TableContext:
     publication: Publication = EXCLUSIVE_CREATE
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled, in a `Table` or whatever else holds it: locks and caches stay."""
+        """Refuse pickling, also inside a `Table`: locks and caches belong to one process."""
         raise Unsupported(
             "a table, and what reads or writes it, cannot be pickled; hand over its path and "
             "options, and open it in the other process: lakecore.open_table(path, options=...)",
@@ -57,7 +57,7 @@ def load_context(  # noqa: PLR0913  what a table is bound to
     budget: Budget,
     publication: Publication = EXCLUSIVE_CREATE,
 ) -> TableContext:
-    """The table that lies there, with its newest schema. Raises NotFound if there is none."""
+    """The table in that directory, with its newest schema. Raises NotFound if none exists."""
     history = History(store, layout)
     schema = history.latest_schema()
     if schema is None:
@@ -96,7 +96,7 @@ def bind_context(  # noqa: PLR0913  what a table is bound to
     budget: Budget,
     publication: Publication = EXCLUSIVE_CREATE,
 ) -> TableContext:
-    """The table with this schema, which may not be stored yet."""
+    """The table with this schema; the schema need not be stored yet."""
     options = schema.parsed_options(dynamic_options, table=identifier)
     return TableContext(
         identifier=identifier,
@@ -113,7 +113,7 @@ def bind_context(  # noqa: PLR0913  what a table is bound to
 
 
 def reload_context(context: TableContext) -> TableContext:
-    """The same table with its newest schema; branch and dynamic options stay."""
+    """The same table with its newest schema; it keeps branch and dynamic options."""
     return load_context(
         context.store,
         context.layout,
@@ -126,7 +126,7 @@ def reload_context(context: TableContext) -> TableContext:
 
 
 def with_schema(context: TableContext, schema: TableSchema) -> TableContext:
-    """The same table with another of its schemas; dynamic options stay."""
+    """The same table with another of its schemas; it keeps dynamic options."""
     options = schema.parsed_options(_dynamic_options(context), table=context.identifier)
     return replace(
         context,
@@ -165,7 +165,7 @@ def newest_schema_id(context: TableContext) -> int:
 
 
 def require_table(context: TableContext) -> None:
-    """Raise NotFound if the table was dropped since it was opened, or another took its place."""
+    """Raise NotFound if the table was dropped or replaced since it was opened."""
     history = context.history
     if history.still_holds(context.schema):
         return

@@ -73,7 +73,7 @@ MEMORY_BUDGET = "lakecore.memory-budget"
 class Table(Readable):
     """A Paimon table.
 
-    Made by `Catalog.get_table`, `Catalog.create_table` or `lakecore.open_table`.
+    Returned by `Session.get_table`, `Session.create_table` and `lakecore.open_table`.
     """
 
     def __init__(self, context: TableContext) -> None:
@@ -83,18 +83,18 @@ class Table(Readable):
 
     @property
     def _context(self) -> TableContext:
-        """The same. Raises Unsupported where a forked process could only hang."""
+        """The context. Raises Unsupported in a forked process, where it could only hang."""
         require_threads()
         return self._bound
 
     @property
     def context(self) -> TableContext:
-        """What lakecore's verbs are given."""
+        """The value that lakecore's verbs take: schema, options, store and file layout."""
         return self._context
 
     @property
     def identifier(self) -> str:
-        """`database.table`, or the path it was opened by."""
+        """`database.table`, or the path that `open_table` was given."""
         return self._bound.identifier
 
     @property
@@ -104,11 +104,11 @@ class Table(Readable):
 
     @property
     def schema(self) -> TableSchema:
-        """The columns that reads give.
+        """The columns that reads return.
 
-        That is the newest schema when the table was opened. If options such as `scan.snapshot-id`
-        name a state of the past, it is that state's, and NotFound if there is none; writes still
-        take rows of the newest.
+        This is the newest schema at the time the table was opened. If an option such as
+        `scan.snapshot-id` names a past state, it is the schema of that state; writes still use the
+        newest schema. Raises NotFound if that state does not exist.
         """
         return schema_read(self._context)
 
@@ -147,9 +147,11 @@ class Table(Readable):
         return facts
 
     def copy(self, dynamic_options: Mapping[str, OptionValue]) -> Table:
-        """The same table with other options, for this object only; the table is not changed.
+        """A new `Table` object with other options; the stored table is not changed.
 
-        Raises InvalidRequest for an unknown option, or one that may not change.
+        Raises InvalidRequest for an unknown option and for an option that must not change.
+
+            table.copy({"scan.snapshot-id": "3"}).to_polars()
         """
         context = self._context
         given = option_texts(dynamic_options, table=context.identifier)
@@ -179,7 +181,7 @@ class Table(Readable):
         )
 
     def refresh(self) -> Table:
-        """The table with its newest schema; branch and dynamic options stay."""
+        """A new `Table` object with the newest schema; it keeps branch and dynamic options."""
         return Table(reload_context(self._context))
 
     # --- writing ---------------------------------------------------------------------------------
@@ -192,24 +194,29 @@ class Table(Readable):
         commit_user: str | None = None,
         identifier: int = BATCH_COMMIT_IDENTIFIER,
     ) -> CommitResult:
-        """Add rows (upsert, with a primary key) in one commit; what was written.
+        """Add rows in one commit; with a primary key, rows are upserted.
 
-        `data`: Arrow tables, batches and readers, Polars frames (lazy too), pandas frames, DuckDB
-        relations, anything with `__arrow_c_stream__`, dicts, one a row, or an iterator of these; or
-        a dict of columns. Columns are found by name; one that is left out is null. A column
-        `_row_kind` holds +I, -U, +U or -D.
+        `data` is one of these; columns are matched by name, and a missing column is null:
 
-        With `evolve_schema`, columns that the table lacks are added as nullable ones, and types are
-        widened where the given type holds every value (INT to BIGINT, DECIMAL, longer fractions of
-        timestamps; never a key's). None: as the options `write.merge-schema` and
-        `write.merge-schema.type-widening` say. This object then has the new schema. It is stored
-        when all rows are known to fit, and stays if the commit fails after that.
+        - an Arrow table, batch or reader, or any object with `__arrow_c_stream__`;
+        - a Polars frame (eager or lazy), a pandas frame, or a DuckDB relation;
+        - a list of dicts, one for each row, or one dict of columns;
+        - an iterator of these.
+
+        A column `_row_kind` holds the kind of each row: +I, -U, +U or -D.
+
+        With `evolve_schema`, columns that the table lacks are added as nullable columns. Types are
+        widened where the wider type holds every value: INT to BIGINT, DECIMAL, more fractional
+        digits of timestamps; key columns never change. None means: as the options
+        `write.merge-schema` and `write.merge-schema.type-widening` say. The new schema is stored
+        after all rows are known to fit; it stays if the commit fails later. This object then uses
+        the new schema.
 
             table.write(pl.DataFrame({"id": [1], "note": ["new"]}), evolve_schema=True)
 
-        Raises InvalidRequest, naming column, value and row, if a row does not fit: then nothing is
-        written. Raises CommitConflict if another commit got in the way; CommitUnknown if the
-        outcome is not known.
+        Raises InvalidRequest, naming column, value and row, if a row does not fit; nothing is
+        committed. Raises CommitConflict if a concurrent commit conflicts with this one, and
+        CommitUnknown if the outcome is not known.
         """
         by = author(self._context, commit_user, identifier)
         widen = self._widens(evolve_schema=evolve_schema)
@@ -232,10 +239,16 @@ class Table(Readable):
     ) -> CommitResult:
         """Replace rows in one commit.
 
-        With `partition`, those of the partitions that match it; the data must lie in them. Without:
-        those of the partitions that the data has rows in (`dynamic`, by default the option
-        `dynamic-partition-overwrite`), or of the whole table if it is not partitioned or not
-        `dynamic`. `evolve_schema` is that of `write`.
+        Which rows are replaced:
+
+        - with `partition`: those of the matching partitions; all rows of `data` must be in them;
+        - without it, on a partitioned table with `dynamic` (by default the option
+          `dynamic-partition-overwrite`): those of each partition that `data` has rows for;
+        - otherwise: all rows of the table.
+
+        `data`, `evolve_schema` and the errors are those of `write`.
+
+            table.overwrite(rows, {"day": datetime.date(2024, 1, 1)})
         """
         context = self._context
         if dynamic is None:
@@ -268,12 +281,15 @@ class Table(Readable):
         commit_user: str | None = None,
         identifier: int = BATCH_COMMIT_IDENTIFIER,
     ) -> CommitResult:
-        """Take away the rows that match, in one commit; `rows_deleted` says how many.
+        """Delete the matching rows in one commit; `rows_deleted` of the result counts them.
 
-        `where` is a Polars expression or the text of an SQL condition. Nothing matches: no commit.
+        `where` is a Polars expression or an SQL condition as a string. If no row matches, nothing
+        is committed.
 
-        Raises Unsupported if the merge engine keeps rows that are deleted; CommitConflict if
-        somebody else changed one of the rows meanwhile.
+        Raises Unsupported if the merge engine cannot delete rows, and CommitConflict if a
+        concurrent commit changed one of the rows.
+
+            table.delete("price < 0")
         """
         by = author(self._context, commit_user, identifier)
         return delete_rows(self._context, where, by)
@@ -286,25 +302,29 @@ class Table(Readable):
         commit_user: str | None = None,
         identifier: int = BATCH_COMMIT_IDENTIFIER,
     ) -> CommitResult:
-        """Set columns of the rows that match (None: of all), in one commit; see `rows_updated`.
+        """Set columns of the matching rows in one commit; `rows_updated` counts them.
 
-        `values` gives each column a Polars expression over the row as it was, or a plain value: a
-        text is a text, not SQL: `lakecore.sql_expr("price * 2")` is SQL.
+        `values` maps a column to a Polars expression over the old row, to SQL
+        (`lakecore.sql_expr("price * 2")`), or to a plain value. A string is a plain value, not
+        SQL. Without `where`, all rows are updated.
 
-        Raises InvalidRequest, naming column and value, if a value does not fit, or for a column of
-        the primary key; Unsupported if the merge engine cannot do it; CommitConflict if somebody
-        else changed one of the rows meanwhile.
+        Raises InvalidRequest, naming column and value, if a value does not fit or the column is
+        part of the primary key; Unsupported if the merge engine cannot update the column;
+        CommitConflict if a concurrent commit changed one of the rows.
+
+            table.update({"price": lakecore.sql_expr("price * 2")}, "id = 7")
         """
         by = author(self._context, commit_user, identifier)
         return update_rows(self._context, values, where, by)
 
     def merge(self, source: object, on: Sequence[str] | pl.Expr | str) -> MergeInto:
-        """A merge of rows from elsewhere: add its clauses, then `execute` it.
+        """A MERGE statement: add its clauses, then call `execute`.
 
-        `source` is anything that `write` takes. `on` names the columns in which a row of the source
-        and a row of the table are equal, or is a condition on `source.x` and `target.y`.
+        `source` is anything that `write` accepts. `on` is a list of columns that must be equal, or
+        a condition on `source.x` and `target.y`.
 
-            table.merge(rows, on=["id"]).when_matched_update_all().when_not_matched_insert_all()
+            merge = table.merge(rows, on=["id"])
+            merge.when_matched_update_all().when_not_matched_insert_all().execute()
         """
         return MergeInto(context=self._context, source=source, on=on)
 
@@ -313,7 +333,7 @@ class Table(Readable):
         return clear_partitions(self._context, overwrite.everything, "TRUNCATE")
 
     def drop_partition(self, *partitions: Mapping[str, object]) -> CommitResult:
-        """Remove the rows of the partitions that match, in one commit."""
+        """Remove the rows of the matching partitions in one commit."""
         if not partitions:
             raise InvalidRequest("name the partitions to drop", table=self.identifier)
         chosen = overwrite.matching(self._context, partitions)
@@ -329,25 +349,29 @@ class Table(Readable):
         max_bytes: int | None = None,
         dry_run: bool = False,
     ) -> CompactionResult:
-        """Merge files of each bucket to fewer sorted runs, in one COMPACT snapshot.
+        """Merge the files of each bucket into fewer sorted runs, in one COMPACT snapshot.
 
-        As many as the options `num-sorted-run.compaction-trigger` and `compaction.*` ask for; with
-        `full`, all of them, to one run without deletions. Of a table without a key, small files are
-        written anew as fewer ones: those that are worth it or, with `full`, all of them.
+        The rows do not change; reading them gets faster. Which files are merged:
 
-        With `max_bytes`, in steps of whole buckets, each with a snapshot of its own: as many as
-        hold so many bytes to read, but one at least, and on until nothing is left to do. What is
-        interrupted goes on where it stopped when it is called again.
+        - with a primary key: the runs that the options `num-sorted-run.compaction-trigger` and
+          `compaction.*` select; with `full`, all runs, into one run without tombstones;
+        - without one: small files, where the gain is worth it; with `full`, all files.
 
-        Rows stay as they are; reads of them get faster. `partitions`, `where` (a condition on
-        partition keys) and `buckets` choose what to compact. With `dry_run` nothing is written.
+        `partitions`, `where` (a condition on partition keys) and `buckets` select what to compact.
+        `max_bytes` works in steps: each step takes whole buckets, at least one, with up to that
+        many bytes to read, and commits its own snapshot. After an interruption, call again to
+        continue. With `dry_run`, nothing is written.
 
-        Writers may go on meanwhile, and their rows stay. If another compaction takes the same
-        files, it begins again from the new snapshot; CommitConflict if that happens too often.
-        A bucket with a key whose rows cannot be merged (a sum that leaves its type) stays as it is:
-        the others are compacted and committed, then Uncomputable names the bucket and the key.
-        Raises Unsupported for what is not done yet; CorruptTable, with the table unchanged, if a
-        data file is missing or damaged.
+        Writers may run at the same time; their rows are kept. If another compaction takes the same
+        files, this one starts again from the new snapshot.
+
+        These errors are raised:
+
+        - CommitConflict if other compactions win every retry;
+        - Uncomputable, naming bucket and key, if the rows of a key cannot be merged (for example
+          the sum overflows its type). That bucket is not changed; the others are committed first;
+        - CorruptTable, with the table unchanged, if a data file is missing or damaged;
+        - Unsupported for features that lakecore lacks.
         """
         check_flags(full=full, dry_run=dry_run)
         request = CompactionRequest(
@@ -361,7 +385,7 @@ class Table(Readable):
         return compact_table(self._context, request)
 
     def new_write(self) -> TableWrite:
-        """A writer in two phases: `write`, then `prepare_commit`, whose messages `commit` takes."""
+        """A two-phase writer: `write`, then `prepare_commit`; `commit` takes its messages."""
         return TableWrite(self._context)
 
     def commit(
@@ -373,13 +397,14 @@ class Table(Readable):
         watermark: int | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> CommitResult:
-        """Make the messages of writers visible, in one commit.
+        """Commit the messages of writers atomically.
 
-        The same user's same or lower identifier is committed once: again, it changes nothing, and
-        the result names the snapshots of then. Without a user, a new one is drawn.
+        The commit is idempotent for each `commit_user`: if this user has committed this or a
+        higher `identifier` before, nothing changes, and the result names the earlier snapshots.
+        Without `commit_user`, a random one is used.
 
-        Raises InvalidRequest if a file of the messages is not there: they are another table's, or
-        were aborted.
+        Raises InvalidRequest if a file of the messages does not exist: the messages belong to
+        another table, or they were aborted.
         """
         by = author(self._context, commit_user, identifier)
         check_commit(messages, watermark, properties)
@@ -412,7 +437,7 @@ class Table(Readable):
         tag: str | None = None,
         timestamp: Time | None = None,
     ) -> Explanation:
-        """What `scan` with these arguments would read. `print` it, or look at its numbers."""
+        """The plan of a `scan` with these arguments. `print` it, or use its fields."""
         source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
         if isinstance(source, ChangesSource):
             raise Unsupported(
@@ -442,16 +467,20 @@ class Table(Readable):
         columns: Sequence[str] | str | None = None,
         where: pl.Expr | str | None = None,
     ) -> pl.LazyFrame:
-        """What changed after `start` up to `end`, as a lazy frame of rows with their `_row_kind`.
+        """The changes after `start` up to and including `end`, as a lazy Polars frame.
 
-        Both are snapshot ids, tags, or times, which stand for the newest snapshot of then. None:
-        from the beginning, to the latest. Snapshots give what their changelog says, or, of a table
-        without one, the rows that were added as stored; two tags give the difference between them.
-        The options `incremental-between-...` say otherwise. The snapshots are chosen now.
+        The frame has the columns of the table and `_row_kind` (+I, -U, +U, -D). `start` and `end`
+        are snapshot ids, tags or times; a time means the newest snapshot at that time. None means
+        the beginning, and the latest snapshot. The snapshots are chosen now, not at `collect`.
 
-        `where` is asked of each row by itself: of an update it may keep -U without +U.
+        The rows are those of the changelog. Without a changelog producer, they are the added rows
+        as stored. Between two tags, they are the difference of the two states. The options
+        `incremental-between-...` override this
+        (https://paimon.apache.org/docs/master/primary-key-table/changelog-producer/).
 
-        Raises NotFound, naming the earliest that is left, if changes have expired.
+        `where` filters row by row; it may keep the -U row of an update and drop its +U row.
+
+        Raises NotFound, naming the earliest snapshot left, if the changes have expired.
         """
         self._context.options.require_readable()
         return lazy(changes_between(self._context, start, end), columns, where)
@@ -465,27 +494,27 @@ class Table(Readable):
         *,
         consumer_id: str | None = None,
     ) -> Iterator[tuple[int, pl.LazyFrame]]:
-        """What changed, snapshot by snapshot: an id, and a lazy frame of rows with `_row_kind`.
+        """The changes of each snapshot: pairs of a snapshot id and a lazy frame with `_row_kind`.
 
-        It begins with the changes of `from_snapshot`; without it, with all rows of the latest
-        snapshot, as +I. It ends with those of `until`. Snapshots without changes are passed over,
-        and so are overwrites, unless `streaming-read-overwrite` or
-        `streaming-read-append-overwrite` is set. Nothing of a snapshot is read before its frame is
-        collected. `where` as for `changes`.
+        The first pair holds the changes of `from_snapshot`; without it, all rows of the latest
+        snapshot as +I. The last pair is that of `until`. Snapshots without changes are skipped.
+        Overwrites are skipped too, unless `streaming-read-overwrite` or
+        `streaming-read-append-overwrite` is set. Data is read when a frame is collected. `where`
+        works as in `changes`.
 
-        Raises NotFound, naming the earliest that is left, if changes have expired; Unsupported
-        without `until`, and with a consumer.
+        Raises NotFound, naming the earliest snapshot left, if the changes have expired;
+        Unsupported without `until`, and with `consumer_id`.
         """
         request = StreamRequest(from_snapshot=from_snapshot, until=until, consumer_id=consumer_id)
         found = stream_changes(self._context, request)
-        # What cannot be asked for is told now, not with the first snapshot.
+        # Report wrong arguments now, not when the first snapshot is read.
         lazy(ChangesSource(context=self._context, changes=()), columns, where)
         return ((number, lazy(source, columns, where)) for number, source in with_threads(found))
 
     # --- sources ---------------------------------------------------------------------------------
 
     def _rows(self, travel: Travel) -> TableSource | ChangesSource:
-        """The rows of a state or, if the options ask for it, those added between two states."""
+        """The rows of a state; the rows added between two states if the options say so."""
         self._context.options.require_readable()
         between = changes_of_options(self._context) if travel == Travel() else None
         return self._source(travel) if between is None else between
@@ -508,9 +537,9 @@ def load_table(  # noqa: PLR0913  what it is given is what a table is bound to
     budget: Budget | None = None,
     publication: Publication = EXCLUSIVE_CREATE,
 ) -> Table:
-    """The table at a path. Raises NotFound if there is none.
+    """The table at a path. Raises NotFound if none exists.
 
-    `dynamic_options` hold for this object only. `branch` overrides the option `branch`.
+    `dynamic_options` apply to this object only. `branch` overrides the option `branch`.
     """
     given = option_texts(dynamic_options, table=identifier or path)
     layout = Layout(root=path.rstrip("/"), branch=branch or given.get("branch", MAIN_BRANCH))
@@ -533,9 +562,9 @@ def load_table(  # noqa: PLR0913  what it is given is what a table is bound to
 
 
 def _set_budget(budget: Budget, options: TableOptions, given: Mapping[str, str]) -> None:
-    """Set the one budget of the process to what the caller states.
+    """Set the memory budget of the process to the size that the caller gave.
 
-    What the table itself stores counts only where nobody in this process has said another size.
+    The size that the table stores is used only if no other size was set in this process.
     """
     if MEMORY_BUDGET in given:
         budget.set_size(options.lakecore_memory_budget_bytes)

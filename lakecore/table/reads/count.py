@@ -1,9 +1,9 @@
-"""How many rows there are, without reading what the metadata knows.
+"""Count rows from metadata where possible, and read files only where it is not.
 
-1. A file that is read as it is has the rows that its manifest entry states, less those that its
-   deletion vector marks.
-2. Whatever must be merged is merged, by its keys alone.
-3. A condition is evaluated on the columns that it names.
+1. For a file that needs no merge, the count is the row count of its manifest entry, minus the rows
+   that its deletion vector marks.
+2. For a section that needs a merge, only the key columns are read and merged.
+3. A condition reads only the columns that it names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def count_rows(rows: BatchSource, condition: pl.Expr | None) -> int:
-    """The number of rows that match, of all without a condition, which looks at a row at a time."""
+    """The number of rows for which `condition` is true (None: all); it is evaluated per row."""
     if condition is None and isinstance(rows, TableSource):
         return _merged(rows)
     return sum(batch.num_rows for batch in arrow_stream.reader(rows, [], condition))
@@ -46,7 +46,7 @@ def _merged(rows: TableSource) -> int:
 
 
 def _stated(split: Split) -> int | None:
-    """The rows of a split that is read as it is; None if its metadata does not say."""
+    """The row count of a split that needs no merge; None if its metadata does not state it."""
     if not split.raw:
         return None
     marked = [vector.cardinality for _, vector in split.vectors.values()]

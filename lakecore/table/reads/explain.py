@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 class Explanation:
     """The plan of a read, counted. `str()` gives it as lines of text.
 
-    `snapshot_id` is None for a table without data. `raw_files` are scanned as they are, each of
-    `merged_sections` is merged from all its files. Bytes are of the files to be read.
+    `snapshot_id` is None for a table without data. `raw_files` counts the files that are scanned
+    without a merge, `merged_sections` the sections whose files are merged. Sizes are in bytes, of
+    the files to read.
     """
 
     table: str

@@ -1,8 +1,8 @@
-"""A snapshot and a condition on partitions -> its live files, of no more manifests than it takes.
+"""A snapshot and a condition on partitions -> its live files, reading as few manifests as possible.
 
-A manifest list says from which to which partition each manifest goes. One that can hold no entry of
-a partition that matches stays closed; of the others, entries of other partitions are dropped before
-they are folded, since what is left of them may lie in those that stay closed.
+A manifest list states the range of partitions of each manifest. Manifests that cannot hold an entry
+of a matching partition are not read. Entries of other partitions are dropped before the fold,
+because the entries they cancel may be in manifests that were not read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def live_files(
     history: History, partitions: Partitions, snapshot: Snapshot, condition: Predicate | None
 ) -> tuple[Sequence[ManifestEntry], int]:
-    """The live files of partitions that match (None: of all), and the number of all live files."""
+    """The live files of matching partitions (None: all), and the number of all live files."""
     if condition is None:
         live = history.live_entries(snapshot)
         return live, len(live)
@@ -44,7 +44,7 @@ def live_files(
 def in_partitions(
     entries: Sequence[ManifestEntry], partitions: Partitions, condition: Predicate | None
 ) -> Sequence[ManifestEntry]:
-    """The entries of partitions that match."""
+    """The entries of matching partitions."""
     if condition is None or not entries:
         return entries
     distinct = list({entry.partition: None for entry in entries})

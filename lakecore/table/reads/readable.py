@@ -1,6 +1,6 @@
-"""What can be read, a table or its metadata: the faces of a read, once for all of them.
+"""The reading methods that tables and system tables share.
 
-Whoever is readable says which rows a state of it has (`_rows`); everything else follows here.
+A subclass defines the rows of a state (`_rows`); this class derives every read method from it.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 
 class Readable(ABC):
-    """The verbs that read. Each takes the state to read in one way at most; none is the latest."""
+    """The reading methods. Each accepts at most one name of a state; the default is the latest."""
 
     @abstractmethod
     def _facts(self) -> list[tuple[str, object]]:
-        """What is known of it without reading: names and their values, the identifier first."""
+        """Names and values that are known without reading data; the identifier is first."""
 
     @property
     @abstractmethod
     def schema(self) -> TableSchema:
-        """The columns that a read gives."""
+        """The columns that a read returns."""
 
     @abstractmethod
     def _rows(self, at: Travel) -> RowSource:
@@ -64,22 +64,24 @@ class Readable(ABC):
         tag: str | None = None,
         timestamp: Time | None = None,
     ) -> pl.LazyFrame:
-        """The rows of the latest snapshot (or the one named) as a lazy Polars frame.
+        """The rows of the latest snapshot, or of the one named, as a lazy Polars frame.
 
-        Columns, filters and limits of the query built on it reach the files. The snapshot is
-        chosen now; nothing is read before the frame is collected. The order of rows is not defined.
+        Columns, filters and limits of a query on the frame are pushed down to the files. The
+        snapshot is chosen now; data is read when the frame is collected. The row order is
+        undefined.
 
         - `columns`: their names, or one name; None for all, in the order of the schema.
-        - `where`: a Polars expression, or the text of an SQL condition in DuckDB's dialect, which
-          keeps the rows for which DuckDB's WHERE is true. It sees the columns of one row: no
-          queries, aggregates, window functions, chance or files.
-        - `snapshot_id`, `tag` or `timestamp`: the state to read, with the schema of then. A
-          timestamp (datetime, date, ISO 8601 text, milliseconds) stands for the newest snapshot of
-          then (https://paimon.apache.org/docs/master/concepts/snapshot/).
+        - `where`: a Polars expression, or an SQL condition as a string in DuckDB's dialect, with
+          the semantics of WHERE in DuckDB. SQL sees the columns of one row: no subqueries,
+          aggregates, window functions, random functions or file access.
+        - `limit`: the maximum number of rows.
+        - `snapshot_id`, `tag` or `timestamp`: the state to read, with its schema. A timestamp
+          (datetime, date, ISO 8601 string, milliseconds since 1970) means the newest snapshot at
+          that time (https://paimon.apache.org/docs/master/concepts/snapshot/).
 
-        Raises InvalidRequest, naming the known ones, for an unknown column, and for a condition
-        that does not parse or fit; Unsupported for what a condition cannot hold; NotFound for a
-        state that is not there.
+        Raises InvalidRequest for an unknown column (the message lists the known ones) and for a
+        condition that does not parse or whose types do not fit; Unsupported for a condition that
+        uses an excluded feature; NotFound for a state that does not exist.
 
             table.scan(["id"], "price > 10").collect()
         """
@@ -96,9 +98,9 @@ class Readable(ABC):
         tag: str | None = None,
         timestamp: Time | None = None,
     ) -> pa.RecordBatchReader:
-        """The rows as a stream of Arrow batches; memory follows the batch, not the table.
+        """The rows as a stream of Arrow batches; memory depends on the batch size, not the table.
 
-        The arguments are those of `scan`; `where` looks at one row at a time.
+        The arguments are those of `scan`; `where` must be evaluable for each row alone.
         """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         return _stream(self._rows(at), columns, where, limit)
@@ -144,10 +146,13 @@ class Readable(ABC):
     ) -> pd.DataFrame:
         """The rows as a pandas frame that changes no value. Arguments as for `scan`.
 
-        A column has the dtype of NumPy, or pandas' own for text, that holds its values: int8 to
-        int64, float32 and float64 (null is NaN), bool, datetime64, str. Integers and booleans with
-        nulls are `Int8` to `Int64` and `boolean`. DECIMAL, DATE, TIME, binary and nested columns,
-        and floats that hold nulls and NaN, are Arrow-backed (`pandas.ArrowDtype`).
+        The dtypes of the columns:
+
+        - numbers, booleans and timestamps without nulls: NumPy's int8 to int64, float32, float64,
+          bool, datetime64; strings: `str`;
+        - integers and booleans with nulls: `Int8` to `Int64` and `boolean`;
+        - floats with nulls: NaN is null; floats with both nulls and NaN: `pandas.ArrowDtype`;
+        - DECIMAL, DATE, TIME, binary and nested columns: `pandas.ArrowDtype`.
 
         Raises Unsupported unless pandas is installed.
         """
@@ -162,11 +167,11 @@ class Readable(ABC):
         tag: str | None = None,
         timestamp: Time | None = None,
     ) -> arrow_dataset.SourceDataset:
-        """The rows as an Arrow dataset, into which DuckDB and others push columns and filters.
+        """The rows as an Arrow dataset; engines such as DuckDB push columns and filters into it.
 
-        Its own methods, DuckDB, Polars and `pyarrow.dataset.write_dataset` read it. Unions and
-        joins of pyarrow do not, and say so: rows of several files become one. `where` as for
-        `to_batches`.
+        DuckDB, Polars, `pyarrow.dataset.write_dataset` and the dataset's own methods can read it.
+        Dataset unions and joins of pyarrow raise an error, because rows of several files are
+        merged. `where` works as in `to_batches`.
         """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         return arrow_dataset.SourceDataset(_matching(self._rows(at), where))
@@ -180,9 +185,9 @@ class Readable(ABC):
         tag: str | None = None,
         timestamp: Time | None = None,
     ) -> DuckDBRelation:
-        """The rows as a DuckDB relation, on the connection given or DuckDB's default one.
+        """The rows as a DuckDB relation, on the given connection or on DuckDB's default one.
 
-        `where` as for `to_batches`; the relation can be filtered as well.
+        `where` works as in `to_batches`; the relation itself can be filtered too.
         """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         return duckdb_face.relation(_matching(self._rows(at), where), connection)
@@ -197,10 +202,10 @@ class Readable(ABC):
         tag: str | None = None,
         timestamp: Time | None = None,
     ) -> pl.DataFrame:
-        """The first `n` rows that a read comes to, as a Polars frame; no order is defined.
+        """Any `n` rows as a Polars frame, fewer if the table has fewer; the row order is undefined.
 
-        Reading stops there. The other arguments are those of `scan`; `where` looks at one row at a
-        time.
+        Reading stops after `n` rows. The other arguments are those of `scan`; `where` must be
+        evaluable for each row alone.
 
             table.head(3)
         """
@@ -219,10 +224,10 @@ class Readable(ABC):
         tag: str | None = None,
         timestamp: Time | None = None,
     ) -> int:
-        """The number of rows, or of those that match. `len(table)` is the same without arguments.
+        """The number of matching rows. `len(table)` is `table.count()`.
 
-        Without `where`, rows of files that overlap no others come from the metadata; of those that
-        do, the keys are read and merged. The arguments are those of `scan`.
+        Without `where`, files that overlap no other file are counted from metadata; of overlapping
+        files, the keys are read and merged. The arguments are those of `scan`.
 
             table.count("price > 10")
         """
@@ -232,7 +237,7 @@ class Readable(ABC):
         return count_rows(source, condition)
 
     def __str__(self) -> str:
-        """What it is, and its columns; reads no data."""
+        """The identifier, the facts and the columns as text; reads no data."""
         (_, name), *facts = self._facts()
         lines = [one_line(name, 4 * CELL_MAX), pairs_text(facts, "  "), *self._columns(str)]
         return "\n".join(filter(None, lines))
@@ -245,7 +250,7 @@ class Readable(ABC):
         return public_names(self, hidden=("context",))
 
     def _columns(self, shown: Callable[[TableSchema], str]) -> list[str]:
-        """The columns, shown in a way; nothing if they cannot be found any more."""
+        """The columns, formatted by `shown`; empty if the schema does not exist any more."""
         try:
             return [shown(self.schema)]
         except LakecoreError:
@@ -255,11 +260,11 @@ class Readable(ABC):
         return self.count()
 
     def __bool__(self) -> bool:
-        """True: a table is something, also without rows. `len(table)` counts them."""
+        """Always True, also for a table without rows; `len(table)` counts rows."""
         return True
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rows of the latest snapshot, streamed to whoever takes Arrow streams."""
+        """The rows of the latest snapshot as an Arrow C stream."""
         rows = arrow_stream.reader(self._rows(Travel()))
         return rows.__arrow_c_stream__(requested_schema)
 
@@ -297,7 +302,7 @@ def _stream(
 
 
 def _matching(rows: RowSource, where: pl.Expr | str | None) -> BatchSource:
-    """The rows that match, for a face that takes no condition."""
+    """The matching rows, for a read method that cannot filter by itself."""
     if where is None:
         return rows
     return FilteredSource(rows, parse_condition(where, rows.table_schema, _setting(rows)))

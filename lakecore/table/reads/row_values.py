@@ -1,14 +1,14 @@
-"""Conditions and values that users state, evaluated on batches of rows.
+"""Conditions and values that users pass in, evaluated on batches of rows.
 
 A condition is a Polars expression or SQL text. A value is a Polars expression, SQL (`sql_expr`), or
-a plain Python value that stands for itself: a text is a text, never SQL.
+a plain Python value; a string is a plain value, never SQL.
 
-SQL that the closed predicate language says exactly becomes a Polars expression, which engines
-evaluate as they read; DuckDB evaluates any other (`lakecore.scalar`).
+SQL that the closed predicate language can express exactly becomes a Polars expression, which
+engines evaluate while they read. DuckDB evaluates all other SQL (`lakecore.scalar`).
 
-INVARIANT: an expression looks at one row at a time. Rows come in batches, so what looks at several
-(a sum, a rank, the row before) would depend on where a batch ends: it is refused. Polars itself
-says which they are: it never filters before it computes such a thing.
+INVARIANT: an expression is evaluated for each row alone. The result of a sum, a rank or a shift
+would depend on where a batch ends, so they are refused. Polars' optimiser detects them: it never
+moves a filter below such an expression.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _VALUE = "_lakecore_value"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """Which rows are meant; `predicate` says of the condition what pruning understands."""
+    """A condition on rows; `predicate` is the part of it that pruning can use."""
 
     expression: pl.Expr | Sql
     predicate: Predicate
@@ -61,13 +61,13 @@ class Condition:
 
 
 def setting_of(context: TableContext) -> Setting:
-    """The time of a statement and the table's name, for the SQL texts in it."""
+    """The statement time and the table name, which SQL in a statement needs."""
     now = context.ambient.now_ms()
     return Setting(now_ms=lambda: now, table=context.identifier)
 
 
 def local_setting() -> Setting:
-    """The time of a statement, without a table."""
+    """The statement time, without a table name."""
     now = LOCAL.now_ms()
     return Setting(now_ms=lambda: now)
 
@@ -75,7 +75,7 @@ def local_setting() -> Setting:
 def parse_condition(
     where: pl.Expr | str, schema: TableSchema, setting: Setting = LOCAL
 ) -> Condition:
-    """The condition on rows of a table, checked."""
+    """The checked condition on rows of a table."""
     if isinstance(where, str):
         return sql_condition(where, schema, setting)
     check_expression(where, schema.arrow, "a condition", boolean=True)
@@ -87,7 +87,7 @@ def parse_condition(
 
 
 def sql_condition(where: str, schema: TableSchema, setting: Setting) -> Condition:
-    """A condition of SQL text: as Polars reads it where that is certain, else for DuckDB."""
+    """An SQL condition: a Polars expression where both engines surely agree, else for DuckDB."""
     sql, predicate = scalar.parse_where(where, schema, setting)
     exact = to_polars(predicate) if is_exact(predicate) else None
     return Condition(
@@ -98,7 +98,7 @@ def sql_condition(where: str, schema: TableSchema, setting: Setting) -> Conditio
 def filtered(
     source: BatchSource, where: pl.Expr | str | None, schema: TableSchema, setting: Setting
 ) -> tuple[BatchSource, pl.Expr | None]:
-    """The source and the expression by which a face is to filter it; the source may do it all."""
+    """The source, and the expression that the caller must still filter by (None: none)."""
     if where is None:
         return source, None
     if not isinstance(where, str):
@@ -112,7 +112,7 @@ def filtered(
 def row_filtered(
     source: BatchSource, where: pl.Expr | str | None, schema: TableSchema, setting: Setting
 ) -> tuple[BatchSource, pl.Expr | None]:
-    """As `filtered`, for a stream of batches: a condition looks at one row at a time."""
+    """Like `filtered`, for a stream of batches: the condition must be evaluable per row."""
     if where is None or isinstance(where, str):
         return filtered(source, where, schema, setting)
     return source, as_row_filter(where, schema)
@@ -121,7 +121,7 @@ def row_filtered(
 def check_expression(
     expression: object, schema: pa.Schema, what: str, *, boolean: bool = False
 ) -> None:
-    """Raise InvalidRequest if it is not one value for each row, of columns that are there."""
+    """Raise InvalidRequest unless the expression gives one value per row, from known columns."""
     if not isinstance(expression, pl.Expr):
         raise InvalidRequest(
             f"{what} is a Polars expression or SQL text", given=type(expression).__name__
@@ -142,9 +142,9 @@ def check_expression(
 
 
 def as_filter(expression: pl.Expr, schema: TableSchema) -> pl.Expr:
-    """The condition of a scan, which may look at many rows.
+    """The condition of a scan; it may look at several rows.
 
-    Raises InvalidRequest if it cannot be computed, or is a number, text or such.
+    Raises InvalidRequest if it cannot be computed or is not boolean.
     """
     given: object = expression
     if not isinstance(given, pl.Expr):
@@ -162,16 +162,16 @@ def as_filter(expression: pl.Expr, schema: TableSchema) -> pl.Expr:
         raise InvalidRequest(
             "a condition selects no column", condition=expression, columns=schema.names
         )
-    # Polars filters by one expression, of a type that it knows.
+    # Polars filters by a single expression whose type it knows.
     if len(kinds) != 1:
         return pl.all_horizontal(expression)
     return expression.cast(pl.Boolean) if kinds[0] == pl.Null else expression
 
 
 def as_row_filter(where: pl.Expr, schema: TableSchema) -> pl.Expr:
-    """The condition of a stream of batches, each of which is filtered by itself.
+    """The condition of a stream of batches, where each batch is filtered alone.
 
-    Raises InvalidRequest as `as_filter` does, and if it looks at several rows.
+    Raises InvalidRequest as `as_filter` does, and if the condition looks at several rows.
     """
     expression = as_filter(where, schema)
     if not _is_row_by_row(pl.all_horizontal(expression), schema.arrow):
@@ -180,10 +180,10 @@ def as_row_filter(where: pl.Expr, schema: TableSchema) -> pl.Expr:
 
 
 def _is_row_by_row(expression: pl.Expr, schema: pa.Schema) -> bool:
-    """Whether each part of an expression, as Polars evaluates it, looks at one row at a time.
+    """Whether Polars evaluates each part of an expression for each row alone.
 
-    Polars folds some comparisons with a value beyond the type of the column to a constant, and then
-    filters after it; each operand by itself says better what it looks at.
+    Polars folds a comparison with a value outside the column's type to a constant, and then does
+    not move a filter below it. So each operand is checked alone.
     """
     with said_plainly(expression):
         if _probe(expression, schema)[1]:
@@ -193,7 +193,7 @@ def _is_row_by_row(expression: pl.Expr, schema: pa.Schema) -> bool:
 
 
 def _not_row_by_row(what: str, instead: str, expression: pl.Expr) -> InvalidRequest:
-    # Polars makes of such a comparison as many nulls as there are rows.
+    # Polars evaluates such a comparison to a null for each row.
     if compares_with_null(expression):
         return InvalidRequest(
             f"{what} compares with null, which is true of no row: use is_null() or is_not_null()",
@@ -233,7 +233,7 @@ def holds(rows: pa.Table, expression: pl.Expr | Sql) -> pa.ChunkedArray:
 def values_of(
     rows: pa.Table, values: Mapping[str, object], schema: pa.Schema
 ) -> dict[str, pa.ChunkedArray]:
-    """Each value, for each of the rows, on its way to a column of the schema."""
+    """Each value, computed for each row, before it is fitted to its column of the schema."""
     expressions = {name: each for name, each in values.items() if isinstance(each, pl.Expr)}
     frame = _computed(rows, list(expressions.values()))
     computed = {
@@ -259,7 +259,7 @@ def bound_values(
     setting: Setting,
     find: Find | None = None,
 ) -> dict[str, object]:
-    """The values, with SQL parsed and its columns found."""
+    """The values, with SQL parsed and its columns resolved."""
     return {
         name: bound(parse_sql(each.text, types, setting, find), types)
         if isinstance(each, SqlExpression)
@@ -269,14 +269,14 @@ def bound_values(
 
 
 def names_in(expression: object) -> tuple[str, ...]:
-    """The columns that a value or condition looks at; none for a plain value."""
+    """The columns that a value or condition reads; none for a plain value."""
     if isinstance(expression, Sql):
         return expression.columns
     return tuple(expression.meta.root_names()) if isinstance(expression, pl.Expr) else ()
 
 
 def named_values(values: Mapping[str, object]) -> Mapping[str, object]:
-    """The values, by column. Raises InvalidRequest for what is no mapping."""
+    """The values by column. Raises InvalidRequest if it is not a mapping."""
     given: object = values
     if not isinstance(given, Mapping):
         raise InvalidRequest(
@@ -286,10 +286,11 @@ def named_values(values: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def plain_value(column: pa.Field, value: object) -> pa.Scalar:
-    """A Python value as a value for a column; InvalidRequest if Arrow has none like it.
+    """A Python value as an Arrow scalar for a column. Raises InvalidRequest if Arrow has no type.
 
-    It has the type that it would have in a row of a write, and is fitted to the column's like one.
-    The parts of a list, dict or pair do not say enough: they take the types of the column's.
+    The scalar has the type that it would have in a written row, and is fitted to the column like
+    one. The elements of a list, dict or pair take the column's element types, because Python
+    values do not determine them.
     """
     kind = from_arrow(column.type)
     try:
@@ -309,9 +310,9 @@ def plain_value(column: pa.Field, value: object) -> pa.Scalar:
 
 
 def _computed(rows: pa.Table, expressions: Sequence[pl.Expr]) -> pl.DataFrame:
-    """The rows with the value of each expression beside them, as columns by its number."""
+    """The rows, with one more column for each expression, named by its index."""
     roots = dict.fromkeys(name for each in expressions for name in each.meta.root_names())
-    # A frame without columns has no rows either.
+    # A Polars frame without columns has no rows, so keep at least one column.
     frame = to_frame(rows.select(list(roots) or rows.schema.names[:1]))
     named = [each.alias(f"{_VALUE}{index}") for index, each in enumerate(expressions)]
     if not named:
@@ -322,7 +323,7 @@ def _computed(rows: pa.Table, expressions: Sequence[pl.Expr]) -> pl.DataFrame:
 
 @contextmanager
 def said_plainly(*expressions: pl.Expr) -> Iterator[None]:
-    """Computing expressions: what Polars cannot compute is an InvalidRequest."""
+    """Translate errors of Polars while expressions are computed into InvalidRequest."""
     try:
         yield
     except (pl.exceptions.PolarsError, TypeError) as error:

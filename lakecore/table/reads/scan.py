@@ -1,17 +1,17 @@
 """A snapshot and a predicate -> splits.
 
-1. Fold the manifests of the snapshot to its live files, leaving out partitions whose values do not
-   match, and manifests of such partitions alone (`live_files.py`).
-2. Leave out buckets that the predicate rules out.
-3. Leave out files by the statistics of their keys: every file that can hold a key goes or stays
-   together with the others, because the predicate on keys is the same for all.
-4. Deal the files of each bucket to splits (`plan/splits.py`).
-5. Leave out raw files by the statistics of their values, and a merged section only if none of its
-   files can match and each of its rows is one that some file holds.
+1. Fold the manifests of the snapshot to its live files. Prune partitions whose values do not match,
+   and manifests that hold only such partitions (`live_files.py`).
+2. Prune buckets that the predicate rules out.
+3. Prune files by the statistics of their keys. The predicate on keys is the same for all files, so
+   either all files that can hold a key are pruned, or none.
+4. Group the files of each bucket into splits (`plan/splits.py`).
+5. Prune raw files by the statistics of their values. Prune a merged section only if none of its
+   files can match and the merge keeps rows unchanged.
 
-INVARIANT: a value predicate never removes one file of a section that is merged. It would remove
-the newest row of a key and bring an older one back. Nor does it remove a section whose rows are
-folded: a sum, or a row of the newest values of each column, may match though no stored row does.
+INVARIANT: a value predicate never removes a single file of a merged section. That could remove the
+newest row of a key, and an older row would reappear. It also never removes a section whose rows are
+folded (aggregation, partial-update): the folded row may match although no stored row does.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _WINNERS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """How many live files a plan left out, and why."""
+    """How many live files a plan pruned, by reason."""
 
     by_partition: int = 0
     by_bucket: int = 0
@@ -66,7 +66,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
-    """What to read at a snapshot (None: the table is empty), and what was left out."""
+    """What to read at a snapshot (None: the table is empty), and what was pruned."""
 
     snapshot: Snapshot | None
     splits: tuple[Split, ...] = ()
@@ -103,7 +103,7 @@ def plan_scan(
 ) -> ScanPlan:
     """The splits of a snapshot that may hold matching rows, in order of partition and bucket.
 
-    `shown` says which files of whole buckets are read, whatever level a batch read leaves out.
+    `shown` selects the files of each bucket to read, in place of the rule of `hides_level_0`.
     """
     if snapshot is None:
         return ScanPlan(snapshot=None)
@@ -116,7 +116,7 @@ def plan_scan(
         entry
         for entry in (entries if shown is None else shown(entries))
         if not (settled and entry.file.level == 0)
-        # What is postponed shows once a compaction has dealt it to buckets.
+        # Rows of the postpone bucket are visible after a compaction assigns them to buckets.
         and entry.bucket != POSTPONE_BUCKET
     ]
     hidden = len(entries) - len(visible)
@@ -141,7 +141,7 @@ def plan_merged(
     snapshot: Snapshot | None,
     predicate: Predicate | None = None,
 ) -> list[Split]:
-    """The splits of some files of a snapshot, whose rows are merged with each other alone."""
+    """The splits of some files of a snapshot; their rows are merged only with each other."""
     kept = keep_entries(context, entries, predicate)
     splits, _ = _deal(kept, context, snapshot, predicate, settled=False)
     return splits
@@ -150,9 +150,9 @@ def plan_merged(
 def plan_stored(
     context: ScanContext, entries: Sequence[ManifestEntry], predicate: Predicate | None = None
 ) -> list[Split]:
-    """A split for each file, in their order: no row of theirs hides another.
+    """One split for each file, in order, without a merge.
 
-    So files may be left out by any of their statistics.
+    Files may be pruned by any of their statistics, because no row hides another.
     """
     kept = keep_entries(context, entries, predicate)
     matching = _matching_values([entry.file for entry in kept], context, predicate)
@@ -175,7 +175,7 @@ def keep_entries(
 ) -> Sequence[ManifestEntry]:
     """The entries of partitions, buckets and key ranges that may match.
 
-    Of each key all files stay, or none.
+    Keeps either all files of a key or none.
     """
     on_partitions = condition_on(predicate, context.schema.partition_keys)
     entries = in_partitions(entries, context.partitions, on_partitions)
@@ -185,7 +185,7 @@ def keep_entries(
 
 
 def hides_level_0(schema: TableSchema, options: TableOptions) -> bool:
-    """Whether batch reads of the table leave out level 0."""
+    """Whether batch reads of the table skip level 0."""
     if not schema.primary_keys:
         return False
     vectors = options.deletion_vectors_enabled and not options.deletion_vectors_merge_on_read
@@ -199,7 +199,7 @@ def _keep_buckets(
     if predicate is None or not fields:
         return entries, 0
     function = context.options.bucket_function_type
-    # A partition may have a bucket count of its own, from before a rescale.
+    # A partition may still have its own bucket count from before a rescale.
     wanted = {
         count: prune_buckets(predicate, fields, count, function)
         for count in {entry.total_buckets for entry in entries}
@@ -216,7 +216,7 @@ def _keep_buckets(
 
 
 def _hash_is_settled(context: ScanContext) -> bool:
-    """Whether buckets tell of values. The type of a primary key never changes."""
+    """Whether a value determines its bucket. The type of a primary key never changes."""
     history, own = context.history, context.schema
     ids = () if own.primary_keys or not own.id else history.schema_ids()
     return hash_is_settled(bucket_key_fields(own, context.options), map(history.schema, ids))
@@ -248,7 +248,7 @@ def _deal(
     *,
     settled: bool,
 ) -> tuple[list[Split], int]:
-    """The splits of all buckets, and how many files their values ruled out."""
+    """The splits of all buckets, and how many files were pruned by value statistics."""
     buckets: dict[Bucket, list[int]] = defaultdict(list)
     for index, entry in enumerate(entries):
         buckets[entry.partition, entry.bucket, entry.total_buckets].append(index)
@@ -287,10 +287,10 @@ def _deal(
 
 
 def commit_order(files: Sequence[DataFile]) -> Mapping[str, int]:
-    """A number for each file of a bucket, given in order of commit: greater for the later.
+    """A number for each file of a bucket; `files` are in commit order, and later files get more.
 
-    Two writers that began at one snapshot number their rows alike. Which of them wins must not
-    hang on the files that a predicate leaves, nor on what a compaction has made of the others.
+    Two writers that start from one snapshot assign the same sequence numbers. These numbers break
+    the tie, so that the winner depends neither on pruning nor on compactions of other files.
     """
     oldest_first = sorted(files, key=lambda file: -file.level)
     return {file.name: number for number, file in enumerate(oldest_first)}
@@ -319,7 +319,7 @@ def _split(
 
 
 def key_ranks(files: Sequence[DataFile], schema: TableSchema) -> tuple[np.ndarray, np.ndarray]:
-    """Integers in the order of the files' first and last keys; zeros for an append table."""
+    """Ranks of the first and the last keys of the files; zeros for an append table."""
     fields = schema.key_fields
     if not fields or not files:
         zeros = np.zeros(len(files), np.int64)
@@ -333,7 +333,7 @@ def key_ranks(files: Sequence[DataFile], schema: TableSchema) -> tuple[np.ndarra
 def _matching_values(
     files: Sequence[DataFile], context: ScanContext, predicate: Predicate | None
 ) -> np.ndarray:
-    """Per file, whether the statistics of its values leave room for a matching row."""
+    """For each file, whether its value statistics allow a matching row."""
     mask = np.ones(len(files), bool)
     names = columns_of(predicate) if predicate is not None else ()
     if not names:
@@ -353,9 +353,10 @@ def _matching_values(
 def _stats(
     files: Sequence[DataFile], file_schema: TableSchema, schema: TableSchema, names: Sequence[str]
 ) -> tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch]:
-    """Least values, greatest values and null counts, as columns `names` of the table's schema.
+    """Minima, maxima and null counts, each as columns `names` of the table's schema.
 
-    A column the files do not have is all null; one whose type has changed is unknown.
+    A column that the files lack is all null. The statistics of a column whose type has changed are
+    unknown.
     """
     twins = {name: file_schema.by_id.get(schema.field(name).id) for name in names}
     known = [
@@ -382,7 +383,7 @@ def _stats(
 
 
 def _same_values(old: object, new: object) -> bool:
-    """Whether statistics under the old type hold under the new one: only nullability differs."""
+    """Whether statistics of the old type are valid for the new one: only nullability differs."""
     return str(old).removesuffix(" NOT NULL") == str(new).removesuffix(" NOT NULL")
 
 

@@ -1,4 +1,4 @@
-"""A state of a table as a stream of batches: what every face of a read is made from."""
+"""A state of a table as a stream of batches; every read method is built on it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class TableSource:
         return self.table_schema.arrow
 
     def plan(self, predicate: Predicate | None = None) -> ScanPlan:
-        """The splits that may hold matching rows, which faces ask for more than once."""
+        """The splits that may hold matching rows; cached, because faces call this repeatedly."""
         for known, plan in self._planned:
             if known is predicate:
                 return plan
@@ -116,10 +116,10 @@ class TableSource:
         predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows in batches of the columns asked for, in order of partition and bucket.
+        """Rows in batches of the requested columns, in order of partition and bucket.
 
-        The predicate leaves out what cannot match; rows that do not match may still come. With a
-        limit and no predicate, no more rows than that come.
+        The predicate prunes only: the batches may still hold rows that do not match. `limit` is
+        exact without a predicate.
         """
         splits = self.plan(predicate).splits
         plan = self.read_plan(splits, columns, predicate)
@@ -156,10 +156,10 @@ class TableSource:
         *,
         unchecked_bytes_max: int | None = None,
     ) -> list[str] | None:
-        """The local Parquet files to read as they are, if that is all there is to do.
+        """The local Parquet files, if an engine can scan them without a merge; else None.
 
-        Their checksums are right. Where few row groups of many bytes match it is None: to look at
-        all of them would cost more than to read those few.
+        The checksums of these files have been verified. Returns None if the predicate leaves few
+        row groups of large files: verifying whole files would cost more than reading those groups.
         """
         splits = self.plan(predicate).splits
         if not all(split.raw and not split.vectors for split in splits):
@@ -179,7 +179,7 @@ class TableSource:
         return paths
 
     def check_files(self) -> None:
-        """Raise CorruptTable if a file is missing, or damaged as far as can be known unread."""
+        """Raise CorruptTable if a file is missing or visibly damaged; reads no data."""
         splits = self.plan().splits
         plan, store = self.read_plan(splits, None), self.context.store
         for split in splits:
@@ -188,7 +188,7 @@ class TableSource:
     def _few_match(
         self, splits: Sequence[Split], columns: Sequence[str], predicate: Predicate | None
     ) -> bool:
-        """Whether a predicate leaves few of the row groups."""
+        """Whether the predicate leaves few of the row groups."""
         if predicate is None:
             return False
         plan, store = self.read_plan(splits, columns, predicate), self.context.store
@@ -205,7 +205,7 @@ class TableSource:
     def read(
         self, splits: Sequence[Split], plan: ReadPlan
     ) -> Generator[pa.RecordBatch, None, None]:
-        """The rows of the splits, one split after the other, the first as soon as can be."""
+        """The rows of the splits, in order; the first batch is returned as early as possible."""
         return self._read(splits, plan, self._windows_of)
 
     def _read(
@@ -214,9 +214,9 @@ class TableSource:
         plan: ReadPlan,
         read: Callable[[Split, ReadPlan], Iterator[Batch]],
     ) -> Generator[Batch, None, None]:
-        """The rows of the splits, one split after the other, a few being read at once.
+        """The rows of the splits, in order; a few splits are read concurrently.
 
-        Where rows are large, nothing is read ahead.
+        Nothing is read ahead if rows are large.
         """
         budget = self.context.budget
         if len(splits) <= 1 or any(are_large(split.files, budget) for split in splits):
@@ -225,7 +225,7 @@ class TableSource:
             return
         yield from side_by_side(
             [read(split, plan) for split in splits],
-            # Something must come ahead under any budget.
+            # Read at least something ahead under any budget.
             max(1, budget.size_bytes // _AHEAD_SHARE),
         )
 
@@ -245,9 +245,9 @@ def side_by_side(
     streams: Iterable[Iterator[Batch]],
     ahead_bytes: int = _AHEAD_BYTES,
 ) -> Generator[Batch, None, None]:
-    """The batches of the streams one stream after the other, a few streams being read at once.
+    """The batches of the streams, in order; a few streams are read concurrently.
 
-    A few batches of each are read ahead, or one if it has `ahead_bytes`.
+    A few batches of each stream are read ahead; only one if it has `ahead_bytes`.
     """
     waiting = iter(streams)
     running: deque[_Ahead[Batch]] = deque()
@@ -266,10 +266,10 @@ def side_by_side(
 
 
 class _Ahead(Generic[Batch]):
-    """A stream that a thread of its own reads a few batches ahead.
+    """A stream that its own thread reads a few batches ahead.
 
-    NOTE: a few batches are a task that ends, rather than one loop that waits for room. Who reads
-    may be given up without being closed, and the interpreter waits for every thread as it exits.
+    NOTE: reading a few batches is a task that ends, not a loop that waits for room. A consumer may
+    drop the stream without closing it, and the interpreter waits for every thread on exit.
     """
 
     def __init__(self, stream: Iterator[Batch], ahead_bytes: int) -> None:
@@ -289,7 +289,7 @@ class _Ahead(Generic[Batch]):
                 del batch
 
     def close(self) -> None:
-        """Stop reading, and let go of what the stream holds."""
+        """Stop reading and release what the stream holds."""
         under_way = [task for task in self._tasks if not task.cancel()]
         self._pool.shutdown(wait=not on_reader())
         stream = self._stream
@@ -304,9 +304,9 @@ class _Ahead(Generic[Batch]):
         return self._pool.submit(self._read)
 
     def _read(self) -> deque[Batch] | None:
-        """The next batches: one, or a few small ones; none while those that wait are large.
+        """The next batches: one, or a few small ones. Empty while large batches wait.
 
-        None at the end.
+        None at the end of the stream.
         """
         some: deque[Batch] = deque()
         rows = 0

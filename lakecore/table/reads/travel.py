@@ -1,7 +1,7 @@
 """Which snapshot a read sees, and with which schema.
 
-The latest snapshot is read with the latest schema. Any other way of naming a snapshot (id, tag,
-time) reads it with the schema it was committed with
+The latest snapshot is read with the latest schema. A snapshot that is named by id, tag or time is
+read with the schema that it was committed with
 (https://paimon.apache.org/docs/master/concepts/snapshot/).
 """
 
@@ -28,7 +28,7 @@ _LEVELS = ("changelog-producer", "deletion-vectors.enabled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Travel:
-    """A state of the table, named in at most one way. None of them: the latest."""
+    """A state of the table, named in at most one way; by default the latest."""
 
     snapshot_id: int | None = None
     tag: str | None = None
@@ -71,10 +71,10 @@ def resolve(context: TableContext, travel: Travel) -> tuple[Snapshot | None, Tab
 
 
 def as_of(context: TableContext, schema: TableSchema) -> TableContext:
-    """The table as it is read with a schema of another time: its options in the names of then.
+    """The table as it is read with an older schema; options use that schema's column names.
 
-    A sequence field or bucket key that was renamed since is still the same column. Levels count as
-    they did when their files were compacted.
+    A sequence field or bucket key that was renamed later is still the same column. The options
+    that govern levels are those of the time when the files were compacted.
     """
     if schema.id == context.schema.id:
         return context
@@ -84,14 +84,14 @@ def as_of(context: TableContext, schema: TableSchema) -> TableContext:
 
 
 def in_names_of(context: TableContext, schema: TableSchema) -> dict[str, str]:
-    """The options of the table, as texts, its columns by the names they have in another schema."""
+    """The options of the table as strings, with the column names of another schema."""
     renamed = [
         (column.name, then.name)
         for column in context.schema.fields
         if (then := schema.by_id.get(column.id)) is not None and then.name != column.name
     ]
     texts = dict(context.options.texts)
-    # By way of names that no column has: two columns may have swapped theirs.
+    # Rename through temporary names: two columns may have swapped theirs.
     for number, (name, _) in enumerate(renamed):
         texts = rename_in_options(texts, name, f"\0{number}")
     for number, (_, name) in enumerate(renamed):
@@ -100,9 +100,9 @@ def in_names_of(context: TableContext, schema: TableSchema) -> dict[str, str]:
 
 
 def with_levels_of(context: TableContext, schema: TableSchema) -> TableContext:
-    """The table with its schema of today, its levels counted as under a schema of another time.
+    """The table with today's schema and the level options of an older schema.
 
-    What holds for this object alone stays, where the table itself says the same as then.
+    A dynamic option of this object stays if the stored option has not changed in between.
     """
     today, then = (each.stated_options for each in (context.schema, schema))
     changed = [key for key in _LEVELS if today.get(key) != then.get(key)]
@@ -114,9 +114,9 @@ def with_levels_of(context: TableContext, schema: TableSchema) -> TableContext:
 
 
 def schema_read(context: TableContext) -> TableSchema:
-    """The schema in which a read gives rows where the call names no snapshot.
+    """The schema of a read whose call names no snapshot.
 
-    That is the newest, unless options of the table name a snapshot of the past.
+    This is the newest schema, unless options of the table name a past snapshot.
     """
     if _from_options(context, Travel()) == Travel():
         return context.schema
@@ -124,7 +124,7 @@ def schema_read(context: TableContext) -> TableSchema:
 
 
 def _from_options(context: TableContext, travel: Travel) -> Travel:
-    """What the options of the table say, where the call says nothing."""
+    """The state that the call names, else the one that the options of the table name."""
     if travel != Travel():
         return travel
     options = context.options
