@@ -1,7 +1,11 @@
 """The memory budget of the process, shared by every read, write and compaction in it.
 
-A window, a buffer or a cache takes a *lease* before it fills memory, and releases it afterwards.
-When the budget has no room, the caller waits (`acquire`), takes less (`acquire_up_to`) or spills.
+A window or a buffer takes a *lease* before it fills memory and releases it afterwards. A holder
+that cannot get a lease waits (`acquire`), takes less (`acquire_up_to`), or spills.
+
+A cache *keeps* memory that it can lose at any time. Kept bytes never delay a lease: when leases and
+caches together exceed the budget, caches give memory back until they fit. Caches keep at most a
+quarter of the budget.
 
 Shares of the budget:
 
@@ -22,7 +26,8 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
+from weakref import WeakSet
 
 from lakecore.errors import InvalidRequest
 from lakecore.forks import require_threads
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 BUDGET_DEFAULT_BYTES = 1 << 30
+_KEPT_SHARE = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -61,12 +67,24 @@ class Lease:
         self.release()
 
 
+class Keeper(Protocol):
+    """A cache: memory that it can lose."""
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it keeps now."""
+
+    def give_back(self, size_bytes: int) -> int:
+        """Drop values of about this size; the bytes that were dropped."""
+
+
 class Budget:
     """A limit of bytes that may be leased at the same time."""
 
     def __init__(self, size_bytes: int = BUDGET_DEFAULT_BYTES) -> None:
         self.size_bytes = size_bytes
         self._used = 0
+        self._keepers: WeakSet[Keeper] = WeakSet()
         self._is_set = False
         self._changed = threading.Condition()
 
@@ -83,7 +101,8 @@ class Budget:
                 message = f"no room for a lease of {size_bytes} bytes within the memory budget"
                 raise TimeoutError(message)
             self._used += size_bytes
-            return Lease(self, size_bytes)
+        self._make_room()
+        return Lease(self, size_bytes)
 
     def acquire_up_to(self, wanted_bytes: int, least_bytes: int) -> Lease:
         """A lease of at most `wanted_bytes`, limited by the room left now. Never waits.
@@ -95,7 +114,25 @@ class Budget:
             free = self.size_bytes - self._used
             size_bytes = max(least_bytes, min(wanted_bytes, free))
             self._used += size_bytes
-            return Lease(self, size_bytes)
+        self._make_room()
+        return Lease(self, size_bytes)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that caches keep now."""
+        with self._changed:
+            return sum(keeper.size_bytes for keeper in self._keepers)
+
+    def add_keeper(self, keeper: Keeper) -> None:
+        """Count what a cache keeps for as long as it lives."""
+        with self._changed:
+            self._keepers.add(keeper)
+
+    def caches_fit(self) -> bool:
+        """Whether caches keep no more than their share, and leave leases their room."""
+        with self._changed:
+            room = min(self.size_bytes // _KEPT_SHARE, self.size_bytes - self._used)
+            return self.kept_bytes <= room
 
     def set_size(self, size_bytes: int) -> None:
         """Change the size; existing leases keep theirs."""
@@ -103,6 +140,7 @@ class Budget:
             self._is_set = True
             self.size_bytes = size_bytes
             self._changed.notify_all()
+        self._make_room()
 
     def set_default_size(self, size_bytes: int) -> None:
         """Change the size, unless `set_size` was called before."""
@@ -118,7 +156,17 @@ class Budget:
             self._used += delta
             lease.size_bytes = size_bytes
             self._changed.notify_all()
-            return True
+        if delta > 0:
+            self._make_room()
+        return True
+
+    def _make_room(self) -> None:
+        """Have caches give back what leases need. Never under the lock: a cache has its own."""
+        with self._changed:
+            excess = self._used + self.kept_bytes - self.size_bytes
+            keepers = tuple(self._keepers) if excess > 0 else ()
+        for keeper in keepers:
+            excess -= keeper.give_back(excess) if excess > 0 else 0
 
     def _fits(self, size_bytes: int, held: int = 0) -> bool:
         alone = self._used == held

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import gc
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import lakecore as lc
 from lakecore import memory
 from lakecore.errors import InvalidRequest
+from lakecore.io.cache import Cache
 from lakecore.memory import Budget, process_budget, set_process_budget
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_lease_is_given_back_once() -> None:
@@ -113,3 +118,75 @@ def test_budget_of_the_process_is_set_by_its_text(monkeypatch: pytest.MonkeyPatc
     assert lc.memory.process_budget().size_bytes == 2 << 30
     budget.set_default_size(5)
     assert budget.size_bytes == 2 << 30
+
+
+def test_caches_give_back_what_a_lease_needs_and_never_delay_it() -> None:
+    budget = Budget(1000)
+    cache: Cache[int, str] = Cache(10, budget=budget)
+    for number in range(20):
+        cache.put(number, "x", 1)
+    assert budget.kept_bytes == cache.size_bytes == 200
+
+    lease = budget.acquire(900, timeout_seconds=0)
+    assert budget.kept_bytes == 100
+    assert (cache.get(0), cache.get(19)) == (None, "x")
+
+    assert lease.resize(1000)
+    assert budget.kept_bytes == 0
+    lease.release()
+    budget.acquire(5000, timeout_seconds=0).release()
+
+
+def test_caches_keep_a_quarter_of_the_budget_and_the_newest_value() -> None:
+    budget = Budget(1000)
+    one, other = (Cache[int, str](100, budget=budget) for _ in range(2))
+    for number in range(5):
+        one.put(number, "x", 1)
+    assert budget.kept_bytes == 200
+
+    other.put(0, "large", 9)
+    assert (other.get(0), budget.kept_bytes) == ("large", 1100)
+    one.put(5, "x", 1)
+    assert (one.get(5), one.size_bytes) == ("x", 100)
+
+
+def test_a_cache_that_is_gone_keeps_nothing() -> None:
+    budget = Budget(1000)
+    cache: Cache[int, str] = Cache(100, budget=budget)
+    cache.put(0, "x", 1)
+    del cache
+    gc.collect()
+
+    assert budget.kept_bytes == 0
+
+
+def test_caches_and_leases_of_many_threads_do_not_wait_for_each_other() -> None:
+    budget = Budget(1000)
+    caches = [Cache[int, str](10, budget=budget) for _ in range(4)]
+
+    def work(cache: Cache[int, str]) -> None:
+        for number in range(500):
+            cache.put(number, "x", 1 + number % 7)
+            with budget.acquire_up_to(400, 10) as lease:
+                lease.resize(600)
+
+    threads = [threading.Thread(target=work, args=(cache,), daemon=True) for cache in caches]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+    assert not any(thread.is_alive() for thread in threads)
+    assert budget.used_bytes == 0
+    assert budget.kept_bytes == sum(cache.size_bytes for cache in caches)
+
+
+def test_the_history_of_a_table_counts_in_the_budget(tmp_path: Path) -> None:
+    table = lc.open_table(tmp_path / "t", create=True, schema={"id": "INT"})
+    gc.collect()
+    before = process_budget().kept_bytes
+    for number in range(5):
+        table.write([{"id": number}])
+        table.to_arrow()
+
+    assert process_budget().kept_bytes > before + 5 * 1000

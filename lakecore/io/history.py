@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot, Tag
 
-_ENTRIES_KEPT = 400_000
+_ENTRY_BYTES, _LIVE_BYTES, _LISTED_BYTES, _SCHEMA_BYTES = 1_300, 150, 600, 8_000
+"""About what the caches keep for an entry of a manifest, a live file (its entry is shared with the
+manifest), a manifest in a list, and a schema."""
 _LIVE_KEPT = 8
-"""Snapshots whose live files are kept: each takes memory for all files of the table, so that a
-handle which commits for days must not keep them all."""
+"""Snapshots whose live files are kept: each takes memory for all files of the table."""
+_SCHEMAS_KEPT = 1_000
 _HINT_BYTES_MAX, _HINT_DIGITS_MAX = 64, 18
 
 
@@ -58,13 +60,12 @@ class History:
         self.layout = layout
         self.commits = Commits(self.snapshot_if_there)
         self._earliest_hinted = False
-        self._schemas: Cache[int, TableSchema] = Cache(1_000)
-        self._schema_texts: Cache[int, bytes] = Cache(1_000)
-        self._manifests: Cache[str, Sequence[ManifestEntry]] = Cache(_ENTRIES_KEPT)
-        self._lists: Cache[str, Sequence[ManifestFile]] = Cache(_ENTRIES_KEPT)
-        self._live: Cache[tuple[str, str], _Live] = Cache(_ENTRIES_KEPT, _LIVE_KEPT)
-        self._last_live: _Live | None = None
-        self._indexes: Cache[str, Sequence[IndexEntry]] = Cache(_ENTRIES_KEPT)
+        self._schemas: Cache[int, TableSchema] = Cache(_SCHEMA_BYTES, _SCHEMAS_KEPT)
+        self._schema_texts: Cache[int, bytes] = Cache(_SCHEMA_BYTES, _SCHEMAS_KEPT)
+        self._manifests: Cache[str, Sequence[ManifestEntry]] = Cache(_ENTRY_BYTES)
+        self._lists: Cache[str, Sequence[ManifestFile]] = Cache(_LISTED_BYTES)
+        self._live: Cache[tuple[str, str], _Live] = Cache(_LIVE_BYTES, _LIVE_KEPT)
+        self._indexes: Cache[str, Sequence[IndexEntry]] = Cache(_LISTED_BYTES)
 
     # --- schemas ---------------------------------------------------------------------------------
 
@@ -287,7 +288,7 @@ class History:
         if cached is None:
             manifests = self.manifests(snapshot)
             names = tuple(manifest.name for manifest in manifests)
-            known = self._last_live
+            known = self._live.newest()
             # Names are never used again: what has the same manifests in front goes on from there.
             if known is None or names[: len(known.manifests)] != known.manifests:
                 known = _Live(())
@@ -297,7 +298,6 @@ class History:
         return cached
 
     def _keep(self, snapshot: Snapshot, live: _Live) -> None:
-        self._last_live = live
         self._live.put(_lists_of(snapshot), live, len(live.entries) + 1)
 
     def index_entries(self, snapshot: Snapshot | None) -> Sequence[IndexEntry]:
