@@ -31,7 +31,7 @@ DATA_ERRORS = (InvalidRequest, Unsupported)
 _CARRIED = re.compile(r"lakecore-error:([A-Za-z0-9+/=]+);")
 _ABSENT = re.compile(
     r"No module named '(lakecore|spark_bridge|duckdb|fastavro|fsspec|numpy|polars|pyarrow|pyroaring"
-    r"|sqlglot|zstandard)"
+    r"|zstandard)"
 )
 
 

@@ -85,11 +85,9 @@ class FilteredSource:
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,
-        *,
-        unchecked_bytes_max: int | None = None,
     ) -> list[str] | None:
         """None: no engine's own reader leaves out the rows that do not match."""
-        del columns, predicate, unchecked_bytes_max
+        del columns, predicate
         return None
 
 

@@ -77,14 +77,11 @@ class BatchSource(Protocol):
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,
-        *,
-        unchecked_bytes_max: int | None = None,
     ) -> list[str] | None:
         """Local Parquet files that hold these columns of all rows that match, and perhaps others.
 
-        None if anything must be merged, cast, or taken out, or if more than so many bytes had to be
-        compared with their checksums first. An empty list means no rows. Raises CorruptTable for a
-        file that differs from its checksums.
+        None if anything must be merged, cast, or taken out. An empty list means no rows. Raises
+        CorruptTable for a file that differs from its checksums.
         """
         ...
 

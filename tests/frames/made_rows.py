@@ -68,8 +68,6 @@ class MadeRows:
         self,
         columns: Sequence[str],  # noqa: ARG002  nothing of this lies in files
         predicate: Predicate | None = None,  # noqa: ARG002
-        *,
-        unchecked_bytes_max: int | None = None,  # noqa: ARG002
     ) -> list[str] | None:
         return None
 
@@ -113,7 +111,5 @@ class HeldRows:
         self,
         columns: Sequence[str],  # noqa: ARG002
         predicate: Predicate | None = None,  # noqa: ARG002
-        *,
-        unchecked_bytes_max: int | None = None,  # noqa: ARG002
     ) -> list[str] | None:
         return self.files

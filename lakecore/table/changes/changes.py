@@ -248,11 +248,9 @@ class ChangesSource:
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,
-        *,
-        unchecked_bytes_max: int | None = None,
     ) -> list[str] | None:
         """None: files do not hold kinds as text."""
-        del columns, predicate, unchecked_bytes_max
+        del columns, predicate
         return None
 
     def _streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:

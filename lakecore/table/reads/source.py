@@ -153,8 +153,6 @@ class TableSource:
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,
-        *,
-        unchecked_bytes_max: int | None = None,
     ) -> list[str] | None:
         """The local Parquet files, if an engine can scan them without a merge; else None.
 
@@ -171,8 +169,6 @@ class TableSource:
         if not paths:
             return paths
         unchecked = unchecked_bytes(store, paths, columns, checks)
-        if unchecked_bytes_max is not None and unchecked > unchecked_bytes_max:
-            return None
         if unchecked > _UNCHECKED_BYTES_MAX and self._few_match(splits, columns, predicate):
             return None
         check_files(store, paths, columns, checks)

@@ -48,11 +48,9 @@ class SystemSource:
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,
-        *,
-        unchecked_bytes_max: int | None = None,
     ) -> list[str] | None:
         """None: the rows are in no file."""
-        del columns, predicate, unchecked_bytes_max
+        del columns, predicate
         return None
 
 
