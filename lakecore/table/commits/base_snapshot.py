@@ -1,7 +1,7 @@
-"""An earlier snapshot: whether it is still in the table's history, what followed, what it hands on.
+"""An earlier snapshot: whether it is still in the history, what followed, what it passes on.
 
-A rollback takes snapshots away, and later commits use their ids again: an id alone proves nothing,
-and the uuid tells them apart. (Paimon before 1.2 writes none.)
+A rollback removes snapshots, and later commits reuse their ids. The uuid distinguishes two
+snapshots with the same id. (Paimon before 1.2 writes no uuid.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Base: TypeAlias = tuple[int, str | None]
 
 
 def was_rolled_back(history: History, base: Base, latest: Snapshot) -> bool:
-    """Whether the table has gone back behind a snapshot since. One that expired was not."""
+    """Whether a snapshot was rolled back since. A snapshot that has expired was not."""
     snapshot_id, uuid = base
     if snapshot_id > latest.id:
         return True
@@ -67,7 +67,7 @@ def _expired(snapshot_id: int) -> NotFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inherited:
-    """What a snapshot takes over from the one before it."""
+    """The fields that a snapshot inherits from the one before it."""
 
     total_record_count: int | None = None
     schema_id: int = 0
@@ -77,7 +77,7 @@ class Inherited:
 
     @staticmethod
     def of(latest: Snapshot | None) -> Inherited:
-        """What the successor of a snapshot takes over; of none, nothing."""
+        """The fields that the successor of a snapshot inherits; empty if there is no snapshot."""
         if latest is None:
             return Inherited()
         return Inherited(

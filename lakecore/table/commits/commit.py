@@ -6,21 +6,22 @@ A commit writes up to two snapshots under one user and identifier: APPEND (or OV
 new files, then COMPACT with what compaction replaced. Each is one loop:
 
 1. read the latest snapshot;
-2. look at the snapshots since the last look: is one of them ours already? (Of a lost race, of a
-   request whose sender died, of a reply that was lost.)
-3. check conflicts with what others committed since the messages were made (`commit_checks.py`);
-   where that was much, begin with 1 again, for what came meanwhile;
+2. check whether a snapshot since the last check is already this commit: after a lost reply, or
+   after a crash of an earlier sender of the same request;
+3. check conflicts with what others committed since the messages were made (`commit_checks.py`). If
+   there were many commits, repeat from step 1 to see those that arrived meanwhile;
 4. write manifests and manifest lists under fresh names, merging small ones (`next_snapshot.py`);
-5. publish snapshot N+1 (`publication.py`). This call is the commit. Lost: remove what step 4
-   wrote, but for the manifests of the change itself, wait, and begin again (`commit_attempts.py`);
+5. publish snapshot N+1 (`publication.py`). This call is the commit. If the race is lost, remove
+   what step 4 wrote, except the manifests of the change itself, wait, and repeat from step 1
+   (`commit_attempts.py`);
 6. write the hints, which only save readers a listing.
 
-A crash at any point leaves snapshot N or N+1. Certain failure removes what this commit wrote to
-the metadata; an unknown outcome removes nothing and raises CommitUnknown.
+A crash at any point leaves snapshot N or N+1. A certain failure removes the metadata that this
+commit wrote; an unknown outcome removes nothing and raises CommitUnknown.
 
-Once the rows are in, nothing fails any more. If the COMPACT snapshot cannot be made, its files are
-removed, and the next compaction does it again. If a process died between the two, who commits the
-same messages under the same identifier makes the second.
+After the first snapshot is visible, the commit raises no error. If the COMPACT snapshot fails, its
+files are removed, and the next compaction repeats the work. If a process dies between the two
+snapshots, committing the same messages under the same identifier makes the second one.
 """
 
 from __future__ import annotations
@@ -86,17 +87,17 @@ def commit(
     *,
     on_failure: Callable[[], None] | None = None,
 ) -> CommitResult:
-    """Make the changes visible; the snapshots that did it.
+    """Make the changes visible. Returns the snapshots that were committed.
 
-    Messages that this user committed under this identifier before are not committed again; the
-    result then names the snapshots of that time. If the rows are in and only the compaction that
-    came with them clashes, its files are removed and the facts of the result have a
-    `compaction_lost`: the next compaction does it again. If what became of it is not known, they
-    have a `compaction_unknown`.
+    Idempotent: if this user committed under this identifier before, nothing is committed, and the
+    result names the earlier snapshots. If the rows are committed but their compaction conflicts,
+    the compaction's files are removed and `facts` of the result has `compaction_lost`; the next
+    compaction repeats the work. If the outcome of the compaction is unknown, `facts` has
+    `compaction_unknown`.
 
-    Raises CommitConflict or InvalidRequest, having changed nothing; CommitUnknown; AlreadyExists if
-    the messages were committed before, so that their files are in use. `on_failure` is called
-    before anything is raised that proves that nothing became visible, now or earlier.
+    Raises CommitConflict or InvalidRequest, with nothing changed; CommitUnknown; AlreadyExists if
+    the messages were committed before, because their files are in use. `on_failure` is called
+    before an error is raised that proves that nothing of this commit is visible.
     """
     committer = _Committer(context, request)
     try:
@@ -130,14 +131,14 @@ def _commit(committer: _Committer, context: TableContext, request: CommitRequest
             committer.publish(compact)
         return committer.result()
     committer.publish(first)
-    # Rows that somebody else committed for us may be in other files than those of the messages.
+    # If another process committed this request, its files may differ from those of the messages.
     if not compact.is_empty and not committer.facts:
         committer.publish_compaction(compact)
     return committer.result()
 
 
 def commit_compaction(context: TableContext, request: CommitRequest) -> CommitResult:
-    """Make the COMPACT snapshot of the messages alone; a failure is a fact, as in `commit`."""
+    """Make only the COMPACT snapshot; a failure is reported in `facts`, as in `commit`."""
     committer = _Committer(context, request)
     committer.publish_compaction(changes(request)[1])
     return committer.result()
@@ -162,19 +163,20 @@ class _Committer:
     def follow(
         self, seen: int | None, latest: Snapshot | None = None, *, is_new: bool = False
     ) -> None:
-        """`seen`: the last snapshot among which none is of this commit; None: not looked.
+        """Set what is known: no snapshot up to `seen` is of this commit (None: not checked).
 
-        `latest`: the newest one, if just looked at. Unless it `is_new`, a part was made earlier.
+        `latest` is the newest snapshot, if just read. Unless the commit `is_new`, a part of it may
+        have been made earlier.
         """
         self._seen, self._latest, self._is_new = seen, latest, is_new
 
     @property
     def changed_nothing(self) -> bool:
-        """Whether it is certain that no snapshot of this commit is there, or will be."""
+        """Whether it is certain that no snapshot of this commit exists or will exist."""
         return self._is_new and not (self._snapshots or self._in_doubt)
 
     def result(self, before: CommitResult | None = None) -> CommitResult:
-        """What was done; `before` is what an earlier commit of the same messages did."""
+        """The result; `before` is that of an earlier commit of the same messages."""
         entries = [entry for _, delta in self._snapshots for entry in delta]
         added = [entry.file for entry in entries if entry.kind is FileKind.ADD]
         deleted = [entry.file for entry in entries if entry.kind is FileKind.DELETE]
@@ -200,7 +202,7 @@ class _Committer:
         )
 
     def publish_compaction(self, change: Change) -> None:
-        """Make the second snapshot of a commit, whose first is there; a failure is a fact."""
+        """Make the second snapshot of a commit after the first; report a failure in `facts`."""
         context, messages = self._context, self._request.messages
         try:
             self.publish(change)
@@ -208,7 +210,7 @@ class _Committer:
             log.warning("compaction unknown table=%s reason=%s", context.identifier, error)
             self.facts["compaction_unknown"] = 1
         except (LakecoreError, OSError) as error:
-            # All of these say that the snapshot was not made, but one: somebody else has made it.
+            # All these errors mean that the snapshot was not made, except AlreadyExists.
             log_lost_compaction(context, error)
             if not isinstance(error, AlreadyExists):
                 delete_compaction_files(context, messages)
@@ -235,7 +237,7 @@ class _Committer:
         context = self._context
         for attempt in attempts(context.options, context.ambient):
             self._attempts += 1
-            # What takes time stands before the look: who looks long at the latest comes too late.
+            # Do slow calls before reading the latest snapshot, or it is outdated at publication.
             require_table(context)
             schema_id = newest_schema_id(context)
             if attempt or self._latest is None:
@@ -252,7 +254,7 @@ class _Committer:
         )
 
     def _attempt(self, change: Change, schema_id: int) -> Change | None:
-        """None if the change is a snapshot now; else the change, with less of it left to check."""
+        """None if the change is committed; else the change, with fewer snapshots left to check."""
         context = self._context
         behind: int | None = None
         try:
@@ -264,20 +266,20 @@ class _Committer:
                 came = 0 if latest is None else latest.id - (change.base_snapshot_id or 0)
                 change = _passed(change, latest)
                 self._seen = 0 if latest is None else latest.id
-                # Where many came before, more come while those are looked at, but fewer each time.
+                # While many snapshots are checked, new ones arrive, but fewer each time.
                 if came <= _FEW or (behind is not None and came >= behind):
                     break
                 behind = came
                 self._latest = context.history.latest_after(latest)
             snapshot = next_snapshot(context, self._request, self._manifests, step)
         except CorruptTable:
-            # What another commit made needless may be gone: this attempt had lost before.
+            # A manifest may be missing because another commit replaced it: the race is lost.
             if context.history.latest_snapshot() != latest:
                 self._manifests.remove()
                 return change
             raise
         if not self._publish(snapshot, latest, step.delta):
-            # What an overwrite takes away is another thing after the next snapshot.
+            # The deletions of an overwrite must be computed again from the next snapshot.
             self._manifests.lose(whole=change.kind is CommitKind.OVERWRITE)
             return change
         context.publication.write_hints(context.history, snapshot)
@@ -295,7 +297,7 @@ class _Committer:
         return None
 
     def _is_made(self, change: Change, latest: Snapshot | None) -> bool:
-        """Whether an attempt that seemed to fail, or another process, has made the snapshot."""
+        """Whether an earlier attempt that seemed to fail, or another process, made the snapshot."""
         mine = self._mine_since(self._seen, latest, change.kind)
         if mine is None:
             return False
@@ -319,14 +321,14 @@ class _Committer:
         for theirs in self._context.history.commits.after(seen, latest):
             if theirs.uuid in self._uuids:
                 return theirs
-            # Batch writers do not number their commits, so for them equal names prove nothing.
+            # Batch writers all use one identifier, so an equal identifier proves nothing.
             same = (theirs.commit_user, theirs.commit_identifier, theirs.commit_kind) == wanted
             if same and request.identifier != BATCH_COMMIT_IDENTIFIER:
                 return theirs
         return None
 
     def _checked(self, change: Change, latest: Snapshot | None, schema_id: int) -> Step:
-        """What the change does to the latest snapshot, which it may follow."""
+        """The change as a step after the latest snapshot, once all checks have passed."""
         delta: Sequence[ManifestEntry] = change.delta
         cleared: set[bytes] = set()
         if change.kind is CommitKind.OVERWRITE:
@@ -340,13 +342,13 @@ class _Committer:
     def _publish(
         self, snapshot: Snapshot, base: Snapshot | None, delta: Sequence[ManifestEntry]
     ) -> bool:
-        """Whether the snapshot is visible now; if not, another took its number."""
+        """Whether the snapshot is visible now; False if another snapshot has its number."""
         assert snapshot.uuid is not None
         context = self._context
         self._uuids.add(snapshot.uuid)
         data = metadata.encode_snapshot(snapshot)
         proposal = SnapshotProposal(snapshot=snapshot, data=data, base=base, delta=delta)
-        # From here on an exception proves nothing, and whatever was written stays.
+        # From here on, an exception does not prove failure, so no file may be removed.
         self._in_doubt = True
         outcome = context.publication.publish_snapshot(context.store, context.layout, proposal)
         match outcome:
@@ -387,7 +389,7 @@ class _Committer:
 
 
 def _passed(change: Change, latest: Snapshot | None) -> Change:
-    """A change that passed the checks against a snapshot: only later ones are left to look at."""
+    """The change after its checks against `latest`; only later snapshots are left to check."""
     if latest is None:
         return change
     bases = frozenset({(latest.id, latest.uuid)})

@@ -23,7 +23,7 @@ _DOUBLINGS_MAX = 30
 
 
 def attempts(options: TableOptions, ambient: Ambient) -> Iterator[int]:
-    """The number of each attempt, from 0, until there may be no more; waits before all but one."""
+    """The number of each attempt, from 0 up to the limit; waits before each but the first."""
     deadline = None
     if options.commit_timeout_ms is not None:
         deadline = ambient.now_ms() + options.commit_timeout_ms
@@ -35,12 +35,12 @@ def attempts(options: TableOptions, ambient: Ambient) -> Iterator[int]:
             return
         first_ms = max(options.commit_min_retry_wait_ms, now_ms - began_ms)
         wait_ms = min(first_ms << min(attempt, _DOUBLINGS_MAX), options.commit_max_retry_wait_ms)
-        # Writers that lost together must not come back together.
+        # Add jitter: writers that lost the same race must not retry at the same time.
         ambient.sleep(wait_ms * (0.5 + ambient.random()) / 1000)
 
 
 def log_lost_compaction(context: TableContext, error: Exception) -> None:
-    """Log that a compaction was not committed; that another was first is no event."""
+    """Log that a compaction was not committed, unless another process had committed it."""
     level = logging.DEBUG if isinstance(error, CommitConflict | AlreadyExists) else logging.WARNING
     log.log(
         level,

@@ -1,7 +1,7 @@
 """Commit messages -> changes: what each of the up to two snapshots of a commit adds and deletes.
 
-APPEND (or OVERWRITE) takes the new files, COMPACT what compaction replaced. A file that is made and
-compacted within one commit is added by the first and deleted by the second.
+APPEND (or OVERWRITE) adds the new files; COMPACT applies what compaction replaced. A file that is
+written and compacted in one commit is added by the first snapshot and deleted by the second.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ _LONG_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
-    """What to commit, and as whom.
+    """The messages to commit, with user, identifier and rules.
 
-    `overwrite` clears the partitions it chooses (None: nothing is cleared). `force` commits even
-    if there is nothing to change, so that the identifier is on record. `replaces_rows`: the rows
-    were made from those of the snapshot the messages name, so nobody may have changed them since.
-    `from_elsewhere`: the messages are a caller's, so that their files are looked for.
+    - `overwrite`: clears the partitions it selects (None: nothing is cleared);
+    - `force`: commits even without changes, so that the identifier is recorded;
+    - `replaces_rows`: the rows were computed from rows of the snapshot that the messages name, so
+      a concurrent change of those rows is a conflict;
+    - `from_elsewhere`: the messages come from a caller, so check that their files exist.
     """
 
     messages: Sequence[CommitMessage]
@@ -49,9 +50,9 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One snapshot's worth of changes, computed from snapshot `base_snapshot_id` or a later one.
+    """The changes of one snapshot, computed from snapshot `base_snapshot_id` or a later one.
 
-    `bases` are the snapshots that the messages name, each by id and uuid.
+    `bases` are the snapshots that the messages name, each with id and uuid.
     """
 
     kind: CommitKind
@@ -70,7 +71,7 @@ class Change:
 
 
 def check_messages(messages: object, verb: str) -> None:
-    """Raise InvalidRequest for what is no list of messages."""
+    """Raise InvalidRequest if `messages` is not a list of commit messages."""
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise InvalidRequest(
             f"{verb} takes a list of commit messages", messages=type(messages).__name__
@@ -84,7 +85,7 @@ def check_messages(messages: object, verb: str) -> None:
 
 
 def check_commit(messages: object, watermark: object, properties: object) -> None:
-    """Raise InvalidRequest for what is no message, and for what a snapshot cannot hold."""
+    """Raise InvalidRequest for wrong messages, and for values that a snapshot cannot hold."""
     check_messages(messages, "commit")
     if watermark is not None and (not isinstance(watermark, int) or isinstance(watermark, bool)):
         raise InvalidRequest("a watermark is a whole number", watermark=watermark)
@@ -102,10 +103,10 @@ def check_commit(messages: object, watermark: object, properties: object) -> Non
 
 
 def changes(request: CommitRequest) -> tuple[Change, Change]:
-    """What the first and the second snapshot of a commit change.
+    """The changes of the first and of the second snapshot of a commit.
 
-    Raises InvalidRequest if the messages bring a file, or a bucket's index, twice: a table that
-    lists a file twice cannot be read.
+    Raises InvalidRequest if the messages contain a file, or the index of a bucket, twice: a table
+    that lists a file twice cannot be read.
     """
     messages = request.messages
     new = _entries(messages, FileKind.ADD, lambda m: m.new_files)
@@ -150,7 +151,7 @@ def changes(request: CommitRequest) -> tuple[Change, Change]:
 
 
 def without_deleted_stats(delta: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-    """The entries; those of files that go without statistics of their columns."""
+    """The entries, with column statistics removed from deleted files."""
     return [
         replace(entry, file=replace(entry.file, value_stats=NO_STATS, value_stats_columns=()))
         if entry.kind is FileKind.DELETE

@@ -1,13 +1,13 @@
-"""A change and the latest snapshot -> nothing, or what stands against committing it there.
+"""Checks whether a change may be committed after the latest snapshot; raises the conflict if not.
 
-`plan/conflicts.py` has the rules; here is what of the table they are asked about:
+`plan/conflicts.py` has the rules; this module reads the parts of the table that they need:
 
 - a change that deletes files, or adds files above level 0, is checked against the live files;
-- what was written, and what was compacted, must be what the newest schema and options ask for
-  (`schema_rules.py`);
-- any but an overwrite is checked against what others added since its writers looked at the table:
-  against all there is, if the snapshot that they looked at has been rolled back;
-- rows that were made from others must not meet changes of the same keys (`row_conflicts.py`).
+- written and compacted files must follow the newest schema and options (`schema_rules.py`);
+- a change other than an overwrite is checked against the files that others added since its writers
+  read the table; against all files, if the snapshot they read has been rolled back;
+- rows computed from other rows conflict with concurrent changes of the same keys
+  (`row_conflicts.py`).
   A plain append that nobody came before costs no reading at all.
 """
 
@@ -49,7 +49,7 @@ def check_change(
     delta: Sequence[ManifestEntry],
     newest: int,
 ) -> None:
-    """That `delta`, the change with what it clears, may follow the latest snapshot.
+    """Check that `delta`, the change with the files it clears, may follow the latest snapshot.
 
     `newest` is the id of the newest schema. Raises CommitConflict, or AlreadyExists if the messages
     were committed before.
@@ -73,7 +73,7 @@ def check_change(
 
 
 def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
-    """That the change adds none of these files: its messages were not committed yet."""
+    """Check that the change adds none of these files: its messages are not yet committed."""
     # A file that only changes its level may have been moved by another compaction: a conflict.
     moved = {entry.file.name for entry in change.delta if entry.kind is FileKind.DELETE}
     mine = {
@@ -91,9 +91,9 @@ def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
 
 
 def _check_written(context: TableContext, change: Change, newest: int) -> None:
-    """Raise CommitConflict if rows were written by rules that the table has no more.
+    """Raise CommitConflict if rows were written under rules that the table no longer has.
 
-    The first snapshot fixes some of them; the writer may have opened the table before that.
+    The first snapshot fixes some rules; the writer may have opened the table before it.
     """
     for message in change.messages:
         empty = message.base_snapshot_id is None
@@ -110,10 +110,10 @@ def _check_written(context: TableContext, change: Change, newest: int) -> None:
 
 
 def _check_rules(context: TableContext, change: Change, newest: int) -> None:
-    """Raise CommitConflict if the table no longer merges as it did when files were compacted.
+    """Raise CommitConflict if the merge rules have changed since files were compacted.
 
-    A file that only went up a level counts like one that was written: which level is read alone,
-    and which is merged, is for the options to say.
+    A file that was only moved to a higher level counts like a written file, because options decide
+    which levels are read without a merge.
     """
     planned = {message.compact_schema_id for message in change.messages} - {None, newest}
     for schema_id in sorted(each for each in planned if each is not None):
@@ -133,7 +133,7 @@ def _by_schemas(context: TableContext, *schema_ids: int) -> tuple[TableContext, 
 
 
 def _check_since(context: TableContext, change: Change, latest: Snapshot) -> None:
-    """Against what others committed since the writers of the messages looked."""
+    """Check the change against what others committed since its writers read the table."""
     base = change.base_snapshot_id
     if not change.messages:
         return
@@ -154,7 +154,7 @@ def _check_since(context: TableContext, change: Change, latest: Snapshot) -> Non
     check_bucket_counts(known, change.messages)
     if change.replaces_rows:
         check_rows_untouched(context, change, latest)
-    # Keys that were known keep their buckets while others only add keys, but not if they overwrite.
+    # Known keys keep their buckets while others only add keys, but not after an overwrite.
     dealt = {
         message.partition
         for message in change.messages
@@ -166,9 +166,9 @@ def _check_since(context: TableContext, change: Change, latest: Snapshot) -> Non
 
 
 def _check_rolled_back(context: TableContext, change: Change) -> None:
-    """Raise CommitConflict if a change was made from files that a rollback may have taken away.
+    """Raise CommitConflict if a change was computed from files that a rollback may have removed.
 
-    Rows that are only added do not depend on others, but for the keys of dynamic buckets.
+    Added rows do not depend on other rows, except for the key index of dynamic buckets.
     """
     dynamic = bool(context.schema.primary_keys) and any(
         message.total_buckets == DYNAMIC for message in change.messages
@@ -195,9 +195,9 @@ def _check_indexes(context: TableContext, change: Change, latest: Snapshot) -> N
 def _added_since(
     context: TableContext, base: int | None, latest: Snapshot
 ) -> Iterator[tuple[Snapshot | None, Sequence[ManifestEntry]]]:
-    """The snapshots after one (None: all), newest first, and the files that each added.
+    """The snapshots after `base` (None: all), newest first, and the files that each added.
 
-    Where snapshots have expired, all live files stand for what they added.
+    If snapshots have expired, all live files are returned in place of the files they added.
     """
     try:
         for theirs, entries in committed_since(context.history, base or 0, latest):

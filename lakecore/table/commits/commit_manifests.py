@@ -1,11 +1,11 @@
 """The manifests, manifest lists and index manifests that one commit writes, under fresh names.
 
-Nobody knows them before a snapshot names them. Those of an attempt that certainly failed are
-removed again, but for the lists of the commit's own changes, which the next attempt brings too: who
-loses a race has less to do before the next one.
+No reader sees them before a snapshot names them. If an attempt certainly failed, its files are
+removed, except the lists of the commit's own changes: the next attempt uses them again and so
+publishes earlier.
 
-INVARIANT: every snapshot carries the complete index manifest. Leaving it out would bring rows back
-that deletion vectors hide.
+INVARIANT: every snapshot names the complete index manifest. Without it, rows that deletion vectors
+hide would reappear.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class ManifestWriter:
-    """Writes the manifests of one commit; file names count on from an attempt to the next."""
+    """Writes the manifests of one commit; the counter of file names continues over attempts."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
@@ -50,12 +50,12 @@ class ManifestWriter:
         self._deltas: list[_Delta] = []
 
     def begin(self) -> None:
-        """Begin a snapshot: what was written so far stays."""
+        """Begin a snapshot; files written so far are kept."""
         self._paths.clear()
         self._deltas.clear()
 
     def lose(self, *, whole: bool) -> None:
-        """Remove what the attempt that was lost wrote; unless `whole`, its own changes stay."""
+        """Remove the files of a lost attempt; unless `whole`, keep the lists of its own changes."""
         kept = set() if whole else {path for delta in self._deltas for path in delta.paths}
         self._remove([path for path in self._paths if path not in kept])
         self._paths = [path for path in self._paths if path in kept]
@@ -63,30 +63,30 @@ class ManifestWriter:
             self._deltas.clear()
 
     def remove(self) -> None:
-        """Remove all that was written for the snapshot, which will not be."""
+        """Remove all files of the snapshot; it will not be published."""
         self._remove(self._paths)
         self.begin()
 
     def _remove(self, paths: Sequence[str]) -> None:
         for path in paths:
-            # What cannot be removed is an orphan, not a fault.
+            # A file that cannot be removed is an orphan, not an error.
             with suppress(LakecoreError, OSError):
                 self._context.store.delete(path)
 
     def write_base(self, latest: Snapshot | None) -> tuple[str, int]:
-        """The list of the manifests of the table so far, small ones merged when it is time."""
+        """Write the base manifest list, with small manifests merged when due: name and size."""
         if latest is None:
             return self._write_list([])
         return self._write_list(self.merged(self._context.history.manifests(latest)))
 
     def merged(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
-        """The manifests of the same table, merged when it is time."""
+        """The manifests with the same live files, merged when due."""
         return merge_manifests(self._context, manifests, self._write_columns)
 
     def write_delta(self, entries: Sequence[ManifestEntry]) -> tuple[str, int]:
-        """A list of new manifests with these entries: its name and size.
+        """Write these entries as new manifests and their list. Returns the list's name and size.
 
-        One that an attempt before this one wrote is named again.
+        A list that an earlier attempt wrote is used again.
         """
         for delta in self._deltas:
             if delta.entries == entries:
@@ -99,9 +99,9 @@ class ManifestWriter:
     def write_indexes(
         self, latest: Snapshot | None, indexes: Sequence[IndexEntry], cleared: AbstractSet[bytes]
     ) -> str | None:
-        """The name of the index manifest after a change; the one before if nothing changed.
+        """The name of the index manifest after a change; the previous name if nothing changed.
 
-        A new index file replaces the one of its bucket and type; cleared partitions keep none.
+        A new index file replaces that of its bucket and type; those of cleared partitions go.
         """
         before = self._context.history.index_entries(latest)
         replaced = {(e.partition, e.bucket, e.file.index_type) for e in indexes}
@@ -141,7 +141,7 @@ class ManifestWriter:
         ]
 
     def _write_entries(self, entries: Sequence[ManifestEntry]) -> list[ManifestFile]:
-        """New manifests with these entries, in order; several have the target size at least."""
+        """New manifests with these entries, in order; if several, each has the target size."""
         if not entries:
             return []
         options = self._context.options
@@ -186,7 +186,7 @@ class _Delta:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Contents:
-    """Of the entries of a manifest, what its line in a manifest list is made of."""
+    """The facts of a manifest's entries that its line in a manifest list states."""
 
     kinds: Ints
     partitions: Sequence[bytes]
@@ -239,7 +239,7 @@ class _Contents:
             size_bytes=size_bytes,
             added_count=len(self.kinds) - deleted,
             deleted_count=deleted,
-            # As Java since 1.0: the newest schema of the files.
+            # The newest schema of the files, as in Java since 1.0.
             schema_id=int(self.schema_ids.max()),
             partition_stats=stats.finish(),
             bucket_min=int(self.buckets.min()),

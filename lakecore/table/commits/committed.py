@@ -1,10 +1,10 @@
-"""What a user has committed already, found by looking back through the snapshots.
+"""What a user has committed already, found by searching the snapshots, newest first.
 
-A job that numbers its commits keeps its commit user over restarts: what is on record under a number
-as large, or larger, was committed before (https://paimon.apache.org/docs/master/concepts/snapshot/).
+A job that numbers its commits keeps its commit user over restarts: if a snapshot has this or a
+larger number, the commit was made (https://paimon.apache.org/docs/master/concepts/snapshot/).
 
-Of the two snapshots of a commit the second may be missing: the process died between them. It can
-still be made, from the same messages.
+If the process died between the two snapshots of a commit, the second is missing. It can still be
+made from the same messages.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 def last_committed(context: TableContext, user: str) -> Snapshot | None:
-    """The newest snapshot that a user committed under an identifier; None if it has none.
+    """The newest snapshot that a user committed under an identifier; None if there is none.
 
-    A commit without one says nothing of the numbered ones: a job that writes in both ways would
-    take each of its later commits for one that is done.
+    Batch commits, which have no identifier of their own, are ignored: otherwise a job that uses
+    both ways would take each of its later commits for done.
     """
     return _last_numbered(context, user, context.history.latest_snapshot())
 
@@ -41,7 +41,7 @@ def committed(
 ) -> CommitResult | None:
     """The result of an earlier commit under the same user and identifier, if there was one.
 
-    Snapshots after `latest` are not looked at.
+    Snapshots after `latest` are ignored.
     """
     last = _last_numbered(context, request.user, latest)
     if last is None or last.commit_identifier < request.identifier:
@@ -52,7 +52,7 @@ def committed(
             continue
         if snapshot.commit_identifier == request.identifier:
             found.append(snapshot.id)
-        # The first snapshot of a commit is of another kind than COMPACT, if it has two.
+        # If a commit has two snapshots, the first one is not of kind COMPACT.
         if snapshot.commit_identifier < request.identifier or (
             found and snapshot.commit_kind is not CommitKind.COMPACT
         ):
@@ -66,9 +66,9 @@ def committed(
 
 
 def may_go_on(context: TableContext, request: CommitRequest, done: CommitResult) -> bool:
-    """Whether only the compaction of an earlier commit is missing, and these messages hold it.
+    """Whether these messages can still make the missing COMPACT snapshot of an earlier commit.
 
-    They do if that commit added their very files, and what compaction made of them is there still.
+    They can if that commit added exactly their files, and the files that compaction wrote exist.
     """
     messages = [message for message in request.messages if message.compact_before]
     if not messages or len(done.snapshot_ids) != 1:
@@ -90,7 +90,7 @@ def _last_numbered(context: TableContext, user: str, latest: Snapshot | None) ->
 
 
 def _newest_first(context: TableContext, newest: Snapshot | None) -> Iterator[Snapshot]:
-    """The live snapshots from this one down."""
+    """The live snapshots up to `newest`, newest first."""
     while newest is not None:
         yield newest
         newest = context.history.snapshot_if_there(newest.id - 1) if newest.id > 1 else None

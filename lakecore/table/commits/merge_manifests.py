@@ -1,16 +1,16 @@
-"""The manifests of a snapshot -> those of its successor's base list, merged when it is time.
+"""The manifests of a snapshot -> those of its successor's base list, merged when due.
 
-`plan/manifests.py` has the rules; here they are carried out, in the order of the manifests:
+`plan/manifests.py` has the rules; this module applies them, in the order of the manifests:
 
-1. a *minor* merge reads a group of neighbours, cancels, and writes what is left;
-2. a *full* merge first reads all deletions, then goes through the manifests once. Those that need
-   no change stay as they are; what is left of the others is gathered and written before the next
-   one that stays, sorted by partition. A remainder too small to stand alone takes in that one too:
-   a small manifest between large ones would be written anew by each full merge.
+1. a *minor* merge reads a group of neighbours, cancels ADD with DELETE, and writes the rest;
+2. a *full* merge first reads all deletions, and then each manifest once. Manifests that need no
+   change are kept. The remaining entries of the others are collected, sorted by partition and
+   written before the next kept manifest. If they are too few for a manifest, that one is rewritten
+   with them: each full merge would rewrite a small manifest between large ones.
 
-INVARIANT: files of a bucket stay in order of their commits, whatever is merged: of rows with one
-sequence number the later commit's wins. No entry is handled alone, and not more than a part of the
-budget is held; the parts of a table larger than that are sorted each for itself.
+INVARIANT: the files of a bucket stay in commit order, because for equal sequence numbers the later
+commit wins. Entries are processed as columns, and at most a share of the budget is held. If a table
+needs more, it is sorted in parts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _READERS = 8
 def merge_manifests(
     context: TableContext, manifests: Sequence[ManifestFile], write: Write
 ) -> list[ManifestFile]:
-    """The manifests of the same table; new ones are made by `write` from their entries."""
+    """The manifests after the merge; `write` makes new ones from their entries."""
     target = context.options.manifest_target_file_size_bytes
     threshold = context.options.manifest_full_compaction_threshold_size_bytes
     if full_merge_is_due(manifests, target_bytes=target, threshold_bytes=threshold):
@@ -92,14 +92,14 @@ class _FullMerge:
 
     @property
     def is_useful(self) -> bool:
-        """Whether there is more than one manifest to be read."""
+        """Whether more than one manifest must be read."""
         return sum(read for _, read in self._manifests) > 1
 
     def run(self) -> list[ManifestFile]:
         """The manifests after the merge."""
         lease = _lease(self._context, sum(m.size_bytes for m, read in self._manifests if read))
         with lease:
-            # Less than two targets at once would leave small manifests in between.
+            # With less room than two target sizes, small manifests would remain.
             room = max(2 * self._target, lease.size_bytes // _BYTES_IN_MEMORY)
             frames = _frames(self._context, [m for m, read in self._manifests if read])
             for manifest, read in self._manifests:
@@ -152,7 +152,7 @@ def _lease(context: TableContext, size_bytes: int) -> Lease:
 
 
 def _frames(context: TableContext, manifests: Sequence[ManifestFile]) -> Iterator[pl.DataFrame]:
-    """The entries of each manifest, in order; small neighbours are read at once."""
+    """The entries of each manifest, in order; small neighbours are read together."""
     target = context.options.manifest_target_file_size_bytes
     read = context.history.entry_columns
     if len(manifests) <= 1:

@@ -1,6 +1,6 @@
 """The files that commit messages name, and their removal when the messages will not be committed.
 
-What cannot be removed is an orphan, not a fault: `remove_orphan_files` finds it later.
+A file that cannot be removed is an orphan, not an error.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def delete_files(context: TableContext, messages: Sequence[CommitMessage]) -> No
 
 
 def delete_compaction_files(context: TableContext, messages: Sequence[CommitMessage]) -> None:
-    """Remove what the compactions of messages made, whose other parts were committed."""
+    """Remove the files that the compactions of messages wrote; the rest was committed."""
     for message in messages:
         made = _made_by_compaction(message)
         _delete(context, _paths(context, message, made, message.compact_index_files))
 
 
 def check_files_are_there(context: TableContext, messages: Sequence[CommitMessage]) -> None:
-    """Raise InvalidRequest if a data file that messages bring is not stored."""
+    """Raise InvalidRequest if a data file of the messages does not exist."""
     paths = [
         path for message in messages for path in _paths(context, message, _data_files(message), ())
     ]
@@ -49,7 +49,7 @@ def check_files_are_there(context: TableContext, messages: Sequence[CommitMessag
 
 
 def check_not_committed(context: TableContext, messages: Sequence[CommitMessage]) -> None:
-    """Raise InvalidRequest if messages were committed: their files are the table's."""
+    """Raise InvalidRequest if messages were committed: their files belong to the table."""
     mine = {file.name for message in messages for file in _data_files(message)}
     snapshot = context.history.latest_snapshot() if mine else None
     bases = {message.base_snapshot_id for message in messages}
@@ -70,7 +70,7 @@ def check_not_committed(context: TableContext, messages: Sequence[CommitMessage]
 
 
 def compaction_is_there(context: TableContext, messages: Sequence[CommitMessage]) -> bool:
-    """Whether all files are still stored that the compactions of messages made."""
+    """Whether all files that the compactions of messages wrote still exist."""
     return all(
         context.store.exists(path)
         for message in messages
@@ -81,7 +81,7 @@ def compaction_is_there(context: TableContext, messages: Sequence[CommitMessage]
 
 
 def _made_by_compaction(message: CommitMessage) -> tuple[DataFile, ...]:
-    # INVARIANT: a file that only changed its level is in the table under the same name.
+    # INVARIANT: a file that only changed its level is still in the table, under the same name.
     there = {file.name for file in (*message.new_files, *message.compact_before)}
     made = (*message.compact_after, *message.compact_changelog_files)
     return tuple(file for file in made if file.name not in there)
@@ -94,13 +94,13 @@ def _delete(context: TableContext, paths: Sequence[str]) -> None:
 
 
 def _brought(context: TableContext, message: CommitMessage) -> list[str]:
-    """The paths of all files that the message brings."""
+    """The paths of all files that the message adds."""
     indexes = (*message.new_index_files, *message.compact_index_files)
     return _paths(context, message, _data_files(message), indexes)
 
 
 def _data_files(message: CommitMessage) -> tuple[DataFile, ...]:
-    """The data and changelog files that the message brings."""
+    """The data and changelog files that the message adds."""
     return (*message.new_files, *message.changelog_files, *_made_by_compaction(message))
 
 

@@ -1,8 +1,8 @@
-"""A change that may follow the latest snapshot -> the next one, all that it names written.
+"""A checked change -> the next snapshot, after all files that it names are written.
 
-Nobody sees it before it is published (`commit.py`).
+The snapshot is not visible before it is published (`commit.py`).
 
-INVARIANT: every snapshot carries on all that it does not change, the index manifest above all.
+INVARIANT: a snapshot keeps everything that it does not change, in particular the index manifest.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Step:
-    """A change that passed the checks against the latest snapshot, and what it does to that.
+    """A change that passed the checks against the latest snapshot, and its effect.
 
-    `delta` has the deletions of all files in the `cleared` partitions, too. `schema_id` is that of
-    the newest schema.
+    `delta` includes the deletions of all files in the `cleared` partitions. `schema_id` is the id
+    of the newest schema.
     """
 
     change: Change
@@ -42,10 +42,10 @@ class Step:
 def next_snapshot(
     context: TableContext, request: CommitRequest, manifests: ManifestWriter, step: Step
 ) -> Snapshot:
-    """The snapshot after the latest; its manifests and lists are written.
+    """The snapshot after the latest one; writes its manifests and manifest lists.
 
-    Raises CorruptTable if a manifest to be merged is not there: another commit made it needless, or
-    it was lost.
+    Raises CorruptTable if a manifest to merge is missing: another commit replaced it, or it was
+    lost.
     """
     change, latest, delta = step.change, step.latest, step.delta
     base_list, base_size = manifests.write_base(latest)

@@ -1,17 +1,17 @@
-"""Rows made from a snapshot's, and what others committed since: nobody may have changed one.
+"""Conflicts of DELETE, UPDATE and MERGE with concurrent commits, by key.
 
-A DELETE, UPDATE or MERGE reads a row and writes another in its place. If somebody else writes the
-same key between the two, the newer of both rows would win whole, and a change would be lost without
-a word. So, for each snapshot since the one that was read:
+These verbs read a row and write another in its place. If another commit wrote the same key in
+between, the newer row would win as a whole and the other change would be lost silently. Each
+snapshot since the one that was read is checked:
 
 1. a compaction changes no row;
-2. files taken away (an overwrite) from a bucket that this commit writes are a conflict;
-3. files added to such a bucket are one if they hold a key that this commit writes. Only where key
-   ranges overlap are the keys themselves read and compared.
+2. files removed by an overwrite from a bucket that this commit writes are a conflict;
+3. files added to such a bucket are a conflict if they hold a key that this commit writes. The keys
+   are read and compared only if the key ranges overlap.
 
-Rows that came since and would have matched the condition are not looked for: a verb changes what
-was there when it began. Paimon's own row-level commands on primary-key tables check nothing of
-this (https://paimon.apache.org/docs/master/concepts/concurrency-control/).
+New rows that would have matched the condition are not a conflict: a verb changes the rows that
+existed when it began. Paimon's own row-level commands on primary-key tables have no such check
+(https://paimon.apache.org/docs/master/concepts/concurrency-control/).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _added_since(
     latest: Snapshot,
     buckets: frozenset[tuple[bytes, int]],
 ) -> dict[tuple[bytes, int], list[DataFile]]:
-    """The files that others added to these buckets since the rows were read."""
+    """The files that other commits added to these buckets since the rows were read."""
     added: dict[tuple[bytes, int], list[DataFile]] = defaultdict(list)
     for theirs, entry in _changes_since(context, change.base_snapshot_id or 0, latest):
         bucket = (entry.partition, entry.bucket)
@@ -90,7 +90,7 @@ def _added_since(
 def _changes_since(
     context: TableContext, base: int, latest: Snapshot
 ) -> Iterator[tuple[Snapshot, ManifestEntry]]:
-    """What the snapshots that changed rows added and took away, newest first."""
+    """The added and removed files of the snapshots that changed rows, newest first."""
     try:
         for theirs, entries in committed_since(context.history, base, latest):
             if theirs.commit_kind not in (CommitKind.COMPACT, CommitKind.ANALYZE):
@@ -106,7 +106,7 @@ def _changes_since(
 def _check_keys(
     context: TableContext, split: Split, mine: Sequence[DataFile], theirs: Sequence[DataFile]
 ) -> None:
-    """Raise CommitConflict if a key of my files is in one of theirs."""
+    """Raise CommitConflict if a key of `mine` is in a file of `theirs`."""
     lows, highs = key_ranks([*mine, *theirs], context.schema)
     for index, file in enumerate(mine):
         at = len(mine) + np.flatnonzero(
@@ -133,7 +133,7 @@ def _check_disjoint(context: TableContext, own: pa.Table, others: pa.Table) -> N
 
 
 def _keys(context: TableContext, split: Split, file: DataFile) -> Iterator[pa.Table]:
-    """The keys of a file, without those of the partition."""
+    """The keys of a file, without partition columns."""
     names = context.schema.trimmed_primary_keys
     source = TableSource(context=context, snapshot=None, table_schema=context.schema)
     plan = source.read_plan([split], names)

@@ -1,8 +1,8 @@
-"""Whether what was written or compacted under one schema may be committed under another.
+"""Whether files written or compacted under one schema may be committed under another.
 
-Rows that were merged by one aggregate function, or in the order of one column, are not what the
-table asks for once that is another. A compaction beside such a change is made anew. New rows may
-follow most changes, but none of the options that a table keeps from its first snapshot on.
+Rows that were merged by one aggregate function, or in the order of one sequence field, are wrong
+after the function or field changes; such a compaction is repeated. New rows may follow most schema
+changes, except changes of options that are fixed from the first snapshot on.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _FIRST_KEYS = ("bucket", "changelog-producer")
 
 
 def _lie_or_merge(option: Option) -> bool:
-    """Whether it decides how rows lie or merge."""
+    """Whether the option decides where rows are stored or how they merge."""
     return option.effect in (Effect.READ, Effect.WRITE)
 
 
 def _first(option: Option) -> bool:
-    """Whether the first rows of a table must have been written by it."""
+    """Whether the first rows of a table must have been written under this option."""
     return option.immutable or option.effect is Effect.READ or option.key in _FIRST_KEYS
 
 
 def same_rules(before: TableContext, after: TableContext) -> bool:
-    """Whether files compacted by the schema and options of `before` are right for `after`.
+    """Whether files compacted under the schema and options of `before` are valid for `after`.
 
-    Columns may come, go and change their names; those that both have must be of one type. Options
-    may change that neither decide how rows are read nor how they are written.
+    Columns may be added, dropped and renamed; common columns must have the same type. Options that
+    affect neither reading nor writing of rows may change.
     """
     old, new = before.schema, after.schema
     if old == new:
@@ -51,10 +51,10 @@ def same_rules(before: TableContext, after: TableContext) -> bool:
 
 
 def may_follow(before: TableContext, after: TableContext, *, empty: bool) -> bool:
-    """Whether rows written by the schema and options of `before` are right for `after`.
+    """Whether rows written under the schema and options of `before` are valid for `after`.
 
-    `empty`: the table was when they were written, so that any of its options could change. Later
-    those stay that decide where rows lie and how they merge.
+    `empty`: the table had no snapshot when they were written, so any option could change. Later,
+    the options that decide where rows are stored and how they merge are fixed.
     """
     texts = in_names_of(after, before.schema)
     if empty:
@@ -64,6 +64,6 @@ def may_follow(before: TableContext, after: TableContext, *, empty: bool) -> boo
 
 
 def _deciding(texts: Mapping[str, str], decides: Callable[[Option], bool]) -> dict[str, str]:
-    """Those of the options that decide."""
+    """The options for which `decides` is true."""
     found = {key: find_option(key) for key in texts}
     return {key: texts[key] for key, known in found.items() if known is not None and decides(known)}

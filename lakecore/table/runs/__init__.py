@@ -1,3 +1,3 @@
-"""The sorted runs of a bucket: data files -> rows, merged, and rows -> data files."""
+"""The sorted runs of a bucket: data files -> merged rows, and rows -> data files."""
 
 from __future__ import annotations

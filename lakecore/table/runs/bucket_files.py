@@ -1,10 +1,11 @@
-"""Rows of one bucket, in the order they are to have -> data files and what is known of them.
+"""Ordered rows of one bucket -> data files, with their statistics and metadata.
 
-A file ends when it reaches `target-file-size`, and the next begins: together they are one run.
+A file is closed when it reaches `target-file-size`, and the next one is opened. All files of one
+writer form one sorted run.
 
 Columns of a primary-key table's files (https://paimon.apache.org/docs/master/concepts/spec/datafile/):
 `_KEY_x` for each column of the trimmed primary key (unless `data-file.thin-mode`), sequence number,
-kind, then every column of the table. An append table's files hold the table's columns alone.
+kind, then every column of the table. An append table's files hold only the table's columns.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ if TYPE_CHECKING:
     from lakecore.options import TableOptions
 
 _LOOK_BYTES_MIN = 1 << 20
-"""Rows of fewer bytes are written before the size of their file is looked at."""
+"""Up to this many bytes of rows are written before the file size is checked."""
 ENCODED_GROUPS = 6
-"""Row groups in memory for a file that is written: one fills, two are encoded and become bytes."""
+"""Row groups in memory while a file is written: one is filled, two are encoded into bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileShape:
-    """How the files of one kind and level look, whichever bucket they are in."""
+    """The format of the files of one kind and level; it is the same for all buckets."""
 
     schema: TableSchema
     write_format: WriteFormat
@@ -66,11 +67,11 @@ class FileShape:
 
     @property
     def encoding_bytes(self) -> int:
-        """What writing a file takes in memory."""
+        """The memory that writing a file takes, in bytes."""
         return ENCODED_GROUPS * self.write_format.row_group_bytes
 
     def rows_between_looks(self, rows: pa.Table) -> int:
-        """How many rows go to a file before its size is looked at: many in a file of many."""
+        """The rows to write before the file size is checked again."""
         wanted = self.write_format
         row_bytes: int = max(1, size_of(rows) // max(1, rows.num_rows))
         size_bytes = min(wanted.row_group_bytes, max(self.target_bytes, _LOOK_BYTES_MIN))
@@ -83,7 +84,7 @@ class FileShape:
 
     @property
     def bounded_names(self) -> tuple[str, ...]:
-        """The columns that statistics are stored of: all, or those of a mode that keeps some."""
+        """The columns whose statistics are stored; dense statistics leave out mode none."""
         return tuple(
             field.name
             for field, mode in zip(self.schema.fields, self.stats_modes, strict=True)
@@ -92,7 +93,7 @@ class FileShape:
 
     @property
     def told_texts(self) -> dict[str, int | None]:
-        """Columns of texts whose bounds the writer of a file tells, and their characters."""
+        """String columns whose bounds the Parquet writer reports, with their truncation length."""
         if self.write_format.format != "parquet":
             return {}
         return {
@@ -134,7 +135,7 @@ def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> Fi
 
 
 def changelog_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> FileShape:
-    """The shape of changelog files: of level 0 if a flush writes them, else of what compacts."""
+    """The shape of changelog files: level 0 for a flush, else the level of the compaction."""
     data = data_shape(schema, options, level)
     changed = data
     if options.changelog_file_stats_mode is not None:
@@ -164,7 +165,7 @@ def key_field(field: Field) -> Field:
 
 
 def _copies(schema: TableSchema, options: TableOptions) -> tuple[tuple[str, str], ...]:
-    """The columns that hold what another does: of each key column there are two."""
+    """Pairs of columns that hold the same values: `_KEY_x` and x of each key column."""
     if not schema.primary_keys or options.data_file_thin_mode:
         return ()
     return tuple((KEY_PREFIX + field.name, field.name) for field in schema.key_fields)
@@ -172,13 +173,13 @@ def _copies(schema: TableSchema, options: TableOptions) -> tuple[tuple[str, str]
 
 @dataclass(slots=True)
 class FileNames:
-    """The names of the files that one writer of a bucket makes: one count for all kinds."""
+    """The names of the files of one bucket writer; all kinds share one counter."""
 
     writer: str
     count: int = 0
 
     def next(self, shape: FileShape) -> str:
-        """A name that was not given out yet."""
+        """The next unused name."""
         name = data_file_name(
             shape.prefix,
             self.writer,
@@ -192,7 +193,7 @@ class FileNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketPlace:
-    """Where the files of a bucket go, and how they are named."""
+    """The directory of a bucket and the names of its files."""
 
     store: Store
     layout: Layout
@@ -203,7 +204,7 @@ class BucketPlace:
 
 
 class RollingWriter:
-    """Writes rows in the order given, a file after the other."""
+    """Writes rows in the given order, to one file after another."""
 
     def __init__(self, place: BucketPlace, shape: FileShape) -> None:
         self._place = place
@@ -226,17 +227,17 @@ class RollingWriter:
                 self._end_file()
 
     def flush(self) -> None:
-        """Hold no rows in memory; the file goes on."""
+        """Write the buffered rows; the file stays open."""
         if self._open is not None:
             self._open.flush()
 
     def close(self) -> tuple[DataFile, ...]:
-        """End the last file; all files, in order."""
+        """Close the last file. Returns all files, in order."""
         self._end_file()
         return tuple(self.files)
 
     def abort(self) -> None:
-        """Remove what was written."""
+        """Delete all files of this writer."""
         if self._open is not None:
             self._open.writer.abort()
             self._open = None
@@ -253,7 +254,7 @@ class RollingWriter:
 
 
 class _OpenFile:
-    """One file being written, and what its rows say about it so far."""
+    """A file that is being written, and the statistics of its rows so far."""
 
     def __init__(self, place: BucketPlace, shape: FileShape, name: str) -> None:
         self._place = place
@@ -313,12 +314,12 @@ class _OpenFile:
         self.writer.flush()
 
     def _see(self) -> None:
-        """Take the rows since the last time into the statistics: each time has a price a column."""
+        """Add the rows since the last call to the statistics; each call has a cost per column."""
         if not self._unseen:
             return
         seen, self._unseen = self._unseen, []
         self._unseen_rows = self._unseen_bytes = 0
-        # Of some rows texts may be codes, and of others not.
+        # Some tables hold dictionary-encoded strings, others plain ones.
         for _, alike in groupby(seen, key=lambda rows: rows.schema):
             self._stats.update(pa.concat_tables(alike))
 
@@ -358,9 +359,10 @@ class _OpenFile:
 
 
 def _refuse_nulls(rows: pa.Table, schema: TableSchema) -> None:
-    """Raise InvalidRequest if a NOT NULL column holds null, as taking rows back can leave it.
+    """Raise InvalidRequest if a NOT NULL column holds null, as a retraction can leave it.
 
-    Arrow writes such a null as an empty list, as a row of zeros, or as null, by type and format.
+    Arrow would write such a null as an empty list, a row of zeros or a null, depending on the type
+    and the format.
     """
     for field in schema.fields:
         if not field.type.nullable and rows.column(field.name).null_count:

@@ -1,7 +1,8 @@
-"""Which columns of texts are merged as codes: those that repeat, where rows come out as they were.
+"""Which string columns are merged dictionary-encoded, without decoding them.
 
-A code is moved in place of its text, and the dictionary is not made again. It pays only where all
-files have few texts, for a row is moved with the dictionary of its file.
+These are columns with few distinct values, in a merge that returns rows unchanged. The merge moves
+codes, and the dictionaries of the files are kept. It is faster only if all files have small
+dictionaries, because the output carries the dictionary of every file.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ if TYPE_CHECKING:
     from lakecore.table.runs.read import ReadPlan
 
 _LEAST_ROWS = 65_536
-"""From which on it is worth a look at the footers."""
+"""Splits with fewer rows are not worth a look at the footers."""
 _FILES_MAX = 64
-"""Whose footers are looked at."""
+"""The most files whose footers are read."""
 _COLUMNS_MAX = 128
-"""Each of which costs a few steps a batch, whatever it has: of many there are few rows in one."""
+"""The most encoded columns. Each has a fixed cost per batch, and wide batches hold few rows."""
 
 
 def coded_columns(
     split: Split, fields: Sequence[Field], plan: ReadPlan, store: Store
 ) -> frozenset[str]:
-    """The names of such columns of a split. Raises CorruptTable if a file is missing."""
+    """The names of the columns to merge encoded. Raises CorruptTable if a file is missing."""
     files = split.files
     few = sum(file.row_count for file in files) < _LEAST_ROWS or len(files) > _FILES_MAX
     if few or not MERGE_FUNCTIONS[plan.engine].chooses_rows:
@@ -52,7 +53,7 @@ def coded_columns(
             for mapping in map_fields(texts, plan.schemas[file.schema_id].fields)
             if mapping.stored is not None
             and not mapping.changed
-            # Arrow could take it for a part of another.
+            # Arrow could take a name with a dot for a nested field.
             and "." not in mapping.stored.name + mapping.read.name
         }
         if not stored:

@@ -1,13 +1,13 @@
-"""Runs of large rows -> their merged rows, of which one is in memory at a time.
+"""Runs of large rows -> merged rows, with one large row in memory at a time.
 
-To merge runs takes a row of each of them. Where a row is a good part of the budget:
+A merge holds one row of each run. If a single row takes a large part of the budget:
 
-1. the runs are merged with places (`places.py`) for the values of columns that are of no fixed
-   width, decide nothing, and come out as they went in;
-2. of each row that comes out, in key order, the values are read.
+1. the runs are merged with places (`places.py`) instead of values. This covers columns of variable
+   width that do not affect the merge and are returned unchanged;
+2. the values of each merged row are then read by place, in key order.
 
-So it is done column by column: a merged row may have its values from several rows. A column whose
-function makes a new value of several is merged as others are, and a value of each run is held.
+Places are per column, because a merged row may take its values from several rows. A column whose
+aggregate function computes a new value is merged by value; one value of each run is in memory.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ if TYPE_CHECKING:
 
 _LARGE_SHARE = 1 / 64
 _LEAST_BYTES = 1 << 20
-"""A row of less is not large under any budget."""
+"""Smaller rows are never large, whatever the budget."""
 _ONE = BatchSize(1, _LEAST_BYTES)
 
 
 def are_large(files: Iterable[DataFile], budget: Budget) -> bool:
-    """Whether rows of some file are large, as it stores them."""
+    """Whether the stored rows of some file are large."""
     return any(is_large(file.size_bytes, file.row_count, budget) for file in files)
 
 
 def is_large(size_bytes: int, row_count: int, budget: Budget, share: float = _LARGE_SHARE) -> bool:
-    """Whether of so many rows that have so many bytes each has that part of the budget."""
+    """Whether the mean row of `row_count` rows takes at least `share` of the budget."""
     return size_bytes >= max(budget.size_bytes * share, _LEAST_BYTES) * max(1, row_count)
 
 
 def places_of(
     split: Split, fields: Sequence[Field], plan: ReadPlan, budget: Budget
 ) -> Places | None:
-    """The columns to merge by place; None: rows are not large, or must be merged by value."""
+    """The columns to merge by place. None if rows are not large or must be merged by value."""
     if not are_large(split.files, budget):
         return None
     late = {each.column for each in casts_after_merge(split.files, fields, plan).casts}
@@ -80,7 +80,7 @@ def places_of(
 
 
 class Values:
-    """The values of places, asked for file by file, mostly in rising order."""
+    """Reads the values of places, file by file, mostly in ascending order."""
 
     def __init__(
         self, places: Places, fields: Sequence[Field], plan: ReadPlan, store: Store
@@ -92,9 +92,10 @@ class Values:
         self._open: dict[tuple[int, tuple[str, ...]], _Opened] = {}
 
     def rows(self, merged: pa.Table) -> Iterator[pa.Table]:
-        """Merged rows with their values; each is a table, if there are values to be read.
+        """The merged rows with their values; one table for each row if there are values to read.
 
-        Rows that a condition on keys does not want are left out: what hides one may not be there.
+        Rows whose keys the predicate excludes are dropped: the file that hides such a row may have
+        been pruned.
         """
         placed = [field for field in self.placed if field.name in merged.schema.names]
         if not placed:
@@ -104,14 +105,14 @@ class Values:
             merged = merged.filter(self._wanted)
         for at in range(merged.num_rows):
             row = self._row(merged.slice(at, 1), placed)
-            # What decoding took is another pool's than that of encoders.
+            # Decoders and encoders use different memory pools.
             release_all_freed()
             yield row
-            # What comes next is read without this beside it.
+            # Free this row before the next one is read.
             del row
 
     def value(self, place: int, field: Field) -> pa.Array:
-        """The value of one place, as an array of it."""
+        """The value of one place, as an array of length 1."""
         return self._at(*row_of(place), [field]).column(0)
 
     def close(self) -> None:
@@ -119,7 +120,7 @@ class Values:
         self._open.clear()
 
     def _row(self, row: pa.Table, placed: Sequence[Field]) -> pa.Table:
-        """A row with its values, those that lie in one row read at once."""
+        """A row with its values; values stored in one row are read together."""
         wanted: dict[int, list[Field]] = {}
         values: dict[str, pa.Array] = {}
         for field in placed:
@@ -137,7 +138,7 @@ class Values:
         return row
 
     def _at(self, number: int, position: int, fields: Sequence[Field]) -> pa.RecordBatch:
-        """Some columns of the row at a position of a file."""
+        """Columns of the row at a position of a file."""
         file = self._files.split.files[number]
         group, end = self._group_of(number, file, position)
         late = late_casts([file], fields, self._files.plan.schemas)
@@ -162,7 +163,7 @@ class Values:
         raise CorruptTable("a data file has fewer rows than it had", file=file.name, row=position)
 
     def _group_of(self, number: int, file: DataFile, position: int) -> tuple[int | None, int]:
-        """The row group of a row, None if the file has none, and where what is read of it ends."""
+        """The row group of a row (None: the file has none), and the position after its last row."""
         if number not in self._starts:
             self._starts[number] = self._files.row_group_starts(file)
         starts = self._starts[number]
@@ -178,7 +179,7 @@ Rows: TypeAlias = "tuple[int, pa.RecordBatch]"
 
 @dataclass(slots=True)
 class _Opened:
-    """A row group that is read, and what came along with its last row, as in a block of Avro."""
+    """An open row group, and the rows decoded together with the last one, as in an Avro block."""
 
     group: int | None
     batches: Iterator[Rows]
@@ -188,9 +189,9 @@ class _Opened:
 
 @dataclass(slots=True)
 class PlacedChanges:
-    """A writer of a changelog that is given places, and reads the values row by row.
+    """A changelog writer that receives places and reads the values row by row.
 
-    Rows of before and of after are in order, each by themselves.
+    The rows before and the rows after a change are each in order.
     """
 
     writer: RollingWriter
@@ -209,7 +210,7 @@ class PlacedChanges:
 
 @dataclass(slots=True)
 class EqualPlaces:
-    """Which rows are equal, of rows with places: by their values, where places do not tell."""
+    """Compares rows with places; values are read only where the places differ."""
 
     before: Values
     after: Values

@@ -1,17 +1,17 @@
-"""Casts that may fail on a value, made when it is known which rows come out.
+"""Casts that may fail on a value, applied after the merge to the surviving rows.
 
-A value that a newer row hides, or a deletion vector, need not have a cast: nobody sees it. So where
-the rows that come out are rows that went in, the values of such a column go through the merge as
-old files store them, in a column beside it, and are cast in the rows that are left. Nothing of this
-is there where no file needs such a cast.
+A value that a newer row or a deletion vector hides is never returned, so a failing cast of it must
+not fail the read. In a merge that returns rows unchanged, such a column is merged together with a
+second column that holds the values as old files store them. The surviving values are cast after the
+merge. Files that need no such cast have no second column.
 
-Where rows are folded, a column may have its value from another row than the column beside it. So a
-nested value, of which merging only asks whether it is null, goes through *packed*: one column of
-ROWs, of what is to come out and of what is stored, that is null where the value is.
+A merge that folds rows may take the two columns from different rows. For a nested value, where the
+merge only asks whether it is null, both columns are *packed* into one column of ROWs: the cast
+value and the stored value. The ROW is null where the value is.
 
-A value that decides, as in a sequence field, or that is folded with others is cast before. Java
-Paimon casts a value when it is first asked for, which makes the same difference; what is inside of
-a nested value it is asked for last.
+A value that affects the merge (a sequence field) or that is folded with others is cast before the
+merge. Java Paimon casts a value when it is first accessed, which has the same effect; it accesses
+the fields of a nested value last.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateCast:
-    """A column, and the one beside it, of values as stored. In each row one of both is null."""
+    """A column, and its second column of stored values. In each row, one of the two is null."""
 
     column: Field
     stored: Field
@@ -49,10 +49,10 @@ class LateCast:
 
 @dataclass(frozen=True, slots=True)
 class LateCasts:
-    """The columns that are cast late, if any, and what rows `wanted` hold.
+    """The columns that are cast late, and the condition `wanted` on the keys of the result.
 
-    A condition on keys may have left out the file that hides a row which it does not want.
-    `packed`: values as stored are in their column, not beside it.
+    Rows that `wanted` excludes are dropped before the cast: the file that hides such a row may have
+    been pruned. `packed`: stored values are packed into their column, not in a second one.
     """
 
     casts: tuple[LateCast, ...] = ()
@@ -65,13 +65,13 @@ class LateCasts:
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The columns of stored values, to be read beside the others."""
+        """The columns of stored values, to be read in addition to the others."""
         return tuple(each.stored for each in self.casts)
 
     def map_fields(
         self, fields: Sequence[Field], stored: Sequence[Field]
     ) -> tuple[ColumnMapping, ...]:
-        """As `plan.evolution` maps them; a file's values are in the one column or the other."""
+        """The mappings of `plan.evolution`; each file fills one of the two columns."""
         late = {
             each.stored: field
             for each in self.casts
@@ -89,7 +89,7 @@ class LateCasts:
         )
 
     def pack(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of columns as `map_fields` says, as they are to be merged."""
+        """Rows with the columns of `map_fields`, packed for the merge."""
         if not self.packed:
             return rows
         for name, stored in self._beside.items():
@@ -102,7 +102,7 @@ class LateCasts:
         return rows
 
     def cast(self, rows: pa.Table) -> pa.Table:
-        """The rows wanted, with their values. Raises InvalidRequest if one has no cast."""
+        """The wanted rows with cast values. Raises InvalidRequest if a value cannot be cast."""
         if not self.casts:
             return rows
         if self.wanted is not None:
@@ -114,7 +114,7 @@ class LateCasts:
 
     @property
     def _beside(self) -> Mapping[str, list[str]]:
-        """Of each column, those of its values as stored."""
+        """For each column, its columns of stored values."""
         names = dict.fromkeys(each.column.name for each in self.casts)
         return {
             name: [each.stored.name for each in self.casts if each.column.name == name]
@@ -141,7 +141,7 @@ class LateCasts:
             place = rows.schema.get_field_index(each.stored.name)
             stored = rows.column(place)
             if pa.types.is_nested(stored.type):
-                # A slice of lists would show all their elements.
+                # A cast of a slice of lists would also see the elements outside the slice.
                 stored = stored.take(pa.array(np.arange(len(stored))))
             if stored.null_count < len(stored):
                 at = rows.schema.get_field_index(name)
@@ -158,7 +158,7 @@ NO_LATE_CASTS = LateCasts()
 def late_casts(
     files: Iterable[DataFile], fields: Iterable[Field], schemas: Mapping[int, TableSchema]
 ) -> LateCasts:
-    """The casts of these columns that may fail on a value of the files, by the schema of each."""
+    """The casts of these columns, from the schemas of the files, that may fail on a value."""
     read = tuple(fields)
     found = {
         (mapping.read, _nullable(mapping.stored)): None
@@ -167,7 +167,7 @@ def late_casts(
         if mapping.changed and mapping.stored is not None
         if may_fail(mapping.stored.type, mapping.read.type)
     }
-    # No column of a table has such a name.
+    # No column of a table has a name with this prefix.
     return LateCasts(
         tuple(
             LateCast(
@@ -182,7 +182,7 @@ def late_casts(
 def casts_after_merge(
     files: Iterable[DataFile], fields: Sequence[Field], plan: ReadPlan
 ) -> LateCasts:
-    """Those that can wait until files are merged: none where merging looks at the values."""
+    """The casts that can wait until after the merge: none for values that the merge reads."""
     packed = not MERGE_FUNCTIONS[plan.engine].chooses_rows
     chosen = [
         field
@@ -194,8 +194,8 @@ def casts_after_merge(
 
 
 def keys_wanted(fields: Iterable[Field], plan: ReadPlan) -> pc.Expression | None:
-    """What the plan's predicate demands of those of the fields that are keys, if anything."""
-    # Engines do not compare NaN alike.
+    """The part of the plan's predicate that concerns key columns; None if there is none."""
+    # Float keys are excluded: engines compare NaN differently.
     keys = [
         field.name
         for field in fields

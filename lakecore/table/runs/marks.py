@@ -1,7 +1,8 @@
-"""Which stored rows of a section come out of its merge, decided before a value is read.
+"""Late materialisation: keys decide which rows of a section survive; only their values are read.
 
-Where rows come out as they went in, the keys, sequences and kinds of all rows decide. They are in
-memory; what has one key is merged at once, window by window, and the rows that win are marked.
+If a merge returns rows unchanged, then key, sequence number and kind of each row determine the
+result. These columns of all rows are held in memory. They are merged window by window, and the
+surviving rows are marked.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """Which rows come out, of all files of a split, one file after the other.
+    """A flag for each row of a split that says whether the row survives; files in order.
 
-    File `n` has the rows from `starts[n]` on; of its first `decided[n]` it is known. `known` holds
-    columns that are read already, of all rows: those that decide, and maybe others.
+    The rows of file `n` begin at `starts[n]`; its first `decided[n]` flags are final. `known` holds
+    the columns of all rows that have been read: those that decide, and maybe others.
     """
 
     starts: np.ndarray
@@ -41,7 +42,7 @@ class Marks:
     known: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     def are_decided(self, start: int, end: int) -> bool:
-        """Whether it is known of all these rows."""
+        """Whether the flags of all these rows are final."""
         inside = slice(
             int(np.searchsorted(self.starts, start, side="right")) - 1,
             int(np.searchsorted(self.starts, end, side="left")),
@@ -50,7 +51,7 @@ class Marks:
         return bool((self.starts[:-1][inside] + self.decided[inside] >= ends).all())
 
     def decide(self, places: range | np.ndarray | None, wins: np.ndarray) -> None:
-        """Mark rows of one file, which come after those decided."""
+        """Set the flags of rows of one file; they follow its decided rows."""
         assert places is not None
         self.rows[slice(places.start, places.stop) if isinstance(places, range) else places] = wins
         number = int(np.searchsorted(self.starts, places[-1], side="right")) - 1
@@ -58,12 +59,12 @@ class Marks:
 
 
 def decided_by_keys(plan: ReadPlan) -> bool:
-    """Whether keys, sequences and kinds decide which rows come out."""
+    """Whether key, sequence number and kind alone determine which rows survive."""
     return isinstance(MERGE_FUNCTIONS[plan.engine], ChoosesRows)
 
 
 def no_marks(files: Sequence[DataFile], known: pl.DataFrame | None = None) -> Marks:
-    """Marks of no row, none of which is decided."""
+    """Marks with no row marked and none decided."""
     starts = np.cumsum([0, *(file.row_count for file in files)])
     return Marks(
         starts=starts,
@@ -74,7 +75,7 @@ def no_marks(files: Sequence[DataFile], known: pl.DataFrame | None = None) -> Ma
 
 
 def mark_rows(marks: Marks, files: SplitFiles, window_rows: int) -> Iterator[None]:
-    """Merge a section of which `decided_by_keys`, about so many rows at a time.
+    """Merge the keys of a section for which `decided_by_keys` holds, in windows of `window_rows`.
 
     Raises CorruptTable for keys out of order, see `SplitFiles.slices_of`.
     """
@@ -95,14 +96,14 @@ def mark_rows(marks: Marks, files: SplitFiles, window_rows: int) -> Iterator[Non
         for part, wins in engine.winners(window, plan.merge):
             marks.decide(part.places, wins)
         yield
-    # The last ones of a file may be deleted.
+    # Deleted rows at the end of a file were never passed to `decide`.
     marks.decided[:] = np.diff(marks.starts)
 
 
 def _placed_rows(
     marks: Marks, files: SplitFiles, file: DataFile, number: int, rows_max: int
 ) -> Iterator[Slice]:
-    """The rows of a file, less those that its deletion vector names, at most so many at a time."""
+    """The rows of a file that its deletion vector does not mark, at most `rows_max` at a time."""
     start, end = marks.starts[number : number + 2].tolist()
     deciding = {*files.plan.merge.columns_for(()), SEQUENCE_NUMBER, VALUE_KIND}
     rows = marks.known[start:end, [name for name in marks.known.columns if name in deciding]]
@@ -113,7 +114,7 @@ def _placed_rows(
         left[deleted[deleted < end - start]] = False
         places = start + np.flatnonzero(left)
         rows = rows.filter(pl.Series(left))
-    # Rows lie as they were read: they are not copied to lie in one piece.
+    # Keep the chunks as they were read; do not copy them into one.
     for part in files.slices_of(file, rows.to_arrow().to_batches(rows_max)):
         length = part.keys.length
         yield replace(part, places=places[:length])
@@ -121,7 +122,7 @@ def _placed_rows(
 
 
 def _windows(runs: Sequence[deque[Slice]]) -> Iterator[list[Slice]]:
-    """The rows of each run up to the least last key of those that go on after their first slice."""
+    """The rows of each run up to the smallest last key among the runs that have more slices."""
     while left := [run for run in runs if run]:
         lasts = [run[0].keys.at(run[0].keys.length - 1) for run in left if len(run) > 1]
         bound = min(lasts) if lasts else None

@@ -1,4 +1,4 @@
-"""Data files that an engine's own Parquet reader reads as lakecore does."""
+"""Data files that an engine's own Parquet reader reads with the same result as lakecore."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def native_paths(
     store: Store,
     checks: Checks,
 ) -> list[str] | None:
-    """The local paths of the files of the splits, in order, which hold these columns as they are.
+    """The local paths of the files of the splits, in order, if engines can read them directly.
 
-    None if the store is not local, or a value must be cast, or a column is not there. `schema_of`
-    gives the schema of an id. Raises CorruptTable for a file of another size or checksum, which an
-    engine would not look at; `checks` says how often it is.
+    None if the store is not local, a value must be cast, or a column is missing. `schema_of`
+    returns the schema of an id. Raises CorruptTable for a file with a wrong size or checksum,
+    because engines do not check these; `checks` says how often checksums are verified.
     """
     files = [(split, file) for split in splits for file in split.files]
     if not all(file.write_columns is None and file.format == "parquet" for _, file in files):
         return None
-    # Files of several schemas do not have the same columns, and engines line them up by place.
+    # Files of several schemas have different columns, and engines match columns by position.
     schemas = [schema_of(schema_id) for schema_id in {file.schema_id for _, file in files}]
     if len(schemas) > 1 or not all(_same_columns(fields, stored) for stored in schemas):
         return None
-    # Java wrote no source of a file as long as it declared keys of maps nullable in Parquet, for
-    # which engines refuse the whole file.
+    # The Java versions that wrote no file source declared map keys nullable in Parquet. Engines
+    # refuse such a file.
     old = any(file.file_source is None for _, file in files)
     if old and not all(isinstance(each.type, Atomic) for s in schemas for each in s.fields):
         return None
@@ -62,9 +62,9 @@ def _checked(
         local = store.local_path(path)
         if local is None:
             return None
-        # An engine's own reader knows nothing of tables: say it before.
+        # The engine's reader does not know the manifest, so check the size first.
         check_size(store, path, file)
-        # What was migrated from Hive has no sequence numbers.
+        # Files that were migrated from Hive have no sequence numbers and may lack columns.
         if not file.sequence_max and not names <= {*file_columns(store, path)}:
             return None
         paths.append(local)
@@ -72,9 +72,10 @@ def _checked(
 
 
 def _same_columns(wanted: Sequence[Field], stored: TableSchema) -> bool:
-    """Whether files of a schema hold these columns under the same names and plain, equal types.
+    """Whether files of a schema hold these columns with the same names and equal plain types.
 
-    Not of nanoseconds: engines take those too far to count for others (`io/parquet_times.py`).
+    False for nanoseconds: engines read values outside the nanosecond range as other values
+    (`io/parquet_times.py`).
     """
     return all(
         (twin := stored.by_id.get(field.id)) is not None

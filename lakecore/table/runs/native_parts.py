@@ -1,4 +1,4 @@
-"""Row groups of data files as Polars reads them, and the bytes that they take."""
+"""Row groups of data files that Polars reads, and their size in memory."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from lakecore.table.runs.split_files import SplitFiles
 
 _CODECS = frozenset({"ZSTD", "UNCOMPRESSED"})
-"""Of damage in others Polars tells less than Arrow."""
+"""For other codecs, Polars detects less damage than Arrow."""
 _BYTE = 8
 _CODE_BYTES = 8
-"""Of a value that is to be compared."""
+"""Size of a value's code in a comparison."""
 _VIEW_BYTES = 16
-"""Of a text decoded, beside its bytes, which it may share with others."""
+"""Size of a decoded string's view; several views may share the bytes of the string."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A row group of a file, which lies at a local path."""
+    """A row group of a file at a local path."""
 
     file: DataFile
     path: str
@@ -43,9 +43,9 @@ class Part:
 def parts_of(
     files: SplitFiles, file: DataFile, path: str, fields: Sequence[Field], sized: Sequence[str] = ()
 ) -> list[Part] | None:
-    """The row groups of a file, with the bytes that these fields take; None: not for Polars.
+    """The row groups of a file, with the size of these fields in bytes; None: not for Polars.
 
-    Of the columns `sized` each row group tells the bytes.
+    Each part states the size of each of the columns `sized`.
     """
     fixed = _width([field for field in fields if _is_fixed(field)])
     views = _width(fields) - fixed
@@ -61,9 +61,9 @@ def parts_of(
 
 
 def bytes_to_mark(parts: Sequence[Part], fields: Sequence[Field], key: Sequence[str]) -> int:
-    """What these columns take of all rows, the marks, and what is copied of `key` to compare it.
+    """The bytes that marking takes: these columns of all rows, the marks, and codes of `key`.
 
-    Each of the parts tells the bytes of those of the columns that are texts.
+    Each part states the size of the string columns.
     """
     copied = [field for field in fields if field.name in key and not _is_wide(field)]
     row_bytes = 1 + _width(fields) + _CODE_BYTES * len(copied)
@@ -75,16 +75,16 @@ def bytes_to_mark(parts: Sequence[Part], fields: Sequence[Field], key: Sequence[
 
 
 def texts_of(fields: Sequence[Field]) -> list[str]:
-    """Those of the columns whose values are of no one width."""
+    """The columns whose values have variable width."""
     return [field.name for field in fields if not _is_fixed(field)]
 
 
 def scan_parts(
     parts: Sequence[Part], schema: pa.Schema, names: list[str], *, by_row_groups: bool = False
 ) -> pl.LazyFrame:
-    """Columns of all rows of parts, of which those of one file follow on each other."""
+    """Columns of all rows of the parts; parts of one file must be adjacent."""
     scans = []
-    # One scan of several files takes Polars up to twice as long.
+    # In Polars, one scan of several files takes up to twice the time of one scan for each file.
     for path, own in groupby(parts, lambda part: part.path):
         groups = [part.group for part in own]
         count = sum(group.row_count for group in groups)
@@ -94,7 +94,7 @@ def scan_parts(
 
 
 def _size_of(group: RowGroup, fixed: int, views: int) -> int:
-    """What columns of these widths take of a row group in Polars, at most."""
+    """The most bytes that columns of these widths take for a row group in Polars."""
     return max(group.decoded_bytes, fixed * group.row_count) + views * group.row_count
 
 
@@ -103,12 +103,12 @@ def _is_fixed(field: Field) -> bool:
 
 
 def _is_wide(field: Field) -> bool:
-    """Whether its values are compared where they lie."""
+    """Whether its values are compared in place, without codes."""
     return _is_fixed(field) and arrow_type(field.type).bit_width == _BYTE * _CODE_BYTES
 
 
 def _width(fields: Sequence[Field]) -> int:
-    """The bytes of a row of these columns, less those of texts, which others may share."""
+    """The bytes of a row of these columns, without the bytes of strings, which may be shared."""
     kinds = [arrow_type(field.type) for field in fields if _is_fixed(field)]
     fixed: int = sum(max(kind.bit_width // _BYTE, 1) for kind in kinds)
     return fixed + _VIEW_BYTES * (len(fields) - len(kinds))

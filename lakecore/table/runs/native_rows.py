@@ -1,16 +1,15 @@
-"""The rows of a split as Polars reads them from its files, less those that do not come out.
+"""The surviving rows of a split, decoded from its files by Polars.
 
-Polars decodes faster than whoever cuts rows into windows, and of a section no value is moved but
-those that come out (`marks.py`). It costs a mark a row, and what decides of them, which is read
-before, but for the oldest run where newer keys decide (`newer_keys.py`): sections of very many
-rows, or of which the caller wants a few, are merged window by window.
+Polars decodes faster than a merge in windows, and in a section only the values of surviving rows
+are moved (`marks.py`). The price is one flag for each row and reading the deciding columns first.
+The oldest run does not need this if the newer keys decide (`newer_keys.py`). Sections of very many
+rows, and reads that want few rows, are merged window by window.
 
-Memory follows the chunk, not the split: Polars is asked for a few row groups at a time. Left to
-itself it would read ahead by the number of cores.
+Memory depends on the chunk, not on the split: Polars reads a few row groups in each call. By itself
+it would read ahead in proportion to the number of cores.
 
-Files that another reads better stay with `read.py`: of large row groups, and of several schemas.
-What Polars cannot read, lakecore's own reader reads, which names what is damaged: a chunk, or, of
-what is read first, all.
+Large row groups and files of several schemas are left to `read.py`. If Polars cannot read a chunk
+(or the deciding columns), lakecore's own reader reads it (or the whole split) and names the damage.
 """
 
 from __future__ import annotations
@@ -67,29 +66,29 @@ if TYPE_CHECKING:
     from lakecore.table.runs.read import ReadPlan
 
 _ROWS_MIN = 65_536
-"""To ask Polars for fewer costs more than it saves."""
+"""For fewer rows, calling Polars costs more than it saves."""
 _KNOWN_SHARE = 8
-"""The part of the budget, as a divisor, for what of a section is read first, and its marks."""
+"""The deciding columns and marks of a section take at most the budget divided by this."""
 _BESIDE_SHARE = 4
-"""The part of the rows, as a divisor, of which values are read beside what decides."""
+"""If newer runs have at most this part of the rows (a divisor), their values are read at once."""
 _HELD_TIMES = 2
-"""What is held of that while it is read, or laid out to be compared."""
+"""Copies of the deciding columns in memory while they are read or encoded for comparison."""
 _WINDOW_ROWS = 1 << 20
 _WINDOW_ROW_SHARE = 256
-"""Rows merged at once, and the part of the budget, as a divisor, of which a byte each is theirs."""
+"""Rows merged in a window: at most the first number, and the budget in bytes divided by this."""
 _CHUNK_SHARE = 8
-"""The same of a chunk: it is held as decoded, less the rows that lose, and as Arrow has it."""
+"""A chunk takes at most the budget divided by this: decoded, filtered, and as Arrow batches."""
 _CHUNK_PARTS_MIN = 8
-"""Row groups that a chunk has room for. Polars reads a few at once, whatever is asked for."""
+"""A chunk has room for at least this many row groups, because Polars reads several at once."""
 _CHUNKS_AT_ONCE = 2
-"""Beside the one that is given out."""
+"""Chunks that are read concurrently, in addition to the one that was returned."""
 _MARK = f"{KEY_PREFIX}MARK"
 """No column of a table has such a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chunk:
-    """Parts that are read at once, where they are in the rows of all, and what tells which stay."""
+    """Parts that are read together, their range of rows, and what decides which rows stay."""
 
     parts: Sequence[Part]
     start: int
@@ -104,11 +103,11 @@ class _Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeRows:
-    """A split that can be read so; `parts` are its files, in their order, a row group each.
+    """A split that Polars can read; `parts` are the row groups of its files, in order.
 
-    `deciding`: what decides of a section which rows come out; of its `oldest` run, which then is
-    none of the parts, flags of the newer keys do, of which there is a `span`. With what decides,
-    the columns `beside` are read; both take `known_bytes`.
+    `deciding`: the columns that decide which rows of a section survive. If there is a `span` of
+    newer keys, flags of those keys decide for the row groups in `oldest`, which `parts` then does
+    not contain. The columns `beside` are read together with `deciding`; both take `known_bytes`.
     """
 
     split: Split
@@ -122,7 +121,7 @@ class NativeRows:
     span: range | None = None
 
     def frames(self) -> Generator[pl.DataFrame, None, None]:
-        """The rows as columns of the plan; of a raw split, in the order of the files."""
+        """The rows, with the columns of the plan; rows of a raw split come in file order."""
         if self.split.raw:
             yield from self._frames(self._chunks(self.parts, self._undeleted()), ())
             return
@@ -141,14 +140,14 @@ class NativeRows:
 
     @property
     def known_bytes(self) -> int:
-        """What is read of a section before any chunk, its marks and flags."""
+        """The bytes of a section that are read before any chunk, with its marks and flags."""
         if self.split.raw:
             return 0
         flags = 0 if self.span is None else len(self.span)
         return flags + bytes_to_mark(self.parts, self._known_fields, self.plan.merge.key)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows of `frames` as Arrow has them."""
+        """The rows of `frames` as Arrow batches."""
         with closing(self.frames()) as frames:
             for frame in frames:
                 yield from to_batches(frame, self.plan.output, self._chunk_bytes)
@@ -162,14 +161,14 @@ class NativeRows:
         return SplitFiles(self.split, self.plan, self.store)
 
     def _known_columns(self) -> pl.DataFrame | None:
-        """What is read first of all rows of the parts; None if it is not for Polars to read."""
+        """The columns that are read first, of all parts; None if Polars cannot read them."""
         schema = arrow_schema(self._known_fields)
         paths = list(dict.fromkeys(part.path for part in self.parts))
         with suppress(*FAILURES):
             rows = native_scan(schema, paths, schema.names, casts=False).collect()
             deciding = rows[[field.name for field in self.deciding]]
             given = [field.name for field in self.deciding if not field.nullable]
-            # Texts may be shared: how many bytes they are apart is known only now.
+            # Strings may share bytes; their separate size is known only now.
             small = bytes_in_arrow(deciding) <= self.budget.size_bytes // _KNOWN_SHARE
             whole = rows.height == self.row_count
             if small and whole and not any(rows[name].null_count() for name in given):
@@ -178,7 +177,7 @@ class NativeRows:
         return None
 
     def _undeleted(self) -> Marks | None:
-        """Marks of the rows that no deletion vector names; None: of all."""
+        """Marks of the rows that no deletion vector marks as deleted; None: of all rows."""
         if not self.split.vectors:
             return None
         files, marks = self._files, no_marks(self.split.files)
@@ -206,7 +205,7 @@ class NativeRows:
         yield from self._frames(chunks, self._known_frames(marks, files))
 
     def _known_frames(self, marks: Marks, files: SplitFiles) -> Iterator[pl.DataFrame | None]:
-        """Mark the rows of files, window after window; at the end those that are known whole."""
+        """Mark the rows, one window per step; at the end, yield rows that are read already."""
         window_rows = min(_WINDOW_ROWS, self.budget.size_bytes // _WINDOW_ROW_SHARE)
         for _ in mark_rows(marks, files, window_rows):
             yield None
@@ -216,7 +215,7 @@ class NativeRows:
     def _frames(
         self, chunks: Iterable[_Chunk], known: Iterable[pl.DataFrame | None]
     ) -> Generator[pl.DataFrame, None, None]:
-        """The rows that stay, a few chunks being read while others are marked; and those known."""
+        """The surviving rows; chunks are read while later windows are marked."""
         total_bytes = sum(part.size_bytes for part in (*self.oldest, *self.parts))
         chunk_bytes = min(self._chunk_bytes, total_bytes)
         wanted_bytes = (1 + _CHUNKS_AT_ONCE) * chunk_bytes
@@ -257,7 +256,7 @@ class NativeRows:
     def _chunks(
         self, all_parts: Sequence[Part], stay: Marks | NewerKeys | None
     ) -> Iterator[_Chunk]:
-        """The parts in chunks of about one size."""
+        """The parts in chunks of about equal size."""
         total_bytes = sum(part.size_bytes for part in all_parts)
         count = -(-total_bytes // self._chunk_bytes)
         parts: list[Part] = []
@@ -272,12 +271,12 @@ class NativeRows:
         yield _Chunk(parts=parts, start=start, end=end, stay=stay)
 
     def _read(self, chunk: _Chunk) -> pl.DataFrame:
-        """The rows of a chunk that stay. What Polars cannot read, lakecore's own reader reads."""
+        """The surviving rows of a chunk; lakecore's own reader reads what Polars cannot."""
         stay, columns = chunk.stay, list(self.plan.columns)
         with suppress(*FAILURES):
             if isinstance(stay, NewerKeys):
                 names = columns_and_key(self.plan)
-                # By pages, each would wait for the interpreter.
+                # Parallel reads of pages would each wait for the interpreter lock.
                 rows = scan_parts(chunk.parts, self.plan.schema.arrow, names, by_row_groups=True)
                 return stay.kept(rows, chunk.start)[columns]
             if stay is None:
@@ -287,7 +286,7 @@ class NativeRows:
             frames = [pl.LazyFrame([*known, pl.Series(_MARK, stay.rows[chunk.start : chunk.end])])]
             if others := [name for name in columns if name not in known.columns]:
                 frames.append(scan_parts(chunk.parts, self.plan.output, others))
-            # Of other heights it is an error.
+            # Polars raises an error if the heights differ.
             both = pl.concat(frames, how="horizontal")
             return select(both.filter(_MARK), columns).collect()
         if isinstance(stay, NewerKeys):
@@ -295,7 +294,7 @@ class NativeRows:
         return pl.concat(self._own_frames(chunk, stay))
 
     def _own_frames(self, chunk: _Chunk, marks: Marks | None) -> Iterator[pl.DataFrame]:
-        """The marked rows of a chunk, as lakecore's own reader reads them."""
+        """The marked rows of a chunk, read by lakecore's own reader."""
         files = self._files
         fields = [self.plan.schema.field(name) for name in self.plan.columns]
         size = batch_size(fields, self._chunk_bytes)
@@ -311,7 +310,7 @@ class NativeRows:
             start += part.group.row_count
 
     def _own_of_oldest(self, chunk: _Chunk, newer: NewerKeys) -> Iterator[pl.DataFrame]:
-        """The rows of a chunk of the oldest run that stay, as lakecore's own reader reads them."""
+        """The surviving rows of a chunk of the oldest run, read by lakecore's own reader."""
         files = self._files
         fields = [self.plan.schema.field(name) for name in columns_and_key(self.plan)]
         size = batch_size(fields, self._chunk_bytes)
@@ -331,12 +330,12 @@ class NativeRows:
 
 
 def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> NativeRows | None:
-    """How to read a split so; None: that cannot be, or is of no use."""
+    """How Polars reads a split; None if it cannot, or if it would not be faster."""
     if split.row_count < _ROWS_MIN or plan.system_columns or are_large(split.files, budget):
         return None
     if not 0 < len(set(plan.columns)) == len(plan.columns):
         return None
-    # A few row groups may do.
+    # Row-group pruning may leave few row groups; then windows are faster.
     looked_at = plan.schema.names if split.raw else plan.merge.key
     if condition_on(plan.predicate, looked_at) is not None:
         return None
@@ -380,7 +379,7 @@ def native_rows(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> N
     )
     known_bytes_max = budget.size_bytes // _KNOWN_SHARE
     if span is not None and native.row_count * _BESIDE_SHARE <= split.row_count:
-        # Two scans of a few rows cost more than one.
+        # For few rows, two scans cost more than one.
         whole = replace(native, beside=fields)
         if whole.known_bytes <= known_bytes_max:
             return whole

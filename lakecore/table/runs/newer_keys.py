@@ -1,9 +1,9 @@
-"""Which rows of the oldest run of a section come out, told while they are decoded.
+"""Which rows of the oldest run of a section survive, decided while they are decoded.
 
-Where the newest row of a key wins, and every row of the oldest run is older than all others, a row
-of it comes out unless a newer run holds its key. A flag for each key there could be, from the first
-to the last of the newer runs, tells. So the keys of the oldest run, which mostly has most of the
-rows, need not be read before its values.
+The newest row of a key wins. If every row of the oldest run is older than all other rows, a row of
+it survives unless a newer run holds its key. An array has one flag for each possible key between
+the first and the last key of the newer runs. The keys of the oldest run, which usually has most of
+the rows, need no separate read before its values.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ if TYPE_CHECKING:
     from lakecore.table.runs.read import ReadPlan
 
 _SPAN_MAX = 8
-"""Keys there could be, for each stored row, up to which they are flagged: as many bytes as the keys
-themselves have."""
+"""The most possible keys for each stored row: the flags then take as many bytes as the keys."""
 _LEAST = -(1 << 63)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewerKeys:
-    """What newer runs hold of the column `key`.
+    """The keys that newer runs hold; `key` is the name of the key column.
 
-    `lacking` has a flag for each key from `low` on, set if nobody holds it, between two for all
-    that are less or greater. Chunks of the oldest run may be asked about side by side.
+    `lacking` has one flag for each key from `low` on: True if no newer run holds the key. One more
+    flag at each end stands for all smaller and all larger keys. The methods are thread-safe.
     """
 
     key: str
@@ -53,27 +52,28 @@ class NewerKeys:
     _lock: Lock = field(default_factory=Lock)
 
     def lack(self, keys: pl.Series) -> pl.Series:
-        """Whether nobody holds the key, of each of these, which are numbers; so of nulls.
+        """For each key (a number), whether no newer run holds it; True for a null.
 
-        Raises an error of Polars for keys that fall.
+        Raises a Polars error if the keys are not in ascending order.
         """
-        # Elsewhere Polars takes some names for patterns.
+        # Polars may take a name for a pattern, so use an empty one.
         keys = keys.alias("")
         if keys.null_count():
             return self.lack(keys.fill_null(0)) | keys.is_null()
         numbers = keys.to_numpy()
         if (numbers[1:] < numbers[:-1]).any():
             raise pl.exceptions.ComputeError("keys are out of order")
-        # A difference that overflows is that of no key with a flag of its own.
+        # A difference that overflows belongs to a key outside the flags; `clip` handles it.
         places = numbers - np.int64(self.low - 1)
         return pl.Series(self.lacking.take(places, mode="clip"))
 
     def kept(self, rows: pl.LazyFrame, start: int) -> pl.DataFrame:
-        """Of rows of the oldest run, from `start` on, those whose keys nobody holds.
+        """The rows of the oldest run, from row `start` on, whose keys no newer run holds.
 
-        Raises an error of Polars if a key is null or out of order.
+        Raises a Polars error if a key is null or out of order.
         """
-        # NOTE: it goes down to the Parquet reader, which may ask of what are no rows.
+        # NOTE: the filter is pushed down to the Parquet reader, which may call it with values that
+        # belong to no row.
         key = by_name(self.key).to_physical()
         kept = rows.filter(key.map_batches(self.lack, pl.Boolean, is_elementwise=True))
         with called_back():
@@ -83,11 +83,11 @@ class NewerKeys:
         return frame
 
     def are_in_order(self, start: int, keys: pl.Series) -> bool:
-        """Whether keys of rows that stay rise, and from and to those asked about beside them.
+        """Whether the keys of surviving rows ascend, also across the chunks checked before.
 
-        They are from the row `start` of the oldest run on.
+        `start` is the position of the chunk's first row in the oldest run.
         """
-        # They lie in pieces, which are not put together.
+        # The keys are chunked; check each chunk without copying them into one.
         pieces = [_numbers(piece) for piece in keys.get_chunks() if len(piece)]
         ends = [(int(piece[0]), int(piece[-1])) for piece in pieces]
         if not ends:
@@ -104,15 +104,15 @@ class NewerKeys:
             ]
             rise = rise and all(last <= first for (_, last), (first, _) in pairwise(around))
             if rise:
-                # What is out of order says nothing of others.
+                # Record only the bounds of chunks that are in order.
                 self._ends[start] = ends[0][0], ends[-1][1]
         return rise
 
 
 def flagged_keys(split: Split, plan: ReadPlan) -> range | None:
-    """The keys that newer runs may hold, if to know which is all the oldest run needs.
+    """The range of keys that newer runs may hold, if flags can decide for the oldest run.
 
-    None: it is not, or they are too many.
+    None if they cannot decide, or if the range is too large.
     """
     oldest, *newer = (SortedRun(files=run) for run in split.runs)
     engine, spec = MERGE_FUNCTIONS[plan.engine], plan.merge
@@ -125,7 +125,7 @@ def flagged_keys(split: Split, plan: ReadPlan) -> range | None:
         return None
     if oldest.sequence_max >= min(file.sequence_min for file in files):
         return None
-    # A level that has taken up others hides them, whatever their numbers (`complete_levels`).
+    # A level that has absorbed others hides them regardless of numbers (`complete_levels`).
     if min(file.level for file in oldest.files) <= max(file.level for file in files):
         return None
     kind = arrow_type(plan.schema.field(spec.key[0]).type)
@@ -141,7 +141,7 @@ def flagged_keys(split: Split, plan: ReadPlan) -> range | None:
 
 
 def newer_keys(plan: ReadPlan, span: range, newer: pl.DataFrame) -> NewerKeys:
-    """The flags of the keys of these rows, which are all of the span."""
+    """The flags of the keys of the newer rows; all these keys must be within `span`."""
     (key,) = plan.merge.key
     numbers = _numbers(newer[key])
     lacking = np.ones(1 + len(span) + 1, bool)
@@ -150,13 +150,13 @@ def newer_keys(plan: ReadPlan, span: range, newer: pl.DataFrame) -> NewerKeys:
 
 
 def are_within(span: range, keys: pl.Series) -> bool:
-    """Whether these keys are of the span, as the manifest says."""
+    """Whether these keys are within the span that the manifest states."""
     numbers = _numbers(keys)
     return bool(numbers.min() >= span.start and numbers.max() < span.stop)
 
 
 def columns_and_key(plan: ReadPlan) -> list[str]:
-    """What is read of the oldest run: the columns of the plan, and the key."""
+    """The columns to read from the oldest run: those of the plan, and the key."""
     return list(dict.fromkeys((*plan.columns, *plan.merge.key)))
 
 

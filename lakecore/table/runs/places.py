@@ -1,8 +1,8 @@
-"""Where a value lies, in place of the value: a number that merging carries along.
+"""Places: numbers that stand for large values during a merge.
 
-A *place* says the file, by its number, and the row there. A value that a merge only chooses it may
-choose by place, however large it is: to it a place is a value like others, and null where the value
-is null. What is chosen is read after (`large_rows.py`).
+A *place* encodes the number of a file and a row in it. A merge that only chooses among values can
+choose among places instead, however large the values are. A place is null where its value is null.
+The chosen values are read after the merge (`large_rows.py`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _PLACE = f"{KEY_PREFIX}PLACE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Which columns are given as places, and the numbers of the files of a split, by name.
+    """The columns that are merged by place, and the number of each file of a split, by name.
 
-    `nulls`: a place is null where its value is. Who chooses whole rows need not know, and to know
-    may take reading the values.
+    `nulls`: a place is null where its value is null. A merge that chooses whole rows does not need
+    this, and finding the nulls may require reading the values.
     """
 
     columns: frozenset[str]
@@ -48,9 +48,10 @@ class Places:
     def known_nulls(
         self, file: DataFile, schema: TableSchema, mappings: Sequence[ColumnMapping]
     ) -> dict[str, bool]:
-        """Of placed columns of a file, as far as it is known unread, whether all is null.
+        """For each placed column, whether all of its values in a file are null.
 
-        Otherwise nothing is, or nobody asks. `schema` is that of the file.
+        Contains the columns for which this is known without reading; False means that no value is
+        null, or that nulls do not matter. `schema` is that of the file.
         """
         placed = [each for each in mappings if each.read.name in self.columns]
         if not self.nulls:
@@ -61,11 +62,11 @@ class Places:
         return {name: null for name, null in known.items() if null is not None}
 
     def asks_for_nulls(self, field: Field) -> bool:
-        """Whether of a column nothing counts but nulls, which are the same before a cast."""
+        """Whether only the nulls of a column matter; a cast does not change them."""
         return field.name in self.columns and not isinstance(field.type, Atomic)
 
     def uncast(self, mappings: Sequence[ColumnMapping]) -> tuple[ColumnMapping, ...]:
-        """The mappings, placed columns of which nulls alone count as they are stored."""
+        """The mappings; placed columns where only nulls matter are read without a cast."""
         return tuple(
             replace(each, read=replace(each.stored, name=each.read.name), changed=False)
             if each.changed and each.stored is not None and self.asks_for_nulls(each.read)
@@ -74,7 +75,7 @@ class Places:
         )
 
     def number(self, batch: pa.RecordBatch, file: DataFile, position: int) -> pa.RecordBatch:
-        """Rows of a file, of which the first is at this position, with a column of their places."""
+        """The rows with a column of their places; the first row is at `position` of the file."""
         first = place_of(self.numbers[file.name], position)
         places = pa.array(np.arange(first, first + batch.num_rows))
         return batch.append_column(_PLACE, places)
@@ -82,9 +83,9 @@ class Places:
     def put_into(
         self, batch: pa.RecordBatch, fields: Sequence[Field], known: Mapping[str, bool]
     ) -> pa.RecordBatch:
-        """The columns `fields` of rows with a column of their places, placed ones as places.
+        """The columns `fields`; placed columns hold places instead of values.
 
-        The batch has all but those of which it is known whether they are null.
+        `batch` has a column of places, and all columns that `known` does not contain.
         """
         places = batch.column(_PLACE)
         columns: list[pa.Array] = []
@@ -105,7 +106,7 @@ class Places:
 
 
 def place_of(number: int, row: int) -> int:
-    """The place of a row of the file of a number."""
+    """The place of a row in the file with this number."""
     return (number << _ROW_BITS) + row
 
 
@@ -114,16 +115,16 @@ Number = TypeVar("Number", int, np.ndarray)
 
 
 def row_of(place: Number) -> tuple[Number, Number]:
-    """The number of the file of a place, and the row there."""
+    """The file number and the row of a place."""
     return place >> _ROW_BITS, place & ((1 << _ROW_BITS) - 1)
 
 
 def _all_null(
     mapping: ColumnMapping, counts: Mapping[str, int | None], row_count: int
 ) -> bool | None:
-    """Whether a column of a file is null in all rows, or in none; None: in some, or unknown.
+    """Whether a column of a file is null in all rows (True) or in none (False); None otherwise.
 
-    Of nested values engines do not count nulls alike.
+    None also for nested columns, because engines count their nulls differently.
     """
     stored = mapping.stored
     if stored is None:

@@ -1,14 +1,14 @@
-"""A split -> its rows, as Arrow batches of the columns asked for.
+"""A split -> its rows, as Arrow batches of the requested columns.
 
-- A *raw* split is scanned file by file as it is, less the rows its deletion vectors name.
+- The files of a *raw* split are scanned without a merge; rows in deletion vectors are dropped.
 - Any other split is one section of overlapping runs, merged window by window (`windows.py`).
 
-Memory follows the window, not the table: batches are sized so that those of all runs, and what is
-merged of them, fit the lease taken from the budget. The bytes of rows in memory are known when they
-are decoded (`io/parquet_read.py`); what is asked for is bytes, and rows only as a bound.
+Memory depends on the window, not on the table: batch sizes are chosen so that the batches of all
+runs and the merged rows fit the lease from the budget. The size in memory is known when rows are
+decoded (`io/parquet_read.py`), so batches are requested by bytes, with a bound on rows.
 
-INVARIANT: no predicate on values is applied here before the merge. Hiding the newest row of a key
-would bring an older one back.
+INVARIANT: no predicate on values is applied before the merge. If it dropped the newest row of a
+key, an older row would reappear.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS_MAX = 262_144
 _ROW_BYTES = 16
-"""What a row takes beside its values."""
+"""Memory of a row in addition to its values, in bytes."""
 _LOCAL_READERS, _REMOTE_READERS = 2, 8
 """Of the runs of a section. A remote file is to be waited for; a local one keeps a core busy, but
 for the moments in which who reads it waits for the interpreter."""
@@ -62,12 +62,13 @@ _LEASE_LEAST_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """All that reading a split takes, but for the store and the budget. Picklable.
+    """Everything that reading a split needs, except the store and the budget. Picklable.
 
-    `schema` is the one the rows are given out in, `schemas` those of the files by id, `columns`
-    the names of the columns to give out, in order. The predicate may leave out row groups. With
-    `system_columns`, sections give out the sequence number and the kind of each row, too.
-    `checks` says how often the bytes of a file are compared with their checksums.
+    - `schema`: the schema of the returned rows; `schemas`: those of the files, by id;
+    - `columns`: the names of the returned columns, in order;
+    - `predicate`: may prune row groups;
+    - `system_columns`: sections also return the sequence number and the kind of each row;
+    - `checks`: how often the bytes of a file are compared with their checksums.
     """
 
     layout: Layout
@@ -88,10 +89,11 @@ class ReadPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeRoom:
-    """What merging a section takes of the budget: one part in `share`.
+    """The share of the budget that merging a section takes: the budget divided by `share`.
 
-    The merge function holds `batches_beside` those of the runs. Another than the plan's engine is
-    given `places`, of large rows, or `late`. `coded` columns come out as codes, if they can.
+    The merge function holds `batches_beside` batches in addition to those of the runs. A merge
+    function other than the plan's engine gets `places` (large rows) or `late` casts. The columns
+    `coded` are returned dictionary-encoded where possible.
     """
 
     share: int = _LEASE_SHARE
@@ -122,11 +124,11 @@ def merge_runs(
     merge: MergeFunction | None = None,
     room: MergeRoom | None = None,
 ) -> Generator[pa.Table, None, None]:
-    """The merged rows of a section, window after window in key order.
+    """The merged rows of a section, window by window, in key order.
 
-    The tables hold the plan's columns and those that merging needed. `merge`: None is the plan's
-    engine. Raises Uncomputable for a key whose rows cannot be merged, unless the predicate rules
-    the key out.
+    The tables hold the plan's columns and those that the merge needs. `merge` is by default the
+    plan's engine. Raises Uncomputable for a key whose rows cannot be merged, unless the predicate
+    excludes the key.
     """
     try:
         yield from _merged_runs(split, plan, store, budget, merge, room or MergeRoom())
@@ -152,7 +154,7 @@ def _merged_runs(
         late = casts_after_merge(split.files, fields, plan) if places is None else late
     fields = (*fields, *late.fields)
     if places is not None:
-        # Values are read forward.
+        # Values are read in file order, so the merge must keep the key order.
         spec = replace(spec, in_key_order=True)
     files = SplitFiles(split, plan, store, places, late)
     readers = _LOCAL_READERS if files.are_local else _REMOTE_READERS
@@ -166,7 +168,7 @@ def _merged_runs(
                     files = replace(files, coded=room.coded)
                 slices = [files.slices(run, fields, size) for run in runs]
             else:
-                # Rows of a key are told apart by their numbers once runs have become one.
+                # After runs have been merged into one, sequence numbers order the rows of a key.
                 fields = tuple(dict.fromkeys((*fields, SEQUENCE_FIELD)))
                 rounds = Rounds(
                     merge=engine,
@@ -195,7 +197,7 @@ def _merged_runs(
 
 
 def _engine(plan: ReadPlan) -> MergeFunction:
-    """The merge function of a read, which leaves out keys that it cannot merge nor has to."""
+    """The merge function of a read; it drops excluded keys that it cannot merge."""
     engine = MERGE_FUNCTIONS[plan.engine]
     wanted = condition_on(plan.predicate, plan.merge.key)
     if engine.chooses_rows or wanted is None:
@@ -204,7 +206,7 @@ def _engine(plan: ReadPlan) -> MergeFunction:
 
 
 def merge_fields(runs: Sequence[SortedRun], plan: ReadPlan) -> tuple[Field, ...]:
-    """The columns to read: those asked for, the key, and what deciding the winners takes."""
+    """The columns to read: the requested ones, the key, and those that decide the winners."""
     spec, schema = plan.merge, plan.schema
     fields = [schema.field(name) for name in spec.columns_for(plan.columns)]
     if plan.system_columns or spec.sequence or not runs_are_ordered(runs):
@@ -215,9 +217,9 @@ def merge_fields(runs: Sequence[SortedRun], plan: ReadPlan) -> tuple[Field, ...]
 
 
 def batch_size(fields: Sequence[Field], batch_bytes: int) -> BatchSize:
-    """The size of batches of these columns that take about so many bytes while they are merged.
+    """The size of batches of these columns that take about `batch_bytes` during a merge.
 
-    Beside its values a row takes a code of its key, its place in an order, and masks.
+    In addition to its values, a row takes a code of its key, a position, and masks.
     """
     kinds = [arrow_type(field.type) for field in fields]
     least = sum(kind.bit_width if pa.types.is_primitive(kind) else 32 for kind in kinds) / 8

@@ -1,15 +1,14 @@
-"""Many sorted runs of level 0 -> few, on local disk, so that those merged at once fit the budget.
+"""Many sorted runs of level 0 -> few runs on local disk, so that a merge fits the budget.
 
-An open run holds pages of each of its columns beside its batches. Where the runs of a section hold
-more than a part of the budget:
+An open run holds pages of each of its columns in addition to its batches. If the runs of a section
+would hold more than their share of the budget:
 
-1. those of level 0 are cut into groups of neighbours in the order of their commits;
-2. each group is merged, window by window, to one run on local disk, and closed;
-3. these runs, and those of the other levels, are merged.
+1. the runs of level 0 are split into groups of neighbours, in commit order;
+2. each group is merged, window by window, into one run on local disk, and closed;
+3. these runs and those of the other levels are merged.
 
-A group is merged as a write buffer's runs are before its last merge: by the engine itself if it may
-see some rows of a key before the others, else so that all rows stay (`interim_function`). Deletions
-stay in any case.
+A group is merged by the engine itself if the engine may merge the rows of a key in several steps;
+otherwise all rows are kept (`interim_function`). Tombstones are always kept.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import MergeFunction, MergeSpec
 
 _OPEN_SHARE = 4
-"""The part of the budget, as a divisor, that open runs may hold beside their batches."""
+"""Open runs, without their batches, take at most the budget divided by this."""
 _COLUMN_BYTES = 768 << 10
-"""Of a column, the pages in memory: as stored, and as they are decoded."""
+"""The pages of a column in memory, stored and decoded."""
 _ROW_GROUP_BYTES = 24 << 20
-"""Of a run of many columns: its decoded row groups, and its footer."""
+"""The decoded row groups and the footer of a run with many columns."""
 _DECODED_RATIO = 4
 _AT_ONCE_MIN = 4
 _PIECE_SHARE = 256
@@ -50,9 +49,9 @@ _PIECE_SHARE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """How runs are merged in rounds. `open_run` gives the slices of a run; each call, from anew.
+    """How runs are merged in rounds. Each call of `open_run` returns the slices from the start.
 
-    `readers` runs of a round are read at once.
+    `readers` runs of a round are read concurrently.
     """
 
     merge: MergeFunction
@@ -64,7 +63,7 @@ class Rounds:
     readers: int = 1
 
     def streams(self, runs: Sequence[SortedRun], at_once: int) -> list[Iterator[Slice]]:
-        """The slices of the runs, those of level 0 merged to so few that all can be open at once.
+        """The slices of the runs; runs of level 0 are first merged until all can be open at once.
 
         `at_once` runs are merged in a round.
         """
@@ -77,7 +76,7 @@ class Rounds:
         return [*merged, *(self.open_run(run) for run in others)]
 
     def _merged(self, group: Sequence[SortedRun]) -> Iterator[Slice]:
-        """The slices of one run made of a group."""
+        """The slices of the single run that a group is merged into."""
         interim = interim_function(self.merge)
         spec = replace(self.spec, keep_deletions=True, in_key_order=True)
         low = min(run.sequence_min for run in group)
@@ -121,7 +120,7 @@ class Rounds:
 
 
 def runs_at_once(runs: Sequence[SortedRun], columns: int, budget: Budget) -> int:
-    """How many such runs of so many columns may be open at once."""
+    """How many of these runs, with so many columns, may be open at the same time."""
     most = min(_COLUMN_BYTES * columns, _ROW_GROUP_BYTES)
     held = [
         min(most, _DECODED_RATIO * max((file.size_bytes for file in run.files), default=0))

@@ -1,7 +1,7 @@
 """Which row groups of a data file may hold matching rows.
 
-INVARIANT: below a merge only conditions on the key are looked at. They hold for every row of a key
-or for none, so no older row comes back.
+INVARIANT: below a merge, only conditions on the key prune row groups. Such a condition is true for
+all rows of a key or for none, so no older row reappears.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _LOW, _HIGH, _NULLS = range(3)
 def matching_row_groups(
     store: Store, path: str, condition: Predicate, columns: Mapping[str, ColumnMapping]
 ) -> list[int] | None:
-    """The row groups that may hold a matching row, ascending; None: the file has none to choose.
+    """The row groups that may hold a matching row, ascending; None if the file has no row groups.
 
-    `columns` are those of the condition. One that the file lacks, or holds in another type, counts
-    as unknown.
+    `columns` are those of the condition. A column that the file lacks, or stores with another type,
+    counts as unknown.
     """
     found = bounded_row_groups(store, path, columns)
     if found is None or len(found.groups) <= 1:
@@ -46,9 +46,9 @@ def matching_row_groups(
 
 @dataclass(frozen=True, slots=True)
 class BoundedRowGroups:
-    """The row groups of a file: of each column the least and greatest values and null counts.
+    """The row groups of a file, with minimum, maximum and null count of each column.
 
-    What is not known is null.
+    Unknown values are null.
     """
 
     groups: Sequence[RowGroup]
@@ -81,7 +81,7 @@ def bounded_row_groups(
 
 
 def _column(groups: Sequence[RowGroup], field: Field, name: str | None, part: int) -> pa.Array:
-    """Least values, greatest values or null counts of a column, a row group each."""
+    """Minima, maxima or null counts of a column, one value for each row group."""
     if part == _NULLS:
         return pa.array([None if name is None else g.null_counts[name] for g in groups], pa.int64())
     kind = arrow_type(field.type)

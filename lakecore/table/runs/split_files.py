@@ -1,7 +1,7 @@
-"""The data files of a split -> rows as columns of the table, whatever schema they were written by.
+"""The data files of a split -> rows with the table's columns, whatever schema wrote the files.
 
-Memory follows the batch. INVARIANT: row groups are left out by conditions on the key alone where
-rows are merged, by others only in a raw split (`row_groups.py`).
+Memory depends on the batch size. INVARIANT: where rows are merged, only conditions on the key prune
+row groups; other conditions prune them only in a raw split (`row_groups.py`).
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ KIND_FIELD = Field(
 
 @dataclass(frozen=True, slots=True)
 class SplitFiles:
-    """The files of a split, read as a plan says.
+    """The files of a split, read according to a plan.
 
-    `places`: the columns given as places. `late`: those given as stored, too, to be cast later.
-    `coded`: columns of texts, in all files as the table has them, given as codes.
+    - `places`: the columns returned as places;
+    - `late`: the columns also returned as stored, to be cast later;
+    - `coded`: string columns returned dictionary-encoded; no file needs a cast of them.
     """
 
     split: Split
@@ -72,21 +73,21 @@ class SplitFiles:
     coded: frozenset[str] = frozenset()
 
     def path(self, file: DataFile) -> str:
-        """Where a file lies."""
+        """The path of a file."""
         return self.plan.layout.data_file(self.split.partition_path, self.split.bucket, file)
 
     @property
     def are_local(self) -> bool:
-        """Whether all of them lie on local disks."""
+        """Whether all files are on local disks."""
         return all(self.store.local_path(self.path(file)) for file in self.split.files)
 
     def rows(
         self, file: DataFile, fields: Sequence[Field], size: BatchSize
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file as columns `fields` of the table's schema, old schemas cast to it.
+        """The rows of a file as columns `fields`; values of old schemas are cast.
 
-        Rows that the file's deletion vector names are left out. Raises CorruptTable if a file that
-        the snapshot names is not there, or is damaged.
+        Rows that the file's deletion vector marks are dropped. Raises CorruptTable if the file is
+        missing or damaged.
         """
         deleted = self.deleted_rows(file)
         late, wanted = NO_LATE_CASTS, keys_wanted(fields, self.plan)
@@ -114,16 +115,16 @@ class SplitFiles:
             del batch
 
     def check(self) -> None:
-        """Raise CorruptTable if a file is missing, or damaged as far as can be known unread.
+        """Raise CorruptTable if a file is missing or visibly damaged; reads no data.
 
-        Files elsewhere than on local disks are not looked at: each would be fetched twice.
+        Only files on local disks are checked; others would be fetched twice.
         """
         plan = self.plan
         for file in self.split.files:
             if self.store.local_path(self.path(file)) is None:
                 continue
             path, schema = self.path(file), plan.schemas[file.schema_id]
-            # Files may lack columns of their partition, migrated ones others, too.
+            # Files may lack partition columns; files migrated from Hive may lack others too.
             names = [name for name in schema.names if name not in schema.partition_keys]
             if file.write_columns is not None or not file.sequence_max:
                 names = []
@@ -140,15 +141,15 @@ class SplitFiles:
             for part in self.slices_of(file, self.rows(file, fields, size)):
                 left -= part.keys.length
                 yield replace(part, more=left > 0 if all_come else None)
-                # What comes next is read without this beside it: a row may be large.
+                # Free this part before the next one is read: a row may be large.
                 del part
             left = left_below
 
     def slices_of(self, file: DataFile, batches: Iterable[pa.RecordBatch]) -> Iterator[Slice]:
         """Rows of a file, in their order, to be merged.
 
-        Raises CorruptTable where the first column of keys is out of order: rows would be missed, or
-        come twice. Of floats it is not looked at, whose zeros and NaN not everybody sorts alike.
+        Raises CorruptTable if the first key column is out of order: rows would be missed or
+        returned twice. Float keys are not checked: engines disagree on how to sort -0.0 and NaN.
         """
         key = self.plan.merge.key
         looked_at = not pa.types.is_floating(arrow_type(self.plan.schema.field(key[0]).type))
@@ -179,8 +180,8 @@ class SplitFiles:
 
         `row_groups` are those to read; None: all that the plan's predicate leaves.
 
-        Raises CorruptTable for a file of more or fewer rows than the manifest says, as one may seem
-        to have that was cut short, or is another's.
+        Raises CorruptTable if the row count differs from the manifest's, for example because the
+        file was truncated or replaced.
         """
         known = self._known_nulls(file, fields)
         for position, batch in self._unplaced(file, fields, size, self.late, row_groups):
@@ -188,7 +189,7 @@ class SplitFiles:
             del batch
 
     def wanted_row_groups(self, file: DataFile) -> list[int] | None:
-        """The row groups that the plan's predicate leaves; None: all."""
+        """The row groups that remain after pruning by the plan's predicate; None: all."""
         plan = self.plan
         names = plan.schema.names if self.split.raw else plan.merge.key
         condition = condition_on(plan.predicate, names)
@@ -214,7 +215,7 @@ class SplitFiles:
         late: LateCasts,
         row_groups: Iterable[int] | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """`stored_rows` with values, less those known, and the places of rows for `_placed`."""
+        """`stored_rows` with values but without known columns, and places for `_placed`."""
         file_schema, places = self.plan.schemas[file.schema_id], self.places
         own = (*file_schema.fields, SEQUENCE_FIELD, KIND_FIELD)
         known = self._known_nulls(file, fields)
@@ -261,9 +262,9 @@ class SplitFiles:
     def _readable(
         self, batch: pa.RecordBatch, mappings: Sequence[ColumnMapping], file: DataFile
     ) -> pa.RecordBatch:
-        """The batch with texts that are UTF-8. Raises Unsupported if one that decides is none.
+        """The batch with invalid UTF-8 replaced. Raises Unsupported for an invalid deciding value.
 
-        Java compares bytes, of which several may be shown alike.
+        Java compares the bytes of strings, and different invalid bytes have the same replacement.
         """
         for mapping in mappings:
             if mapping.stored is None:
@@ -289,7 +290,7 @@ class SplitFiles:
         return batch
 
     def _known_nulls(self, file: DataFile, fields: Sequence[Field]) -> Mapping[str, bool]:
-        """What `places` know of columns of a file, which need not be read."""
+        """The columns of a file that need not be read, because `places` knows their nulls."""
         if self.places is None:
             return {}
         schema = self.plan.schemas[file.schema_id]
@@ -304,10 +305,10 @@ class SplitFiles:
     def _known_values(
         self, file: DataFile, schema: TableSchema, fields: Sequence[Field]
     ) -> dict[str, pa.Scalar]:
-        """The values of the fields that all rows of a file share: those of its partition.
+        """The values that all rows of a file share: those of its partition.
 
-        A file that was migrated from Hive has no sequence numbers. Columns that were added after it
-        was written are null.
+        For a file that was migrated from Hive, also sequence numbers and, as nulls, columns that
+        were added later.
         """
         known: dict[str, pa.Scalar] = {}
         if not file.sequence_max:
@@ -319,9 +320,9 @@ class SplitFiles:
         return known
 
     def deleted_rows(self, file: DataFile) -> np.ndarray | None:
-        """The positions that the file's deletion vector names, ascending; None without a vector.
+        """The positions in the file's deletion vector, ascending; None if it has no vector.
 
-        Raises CorruptTable if the file that holds the vector is not there.
+        Raises CorruptTable if the file that holds the vector is missing.
         """
         split = self.split
         if file.name not in split.vectors:
@@ -335,7 +336,7 @@ class SplitFiles:
 
 
 def _last_in_order(column: pa.Array, before: pa.Array | None, path: str) -> pa.Array:
-    """The last of these values, which follow on `before`, by itself: no more is held."""
+    """The last of these values, copied so that the rest can be freed; `before` precedes them."""
     falls = [pc.less(column[1:], column[:-1])]
     if before is not None:
         falls.append(pc.less(column[:1], before))
@@ -345,12 +346,12 @@ def _last_in_order(column: pa.Array, before: pa.Array | None, path: str) -> pa.A
 
 
 def out_of_order(path: str) -> CorruptTable:
-    """What is raised for a file whose keys fall, or a run."""
+    """The error for a file or run whose keys are out of order."""
     return CorruptTable("the keys of a data file are out of order", path=path)
 
 
 def check_size(store: Store, path: str, file: DataFile) -> None:
-    """Raise CorruptTable if a data file does not have the size that the manifest says."""
+    """Raise CorruptTable if the size of a data file differs from the manifest's."""
     with missing_is_corrupt(path):
         size_bytes = store.size(path)
     if size_bytes != file.size_bytes:
@@ -374,7 +375,7 @@ def _other_rows(path: str, seen: int, file: DataFile) -> CorruptTable:
 
 @contextmanager
 def missing_is_corrupt(path: str) -> Iterator[None]:
-    """Raises CorruptTable, within it, if this file of a snapshot is not there."""
+    """Translate NotFound of this file into CorruptTable: a snapshot names the file."""
     try:
         yield
     except NotFound as error:

@@ -1,19 +1,19 @@
 """Sorted runs -> windows of keys, merged one after another.
 
 1. Hold one batch of each run.
-2. The bound is the smallest last key among the runs that have more to give: no later batch can hold
-   a key at or below it.
-3. The rows up to the bound are the window: merge them, give them out.
-4. Refill the runs that are used up, and go on.
+2. The bound is the smallest last key among the runs that have more batches: no later batch can hold
+   a key at or below the bound.
+3. The rows up to the bound are the window: merge them and yield the result.
+4. Refill the runs that are used up, and continue with step 2.
 
-Of `k` runs `BATCHES_HELD * k` batches are in memory: of each one is held, and the two after it are
-read while windows merge. Which rows a window has depends on the runs alone, not on how fast they
-are read: whether a run has more to give is counted, or else its next batch is waited for.
+With `k` runs, `BATCHES_HELD * k` batches are in memory: the current batch of each run, and the next
+two, which are read while windows merge. The rows of a window depend only on the runs, not on read
+speed: whether a run has more batches is counted, or its next batch is waited for.
 
-Where a batch is larger than its part of the budget, because a row is, nothing is read ahead of it:
-one is held of each run, and more windows are merged. Where even that is more than the whole budget,
-it is an error, for the process would run out of memory next. So is a key with so many rows, all of
-which must be merged at once, that their codes, numbers and order would be.
+If a batch exceeds its share of the budget because its rows are large, nothing is read ahead: one
+batch of each run is held. If these batches alone exceed the whole budget, an error is raised,
+because the process would run out of memory. All rows of a key are merged in one window; a key whose
+rows would exceed the budget is an error too.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
 
 READER = "lakecore-read"
-"""How the names of the threads that read ahead begin."""
+"""Prefix of the names of the threads that read ahead."""
 _FOREIGN = "Dummy-"
-"""What Python names a thread that it did not make."""
+"""Prefix of the names that Python gives to threads it did not create."""
 _AHEAD = 2
 BATCHES_HELD = 1 + _AHEAD
 """Of each run."""
 _LARGE_SHARE = 6
-"""The part of the budget, as a divisor, of which a run's share is what a batch may have to be read
-ahead of: twice what is planned for it."""
+"""A batch is large if it exceeds a run's share of the budget divided by this, twice the planned
+size. Nothing is read ahead of a large batch."""
 _HELD_LEAST_BYTES = 64 << 20
-"""What may be held under any budget."""
+"""Batches of this total size may be held under any budget."""
 _KEY_SHARE = 4
-"""What the rows of one key may take, as a divisor of the budget; to merge them takes as much again
-and more."""
+"""The rows of one key take at most the budget divided by this; merging them takes more than as much
+again."""
 _KEY_LEAST_BYTES = 32 << 20
 _KEY_ROW_BYTES = 96
-"""What merging takes of each row of a key with many, beside its values."""
+"""Bytes that merging takes for each row of a key with many rows, in addition to its values."""
 _KEY_ROWS_SHARE = 2
-"""What that may be of the budget for all rows of a key, as a divisor."""
+"""For all rows of a key, these bytes are at most the budget divided by this."""
 _KEY_BATCH_SHARE = 64
-"""The part of the budget, as a divisor, that only a batch takes which has many rows of one key."""
+"""Only a batch with many rows of one key takes more than the budget divided by this."""
 
 
 def merge_slices(
@@ -73,9 +73,9 @@ def merge_slices(
 ) -> Generator[pa.Table, None, None]:
     """Sorted streams of slices, merged window by window; closes the streams at the end.
 
-    So many streams are read at once (`readers`), none by two threads. A key must not go on from one
-    slice of a stream to the next; see `with_whole_keys`. Raises InvalidRequest if a batch of each
-    run is more than the budget (None: that of the process).
+    `readers` streams are read concurrently, each by one thread at a time. The rows of a key must
+    not span two slices of a stream; see `with_whole_keys`. Raises InvalidRequest if one batch of
+    each run exceeds the budget (None: that of the process).
     """
     budget_bytes = (process_budget() if budget is None else budget).size_bytes
     held_max_bytes = max(budget_bytes, _HELD_LEAST_BYTES)
@@ -88,24 +88,24 @@ def merge_slices(
         for cursor in cursors:
             cursor.close()
         ahead.shutdown(wait=not on_reader())
-    # All is read, so the threads are idle, and to wait for their end is safe from any thread.
+    # Everything has been read: the threads are idle, and any thread may wait for their end.
     ahead.shutdown()
 
 
 def on_reader() -> bool:
-    """Whether this is a thread that reads ahead.
+    """Whether the current thread reads ahead, or is a Polars thread in a callback.
 
-    NOTE: an iterator that is dropped ends in whatever thread dropped it last; Polars lets go in the
-    next one that calls it. A reading thread that waited for another, or for itself, might wait for
-    ever: what it ends is let go of when the read under way is done. So might a thread of Polars
-    that calls back, for it may be the one that the read needs.
+    NOTE: never wait for readers in such a thread. A dropped iterator is finalised in the thread
+    that drops the last reference. If a reading thread waited there for another reader, or for
+    itself, it could deadlock; its pool ends when the current read is done. A Polars thread in a
+    callback must not block either: it may be the one the read is waiting for.
     """
     name = threading.current_thread().name
     return name.startswith(READER) or (_CALLED_BACK.under_way > 0 and name.startswith(_FOREIGN))
 
 
 class _CalledBack:
-    """How many reads are under way in which threads of Polars call back."""
+    """Counts the running reads in which Polars threads call back."""
 
     def __init__(self) -> None:
         self.under_way = 0
@@ -113,7 +113,7 @@ class _CalledBack:
 
     @contextmanager
     def one_more(self) -> Iterator[None]:
-        """One more, within it."""
+        """Count one more read inside the `with` block."""
         with self._lock:
             self.under_way += 1
         try:
@@ -160,14 +160,14 @@ def _merge_windows(
         bound = min(lasts) if lasts else None
         window = [part for cursor in held if (part := cursor.take_up_to(bound)) is not None]
         yield from (table for table in merge(window, spec) if table.num_rows)
-        # What comes next is read without what was merged beside it.
+        # Free the merged window before the next rows are read.
         del window
 
 
 class _Cursor:
-    """One sorted run, read batch by batch: one is held, and `_AHEAD` more, unless they are large.
+    """One sorted run, read by batch: holds one batch and reads `_AHEAD` more unless they are large.
 
-    Readers take turns, one at a time for a cursor; all they share is under its lock.
+    At most one reader thread works for a cursor at a time; its lock guards all shared state.
     """
 
     def __init__(
@@ -189,29 +189,29 @@ class _Cursor:
 
     @property
     def at_last_batch(self) -> bool:
-        """Whether it is known that nothing comes after the rows held."""
+        """Whether it is known that no rows follow the held ones."""
         assert self.pending is not None
         if self.pending.more is not None:
             return not self.pending.more
         if self._held_bytes > self._large_bytes:
-            # What comes next is not read yet.
+            # The next batch has not been read yet.
             return False
         with self._changed:
             return not self._wait_for_next()
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of the batch that is held, in full."""
+        """The bytes of the whole held batch."""
         return 0 if self.pending is None else self._held_bytes
 
     @property
     def key_rows(self) -> int:
-        """The rows of the batch that is held, if it has all rows of some keys."""
+        """The rows of the held batch; 0 if each key in it is unique."""
         held = self.pending
         return 0 if held is None or held.unique else held.keys.length
 
     def fill(self) -> None:
-        """Hold the next rows, if none are held and there are more."""
+        """If no rows are held and more exist, hold the next batch."""
         if self.pending is not None:
             return
         with self._changed:
@@ -255,7 +255,7 @@ class _Cursor:
         return bool(self._ready)
 
     def _read_on(self) -> None:
-        """Have the next batch read, if there is room for it. Called with the lock held."""
+        """Start reading the next batch, if there is room for it. Called with the lock held."""
         done = self._reading or self._ended or self._closed or len(self._ready) >= _AHEAD
         newest_bytes = self._ready[-1][1] if self._ready else self._held_bytes
         if not done and newest_bytes <= self._large_bytes:
@@ -276,7 +276,7 @@ class _Cursor:
             else:
                 self._ready.append((part, size_of(part.rows)))
             self._changed.notify_all()
-            # An interpreter that ends takes no more work; who still waits for rows asks itself.
+            # A terminating interpreter accepts no tasks; a waiting consumer then reads by itself.
             with suppress(RuntimeError):
                 self._read_on()
         if self._abandoned:
@@ -288,7 +288,7 @@ class _Cursor:
 
 
 def counted(slices: Iterable[Slice], row_count: int) -> Iterator[Slice]:
-    """The slices of a run of so many rows, each with whether more come."""
+    """The slices of a run of `row_count` rows, each with a flag whether more follow."""
     left = row_count
     for part in slices:
         left -= part.rows.num_rows
@@ -297,7 +297,7 @@ def counted(slices: Iterable[Slice], row_count: int) -> Iterator[Slice]:
 
 
 def in_pieces(tables: Iterable[pa.Table], rows_max: int) -> Iterator[pa.Table]:
-    """The tables in pieces of at most so many rows; nothing is copied."""
+    """The tables in pieces of at most `rows_max` rows, without copying."""
     for table in tables:
         for start in range(0, table.num_rows, rows_max):
             yield table.slice(start, rows_max)
@@ -306,13 +306,13 @@ def in_pieces(tables: Iterable[pa.Table], rows_max: int) -> Iterator[pa.Table]:
 def with_whole_keys(
     pieces: Iterable[pa.Table], key: Sequence[str], budget: Budget
 ) -> Iterator[pa.Table]:
-    """The sorted rows, no key of which goes on from one table to the next.
+    """The sorted rows in tables such that no key spans two tables.
 
-    Raises InvalidRequest if the rows of a key take more than their part of the budget.
+    Raises InvalidRequest if the rows of a key take more than their share of the budget.
     """
     return whole_keys(pieces, key, max(budget.size_bytes // _KEY_SHARE, _KEY_LEAST_BYTES))
 
 
 def _next_filled(slices: Iterator[Slice]) -> Slice | None:
-    """The next slice that has rows: deletion vectors may leave none of a batch."""
+    """The next slice that is not empty: deletion vectors may remove all rows of a batch."""
     return next((part for part in slices if part.keys.length), None)
