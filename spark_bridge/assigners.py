@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lakecore.format.hash_index import decode_hashes
-from lakecore.model.files import HASH_INDEX
-from lakecore.plan.dynamic_bucket import BUCKETS_MAX
+from lakecore.distributed.placing import BUCKETS_MAX, decode_hashes
+from lakecore.distributed.values import HASH_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from lakecore.table.context import TableContext
+    from lakecore.distributed.tables import TableContext
 
 __all__ = ["assigners_of", "fitting"]
 

@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
-from lakecore.catalog.options import is_storage_option
-from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError, Unsupported
-from lakecore.session import connect
-from spark_bridge.descriptor import anchored
+from lakecore import AlreadyExists, InvalidRequest, LakecoreError, Unsupported, connect
+from lakecore.distributed.descriptor import anchored
+from lakecore.distributed.planning import is_storage_option
 from spark_bridge.options import MARK
 from spark_bridge.plan_read import read_schema
 from spark_bridge.settings import require_version
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from lakecore.session import Session
-    from lakecore.table.handle import Table
+    from lakecore import Session, Table
 
 __all__ = ["Attached", "attach", "register"]
 

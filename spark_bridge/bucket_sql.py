@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as s
 
-from lakecore.model.types import BINARIES, STRINGS, Atomic, Field, Root
-from lakecore.options import BucketFunction
+from lakecore.distributed.values import BINARIES, STRINGS, Atomic, BucketFunction, Field, Root
 from spark_bridge.hash_sql import hash_end, hash_steps
 
 if TYPE_CHECKING:

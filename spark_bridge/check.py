@@ -8,8 +8,7 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 from pyspark.sql import types as s
 
-from lakecore.plan.fit import check_once
-from lakecore.table.writes.write import TableWrite
+from lakecore.distributed.writing import TableWrite, check_once
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.types import spark_arrow_schema, to_spark
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from lakecore.table.context import TableContext
+    from lakecore.distributed.tables import TableContext
 
 __all__ = ["check_schema", "with_types_of"]
 

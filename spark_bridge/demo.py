@@ -23,14 +23,13 @@ from pyspark.sql import functions as f
 from rich.console import Console
 from rich.table import Table as Lines
 
+from lakecore import CorruptTable, connect
 from lakecore.demo.flights import COLUMNS, KEY, WEEKS, load_flights, news, timetable
-from lakecore.errors import CorruptTable
-from lakecore.io.ambient import SYSTEM
-from lakecore.session import connect
+from lakecore.distributed.tables import SYSTEM
 from spark_bridge.write_frame import WriteResult, write
 
 if TYPE_CHECKING:
-    from lakecore.table.handle import Table
+    from lakecore import Table
 
 __all__ = ["main"]
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from lakecore import errors
-from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
+import lakecore
+from lakecore import InvalidRequest, LakecoreError, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ def _carried(text: str) -> LakecoreError | None:
         return None
     try:
         content = json.loads(base64.b64decode(found.group(1), validate=True))
-        kind: type[LakecoreError] = getattr(errors, content["kind"])
+        kind: type[LakecoreError] = getattr(lakecore, content["kind"])
         return kind(content["message"], **content["facts"])
     except (binascii.Error, ValueError, KeyError, AttributeError):
         return None

@@ -20,27 +20,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakecore.errors import InvalidRequest, LakecoreError
-from lakecore.format.layout import BUCKET_PREFIX
-from lakecore.io.ambient import JOB_ID_LENGTH
-from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
-from lakecore.table.commits.commit import CommitRequest
-from lakecore.table.commits.message_files import delete_files
-from lakecore.table.writes.batch_write import (
+from lakecore import InvalidRequest, LakecoreError
+from lakecore.distributed.committing import (
     Author,
+    CommitRequest,
     author,
     commit_or_clean,
     commit_overwrite,
+    delete_files,
     records_nothing,
 )
+from lakecore.distributed.tables import JOB_ID_LENGTH
+from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER, BUCKET_PREFIX
 from spark_bridge.failures import DATA_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lakecore.model.files import CommitMessage
-    from lakecore.model.snapshot import CommitResult
-    from lakecore.table.context import TableContext
+    from lakecore import CommitMessage, CommitResult
+    from lakecore.distributed.tables import TableContext
     from spark_bridge.task import TaskOutcome
 
 __all__ = [

@@ -18,18 +18,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakecore.errors import InvalidRequest
-from lakecore.format.layout import MAIN_BRANCH
-from lakecore.model.times import wall_time
-from lakecore.session import open_table
-from lakecore.table.reads.travel import Travel
+from lakecore import InvalidRequest, open_table
+from lakecore.distributed.planning import Travel
+from lakecore.distributed.values import MAIN_BRANCH, wall_time
 from spark_bridge.system import refuse_state, split_system
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakecore.table.handle import Table
-    from lakecore.table.system.system_table import SystemTable
+    from lakecore import Table
+    from lakecore.distributed.planning import SystemTable
 
 __all__ = ["MARK", "PROVIDER", "SourceOptions", "parse_options"]
 

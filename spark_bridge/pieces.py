@@ -21,24 +21,24 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lakecore.errors import LakecoreError
-from lakecore.format.binary_row import decode_rows
-from lakecore.io.data_files import row_group_bounds
-from lakecore.merge.keys import order_columns, shared_codes
-from lakecore.model.files import EMPTY_ROW, NO_STATS
-from lakecore.model.types import INTEGERS, TIMESTAMPS, Atomic, Root
-from lakecore.plan.evolution import map_fields
-from lakecore.plan.predicate import Compare, Op, all_of, any_of
+from lakecore import LakecoreError
+from lakecore.distributed.planning import (
+    decode_rows,
+    map_fields,
+    order_columns,
+    row_group_bounds,
+    shared_codes,
+)
+from lakecore.distributed.reading import Compare, Op, all_of, any_of
+from lakecore.distributed.values import EMPTY_ROW, INTEGERS, NO_STATS, TIMESTAMPS, Atomic, Root
 from spark_bridge.read_job import Piece
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.format.layout import Layout
-    from lakecore.io.store import Store
-    from lakecore.model.files import DataFile, Split
-    from lakecore.model.schema import TableSchema
-    from lakecore.plan.predicate import Predicate
+    from lakecore.distributed.reading import Predicate
+    from lakecore.distributed.tables import Store
+    from lakecore.distributed.values import DataFile, Layout, Split, TableSchema
 
 __all__ = ["Cutting", "make_tasks"]
 

@@ -23,11 +23,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as f
 
-from lakecore.format.binary_row import hash_rows
-from lakecore.options import BucketFunction
-from lakecore.plan.bucketing import bucket_ids
-from lakecore.plan.conform import KindRule, conform
-from lakecore.plan.partitions import bucket_key_fields
+from lakecore.distributed.placing import KindRule, bucket_ids, bucket_key_fields, conform, hash_rows
+from lakecore.distributed.values import BucketFunction
 from spark_bridge.bucket_sql import bucket_sql, bucket_steps, is_plain, quoted
 from spark_bridge.failures import DATA_ERRORS, raised_in_task
 from spark_bridge.hash_sql import HASH
@@ -36,9 +33,8 @@ from spark_bridge.worker import set_aside
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from lakecore.model.schema import TableSchema
-    from lakecore.model.types import Field
-    from lakecore.table.context import TableContext
+    from lakecore.distributed.tables import TableContext
+    from lakecore.distributed.values import Field, TableSchema
 
 __all__ = ["Owner", "Routing", "owner_numbers", "owner_of", "parallelism"]
 

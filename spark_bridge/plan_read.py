@@ -15,15 +15,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.io.store import MemoryStore
-from lakecore.model.types import Atomic, Root, arrow_type, with_nullable
-from lakecore.table.changes.between import changes_of_options
-from lakecore.table.reads.row_values import parse_condition, setting_of
-from lakecore.table.reads.source import TableSource
-from lakecore.table.reads.travel import Travel, as_of, resolve
-from lakecore.table.runs.split_files import check_size
-from spark_bridge.descriptor import anchored
+from lakecore import InvalidRequest, Unsupported
+from lakecore.distributed.descriptor import anchored
+from lakecore.distributed.planning import (
+    TableSource,
+    Travel,
+    as_of,
+    changes_of_options,
+    check_size,
+    parse_condition,
+    resolve,
+    setting_of,
+)
+from lakecore.distributed.tables import MemoryStore
+from lakecore.distributed.values import Atomic, Root, arrow_type, with_nullable
 from spark_bridge.pieces import Cutting, make_tasks
 from spark_bridge.read_job import ReadJob
 from spark_bridge.types import spark_arrow_schema, spark_schema
@@ -34,11 +39,8 @@ if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql.types import StructType
 
-    from lakecore.model.files import DataFile, Split
-    from lakecore.model.schema import TableSchema
-    from lakecore.model.snapshot import Snapshot
-    from lakecore.model.types import Field
-    from lakecore.table.context import TableContext
+    from lakecore.distributed.tables import TableContext
+    from lakecore.distributed.values import DataFile, Field, Snapshot, Split, TableSchema
     from spark_bridge.read_job import Piece
 
 __all__ = ["Pinned", "PlannedRead", "pin", "plan_read", "read_schema"]

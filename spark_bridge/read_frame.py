@@ -15,11 +15,9 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 from pyspark.sql.types import DatetimeType, NumericType, TimestampType
 
-from lakecore.errors import InvalidRequest
-from lakecore.model.times import wall_time
-from lakecore.session import open_table
-from lakecore.table.reads.travel import Travel
-from lakecore.table.system.system_table import SystemTable
+from lakecore import InvalidRequest, open_table
+from lakecore.distributed.planning import SystemTable, Travel
+from lakecore.distributed.values import wall_time
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.plan_read import pin, plan_read
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
@@ -35,9 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructField, StructType
 
-    from lakecore.model.schema import TableSchema
-    from lakecore.model.times import Time
-    from lakecore.table.handle import Table
+    from lakecore import Table
+    from lakecore.distributed.values import TableSchema, Time
     from spark_bridge.plan_read import PlannedRead
 
 __all__ = ["read"]

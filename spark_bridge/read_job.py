@@ -15,27 +15,30 @@ import polars as pl
 import pyarrow as pa
 
 import lakecore
-from lakecore.errors import InvalidRequest
-from lakecore.frames import arrow_stream
-from lakecore.frames.filtered import FilteredSource
-from lakecore.memory import Budget
-from lakecore.model.arrow_arrays import retype
-from lakecore.plan.predicate import Predicate, all_of, to_polars
-from lakecore.table.runs.read import (
+from lakecore import InvalidRequest
+from lakecore.distributed.arrays import retype
+from lakecore.distributed.reading import (
+    Budget,
+    FilteredSource,
+    Predicate,
     ReadPlan,
+    SplitFiles,
+    all_of,
     batch_size,
+    missing_is_corrupt,
     read_split,
+    reader,
+    to_polars,
 )
-from lakecore.table.runs.split_files import SplitFiles, missing_is_corrupt
 from spark_bridge.worker import set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lakecore.frames.source import BatchSource
-    from lakecore.io.store import Store
-    from lakecore.model.files import Split
-    from lakecore.table.reads.row_values import Condition
+    from lakecore.distributed.planning import Condition
+    from lakecore.distributed.reading import BatchSource
+    from lakecore.distributed.tables import Store
+    from lakecore.distributed.values import Split
 
 __all__ = ["Piece", "ReadJob", "open_sealed", "read_task", "seal", "to_exchange"]
 
@@ -141,7 +144,7 @@ def read_task(job: ReadJob, task: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
             else:
                 source = FilteredSource(source, job.where)
         where = parts[0] if len(parts) == 1 else parts[0] & parts[1] if parts else None
-        for batch in arrow_stream.reader(source, job.plan.columns, where):
+        for batch in reader(source, job.plan.columns, where):
             yield to_exchange(batch, job.exchange)
     set_aside("read")
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from pyspark.errors import PySparkException
 from pyspark.sql.types import BooleanType, DatetimeType, NumericType, StringType
 
-from lakecore.errors import Unsupported
+from lakecore import Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

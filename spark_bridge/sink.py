@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from lakecore.errors import CommitConflict, InvalidRequest, LakecoreError
-from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
+from lakecore import CommitConflict, InvalidRequest, LakecoreError
+from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER
 from spark_bridge.assigners import assigners_of
 from spark_bridge.check import check_schema
 from spark_bridge.failures import DATA_ERRORS
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from lakecore.table.context import TableContext
-    from lakecore.table.handle import Table
+    from lakecore import Table
+    from lakecore.distributed.tables import TableContext
 
 __all__ = ["WRITE_OPTIONS", "LakecoreWriter", "writer"]
 

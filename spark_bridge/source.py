@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore import InvalidRequest, Unsupported
 from spark_bridge.options import MARK, PROVIDER, SourceOptions, parse_options
 from spark_bridge.plan_read import Pinned, pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.model.schema import TableSchema
-    from lakecore.table.handle import Table
-    from lakecore.table.system.system_table import SystemTable
+    from lakecore import Table
+    from lakecore.distributed.planning import SystemTable
+    from lakecore.distributed.values import TableSchema
 
 __all__ = ["LakecoreSource", "marked"]
 

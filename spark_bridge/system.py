@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lakecore.errors import InvalidRequest
-from lakecore.table.system.system_columns import SYSTEM_TABLES, UNSUPPORTED_SYSTEM_TABLES
+from lakecore import InvalidRequest
+from lakecore.distributed.planning import SYSTEM_TABLES, UNSUPPORTED_SYSTEM_TABLES
 
 __all__ = ["refuse_state", "split_system"]
 

@@ -22,21 +22,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark import TaskContext
 
-from lakecore.errors import LakecoreError
-from lakecore.io.ambient import SYSTEM, of_job
-from lakecore.table.writes.write import TableWrite
-from lakecore.table.writes.write_start import read_base
-from spark_bridge.descriptor import describe
+from lakecore import LakecoreError
+from lakecore.distributed.descriptor import describe
+from lakecore.distributed.tables import SYSTEM, of_job
+from lakecore.distributed.writing import TableWrite, read_base
 from spark_bridge.failures import DATA_ERRORS, portable, raised_in_task
 from spark_bridge.worker import Batches, acknowledge, joined, set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakecore.model.files import CommitMessage
-    from lakecore.table.context import TableContext
-    from lakecore.table.writes.write_start import WriteStart
-    from spark_bridge.descriptor import TableDescriptor
+    from lakecore import CommitMessage
+    from lakecore.distributed.descriptor import TableDescriptor
+    from lakecore.distributed.tables import TableContext
+    from lakecore.distributed.writing import WriteStart
 
 __all__ = [
     "MEMORY_PER_TASK",

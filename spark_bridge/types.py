@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import types as s
 
-from lakecore.errors import Unsupported
-from lakecore.model.types import LENGTH_MAX, Array, Atomic, Field, Map, Multiset, Root, Row
+from lakecore import Unsupported
+from lakecore.distributed.values import LENGTH_MAX, Array, Atomic, Field, Map, Multiset, Root, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lakecore.model.types import DataType
+    from lakecore.distributed.values import DataType
 
 __all__ = [
     "arrow_of_spark",

@@ -25,14 +25,10 @@ from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as f
 
-from lakecore.errors import CommitConflict, InvalidRequest
-from lakecore.model.arguments import check_flags
-from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
-from lakecore.session import open_table
-from lakecore.table.commits.commit import CommitRequest
-from lakecore.table.commits.committed import committed
-from lakecore.table.reads.scan import hides_level_0
-from lakecore.table.writes import overwrite as overwrites
+from lakecore import CommitConflict, InvalidRequest, open_table
+from lakecore.distributed.committing import CommitRequest, committed, spec_values
+from lakecore.distributed.planning import hides_level_0
+from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER, check_flags
 from spark_bridge.assigners import assigners_of
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.check import check_schema, with_types_of
@@ -62,10 +58,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from lakecore.model.snapshot import CommitResult
-    from lakecore.table.context import TableContext
-    from lakecore.table.handle import Table
-    from lakecore.table.writes.batch_write import Author
+    from lakecore import CommitResult, Table
+    from lakecore.distributed.committing import Author
+    from lakecore.distributed.tables import TableContext
 
 __all__ = ["WriteResult", "WrittenTask", "prepare", "write"]
 
@@ -232,7 +227,7 @@ def _publication(
     if dynamic is not None:
         check_flags(dynamic=dynamic)
     if partition is not None:
-        overwrites.spec_values(table.context, partition)
+        spec_values(table.context, partition)
         if partition and dynamic:
             raise InvalidRequest(
                 "a partition that is named is overwritten whole: leave dynamic out, or partition",

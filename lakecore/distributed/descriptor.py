@@ -1,8 +1,8 @@
-"""What an executor is told of a table: a frozen value, and of it what lakecore's verbs take.
+"""A table as a frozen value that another process can open.
 
-INVARIANT: nothing in it is open, and nothing is looked up again: the schema, the options and the
-snapshot are those that the driver decided on, whatever others commit while the job runs. Driver and
-executors run the same version of lakecore, because the values between them are pickled.
+INVARIANT: nothing in it is open, and nothing is looked up again: schema and options are those that
+the driver decided on, whatever others commit while the job runs. Driver and executors run the same
+version of lakecore, because the values between them are pickled.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class TableDescriptor:
 def describe(
     context: TableContext, dynamic_options: Mapping[str, str] | None = None
 ) -> TableDescriptor:
-    """The descriptor of a table; Unsupported for one that other processes cannot reach."""
+    """The descriptor of a table. Raises Unsupported for a table in the memory of this process."""
     if isinstance(context.store, MemoryStore):
         raise Unsupported(
-            "a table in the memory of one process is out of reach for Spark",
+            "a table in the memory of one process is out of reach for other processes",
             table=context.identifier,
         )
     return TableDescriptor(

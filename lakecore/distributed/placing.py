@@ -1,0 +1,20 @@
+"""Rows -> partition and bucket: which task owns a row."""
+
+from __future__ import annotations
+
+from lakecore.format.binary_row import hash_rows
+from lakecore.format.hash_index import decode_hashes
+from lakecore.plan.bucketing import bucket_ids
+from lakecore.plan.conform import KindRule, conform
+from lakecore.plan.dynamic_bucket import BUCKETS_MAX
+from lakecore.plan.partitions import bucket_key_fields
+
+__all__ = [
+    "BUCKETS_MAX",
+    "KindRule",
+    "bucket_ids",
+    "bucket_key_fields",
+    "conform",
+    "decode_hashes",
+    "hash_rows",
+]

@@ -1,0 +1,39 @@
+"""What the driver of a read decides: snapshot, schema, condition, splits and their parts."""
+
+from __future__ import annotations
+
+from lakecore.catalog.options import is_storage_option
+from lakecore.format.binary_row import decode_rows
+from lakecore.io.data_files import row_group_bounds
+from lakecore.merge.keys import order_columns, shared_codes
+from lakecore.plan.evolution import map_fields
+from lakecore.table.changes.between import changes_of_options
+from lakecore.table.reads.row_values import Condition, parse_condition, setting_of
+from lakecore.table.reads.scan import hides_level_0
+from lakecore.table.reads.source import TableSource
+from lakecore.table.reads.travel import Travel, as_of, resolve
+from lakecore.table.runs.split_files import check_size
+from lakecore.table.system.system_columns import SYSTEM_TABLES, UNSUPPORTED_SYSTEM_TABLES
+from lakecore.table.system.system_table import SystemTable
+
+__all__ = [
+    "SYSTEM_TABLES",
+    "UNSUPPORTED_SYSTEM_TABLES",
+    "Condition",
+    "SystemTable",
+    "TableSource",
+    "Travel",
+    "as_of",
+    "changes_of_options",
+    "check_size",
+    "decode_rows",
+    "hides_level_0",
+    "is_storage_option",
+    "map_fields",
+    "order_columns",
+    "parse_condition",
+    "resolve",
+    "row_group_bounds",
+    "setting_of",
+    "shared_codes",
+]

@@ -1,0 +1,29 @@
+"""Splits -> merged batches, by a plan that the driver made."""
+
+from __future__ import annotations
+
+from lakecore.frames.arrow_stream import reader
+from lakecore.frames.filtered import FilteredSource
+from lakecore.frames.source import BatchSource
+from lakecore.memory import Budget
+from lakecore.plan.predicate import Compare, Op, Predicate, all_of, any_of, to_polars
+from lakecore.table.runs.read import ReadPlan, batch_size, read_split
+from lakecore.table.runs.split_files import SplitFiles, missing_is_corrupt
+
+__all__ = [
+    "BatchSource",
+    "Budget",
+    "Compare",
+    "FilteredSource",
+    "Op",
+    "Predicate",
+    "ReadPlan",
+    "SplitFiles",
+    "all_of",
+    "any_of",
+    "batch_size",
+    "missing_is_corrupt",
+    "read_split",
+    "reader",
+    "to_polars",
+]
