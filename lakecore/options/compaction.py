@@ -30,7 +30,7 @@ class CompactionOptions:
     # --- compaction -------------------------------------------------------------------------------
     num_sorted_run_compaction_trigger: int = option(
         "num-sorted-run.compaction-trigger", COUNT, 5, MAINTAIN,
-        "Sorted runs of a bucket that ask for compaction.", scope=KEYED,
+        "Sorted runs of a bucket that trigger a compaction.", scope=KEYED,
     )
     num_sorted_run_stop_trigger: int | None = option(
         "num-sorted-run.stop-trigger", COUNT, None, MAINTAIN,
@@ -42,12 +42,12 @@ class CompactionOptions:
     )
     compaction_max_size_amplification_percent: int = option(
         "compaction.max-size-amplification-percent", integer(0), 200, MAINTAIN,
-        "Size of the newer runs, in percent of the last, that asks for a full compaction.",
+        "Size of the newer runs, in percent of the last, that triggers a full compaction.",
         scope=KEYED,
     )
     compaction_size_ratio: int = option(
         "compaction.size-ratio", integer(0), 1, MAINTAIN,
-        "Percent by which the next run may be larger and still be taken.", scope=KEYED,
+        "Percent by which the next run may be larger and still be merged.", scope=KEYED,
     )
     compaction_offpeak_start_hour: int = option(
         "compaction.offpeak.start.hour", integer(-1, 24), -1, MAINTAIN,
@@ -72,7 +72,7 @@ class CompactionOptions:
     )
     compaction_incremental_size_threshold_bytes: int | None = option(
         "compaction.incremental-size-threshold", SIZE, None, MAINTAIN,
-        "Size outside the last level that asks for a full compaction.", scope=KEYED,
+        "Size outside the last level that triggers a full compaction.", scope=KEYED,
     )
     compaction_force_up_level_0: bool = option(
         "compaction.force-up-level-0", FLAG, False, MAINTAIN,
@@ -84,7 +84,7 @@ class CompactionOptions:
     )
     compaction_min_file_num: int = option(
         "compaction.min.file-num", COUNT, 5, MAINTAIN,
-        "Small files that ask for compaction.", scope=APPEND,
+        "Small files that trigger a compaction.", scope=APPEND,
     )
     compaction_max_file_num: int | None = option(
         "compaction.max.file-num", COUNT, None, MAINTAIN,
@@ -92,7 +92,7 @@ class CompactionOptions:
     )
     compaction_file_num_limit: int = option(
         "compaction.file-num-limit", COUNT, 100_000, OTHER,
-        "Files that one look for compaction holds in memory; lakecore looks at all.", scope=APPEND,
+        "Files that a compaction plan holds in memory; lakecore plans with all.", scope=APPEND,
         no_effect="Compaction looks at all files; it streams their metadata.",
     )
     compaction_small_file_ratio: float = option(
@@ -106,7 +106,7 @@ class CompactionOptions:
     )
     compaction_skip_expired_partitions: bool = option(
         "compaction.skip-expired-partitions", FLAG, False, MAINTAIN,
-        "Leave partitions alone that expire anyway.",
+        "Do not compact expired partitions.",
     )
     full_compaction_delta_commits: int | None = option(
         "full-compaction.delta-commits", COUNT, None, MAINTAIN,

@@ -10,7 +10,7 @@ dynamic-bucket.assigner-parallelism | integer | | Assigners of dynamic buckets.
 file-operation.thread-num | integer | | File operations at once.
 file-reader-async-threshold | size | 10 mb | Size from which files are read in the background.
 local-kv-db.block-size | size | 4 kb | Block of the local key-value store.
-local-merge-buffer-size | size | | Rows merged before they are shuffled.
+local-merge-buffer-size | size | | Size of rows that are merged before a shuffle.
 local-sort.max-num-file-handles | integer | 128 | Files that an external sort merges at once.
 lookup.cache-file-retention | duration | 1 h | Age of look-up files on local disk.
 lookup.cache-max-disk-size | size | | Local disk for look-up files.
@@ -18,14 +18,14 @@ lookup.cache-max-memory-size | size | 256 mb | Memory for look-up files.
 lookup.cache-rows | integer | 10000 | Rows that a look-up join holds.
 lookup.cache-spill-compression | text | zstd | Compression of look-up files.
 lookup.cache.bloom.filter.enabled | flag | true | Bloom filters in look-up files.
-lookup.cache.bloom.filter.fpp | number | 0.05 | False positives of those filters.
+lookup.cache.bloom.filter.fpp | number | 0.05 | False-positive rate of the Bloom filters.
 lookup.cache.high-priority-pool-ratio | number | 0.25 | Cache for indexes and filters.
-lookup.continuous.discovery-interval | duration | | Wait of a look-up join between looks.
+lookup.continuous.discovery-interval | duration | | Interval of refreshes of a look-up join.
 lookup.hash-load-factor | number | 0.75 | Filling of look-up hash tables.
 lookup.merge-buffer-size | size | 8 mb | Buffer of a key being merged.
 lookup.merge-records-threshold | integer | 1024 | Rows of a key before they are buffered as bytes.
 lookup.remote-file.enabled | flag | false | Keep look-up files with the table.
-lookup.remote-file.level-threshold | integer | -2147483648 | First level with such files.
+lookup.remote-file.level-threshold | integer | -2147483648 | First level with look-up files.
 manifest.merge-optimize.enabled | flag | true | Merge manifests block by block.
 page-size | size | 64 kb | Memory page.
 row-tracking.partition-group-on-commit | flag | true | Group new files before ids are given.
@@ -37,12 +37,12 @@ sort-engine | text | loser-tree | How sorted runs are merged.
 sort-spill-buffer-size | size | 64 mb | Rows of a sort before it spills.
 sort-spill-threshold | integer | | Readers of a sort before it spills.
 spill-compression | text | zstd | Compression of spilled rows.
-spill-compression.zstd-level | integer | 1 | Level of that compression.
+spill-compression.zstd-level | integer | 1 | Level of zstd for spilled rows.
 write-buffer-for-append | flag | false | Buffer the rows of append tables.
 write-manifest-cache | size | 0 mb | Memory for manifests of a writer.
 write-max-writers-to-spill | integer | 10 | Writers of an append before they spill.
 write.batch-memory | size | 128 mb | Bytes that a file writer takes at once.
-zorder.var-length-contribution | integer | 8 | Bytes of a text that count in a z-order.
+zorder.var-length-contribution | integer | 8 | Bytes of a string that count in a z-order.
 """
 
 ENGINES = """
@@ -61,13 +61,13 @@ format-table.scan.list-parallelism | integer | 64 | Format tables: folders liste
 format-table.statistics.parallelism | integer | 8 | Spark: requests for statistics at once.
 legacy-timestamp-mapping.enabled | flag | false | Spark: TIMESTAMP as an instant.
 lookup.async | flag | false | Flink: look up in the background.
-lookup.async-thread-number | integer | 16 | Flink: threads of such a look-up.
+lookup.async-thread-number | integer | 16 | Flink: threads of an asynchronous look-up.
 lookup.blob-as-descriptor | flag | false | Flink: look up blobs by reference.
 lookup.bootstrap-parallelism | integer | 4 | Flink: readers that fill a look-up join.
 lookup.cache | text | AUTO | Flink: cache of a look-up join.
 lookup.dynamic-partition | text | | Flink: partition that a look-up join reads.
-lookup.dynamic-partition.refresh-interval | duration | 1 h | Flink: wait between two such looks.
-lookup.dynamic-partition.refresh.async | flag | false | Flink: such looks in the background.
+lookup.dynamic-partition.refresh-interval | duration | 1 h | Flink: refresh interval.
+lookup.dynamic-partition.refresh.async | flag | false | Flink: refresh in the background.
 lookup.refresh.async | flag | false | Flink: refresh a look-up in the background.
 lookup.refresh.async.pending-snapshot-count | integer | 5 | Flink: snapshots before it waits.
 lookup.refresh.full-load-threshold | integer | | Flink: snapshots before a full reload.

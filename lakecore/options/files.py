@@ -46,7 +46,7 @@ class FileOptions:
     )
     file_compression: str = option(
         "file.compression", COMPRESSION, "zstd", WRITE,
-        "Compression of new data files; Parquet keeps plain numbers that hardly shrink.",
+        "Compression of new data files; Parquet columns that hardly compress stay uncompressed.",
     )
     file_compression_per_level: Mapping[int, str] = option(
         "file.compression.per.level", PER_LEVEL, {}, WRITE,
@@ -96,7 +96,7 @@ class FileOptions:
     )
     file_suffix_include_compression: bool = option(
         "file.suffix.include.compression", FLAG, False, WRITE,
-        "Names of data files say the compression.",
+        "Names of data files contain the compression.",
     )
     changelog_file_prefix: str = option(
         "changelog-file.prefix", FILE_PREFIX, "changelog-", WRITE,
@@ -104,15 +104,15 @@ class FileOptions:
     )
     changelog_file_format: str | None = option(
         "changelog-file.format", FORMAT, None, WRITE,
-        "Format of changelog files; that of data files if unset.", scope=KEYED,
+        "Format of changelog files; the same as for data files if unset.", scope=KEYED,
     )
     changelog_file_compression: str | None = option(
         "changelog-file.compression", COMPRESSION, None, WRITE,
-        "Compression of changelog files; that of data files if unset.", scope=KEYED,
+        "Compression of changelog files; the same as for data files if unset.", scope=KEYED,
     )
     changelog_file_stats_mode: str | None = option(
         "changelog-file.stats-mode", STATS_MODE, None, WRITE,
-        "Statistics of changelog files; those of data files if unset.", scope=KEYED,
+        "Statistics of changelog files; the same as for data files if unset.", scope=KEYED,
     )
     orc_timestamp_ltz_legacy_type: bool = option(
         "orc.timestamp-ltz.legacy.type", FLAG, True, READ,
@@ -131,11 +131,11 @@ class FileOptions:
     )
     metadata_stats_dense_store: bool = option(
         "metadata.stats-dense-store", FLAG, True, WRITE,
-        "Store statistics of the columns that have some, not of all.",
+        "Store statistics only of columns that have some.",
     )
     metadata_stats_keep_first_n_columns: int = option(
         "metadata.stats-keep-first-n-columns", integer(-1), -1, WRITE,
-        "Columns, from the first, that get statistics; -1: all.", supported=False, ignorable=True,
+        "First columns that get statistics; -1: all.", supported=False, ignorable=True,
     )
     metadata_stats_mode_per_level: Mapping[int, str] = option(
         "metadata.stats-mode.per.level", PER_LEVEL, {}, WRITE,
@@ -148,15 +148,15 @@ class FileOptions:
     )
     manifest_target_file_size_bytes: int = option(
         "manifest.target-file-size", SIZE, 8 << 20, WRITE,
-        "Size that merging gives a manifest.",
+        "Size of a merged manifest.",
     )
     manifest_full_compaction_threshold_size_bytes: int = option(
         "manifest.full-compaction-threshold-size", SIZE, 16 << 20, WRITE,
-        "Bytes of small manifests that make a commit merge all of them.",
+        "Bytes of small manifests at which a commit merges all manifests.",
     )
     manifest_merge_min_count: int = option(
         "manifest.merge-min-count", COUNT, 30, WRITE,
-        "Small manifests that make a commit merge them.",
+        "Small manifests at which a commit merges them.",
     )
     manifest_delete_file_drop_stats: bool = option(
         "manifest.delete-file-drop-stats", FLAG, False, OTHER,
@@ -175,7 +175,7 @@ class FileOptions:
     )
     deletion_vectors_merge_on_read: bool = option(
         "deletion-vectors.merge-on-read", FLAG, False, READ,
-        "Reads see level 0 too, and merge.", scope=KEYED,
+        "Reads include level 0 and merge it.", scope=KEYED,
     )
     deletion_vectors_modifiable: bool = option(
         "deletion-vectors.modifiable", FLAG, False, WRITE,

@@ -100,7 +100,7 @@ class LayoutOptions:
     )
     dynamic_partition_overwrite: bool = option(
         "dynamic-partition-overwrite", FLAG, True, WRITE,
-        "An overwrite replaces the partitions that its rows touch, not all.",
+        "An overwrite replaces only the partitions of its rows.",
     )
     overwrite_upgrade: bool = option(
         "overwrite-upgrade", FLAG, True, WRITE,

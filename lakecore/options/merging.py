@@ -80,16 +80,16 @@ class MergeOptions:
     )
     partial_update_remove_record_on_delete: bool = option(
         "partial-update.remove-record-on-delete", FLAG, False, READ,
-        "A -D removes the row of a partial-update table.", scope=KEYED, immutable=True,
+        "A -D row deletes the record in a partial-update table.", scope=KEYED, immutable=True,
     )
     partial_update_remove_record_on_sequence_group: tuple[str, ...] = option(
         "partial-update.remove-record-on-sequence-group", NAMES, (), READ,
-        "Sequence columns whose group removes the row when a -D of it comes.", scope=KEYED,
+        "Sequence columns of groups whose newest -D row deletes the record.", scope=KEYED,
         immutable=True,
     )
     aggregation_remove_record_on_delete: bool = option(
         "aggregation.remove-record-on-delete", FLAG, False, READ,
-        "A -D removes the row of an aggregation table.", scope=KEYED, immutable=True,
+        "A -D row deletes the record in an aggregation table.", scope=KEYED, immutable=True,
     )
     fields_default_aggregate_function: str | None = option(
         "fields.default-aggregate-function", NAME, None, READ,
@@ -133,21 +133,21 @@ class MergeOptions:
     )
     fields_sequence_group: Mapping[str, tuple[str, ...]] = family(
         "sequence-group", NAMES, READ,
-        "Columns that the named sequence columns (commas between them) order.", scope=KEYED,
+        "Columns that the sequence columns, separated by commas, put in order.", scope=KEYED,
     )
 
     # --- changelog --------------------------------------------------------------------------------
     changelog_producer: ChangelogProducer = option(
         "changelog-producer", choice(ChangelogProducer), ChangelogProducer.NONE, WRITE,
-        "Where the changelog comes from.", scope=KEYED,
+        "How the changelog is produced.", scope=KEYED,
     )
     changelog_producer_row_deduplicate: bool = option(
         "changelog-producer.row-deduplicate", FLAG, False, MAINTAIN,
-        "Leave out -U and +U of equal rows.", scope=KEYED,
+        "Leave -U and +U of equal rows out of the changelog.", scope=KEYED,
     )
     changelog_producer_row_deduplicate_ignore_fields: tuple[str, ...] = option(
         "changelog-producer.row-deduplicate-ignore-fields", NAMES, (), MAINTAIN,
-        "Columns that do not count when -U and +U are compared.", scope=KEYED,
+        "Columns to ignore when -U and +U are compared.", scope=KEYED,
     )
     lookup_wait: bool = option(
         "lookup-wait", FLAG, True, MAINTAIN,
@@ -157,11 +157,11 @@ class MergeOptions:
     )
     lookup_compact: LookupCompact = option(
         "lookup-compact", choice(LookupCompact), LookupCompact.RADICAL, MAINTAIN,
-        "How eagerly a compaction that looks up takes level 0.", scope=KEYED,
+        "How often a compaction with look-ups takes all of level 0.", scope=KEYED,
     )
     lookup_compact_max_interval: int | None = option(
         "lookup-compact.max-interval", COUNT, None, MAINTAIN,
-        "Most compactions that a gentle look-up skips.", scope=KEYED,
+        "Most commits that `gentle` look-ups skip.", scope=KEYED,
     )
     force_lookup: bool = option(
         "force-lookup", FLAG, False, MAINTAIN,

@@ -73,19 +73,19 @@ pk-btree.index.columns | names | | Columns with a B-tree index.
 pk-full-text.index.columns | names | | Columns with a full-text index.
 pk-multivalue.index.columns | names | | ARRAY columns with an index.
 pk-vector.index.columns | names | | VECTOR columns with an index.
-write.merge-schema.explicit-cast | flag | false | Such a write may narrow types.
+write.merge-schema.explicit-cast | flag | false | `write.merge-schema` may narrow types.
 """
 
 _WRITE_IGNORABLE = """
 clustering.columns | names | | Columns by which written rows are clustered.
 commit.callbacks | names | | Java classes called after a commit.
-commit.discard-duplicate-files | flag | false | A commit drops files that are there already.
-commit.strict-mode.last-safe-snapshot | integer | | A commit refuses others' changes since then.
+commit.discard-duplicate-files | flag | false | A commit drops files that are committed already.
+commit.strict-mode.last-safe-snapshot | integer | | Later changes of others conflict.
 file-index.#.columns | names | | Columns with a file index of that type.
 manifest-sort.enabled | flag | false | Sort manifests by partition.
 metadata.iceberg.storage | text | disabled | Write Iceberg metadata for each snapshot.
 tag.callbacks | names | | Java classes called after a tag is made.
-upsert-key | names | | Spark: INSERT takes the place of rows with the same values.
+upsert-key | names | | Spark: INSERT replaces rows with the same values.
 visibility-callback.enabled | flag | false | A commit waits until its rows are compacted.
 """
 
@@ -164,14 +164,14 @@ vector-search.distribute.enabled | flag | false | VECTOR: search in parallel.
 vector-search.lateral-join.batch-size | integer | 256 | VECTOR: queries at once.
 vector-search.lateral-join.parallelism | integer | 16 | Spark: VECTOR searches at once.
 vector.target-file-size | size | | VECTOR: size of a file.
-visibility-callback.check-interval | duration | 10 s | Wait between two looks for compaction.
-visibility-callback.timeout | duration | 30 min | Longest such wait.
+visibility-callback.check-interval | duration | 10 s | Interval of checks.
+visibility-callback.timeout | duration | 30 min | Longest wait of a commit for compaction.
 write.data-evolution.update-conflict-retry.max-attempts | integer | 20 | Spark: retries.
 write.data-evolution.update-conflict-retry.wait-ms | integer | 10 | Spark: wait between them.
 """
 
 _PARTITION_TIMES = """
-partition.timestamp-format.strict | flag | false | Refuse partition values that are no time.
+partition.timestamp-format.strict | flag | false | Reject partition values that are not times.
 """
 
 _PLACE = """
@@ -183,7 +183,7 @@ delete.force-produce-changelog | flag | false | DELETE writes -D rows.
 """
 
 _OBSOLETE = """
-fields.#.default-value | text | | Paimon to 1.2 read null as this. Now columns have default values.
+fields.#.default-value | text | | Value for null, up to Paimon 1.2. Now columns have defaults.
 """
 
 _DETAIL_FAMILIES = """

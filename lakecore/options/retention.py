@@ -46,7 +46,7 @@ class RetentionOptions:
     )
     partition_expiration_check_interval_ms: int = option(
         "partition.expiration-check-interval", DURATION, 3_600_000, MAINTAIN,
-        "Time between two looks for expired partitions.",
+        "Interval at which expired partitions are searched.",
         no_effect=_NO_PARTITION_EXPIRY,
     )
     partition_expiration_strategy: PartitionExpiry = option(
@@ -89,7 +89,7 @@ class RetentionOptions:
     )
     snapshot_time_retained_ms: int = option(
         "snapshot.time-retained", DURATION, 3_600_000, MAINTAIN,
-        "Age up to which they are kept.",
+        "Age up to which snapshots are kept.",
         no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     snapshot_expire_limit: int = option(
@@ -110,17 +110,17 @@ class RetentionOptions:
     )
     changelog_num_retained_min: int | None = option(
         "changelog.num-retained.min", COUNT, None, MAINTAIN,
-        "Changelogs that are always kept; as snapshots if unset.",
+        "Changelogs that are always kept; the same as for snapshots if unset.",
         no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     changelog_num_retained_max: int | None = option(
         "changelog.num-retained.max", integer(0), None, MAINTAIN,
-        "Most changelogs kept; as snapshots if unset.",
+        "Most changelogs kept; the same as for snapshots if unset.",
         no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     changelog_time_retained_ms: int | None = option(
         "changelog.time-retained", DURATION, None, MAINTAIN,
-        "Age up to which changelogs are kept; as snapshots if unset.",
+        "Age up to which changelogs are kept; the same as for snapshots if unset.",
         no_effect=_NO_SNAPSHOT_EXPIRY,
     )
 

@@ -52,12 +52,12 @@ class ScanOptions:
     scan_tag_name: str | None = option("scan.tag-name", NAME, None, READ, "The tag to read.")
     scan_timestamp_millis: int | None = option(
         "scan.timestamp-millis", LONG, None, READ,
-        "Read what was newest at this time, in milliseconds since 1970.",
+        "Read the newest snapshot at this time, in milliseconds since 1970.",
         fallbacks=("log.scan.timestamp-millis",),
     )
     scan_timestamp: str | None = option(
         "scan.timestamp", NAME, None, READ,
-        "Read what was newest at this local time.",
+        "Read the newest snapshot at this local time.",
     )
     scan_version: str | None = option(
         "scan.version", NAME, None, READ,
@@ -65,7 +65,7 @@ class ScanOptions:
     )
     scan_watermark: int | None = option(
         "scan.watermark", LONG, None, READ,
-        "Read the first snapshot of this watermark or a later.", supported=False,
+        "Read the first snapshot with this watermark or a later one.", supported=False,
     )
     scan_bucket: int | None = option(
         "scan.bucket", integer(0), None, READ,
@@ -81,7 +81,7 @@ class ScanOptions:
     )
     scan_fallback_branch: str | None = option(
         "scan.fallback-branch", NAME, None, READ,
-        "Branch that gives the partitions missing here.", supported=False,
+        "Branch from which partitions that this branch lacks are read.", supported=False,
     )
     scan_primary_branch: str | None = option(
         "scan.primary-branch", NAME, None, READ,
@@ -118,7 +118,7 @@ class ScanOptions:
     )
     incremental_to_auto_tag: str | None = option(
         "incremental-to-auto-tag", NAME, None, READ,
-        "Read the changes from the tag before this one, up to it.", supported=False,
+        "Read the changes from the previous tag up to this tag.", supported=False,
     )
     source_split_target_size_bytes: int = option(
         "source.split.target-size", SIZE, 128 << 20, OTHER,
@@ -126,7 +126,7 @@ class ScanOptions:
     )
     source_split_open_file_cost_bytes: int = option(
         "source.split.open-file-cost", SIZE, 4 << 20, OTHER,
-        "Bytes that opening a file counts for when splits are packed.",
+        "Cost of opening a file, in bytes, when files are packed into splits.",
     )
     scan_manifest_parallelism: int | None = option(
         "scan.manifest.parallelism", COUNT, None, OTHER,
@@ -147,7 +147,7 @@ class ScanOptions:
     # --- streams and consumers --------------------------------------------------------------------
     consumer_id: str | None = option(
         "consumer-id", NAME, None, MAINTAIN,
-        "The consumer whose progress a stream records; streams refuse it yet.",
+        "The consumer whose progress a stream records; not yet supported by streams.",
     )
     consumer_mode: ConsumerMode = option(
         "consumer.mode", choice(ConsumerMode), ConsumerMode.EXACTLY_ONCE, MAINTAIN,
@@ -171,12 +171,12 @@ class ScanOptions:
     )
     continuous_discovery_interval_ms: int = option(
         "continuous.discovery-interval", DURATION, 10_000, MAINTAIN,
-        "Wait of a stream between two looks for a snapshot.",
-        no_effect="Streams end at a snapshot yet, and do not wait for one.",
+        "Interval at which a stream looks for new snapshots.",
+        no_effect="Streams end at a known snapshot: they do not wait yet.",
     )
     scan_bounded_watermark: int | None = option(
         "scan.bounded.watermark", LONG, None, MAINTAIN,
-        "Watermark at which a stream ends; streams refuse it yet.",
+        "Watermark at which a stream ends; not yet supported by streams.",
     )
     streaming_read_overwrite: bool = option(
         "streaming-read-overwrite", FLAG, False, MAINTAIN,
@@ -188,6 +188,6 @@ class ScanOptions:
     )
     streaming_read_snapshot_delay_ms: int | None = option(
         "streaming.read.snapshot.delay", DURATION, None, MAINTAIN,
-        "Age of a snapshot before a stream reads it; streams refuse it yet.",
+        "Age of a snapshot before a stream reads it; not yet supported by streams.",
     )
     # fmt: on

@@ -32,15 +32,15 @@ class WriteOptions:
     # --- lakecore's own ---------------------------------------------------------------------------
     lakecore_memory_budget_bytes: int = option(
         "lakecore.memory-budget", SIZE, 1 << 30, OTHER,
-        "Memory that all reads and writes of the process hold; the last table that sets it wins.",
+        "Memory of all reads and writes of a process; stored, it counts if nothing else sets it.",
     )
     lakecore_ignore_options: tuple[str, ...] = option(
         IGNORE_KEY, NAMES, (), OTHER,
-        "Keys to leave unread: unknown ones, and those that change no row.",
+        "Keys to ignore: unknown ones, and those that do not affect rows.",
     )
     lakecore_verify_checksums: bool = option(
         "lakecore.verify-checksums", FLAG, True, OTHER,
-        "Compare data files with their checksums at the first read of them in a process.",
+        "Check the checksums of a data file when a process first reads it.",
     )
     commit_single_writer: bool = option(
         "commit.single-writer", FLAG, False, WRITE,
@@ -66,11 +66,11 @@ class WriteOptions:
     )
     write_buffer_spillable: bool = option(
         "write-buffer-spillable", FLAG, True, WRITE,
-        "A full buffer may go to local disk.",
+        "A full buffer is spilled to local disk.",
     )
     write_buffer_spill_max_disk_size_bytes: int | None = option(
         "write-buffer-spill.max-disk-size", SIZE, None, WRITE,
-        "Spilled bytes of a bucket from which a full buffer makes it write a run.", scope=KEYED,
+        "Spilled bytes of a bucket above which a full buffer is written as a run.", scope=KEYED,
     )
     row_tracking_enabled: bool = option(
         "row-tracking.enabled", FLAG, False, WRITE,
@@ -82,7 +82,7 @@ class WriteOptions:
     )
     record_level_time_field: str | None = option(
         "record-level.time-field", NAME, None, MAINTAIN,
-        "Column that a row's age is measured by.", scope=KEYED,
+        "Column with the time from which the age of a row is measured.", scope=KEYED,
         no_effect="Rows do not expire yet: see record-level.expire-time.",
     )
     disable_explicit_type_casting: bool = option(
@@ -101,7 +101,7 @@ class WriteOptions:
     # --- commit -----------------------------------------------------------------------------------
     commit_max_retries: int = option(
         "commit.max-retries", integer(0), 10, WRITE,
-        "Times that a lost commit is tried again.",
+        "Retries of a commit that lost the race for a snapshot number.",
     )
     commit_min_retry_wait_ms: int = option(
         "commit.min-retry-wait", DURATION, 10, WRITE,
