@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from lakecore.catalog.new_table import new_schema
 from lakecore.errors import AlreadyExists, InvalidRequest
 from lakecore.format.layout import Layout
-from lakecore.io.history import History
 from lakecore.memory import process_budget
 from lakecore.table.context import bind_context
 from lakecore.table.writes.batch_write import author, write_rows
@@ -70,7 +69,7 @@ def create_filled(  # noqa: PLR0913  what a table is made of
     if data is None:
         return create(store, path, first)
     context = bind_context(
-        History(store, Layout(root=path)),
+        publication.history(store, Layout(root=path)),
         first,
         identifier=table,
         dynamic_options={},

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from lakecore.errors import NotFound, Unsupported
-from lakecore.io.history import History
 from lakecore.options import RENAMED, check_known
 from lakecore.plan.partitions import Partitions
 from lakecore.table.publication import EXCLUSIVE_CREATE, Publication
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     from lakecore.format.layout import Layout
     from lakecore.io.ambient import Ambient
+    from lakecore.io.history import History
     from lakecore.io.store import Store
     from lakecore.memory import Budget
     from lakecore.model.schema import TableSchema
@@ -58,7 +58,7 @@ def load_context(  # noqa: PLR0913  what a table is bound to
     publication: Publication = EXCLUSIVE_CREATE,
 ) -> TableContext:
     """The table in that directory, with its newest schema. Raises NotFound if none exists."""
-    history = History(store, layout)
+    history = publication.history(store, layout)
     schema = history.latest_schema()
     if schema is None:
         raise NotFound(

@@ -11,6 +11,9 @@ outcomes, and a committer must handle each:
 `ExclusiveCreate` creates the file of the snapshot where none exists. A catalog with locks does the
 same while it holds the lock of the table; a catalog that owns the snapshots sends the proposal to
 its server. Both are other implementations of `Publication`; no caller has to know which one it has.
+
+The same value opens the `History` that shows what was published: readers of files list a directory,
+readers of a server ask it for the newest snapshot and schema.
 """
 
 from __future__ import annotations
@@ -21,12 +24,12 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lakecore.errors import CommitUnknown, CorruptTable, InvalidRequest, LakecoreError, NotFound
 from lakecore.format import metadata
+from lakecore.io.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakecore.format.layout import Layout
-    from lakecore.io.history import History
     from lakecore.io.store import Store
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
@@ -96,6 +99,10 @@ Outcome: TypeAlias = Published | LostRace | Refused | Unknown
 class Publication(Protocol):
     """Makes snapshots and schemas of one table, or of one of its branches, visible."""
 
+    def history(self, store: Store, layout: Layout) -> History:
+        """What was published so far, as readers see it, with empty caches."""
+        ...
+
     def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
         """Make the snapshot visible if its number is free. Raises nothing that it can report."""
         ...
@@ -112,6 +119,10 @@ class Publication(Protocol):
 @dataclass(frozen=True, slots=True)
 class ExclusiveCreate:
     """A snapshot or schema is visible as soon as its file exists; one writer can create a file."""
+
+    def history(self, store: Store, layout: Layout) -> History:
+        """The history that lists files."""
+        return History(store, layout)
 
     def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
         """One call to the store; after a failure a second one, which looks what is there."""

@@ -10,6 +10,7 @@ import pytest
 
 from lakecore.errors import CommitConflict, CommitUnknown, StorageError
 from lakecore.format import metadata
+from lakecore.io.history import History
 from lakecore.io.store import MemoryStore
 from lakecore.table.handle import Table, load_table
 from lakecore.table.publication import (
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakecore.format.layout import Layout
-    from lakecore.io.history import History
     from lakecore.io.store import Store
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.publication import Outcome, Publication, SchemaProposal
@@ -128,6 +128,9 @@ class Scripted:
         if self.outcomes:
             return self.outcomes.pop(0)
         return EXCLUSIVE_CREATE.publish_snapshot(store, layout, proposal)
+
+    def history(self, store: Store, layout: Layout) -> History:
+        return EXCLUSIVE_CREATE.history(store, layout)
 
     def publish_schema(self, store: Store, layout: Layout, proposal: SchemaProposal) -> bool:
         return EXCLUSIVE_CREATE.publish_schema(store, layout, proposal)
@@ -257,3 +260,89 @@ def test_many_writers_under_a_lock_lose_nothing() -> None:
         thread.join()
 
     assert held(reopened(table)) == "0 a | 1 a | 2 a | 3 a"
+
+
+@dataclass
+class Server:
+    """Owns the snapshots of a table: no file shows them."""
+
+    snapshots: list[Snapshot] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True)
+class ByServer(ExclusiveCreate):
+    """Publishes by a call to the server, and asks it for what was published."""
+
+    server: Server = field(default_factory=Server)
+
+    def history(self, store: Store, layout: Layout) -> History:
+        return Asking(store, layout, self.server)
+
+    def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
+        del store, layout
+        snapshots = self.server.snapshots
+        with self.server.lock:
+            if proposal.base != (snapshots[-1] if snapshots else None):
+                return LostRace()
+            snapshots.append(metadata.decode_snapshot(proposal.data, ""))
+            return Published()
+
+    def write_hints(self, history: History, snapshot: Snapshot) -> None:
+        """None: the server knows the newest snapshot."""
+
+
+class Asking(History):
+    """Reads snapshots from the server, and all else from files."""
+
+    def __init__(self, store: Store, layout: Layout, server: Server) -> None:
+        super().__init__(store, layout)
+        self.server = server
+
+    def snapshot_ids(self) -> tuple[int, ...]:
+        return tuple(snapshot.id for snapshot in self.server.snapshots)
+
+    def snapshot_if_there(self, snapshot_id: int) -> Snapshot | None:
+        return next((each for each in self.server.snapshots if each.id == snapshot_id), None)
+
+    def snapshot(self, snapshot_id: int) -> Snapshot:
+        found = self.snapshot_if_there(snapshot_id)
+        assert found is not None
+        return found
+
+    def latest_snapshot_id(self) -> int | None:
+        return max(self.snapshot_ids(), default=None)
+
+    def latest_snapshot(self) -> Snapshot | None:
+        return self.server.snapshots[-1] if self.server.snapshots else None
+
+
+def test_table_whose_snapshots_a_server_owns_is_written_read_and_compacted() -> None:
+    by_server = ByServer()
+    table = published_through(new_table(), by_server)
+    put(table, "1 a | 2 b")
+    put(table.refresh(), "2 c | 3 d")
+    table.delete("id = 1")
+    table.compact(full=True)
+
+    assert held(published_through(table, by_server)) == "2 c | 3 d"
+    assert [each.commit_kind for each in by_server.server.snapshots][-1] == "COMPACT"
+    assert not in_directory(table, "snapshot")
+
+
+def test_writers_of_a_table_whose_snapshots_a_server_owns_lose_nothing() -> None:
+    by_server = ByServer()
+    table = published_through(new_table(), by_server)
+    put(table, "1 a")
+    handles = [table.refresh() for _ in range(3)]
+    threads = [
+        threading.Thread(target=put, args=(handle, f"{number} b"))
+        for number, handle in enumerate(handles)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert held(table) == "0 b | 1 b | 2 b"
+    assert [each.id for each in by_server.server.snapshots] == [1, 2, 3, 4]
