@@ -183,7 +183,7 @@ delete.force-produce-changelog | flag | false | DELETE writes -D rows.
 """
 
 _OBSOLETE = """
-fields.#.default-value | text | | Value for null, up to Paimon 1.2. Now columns have defaults.
+fields.#.default-value | text | | Value for null up to Paimon 1.2; now columns have default values.
 """
 
 _DETAIL_FAMILIES = """
