@@ -1,3 +1,3 @@
-"""What changes rows and files in one call: a file a verb, and what the verbs share."""
+"""The verbs that change rows and files in one call: one file for each, and shared parts."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which buckets a compaction is about: partitions by value or condition, buckets by number.
+"""Which buckets to compact: partitions by value or condition, buckets by number.
 
-A compaction takes whole buckets, so a condition may name partition keys only.
+A compaction takes whole buckets, so a condition may use partition keys only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def chosen_entries(
     where: pl.Expr | str | None,
     buckets: Sequence[int] | None,
 ) -> list[ManifestEntry]:
-    """The live files of the buckets that are asked for; None asks for all."""
+    """The live files of the selected buckets; None selects all."""
     found = list({entry.partition: None for entry in live})
     wanted = set(found)
     if partitions is not None:
@@ -74,7 +74,7 @@ def _where_true(partitions: Sequence[bytes], mask: Sequence[bool]) -> set[bytes]
 def _matching(
     context: TableContext, where: pl.Expr | str, partitions: Sequence[bytes]
 ) -> Sequence[bool]:
-    """Per partition, whether a condition on partition keys holds."""
+    """For each partition, whether a condition on partition keys is true."""
     condition = parse_condition(where, context.schema, setting_of(context))
     keys = context.schema.partition_keys
     others = [name for name in condition.columns if name not in keys]
@@ -88,7 +88,7 @@ def _matching(
     if keys:
         values = pa.Table.from_batches([context.partitions.values(partitions)])
     else:
-        # Of a condition that names no column.
+        # The condition names no column.
         values = pa.table({"": pa.nulls(len(partitions))})
     mask: list[bool] = holds(values, condition.expression).to_pylist()
     return mask

@@ -1,24 +1,24 @@
-"""`Table.compact`: which buckets, in which steps, and one COMPACT snapshot for each of these.
+"""`Table.compact`: selects buckets, compacts them in steps, and commits a snapshot for each step.
 
 A step:
 
-1. Take the latest snapshot, then the newest schema: it knows the columns of every live file.
-2. Plan (`compact_work.py`), and take whole buckets up to `max_bytes`, but one at least.
-3. Compact them side by side (`compact_parallel.py`), commit.
-4. If another commit has compacted or overwritten one of the files meanwhile, begin again from the
-   new snapshot. What was done for buckets that nobody else touched is kept. If the table was rolled
-   back, or an option has changed that decides how rows lie and merge, nothing is kept.
+1. Read the latest snapshot, then the newest schema: it knows the columns of every live file.
+2. Plan (`compact_work.py`), and take whole buckets up to `max_bytes`, at least one.
+3. Compact them concurrently (`compact_parallel.py`) and commit.
+4. If another commit has compacted or overwritten one of the files, start again from the new
+   snapshot. Results for buckets that no other commit touched are kept. If the table was rolled
+   back, or an option that decides how rows are stored or merged has changed, no result is kept.
 
-Without `max_bytes` there is one step, and each bucket has one turn. With it, steps follow one
-another until nothing is left to do. The commits are all the record there is: who is killed between
-two of them is taken over by whoever calls next.
+Without `max_bytes`, there is one step, and each bucket has one turn. With it, steps run until
+nothing is left to do. No state is kept between steps except the commits: after a crash, the next
+call continues.
 
-INVARIANT: the steps come to an end whatever others write. Of the buckets that were there at first,
-each has so many turns: one for a full compaction; otherwise two for each of its files, which is
-more than picking could use up if nobody wrote.
+INVARIANT: the steps end whatever other processes write. Each bucket that existed at the start has a
+limited number of turns: one for a full compaction, otherwise two for each of its files. Without
+concurrent writes, picking needs fewer.
 
-Writers are never in the way: their new files are of level 0, and stay there beside the compacted
-ones. A process that dies leaves files that nothing names, and the table as it was.
+Writers do not conflict: their new files are at level 0 and stay there. A process that dies leaves
+orphan files and an unchanged table.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 PLANS_MAX = 20
-"""How often a step is planned before it gives way to others."""
+"""How often a step is planned before it raises CommitConflict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRequest:
-    """Which buckets to compact, None being all, and how; see `Table.compact`."""
+    """Which buckets to compact (None: all), and how; see `Table.compact`."""
 
     full: bool = False
     partitions: Sequence[Mapping[str, object]] | None = None
@@ -79,7 +79,7 @@ class CompactionRequest:
 
 
 Stepped: TypeAlias = "Callable[[CompactionResult], None]"
-"""Is told of each step that was committed."""
+"""Is called after each committed step."""
 
 
 def compact_table(
@@ -88,12 +88,12 @@ def compact_table(
     progress: Progress | None = None,
     stepped: Stepped | None = None,
 ) -> CompactionResult:
-    """Compact the buckets that are asked for; `progress` is told after each window.
+    """Compact the selected buckets; `progress` is called after each window.
 
-    What `progress` raises ends the compaction as a failure does: steps that were committed stay,
-    what the present one wrote is removed. Raises CommitConflict if others were first with every
-    plan of a step; then the table is as they left it. Raises Uncomputable for a bucket with a key
-    that cannot be merged, once the other buckets are compacted and committed.
+    An error that `progress` raises ends the compaction: committed steps stay, and the files of the
+    current step are removed. Raises CommitConflict if other commits invalidated every plan of a
+    step. Raises Uncomputable for a bucket with a key that cannot be merged, after the other buckets
+    are compacted and committed.
     """
     most: object = request.max_bytes
     if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
@@ -107,7 +107,7 @@ def compact_table(
         done = _plus(done, step, buckets=len(call.changed))
         if step.snapshot_ids and stepped is not None:
             stepped(step)
-        # A step may come to nothing because all of its buckets have failed.
+        # A step may commit nothing because all of its buckets have failed.
         if request.max_bytes is None or not (step.snapshot_ids or call.has_failed_since()):
             break
     if call.failed:
@@ -130,18 +130,18 @@ class _Call:
         self._failed_count = 0
 
     def has_failed_since(self) -> bool:
-        """Whether buckets have failed since the last time that this was asked."""
+        """Whether buckets have failed since the previous call of this method."""
         known, self._failed_count = self._failed_count, len(self.failed)
         return self._failed_count > known
 
     def failure(self, *, buckets_compacted: int) -> Uncomputable:
-        """What to say of the buckets that failed: the first of them, and how many there are."""
+        """The error that names the first failed bucket and the number of failed buckets."""
         error = next(iter(self.failed.values()))
         counts = {"buckets_failed": len(self.failed), "buckets_compacted": buckets_compacted}
         return Uncomputable(error.message, **error.facts, **counts)
 
     def planned(self) -> CompactionResult:
-        """What would be done with the files there are."""
+        """The result of a dry run with the current files."""
         left = list(self._plan([]))
         whole = [*left]
         steps = 0
@@ -161,7 +161,7 @@ class _Call:
         )
 
     def step(self) -> CompactionResult:
-        """The next step; without a snapshot if nothing is left to do."""
+        """Run the next step; the result has no snapshot if nothing was left to do."""
         messages: list[CommitMessage] = []
         for attempt in range(1, PLANS_MAX + 1):
             try:
@@ -186,9 +186,9 @@ class _Call:
         )
 
     def _compact(self, messages: list[CommitMessage]) -> bool:
-        """Whether all that was planned is done; else the table has moved on, and plans are void.
+        """Compact the plan; False if the table has changed so that it must be planned again.
 
-        `messages` are those of earlier plans; they become those of this one.
+        `messages` are those of earlier plans; this method adds the new ones.
         """
         plan: Sequence[Work] = ()
         try:
@@ -196,7 +196,7 @@ class _Call:
             self._tally.begin(plan)
             portion = self._portion(plan)
             done: list[CommitMessage] = []
-            # Drawn here, so that names of files do not depend on which thread is first.
+            # Seeded here, so that file names do not depend on the order of threads.
             own = {id(work): forked(self._context.ambient) for work in portion}
 
             def compact(work: Work, rows_done: RowsDone) -> CommitMessage | None:
@@ -218,13 +218,13 @@ class _Call:
         return True
 
     def _plan(self, messages: list[CommitMessage]) -> Sequence[Work]:
-        """What there is to do beside the messages, less those that became void."""
+        """The work left to do; drops messages that have become invalid."""
         before, rules = self._snapshot, self._context
         snapshot = self._snapshot = rules.history.latest_snapshot()
         require_table(rules)
         context = reload_context(rules)
         _require_compactable(context)
-        # The caches of what never changes are kept while the table is the same.
+        # While the table is the same, keep the caches of immutable files.
         self._context = rules if context.schema == rules.schema else context
         if snapshot is None:
             delete_files(context, messages)
@@ -265,7 +265,7 @@ class _Call:
         )
 
     def _portion(self, plan: Sequence[Work]) -> Sequence[Work]:
-        """The part of a plan that one step takes: whole buckets, from the first on."""
+        """The part of a plan for one step: whole buckets, from the first on."""
         if self._request.max_bytes is None:
             return plan
         size_bytes = 0
@@ -276,17 +276,17 @@ class _Call:
         return plan
 
     def _commit(self, messages: Sequence[CommitMessage]) -> int | None:
-        """The snapshot of the messages; None if others came first."""
+        """Commit the messages. Returns the snapshot id; None if another commit was first."""
         context = self._context
         try:
             done = commit(context, CommitRequest(messages=messages, user=self._user))
         except (CommitUnknown, AlreadyExists):
-            # The files may be in the table, or are.
+            # The files are, or may be, part of the table.
             raise
         except CommitConflict:
             return None
         except CorruptTable:
-            # What it read may have expired meanwhile; if not, the next plan meets it, too.
+            # The files it read may have expired; if not, the next plan raises the error again.
             return None
         except (LakecoreError, OSError):
             delete_files(context, messages)
@@ -300,13 +300,13 @@ class _Call:
         self.changed.update(buckets)
 
     def _moved_on(self, plan: Sequence[Work]) -> bool:
-        """Whether what could not be read may be gone because others have replaced it."""
+        """Whether a file may be missing because another commit has replaced it."""
         history, base = self._context.history, self._snapshot
         latest = history.latest_snapshot()
         if base is None or latest is None:
             return latest is not base
         if not plan:
-            # It was metadata: of a snapshot that has expired, perhaps.
+            # The missing file is metadata, perhaps of an expired snapshot.
             return not is_there(history, base, latest)
         there = {(e.partition, e.bucket, e.file.name) for e in history.live_entries(latest)}
         planned = {(work.partition, work.bucket, file.name) for work in plan for file in work.files}
@@ -314,7 +314,7 @@ class _Call:
 
 
 def _require_compactable(context: TableContext) -> None:
-    """Raise Unsupported where compaction takes more than is there yet, naming it."""
+    """Raise Unsupported if compaction needs a feature that lakecore lacks; the error names it."""
     schema, options = context.schema, context.options
     reason = ""
     facts: dict[str, object] = {}
@@ -329,7 +329,7 @@ def _require_compactable(context: TableContext) -> None:
         facts = {"option": "compaction.skip-expired-partitions"}
     if reason:
         raise Unsupported(reason, table=context.identifier, **facts)
-    # What else holds a writer back leaves compaction to somebody: here it is done.
+    # Check with `write-only` set: the rules that leave compaction to others do not apply here.
     replace(options, write_only=True).require_writable(
         primary_keys=schema.primary_keys, partition_keys=schema.partition_keys
     )
@@ -338,7 +338,7 @@ def _require_compactable(context: TableContext) -> None:
 def _still_fits(
     context: TableContext, message: CommitMessage, live: Sequence[ManifestEntry]
 ) -> bool:
-    """Whether the message can be committed to these live files."""
+    """Whether the message can still be committed, given these live files."""
     own = [e for e in live if (e.partition, e.bucket) == (message.partition, message.bucket)]
     _, change = changes(CommitRequest(messages=[message], user=""))
     try:
@@ -368,7 +368,7 @@ def _result(messages: Sequence[CommitMessage], snapshot_id: int, attempts: int) 
 
 
 def _plus(done: CompactionResult, step: CompactionResult, *, buckets: int) -> CompactionResult:
-    """The sums over what is done and a step; a plan that only saw the end counts as no attempt."""
+    """The sums of both results; a plan that only found nothing to do counts as no attempt."""
     idle = bool(done.steps) and not step.snapshot_ids
     return CompactionResult(
         snapshot_ids=(*done.snapshot_ids, *step.snapshot_ids),

@@ -1,16 +1,16 @@
-"""A compaction that goes on and on, beside `write-only` writers: the dedicated job.
+"""The dedicated compaction job: compacts continuously, for tables with `write-only` writers.
 
-1. Compact what asks for it (`compaction.py`), and tell of each commit.
-2. If something was done, look again at once: one unit may ask for another. (A full compaction
-   would rewrite everything for each little write: it waits for the interval.)
-3. If nothing was, wait for the interval, and begin again.
+1. Compact what is due (`compaction.py`), and report each commit.
+2. If a commit was made, look again immediately, because more may be due. (A full compaction waits
+   for the interval, because it would rewrite everything after each small write.)
+3. Otherwise wait for the interval, and repeat.
 
-Others who were first every time, a store that does not answer and a commit whose outcome is unknown
-pass: the job says so, waits, twice as long each time, and begins again from the table as it is
-then. Whatever else goes wrong, a damaged file or a table that is gone, ends it.
+A conflict, a store that does not answer and an unknown commit outcome do not end the job: it
+reports the error, waits with exponential backoff, and starts again from the current table. Any
+other error, such as a damaged file or a dropped table, ends it.
 
-Who wants it to end sets `stop`: the step under way is given up after the window at hand, and what
-it wrote is removed; a commit under way is finished.
+Set `stop` to end the job: the current step is cancelled after its current window, and its files are
+removed; a commit in progress is finished.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ BACK_OFF_SECONDS_MAX = 60.0
 
 
 class Stop(Protocol):
-    """Whether to end; a `threading.Event` is one."""
+    """A stop signal, for example a `threading.Event`."""
 
     def is_set(self) -> bool:
-        """Whether to end now."""
+        """Whether the job must end."""
         ...
 
     def wait(self, timeout: float) -> bool:
-        """Wait so many seconds, or until it is time to end; whether it is."""
+        """Wait up to `timeout` seconds for the signal. Returns whether it is set."""
         ...
 
 
@@ -55,7 +55,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setback:
-    """A round came to nothing; the next one begins in so many seconds."""
+    """A round failed; the next one begins after the stated number of seconds."""
 
     error: Exception
     seconds: float
@@ -72,7 +72,7 @@ def run_compaction(
     stop: Stop,
     told: Told,
 ) -> int:
-    """Compact until `stop` is set; the number of steps that were committed."""
+    """Compact until `stop` is set. Returns the number of committed steps."""
     steps = setbacks = 0
     ambient = context.ambient
     while not stop.is_set():
@@ -107,4 +107,4 @@ def run_compaction(
 
 
 class _StoppedError(Exception):
-    """The step under way is given up."""
+    """Cancels the current step."""

@@ -1,12 +1,12 @@
-"""Changes of tables without a key: files that hold rows that match are written anew.
+"""Copy-on-write for tables without a key: files with matching rows are rewritten.
 
-1. Of each file that may hold such rows, the condition's columns are read.
-2. A file that holds some is read whole, and its rows, less those that go, changed where they
-   change, go to new files. If all of them go, nothing is written.
-3. One OVERWRITE snapshot takes the old files away and adds the new ones. If another commit has
-   taken one of the old files away meanwhile, it is a CommitConflict: its rows may have changed.
+1. Read the condition's columns of each file that may hold matching rows.
+2. Read each file with matching rows completely, and write its rows, without deleted rows and with
+   new values, to new files. If all rows are deleted, no file is written.
+3. Commit one OVERWRITE snapshot that removes the old files and adds the new ones. If a concurrent
+   commit has removed one of the old files, raise CommitConflict: its rows may have changed.
 
-Rows that others append meanwhile stay.
+Rows that are appended concurrently are kept.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class FileRewriter:
-    """Puts new files in the place of those that hold rows to change; a context manager."""
+    """Replaces the files that hold rows to change; a context manager."""
 
     def __init__(self, context: TableContext, source: TableSource, verb: Verb) -> None:
         if context.options.deletion_vectors_enabled:
@@ -53,7 +53,7 @@ class FileRewriter:
         self._context = context
         self._source = source
         self._verb = verb
-        # What it takes away must not be compacted within the same commit.
+        # The files it removes must not be compacted in the same commit.
         options = replace(context.options, write_only=True)
         self._write = VerbWrite(replace(context, options=options), verb)
         self._replaced: dict[tuple[bytes, int, int], list[DataFile]] = defaultdict(list)
@@ -70,7 +70,7 @@ class FileRewriter:
         self._write.close()
 
     def rewrite(self, condition: Condition | None, values: Mapping[str, object] | None) -> None:
-        """Set these values in the rows that match (no condition: in all); None takes them away."""
+        """Set `values` in the matching rows (no condition: all rows); None deletes the rows."""
         predicate = None if condition is None else condition.predicate
         for split in self._source.plan(predicate).splits:
             for file in split.files:
@@ -85,7 +85,7 @@ class FileRewriter:
                     self._rewrite(alone, condition, values)
 
     def commit(self, by: Author) -> CommitResult:
-        """Make the changes visible in one snapshot; none if there is no change."""
+        """Commit the changes in one snapshot; commits nothing if there is no change."""
         base = self._source.snapshot
         gone = [
             CommitMessage(
@@ -105,7 +105,7 @@ class FileRewriter:
         )
 
     def alone(self, split: Split, file: DataFile) -> Split:
-        """One file of a split."""
+        """A split with one file of `split`."""
         if file.name in split.vectors:
             raise Unsupported(
                 f"{self._verb} of a file that has a deletion vector is not supported",
@@ -115,30 +115,30 @@ class FileRewriter:
         return replace(split, runs=((file,),))
 
     def replace(self, alone: Split) -> None:
-        """Take a file away; what stays of it is to be written."""
+        """Remove a file; the caller writes the rows that stay."""
         bucket = (alone.partition, alone.bucket, alone.total_buckets)
         self._replaced[bucket] += alone.files
 
     def keep(self, rows: pa.Table) -> None:
-        """Write rows that stay as they are."""
+        """Write unchanged rows."""
         self._write.write(rows)
 
     def update(self, rows: pa.Table) -> None:
-        """Write rows that have new values."""
+        """Write rows with new values."""
         self._write.write(rows)
         self._write.updated += rows.num_rows
 
     def delete(self, count: int) -> None:
-        """Count rows that are not written."""
+        """Count rows that are deleted, so not written."""
         self._write.deleted += count
 
     def insert(self, rows: pa.Table) -> None:
-        """Add rows, of any columns; where one is null or missing, its default value stands."""
+        """Add rows; null and missing columns get their default values."""
         self._write.write(self._write.new_rows(rows))
         self._write.inserted += rows.num_rows
 
     def _count(self, split: Split, condition: Condition | None) -> int:
-        """How many rows of a file match."""
+        """The number of matching rows of a file."""
         if condition is None:
             return split.row_count
         names = condition.columns or self._context.schema.names[:1]
@@ -162,7 +162,7 @@ class FileRewriter:
                 self.update(with_values(changed, values_of(changed, values, schema.arrow)))
 
     def rows(self, split: Split, names: Sequence[str]) -> Iterator[pa.Table]:
-        """The columns of a file's rows, always in the same order."""
+        """The columns of a file's rows; every call returns the rows in the same order."""
         context = self._context
         plan = replace(self._source.read_plan([split], names), checks=Checks.ALWAYS)
         with reading(read_split(split, plan, context.store, context.budget)) as batches:
@@ -171,7 +171,7 @@ class FileRewriter:
 
 
 def with_values(rows: pa.Table, values: Mapping[str, pa.ChunkedArray]) -> pa.Table:
-    """The rows with other values in some columns."""
+    """The rows with some columns replaced."""
     for name, column in values.items():
         rows = rows.set_column(rows.schema.get_field_index(name), name, column)
     return rows

@@ -1,7 +1,7 @@
-"""DELETE: rows that match a condition are taken away, in a keyed table by a row of kind -D each.
+"""DELETE: removes the rows that match a condition; a table with a key gets one -D row for each.
 
-Only the condition's columns and those that a -D must hold are read: with a condition on the key,
-no value column is, but those that may not be null.
+Only the columns of the condition and of the -D rows are read. For a condition on the key, these are
+the key and the NOT NULL columns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def delete_rows(context: TableContext, where: pl.Expr | str, by: Author) -> CommitResult:
-    """Take the rows that match away, in one commit; see `Table.delete`."""
+    """Delete the matching rows in one commit; see `Table.delete`."""
     check_deletion(context.options)
     source = newest(context, Verb.DELETE)
     condition = parse_condition(where, context.schema, setting_of(context))
@@ -47,7 +47,7 @@ def delete_rows(context: TableContext, where: pl.Expr | str, by: Author) -> Comm
 def matching_rows(
     source: TableSource, condition: Condition | None, columns: Sequence[str]
 ) -> Iterator[pa.Table]:
-    """The columns of the rows that match (None: of all), as they are read."""
+    """The columns of the matching rows (None: of all rows), in batches as they are read."""
     needed = list(columns)
     predicate = None
     if condition is not None:

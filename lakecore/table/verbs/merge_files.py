@@ -1,12 +1,12 @@
-"""MERGE into a table without a key: files in which a clause applies to a row are written anew.
+"""MERGE into a table without a key: files in which a clause applies to a row are rewritten.
 
-1. Of each file that may match, the columns that choosing clauses takes are read, and what the
-   source does not match is inserted.
-2. The files in which a clause applies to a row are read whole, and written anew. Rows that no
-   clause applies to go to the new files as they are.
+1. Read the columns that decide which clause applies, of each file that may match. Insert the source
+   rows that match no row of the table.
+2. Read the files in which a clause applies to a row completely, and rewrite them. Rows to which no
+   clause applies are copied unchanged.
 
-A source that memory does not hold is merged part after part: what is read in either step goes to
-local disk first, in the same parts (`row_parts.py`), so that no file is read for each of them.
+A source that does not fit in memory is merged in parts. The rows read in either step are first
+partitioned to local disk in the same way (`row_parts.py`), so that each file is read once.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def merge_files(
     clauses: Sequence[Clause],
     by: Author,
 ) -> CommitResult:
-    """Carry the clauses out, in one commit; see `MergeInto`."""
+    """Execute the clauses in one commit; see `MergeInto`."""
     schema = context.schema
     if not clauses:
         raise InvalidRequest("a merge needs a clause: when_matched_..., when_not_matched_...")
@@ -84,7 +84,7 @@ def merge_files(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FileMerge:
-    """A merge under way."""
+    """A running merge."""
 
     context: TableContext
     target: TableSource
@@ -118,7 +118,7 @@ class _FileMerge:
             yield SourcePart(rows=rows, number=number, count=count, found=found)
 
     def _files(self) -> list[Split]:
-        """The files that may match, each by itself."""
+        """The files that may match, one split for each."""
         found: dict[str, Split] = {}
         choosy = bool(self.plan.on) and not self.plan.steps[Match.NOT_MATCHED_BY_SOURCE]
         for number in range(self.source.part_count if choosy else 1):
@@ -135,7 +135,7 @@ class _FileMerge:
     def _parted(
         self, names: Sequence[str], files: Mapping[int, Split]
     ) -> Iterator[Callable[[SourcePart], Iterator[pa.Table]]]:
-        """What gives out the rows of files that may match a part, each with its file's number."""
+        """A function from a part to the rows that may match it, each with its file's number."""
 
         def read() -> Iterator[pa.Table]:
             for number, alone in files.items():
@@ -154,7 +154,7 @@ class _FileMerge:
             )
 
     def _insert(self, part: SourcePart) -> None:
-        """Add the rows of the source that no row of the table matched."""
+        """Insert the source rows that matched no row of the table."""
         new = Picked(part.rows, np.flatnonzero(~part.found))
         for step, chosen in chosen_steps(self.plan.steps[Match.NOT_MATCHED], new, None):
             rows = step.sides.rows(step.values.values(), new.of(chosen), None)
@@ -162,7 +162,7 @@ class _FileMerge:
             self.rewriter.insert(pa.table(values))
 
     def _write(self, rows: pa.Table, part: SourcePart) -> None:
-        """Write what the clauses leave of the rows."""
+        """Write the rows after the clauses have been applied."""
         names = self.context.schema.names
         stays = np.ones(rows.num_rows, bool)
         for step, target, source in self._changes(rows, part):
@@ -178,7 +178,7 @@ class _FileMerge:
     def _changes(
         self, rows: pa.Table, part: SourcePart
     ) -> Iterator[tuple[Step, Picked, Picked | None]]:
-        """Each step that applies to some of the rows, those rows, and their partners."""
+        """Each step that applies to some rows, those rows, and their matching source rows."""
         steps = self.plan.steps
         at, of = matching_pairs(
             join_keys(rows, self.plan, TARGET), join_keys(part.rows, self.plan, SOURCE), self.plan

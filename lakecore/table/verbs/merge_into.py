@@ -1,7 +1,7 @@
-"""MERGE: what happens to the rows of a table that a source matches, or does not, clause by clause.
+"""MERGE: the builder of its clauses.
 
-`MergeInto` collects the clauses, and `execute` carries them out: `merge_rows.py` for a table with a
-primary key, `merge_files.py` for one without.
+`MergeInto` collects the clauses. `execute` runs them: `merge_rows.py` for a table with a primary
+key, `merge_files.py` for one without.
 """
 
 from __future__ import annotations
@@ -28,16 +28,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeInto:
-    """A merge that is being stated; each `when_...` gives one with another clause.
+    """The builder of a MERGE; each `when_...` method returns a new builder with one more clause.
 
-    A row that is *matched* is one of the table with its row of the source; *not matched*, one of
-    the source alone; *not matched by source*, one of the table alone. For each, the first clause
-    of its sort whose condition holds applies; if none does, it stays as it is.
+    - A *matched* row is a row of the table together with its row of the source.
+    - A *not matched* row is a row of the source without a row of the table.
+    - A row *not matched by source* is a row of the table without a row of the source.
 
-    A condition is a Polars expression or SQL text. Values are Polars expressions, SQL
-    (`lakecore.sql_expr`) or plain values by column. `source.x` and `target.x` name the columns of
-    the two sides, as in `pl.col("source.price")`; `x` alone is the column of the one side that has
-    it.
+    For each row, the first clause of its sort whose condition is true applies. If none applies, a
+    row of the table stays unchanged, and a row of the source is not inserted.
+
+    A condition is a Polars expression or an SQL string. Values are Polars expressions, SQL
+    (`lakecore.sql_expr`) or plain values, by column. `source.x` and `target.x` name the columns of
+    the two sides, as in `pl.col("source.price")`; `x` alone works if only one side has it.
+
+        merge = table.merge(rows, on=["id"]).when_matched_delete("source.deleted")
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
     """
 
     context: TableContext
@@ -48,25 +53,25 @@ class MergeInto:
     def when_matched_update(
         self, values: Mapping[str, object], condition: pl.Expr | str | None = None
     ) -> MergeInto:
-        """Set columns of rows that are matched; the others stay."""
+        """Set columns of matched rows; other columns keep their values."""
         return self._with(Match.MATCHED, Action.UPDATE, condition, named_values(values))
 
     def when_matched_update_all(self, condition: pl.Expr | str | None = None) -> MergeInto:
-        """Set every column of rows that are matched to the source's of the same name."""
+        """Set every column of matched rows to the source column of the same name."""
         return self._with(Match.MATCHED, Action.UPDATE, condition)
 
     def when_matched_delete(self, condition: pl.Expr | str | None = None) -> MergeInto:
-        """Take rows away that are matched."""
+        """Delete matched rows."""
         return self._with(Match.MATCHED, Action.DELETE, condition)
 
     def when_not_matched_insert(
         self, values: Mapping[str, object], condition: pl.Expr | str | None = None
     ) -> MergeInto:
-        """Add rows of these values; other columns get their default value, or null."""
+        """Insert rows with these values; other columns get their default value, or null."""
         return self._with(Match.NOT_MATCHED, Action.INSERT, condition, named_values(values))
 
     def when_not_matched_insert_all(self, condition: pl.Expr | str | None = None) -> MergeInto:
-        """Add the source's rows, column by column of the same name."""
+        """Insert source rows; every column gets the source column of the same name."""
         return self._with(Match.NOT_MATCHED, Action.INSERT, condition)
 
     def when_not_matched_by_source_update(
@@ -80,17 +85,17 @@ class MergeInto:
     def when_not_matched_by_source_delete(
         self, condition: pl.Expr | str | None = None
     ) -> MergeInto:
-        """Take rows away that the source does not match."""
+        """Delete rows that the source does not match."""
         return self._with(Match.NOT_MATCHED_BY_SOURCE, Action.DELETE, condition)
 
     def execute(
         self, *, commit_user: str | None = None, identifier: int = BATCH_COMMIT_IDENTIFIER
     ) -> CommitResult:
-        """Carry it out in one commit; how many rows were inserted, updated and deleted.
+        """Run the merge in one commit. The result counts inserted, updated and deleted rows.
 
-        Raises InvalidRequest if several rows of the source match one row of the table, or a value
-        does not fit; Unsupported if the merge engine cannot do it; CommitConflict if somebody else
-        changed one of the rows meanwhile.
+        Raises InvalidRequest if several source rows match one row of the table, or a value does not
+        fit; Unsupported if the merge engine cannot apply a clause; CommitConflict if a concurrent
+        commit changed one of the rows.
         """
         require_threads()
         by = author(self.context, commit_user, identifier)

@@ -1,4 +1,4 @@
-"""The clauses of a MERGE, checked against the table and its source, and the columns they take.
+"""The clauses of a MERGE, checked against the table and its source, and the columns they read.
 
 A value or condition of a *matched* clause names columns of both sides, one of *not matched* those
 of the source, one of *not matched by source* those of the table (`merge_sides.py`).
@@ -52,7 +52,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause:
-    """A clause as it was stated; `values` None means every column, from the source."""
+    """A clause as the user stated it; `values` None means every column, from the source."""
 
     match: Match
     action: Action
@@ -62,10 +62,10 @@ class Clause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A clause, checked.
+    """A checked clause.
 
-    `first` are the table's columns that choosing it takes, `rest` those that doing it takes. Key
-    columns in `same` stand in the source too, and must be equal: an update cannot set them.
+    `first` are the table's columns that its condition reads, `rest` those that executing it reads.
+    Key columns in `same` exist in the source too and must be equal: an update cannot set them.
     """
 
     action: Action
@@ -80,10 +80,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergePlan:
-    """What a merge does, and what it reads of the table.
+    """The steps of a merge, and the columns it reads from the table.
 
-    The sides are compared by the columns `on`, or by `condition`. `first` are the columns that are
-    read of every row that may match, `rest` those that are read, after it, of rows that do.
+    The sides are joined on the columns `on`, or by `condition`. The columns `first` are read for
+    every row that may match; the columns `rest` are read later, for rows that do match.
     """
 
     on: tuple[str, ...]
@@ -95,7 +95,7 @@ class MergePlan:
 
 
 def on_fields(schema: TableSchema, on: Sequence[str] | pl.Expr | str) -> tuple[Field, ...]:
-    """The table's columns to compare by; none if that is a condition."""
+    """The table's columns to join on; empty if `on` is a condition."""
     if isinstance(on, str | pl.Expr):
         return ()
     fields = tuple(schema.field(name) for name in dict.fromkeys(checked_columns(on, schema)))
@@ -149,7 +149,7 @@ def plan_merge(
     )
     rest = _in_order(schema, (name for step in of_target for name in step.rest))
     rest = tuple(name for name in rest if name not in first)
-    # A second reading holds the pairs of the first: no more than the source has rows.
+    # The second read keeps the pairs of the first in memory: at most one for each source row.
     bounded = set(names) >= set(schema.primary_keys) and not steps[Match.NOT_MATCHED_BY_SOURCE]
     if not bounded:
         first, rest = _in_order(schema, (*first, *rest)), ()
@@ -157,9 +157,9 @@ def plan_merge(
 
 
 def _check_kinds_used(both: Sides, on: object, steps: Iterable[Step]) -> None:
-    """Raise InvalidRequest if row kinds come with the source, and no part of the merge reads them.
+    """Raise InvalidRequest if the source has row kinds that no clause reads.
 
-    A deletion would be merged as a row that is there.
+    A -D row would be merged like an existing row.
     """
     if ROW_KIND in both.of_side([on], SOURCE).values():
         return
@@ -182,7 +182,7 @@ class _Planner:
     on: tuple[str, ...]
 
     def step(self, clause: Clause, sides: Sides) -> Step:
-        """The clause, checked."""
+        """The checked clause."""
         condition = sides.condition(clause.condition, f"a condition of {clause.match}")
         first = sides.target_columns([condition])
         if clause.action is Action.DELETE:
@@ -217,7 +217,7 @@ class _Planner:
         )
 
     def _from_source(self, action: Action) -> dict[str, pl.Expr]:
-        """Every column's value from the column of its name in the source."""
+        """For every column, the source column of the same name."""
         wanted = [name for name in self.schema.names if name != self.options.rowkind_field]
         missing = [name for name in wanted if name not in self.source.names]
         if missing:

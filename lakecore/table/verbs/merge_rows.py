@@ -1,17 +1,18 @@
-"""How a MERGE is carried out: the table streams past the source, and only what changes is written.
+"""MERGE into a table with a primary key: the table is streamed, and only changed rows are written.
 
-For each part of the source (one, if memory holds it):
+For each part of the source (one, if it fits in memory):
 
-1. what the source holds in the columns `on` rules out partitions, buckets, files and row groups of
-   the table, unless rows that the source does not match are meant too;
-2. split by split, the key, the `on` columns and those of conditions are read and joined with the
-   source; the clause of each pair is chosen;
-3. of the splits and row groups where pairs were found, what writing them takes besides is read, and
-   they are written. Where that is nothing, or where pairs may outnumber the rows of the source,
-   because `on` leaves out a part of the key, step 2 reads all columns instead;
-4. when all parts are through, the rows of the source that found no partner are inserted.
+1. the source's values of the `on` columns prune partitions, buckets, files and row groups of the
+   table, unless a clause concerns rows that the source does not match;
+2. for each split, the key, the `on` columns and the columns of conditions are read and joined with
+   the source, and the clause of each pair is chosen;
+3. from the splits and row groups with pairs, the remaining columns are read, and the changed rows
+   are written. Step 2 reads all columns instead if none remain, or if there may be more pairs than
+   source rows because `on` does not contain the whole key;
+4. after all parts, the source rows without a match are inserted.
 
-A row of the table that several rows of the source match is an error: which of them is right?
+It is an error if several source rows match one row of the table, because the result would be
+ambiguous.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from lakecore.table.writes.batch_write import Author
 
 _LISTED_MAX = 1000
-"""Up to so many values of a column are looked for one by one; more, as a range."""
+"""Up to this many values of a column prune as a list; more values prune as a range."""
 _CHUNK_ROWS = 131_072
 _CHUNK_BYTES = 32 << 20
 _AT_TARGET, _AT_SOURCE = "_lakecore_target", "_lakecore_source"
@@ -67,7 +68,7 @@ def merge_rows(
     clauses: Sequence[Clause],
     by: Author,
 ) -> CommitResult:
-    """Carry the clauses out, in one commit; see `MergeInto`."""
+    """Execute the clauses in one commit; see `MergeInto`."""
     schema, options = context.schema, context.options
     if not clauses:
         raise InvalidRequest("a merge needs a clause: when_matched_..., when_not_matched_...")
@@ -94,8 +95,8 @@ def merge_rows(
                 found = np.zeros(rows.num_rows, bool)
                 merge.change(SourcePart(rows=rows, number=number, count=count, found=found))
                 marks.append(np.packbits(found))
-            # What is inserted is newer than all that is changed: a part may insert under the key of
-            # a row that another changes.
+            # Insert after all changes, so that insertions get larger sequence numbers: one part may
+            # insert a key that another part changes.
             for number, mark in enumerate(marks if plan.steps[Match.NOT_MATCHED] else ()):
                 rows = rows if count == 1 else source.part(number)
                 merge.insert(rows, np.unpackbits(mark, count=rows.num_rows) == 0)
@@ -104,7 +105,7 @@ def merge_rows(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePart:
-    """A part of the source; `found` marks its rows that a row of the table has matched."""
+    """A part of the source; `found` flags its rows that matched a row of the table."""
 
     rows: pa.Table
     number: int
@@ -114,7 +115,7 @@ class SourcePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waiting:
-    """Pairs of a step that are written when the rest of their columns is read."""
+    """Pairs of a step that are written after their remaining columns have been read."""
 
     step: Step
     keys: pa.Table
@@ -123,7 +124,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Merge:
-    """A merge under way."""
+    """A running merge."""
 
     context: TableContext
     target: TableSource
@@ -131,7 +132,7 @@ class _Merge:
     writer: RowWriter
 
     def change(self, part: SourcePart) -> None:
-        """Change the rows of the table that a part of the source, or none of it, matches."""
+        """Change the rows of the table, matched or not, for a part of the source."""
         by_source = self.plan.steps[Match.NOT_MATCHED_BY_SOURCE]
         if part.rows.num_rows or by_source:
             predicate = None
@@ -141,7 +142,7 @@ class _Merge:
                 self._merge_split(split, predicate, part)
 
     def insert(self, rows: pa.Table, new: np.ndarray) -> None:
-        """Insert the rows of a part of the source that are new."""
+        """Insert the rows at the positions `new` of a part of the source."""
         places = np.flatnonzero(new)
         for start in range(0, len(places), _CHUNK_ROWS):
             picked = Picked(rows, places[start : start + _CHUNK_ROWS])
@@ -169,7 +170,7 @@ class _Merge:
             self._read_again(split, waiting)
 
     def _matched(self, target: Picked, source: Picked) -> Iterator[_Waiting]:
-        """Do what the clauses say to pairs; give out those that more must be read for."""
+        """Apply the clauses to pairs; yield the pairs that need more columns."""
         for step, chosen in chosen_steps(self.plan.steps[Match.MATCHED], source, target):
             pairs = (target.of(chosen), source.of(chosen))
             self._check_same(step, *pairs)
@@ -180,14 +181,14 @@ class _Merge:
                 yield _Waiting(step=step, keys=pairs[0].table(names), source=pairs[1])
 
     def _alone(self, target: Picked) -> None:
-        """Do what the clauses say to rows that the source does not match."""
+        """Apply the clauses to rows that the source does not match."""
         for step, chosen in chosen_steps(
             self.plan.steps[Match.NOT_MATCHED_BY_SOURCE], None, target
         ):
             self._change(step, target.of(chosen), None)
 
     def _read_again(self, split: Split, waiting: Sequence[_Waiting]) -> None:
-        """Find the pairs' rows by their keys, with the columns that were not read yet."""
+        """Read the remaining columns of the waiting pairs; find their rows by key."""
         schema, context = self.context.schema, self.context
         names = schema.trimmed_primary_keys
         keys = pa.concat_tables([each.keys for each in waiting])
@@ -239,7 +240,7 @@ class _Merge:
 
 
 def holding(rows: pa.Table, names: Iterable[str], schema: TableSchema) -> Predicate:
-    """What rows of the table have that hold, column by column, one of the values of `rows`."""
+    """A predicate: each of the columns holds one of its values in `rows`."""
     types = schema.arrow
     return all_of(
         [_one_of(Column(name, types.field(name).type), rows.column(name)) for name in names]
@@ -247,7 +248,7 @@ def holding(rows: pa.Table, names: Iterable[str], schema: TableSchema) -> Predic
 
 
 def check_once(rows: pa.Table, at: np.ndarray, context: TableContext) -> None:
-    """Raise InvalidRequest if a row of the table is in several pairs."""
+    """Raise InvalidRequest if a row of the table occurs in several pairs."""
     times = np.bincount(at, minlength=rows.num_rows)
     if (times > 1).any():
         raise InvalidRequest(
@@ -260,7 +261,7 @@ def check_once(rows: pa.Table, at: np.ndarray, context: TableContext) -> None:
 def chosen_steps(
     steps: Sequence[Step], source: Picked | None, target: Picked | None
 ) -> Iterator[tuple[Step, np.ndarray]]:
-    """Each step with the positions of the rows that it is the first to apply to."""
+    """Each step, with the positions of the rows for which it is the first that applies."""
     one = target if source is None else source
     assert one is not None
     left = np.arange(len(one.at))
@@ -283,14 +284,14 @@ def chosen_steps(
 
 @dataclass(frozen=True, slots=True)
 class JoinKeys:
-    """What rows of a side are compared by."""
+    """The columns that rows of a side are joined on."""
 
     rows: pa.Table
     count: int
 
 
 def join_keys(rows: pa.Table, plan: MergePlan, side: str) -> JoinKeys:
-    """What the rows of a side are compared by: the columns `on`, or those of the condition."""
+    """The join columns of a side: the columns `on`, or those of the condition."""
     if plan.condition is None:
         names = [f"on{index}" for index in range(len(plan.on))]
         return JoinKeys(rows.select(list(plan.on)).rename_columns(names), rows.num_rows)
@@ -304,7 +305,7 @@ def join_keys(rows: pa.Table, plan: MergePlan, side: str) -> JoinKeys:
 def matching_pairs(
     target: JoinKeys, source: JoinKeys, plan: MergePlan
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of the table and of the source that match, as two arrays side by side."""
+    """The matching rows, as two arrays of equal length: positions in table and source."""
     condition = plan.condition
     if isinstance(condition, Sql):
         return pairs(condition, target.rows, source.rows)
@@ -324,7 +325,7 @@ def _counted(keys: JoinKeys, number: str) -> pl.DataFrame:
 def _same_keys(
     rows: pa.Table, keys: pa.Table, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The positions in `rows` of the keys that are there, and those in `keys`."""
+    """The positions in `rows` of the keys that occur there, and their positions in `keys`."""
     mine, wanted = shared_codes(
         [order_columns([each.column(name) for name in names]) for each in (rows, keys)]
     )
@@ -337,18 +338,18 @@ def _same_keys(
 
 
 def _one_of(column: Column, values: pa.ChunkedArray) -> Predicate:
-    """That a column holds one of the values, or lies among them if they are many."""
+    """A predicate: the column holds one of the values; if they are many, it is in their range."""
     distinct = pc.unique(values.drop_null())
     if len(distinct) <= _LISTED_MAX:
         return is_in(column, distinct)
     if pa.types.is_floating(column.type):
-        return UNKNOWN  # NaN lies between no bounds
+        return UNKNOWN  # NaN is within no bounds
     bounds = pc.min_max(distinct)
     return between(column, bounds["min"], bounds["max"])
 
 
 def in_chunks(batches: Iterator[pa.RecordBatch], rows_min: int) -> Iterator[pa.Table]:
-    """The batches as tables of at least so many rows, unless they are large."""
+    """The batches as tables of at least `rows_min` rows, fewer if the rows are large."""
     held: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:

@@ -32,7 +32,7 @@ SOURCE, TARGET = "source.", "target."
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """Some rows of a table, by position; a column of them is taken when it is asked for."""
+    """Rows of a table, by position; each column is taken on first use."""
 
     rows: pa.Table
     at: np.ndarray
@@ -46,13 +46,13 @@ class Picked:
         return self.rows.select(list(names)).take(pa.array(self.at))
 
     def of(self, chosen: np.ndarray) -> Picked:
-        """Some of them."""
+        """A subset of the rows."""
         return Picked(self.rows, self.at[chosen])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """The columns that an expression may name; None is a side that has no row there."""
+    """The columns that an expression may name; a side is None if it has no row there."""
 
     source: pa.Schema | None = None
     target: pa.Schema | None = None
@@ -60,13 +60,13 @@ class Sides:
 
     @property
     def schema(self) -> pa.Schema:
-        """Every name that means one column, with its type."""
+        """Every unambiguous column name, with its type."""
         return pa.schema(
             [pa.field(name, column.type) for name, (_, column) in self._names().items()]
         )
 
     def condition(self, condition: pl.Expr | str | None, what: str) -> pl.Expr | Sql | None:
-        """A condition of the user, checked; None if there is none."""
+        """The checked condition of the user; None if there is none."""
         if condition is None:
             return None
         if isinstance(condition, str):
@@ -78,9 +78,9 @@ class Sides:
         return condition
 
     def values(self, values: Mapping[str, object], target: pa.Schema) -> dict[str, object]:
-        """The values, checked.
+        """The checked values.
 
-        Raises InvalidRequest for one that cannot be computed, or an unknown column.
+        Raises InvalidRequest for a value that cannot be computed and for an unknown column.
         """
         for name in values:
             if name not in target.names:
@@ -95,11 +95,11 @@ class Sides:
         return bound
 
     def target_columns(self, expressions: Iterable[object]) -> tuple[str, ...]:
-        """The columns of the table that these expressions look at."""
+        """The columns of the table that these expressions read."""
         return tuple(dict.fromkeys(self.of_side(expressions, TARGET).values()))
 
     def of_side(self, expressions: Iterable[object], side: str) -> dict[str, str]:
-        """The names in the expressions that mean columns of a side, and those columns."""
+        """The names in the expressions that refer to a side, mapped to its columns."""
         names = self._names()
         found = {root: names[root] for root in _roots(expressions)}
         return {root: column.name for root, (own, column) in found.items() if own == side}
@@ -107,14 +107,14 @@ class Sides:
     def rows(
         self, expressions: Collection[object], source: Picked | None, target: Picked | None
     ) -> pa.Table:
-        """The rows of both sides, next to each other, as the columns that expressions name."""
+        """The rows of both sides joined horizontally, with the columns that expressions name."""
         columns: dict[str, pa.ChunkedArray] = {}
         for side, picked in ((SOURCE, source), (TARGET, target)):
             for name, column in self.of_side(expressions, side).items():
                 assert picked is not None
                 columns[name] = picked.column(column)
         if not columns:
-            # Some column is needed, or nothing says how many rows there are.
+            # Keep one column, so that the table knows its number of rows.
             picked = source if source is not None else target
             assert picked is not None
             columns[""] = pa.chunked_array([pa.nulls(len(picked.at))])
@@ -131,7 +131,7 @@ class Sides:
         return {**alone, **found}
 
     def _find(self, parts: list[str]) -> tuple[str, list[str]]:
-        """The column that a dotted name in SQL means, and the parts that name its fields."""
+        """The column that a dotted SQL name refers to, and the parts that name its fields."""
         types = types_of(self.schema)
         for side, schema in ((SOURCE, self.source), (TARGET, self.target)):
             if len(parts) == 1 or parts[0].lower() != side[:-1]:
@@ -166,7 +166,7 @@ class Sides:
 
 
 def _is_qualified(name: str, sides: Sides) -> bool:
-    """Whether a name of the schema of both sides is one with the name of a side."""
+    """Whether a name in the schema of both sides begins with the name of a side."""
     for side, schema in ((SOURCE, sides.source), (TARGET, sides.target)):
         if name.startswith(side) and schema is not None and name[len(side) :] in schema.names:
             return True

@@ -1,8 +1,8 @@
-"""The source of a MERGE: rows from anywhere, which are looked at more than once.
+"""The source of a MERGE: rows of any origin, held so that they can be read more than once.
 
-They are held in memory under a lease of the budget. What does not fit goes to local disk as it
-comes, and is merged part after part (`row_parts.py`): a part is what the hash of the `on` columns
-says, on both sides alike, so that a row finds all its partners within its part.
+They are held in memory under a lease of the budget. If they do not fit, they are written to local
+disk and merged in parts (`row_parts.py`). The hash of the `on` columns determines the part on both
+sides, so all matches of a row are in its part.
 """
 
 from __future__ import annotations
@@ -27,23 +27,22 @@ if TYPE_CHECKING:
     from lakecore.model.types import Field
 
 SHARE = 8
-"""The part of the budget, as a divisor, that one part of a source takes."""
+"""One part of a source takes the budget divided by this."""
 _UNLEASED_BYTES = 1 << 20
 _HELD_BYTES_MAX = 1 << 30  # Arrow's texts are counted by 32 bits where rows are put in order
 
 
 class MergeSource:
-    """The rows of a source, taken in whole; a context manager that gives back what holds them.
+    """All rows of a source; a context manager that releases their memory and disk.
 
-    Without columns of `on` there is no saying what is in which part: rows are in any.
-
-    Columns of `on` have the types of the table's columns, which is what they are compared in.
+    Without `on` columns, rows are assigned to arbitrary parts. The `on` columns are cast to the
+    types of the table's columns for the comparison.
     """
 
     def __init__(
         self, data: object, on: Sequence[Field], budget: Budget, *, columns: Sequence[Field] = ()
     ) -> None:
-        """`columns` are those of the table, as which Python values are read."""
+        """`columns` are those of the table; Python values are read with their types."""
         self._on = on
         self._budget = budget
         self._limit = min(budget.size_bytes // SHARE, _HELD_BYTES_MAX)
@@ -76,13 +75,13 @@ class MergeSource:
 
     @property
     def part_count(self) -> int:
-        """How many parts there are; 1 if memory holds all rows."""
+        """The number of parts; 1 if all rows are in memory."""
         if not self._spilled:
             return 1
         return min(FAN, -(-self._spilled_bytes // max(1, self._limit)))
 
     def part(self, number: int) -> pa.Table:
-        """The rows of a part, as columns of `schema`."""
+        """The rows of a part, with the columns of `schema`."""
         if not self._spilled:
             return self._joined(self._held)
         rows = self._joined(list(self._spilled.part(number, self.part_count)))
@@ -90,7 +89,7 @@ class MergeSource:
         return rows
 
     def close(self) -> None:
-        """Give back memory and disk."""
+        """Release memory and disk."""
         self._held = []
         self._spilled.close()
         self._lease.release()
@@ -136,7 +135,7 @@ class MergeSource:
 
 
 def _without_views(rows: pa.Table) -> pa.Table:
-    """The same values, laid out so that Arrow can take some of them, which it cannot of views."""
+    """The same values without view types, from which Arrow cannot take rows."""
     if not any("view" in str(kind) for kind in rows.schema.types):
         return rows
     return to_frame(rows).to_arrow(compat_level=pl.CompatLevel.oldest())

@@ -1,10 +1,10 @@
-"""Rows that are too many for memory, on local disk, in parts by the hash of some columns.
+"""Rows that do not fit in memory, hash-partitioned to local disk by some columns.
 
-Two sets of rows that are parted by columns of the same types have equal values in parts of the
-same number, so that what joins them need hold one part of one of them only.
+If two sets of rows are partitioned by columns of the same types, equal values are in parts of the
+same number. A join needs only one part of one set in memory.
 
-Each run on disk holds its rows in the order of `FAN` small parts; a part that is read is some of
-those, next to each other. A part is found without reading the others.
+Each run on disk holds its rows ordered by `FAN` small parts. A part consists of adjacent small
+parts and is read without the others.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from lakecore.io.spill import SpilledRun
 
 FAN = 256
-"""The most parts that there can be."""
+"""The maximum number of parts."""
 
 
 class RowParts:
-    """Rows on disk; a context manager that gives the disk back.
+    """Rows on disk; a context manager that releases the disk space.
 
-    With `nulls_anywhere`, a row with a null in one of the columns may be in any part: such rows
-    may be many, and nothing matches them.
+    With `nulls_anywhere`, rows with a null in one of the columns are spread over all parts, because
+    there may be many of them and they match nothing.
     """
 
     def __init__(self, on: Sequence[str], *, nulls_anywhere: bool = False) -> None:
@@ -53,11 +53,11 @@ class RowParts:
         self.close()
 
     def __len__(self) -> int:
-        """How many runs there are on disk."""
+        """The number of runs on disk."""
         return len(self._runs)
 
     def add(self, rows: pa.Table) -> None:
-        """Put rows on disk."""
+        """Write rows to disk."""
         parts = small_parts(rows, self._on)
         if self._nulls_anywhere:
             absent = np.zeros(rows.num_rows, bool)
@@ -79,20 +79,20 @@ class RowParts:
         self._runs.append((run, np.array(numbers, np.int64)))
 
     def part(self, number: int, count: int) -> Iterator[pa.Table]:
-        """The rows of one of so many parts, a table for each run that has some."""
+        """The rows of part `number` of `count`; one table for each run that has some."""
         for run, numbers in self._runs:
             wanted = np.flatnonzero(numbers * count // FAN == number)
             if len(wanted):
                 yield pa.Table.from_batches(self._spills.read(run, wanted.tolist()))
 
     def close(self) -> None:
-        """Give back the disk."""
+        """Release the disk space."""
         self._runs = []
         self._spills.close()
 
 
 def small_parts(rows: pa.Table, on: Sequence[str]) -> np.ndarray:
-    """The number of each row's small part; equal values have the same, no columns any."""
+    """The small part of each row; equal values are in the same one. Arbitrary without columns."""
     if not on:
         return np.arange(rows.num_rows) % FAN
     frame = to_frame(rows.select(list(on)))
@@ -102,7 +102,7 @@ def small_parts(rows: pa.Table, on: Sequence[str]) -> np.ndarray:
 
 
 def in_part(rows: pa.Table, on: Sequence[str], number: int, count: int) -> pa.Table:
-    """The rows of one of so many parts."""
+    """The rows of part `number` of `count`."""
     if count == 1:
         return rows
     return rows.filter(pa.array(small_parts(rows, on) * count // FAN == number))

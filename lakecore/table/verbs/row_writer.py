@@ -1,13 +1,13 @@
 """The rows that a verb changes, computed from the newest snapshot and committed once.
 
 1. `newest` is the table as the verb reads it: the latest snapshot, level 0 included.
-2. `RowWriter` takes in deletions, updates and insertions, and writes them as rows of kind -D, +U
-   and +I by the path that every write takes (`verb_write.py`).
-3. `commit` makes one snapshot of them, which names the verb. It is a CommitConflict if somebody
-   changed one of these rows since the snapshot that was read (`table/commits/row_conflicts.py`).
+2. `RowWriter` accepts deletions, updates and insertions, and writes them as rows of kind -D, +U and
+   +I through the normal write path (`verb_write.py`).
+3. `commit` makes one snapshot of them, which names the verb. It raises CommitConflict if one of
+   these rows was changed since the snapshot that was read (`table/commits/row_conflicts.py`).
 
-With `changelog-producer` = `input`, an update of a deduplicate table is a -U and a +U: whoever
-follows the changelog learns both.
+With `changelog-producer` = `input`, an update of a deduplicate table writes a -U and a +U row, so
+that readers of the changelog see both.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def newest(context: TableContext, verb: Verb) -> TableSource:
-    """The table as it is now, to be changed. Raises InvalidRequest for a table of another time."""
+    """The current state of the table. Raises InvalidRequest if options name a past state."""
     options, schema = context.options, context.schema
     options.require_readable()
     options.require_writable(primary_keys=schema.primary_keys, partition_keys=schema.partition_keys)
@@ -61,7 +61,7 @@ def newest(context: TableContext, verb: Verb) -> TableSource:
             "take away its scan options",
             table=context.identifier,
         )
-    # What level 0 holds is newer than what is read without it.
+    # Include level 0: its rows are newer than those of the other levels.
     seen = replace(context, options=replace(options, deletion_vectors_merge_on_read=True))
     snapshot = context.history.latest_snapshot()
     require_table(context)
@@ -69,7 +69,7 @@ def newest(context: TableContext, verb: Verb) -> TableSource:
 
 
 def tells_before(options: TableOptions) -> bool:
-    """Whether an update writes the row as it was, too."""
+    """Whether an update also writes the old row, as -U."""
     return (
         options.changelog_producer is ChangelogProducer.INPUT
         and options.merge_engine is MergeEngine.DEDUPLICATE
@@ -77,7 +77,7 @@ def tells_before(options: TableOptions) -> bool:
 
 
 class RowWriter:
-    """Writes the rows that a verb changes in what it read of a table; a context manager."""
+    """Writes the rows that a verb deletes, updates and inserts; a context manager."""
 
     def __init__(self, context: TableContext, source: TableSource, verb: Verb) -> None:
         self._context = context
@@ -99,14 +99,14 @@ class RowWriter:
         self._write.close()
 
     def delete(self, rows: pa.Table) -> None:
-        """Take rows away; they hold what `deletion_columns` names."""
+        """Delete rows; `rows` has the columns that `deletion_columns` names."""
         if self._removing:
             require_one(rows, self._removing, self._context.schema)
         self._put(rows, RowKind.DELETE)
         self._write.deleted += rows.num_rows
 
     def update(self, before: pa.Table, after: pa.Table) -> None:
-        """Put rows in the place of others of the same keys."""
+        """Replace the rows `before` by the rows `after`, which have the same keys."""
         self._write.updated += after.num_rows
         if self._tells_before:
             before, after = self._newer_alone(before, after)
@@ -114,7 +114,7 @@ class RowWriter:
         self._put(after, RowKind.UPDATE_AFTER)
 
     def insert(self, rows: pa.Table) -> None:
-        """Add rows, of any columns; where one is null or missing, its default value stands."""
+        """Add rows; null and missing columns get their default values."""
         kinds = pa.repeat(RowKind.INSERT.text, rows.num_rows)
         field = self._context.options.rowkind_field
         if field is not None:
@@ -123,8 +123,8 @@ class RowWriter:
         self._write.inserted += rows.num_rows
 
     def commit(self, by: Author) -> CommitResult:
-        """Make the changes visible in one snapshot; none if there is no change."""
-        # The writer may have looked at a later snapshot than the one the rows were read from.
+        """Commit the changes in one snapshot; commits nothing if there is no change."""
+        # The writer may have read a later snapshot than the one the rows came from.
         messages = [
             replace(
                 message,
@@ -136,9 +136,9 @@ class RowWriter:
         return self._write.commit(messages, by, replaces_rows=True)
 
     def _newer_alone(self, before: pa.Table, after: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """The pairs whose new row is not the older one by its sequence fields.
+        """The pairs whose new row is not older than the old row, by the sequence fields.
 
-        Of the others the old row stays; to tell of it would take it away.
+        In other pairs the old row wins the merge; writing its -U would delete it.
         """
         options = self._context.options
         if not options.sequence_field:
@@ -158,7 +158,7 @@ class RowWriter:
 
 
 def require_one(rows: pa.Table, sequence: Sequence[str], schema: TableSchema) -> None:
-    """Raise InvalidRequest if all these columns are null in a row: it would not be taken."""
+    """Raise InvalidRequest if all these columns are null in a row: the merge would ignore it."""
     absent = pc.is_null(rows.column(sequence[0]))
     for name in sequence[1:]:
         absent = pc.and_(absent, pc.is_null(rows.column(name)))
@@ -171,7 +171,7 @@ def require_one(rows: pa.Table, sequence: Sequence[str], schema: TableSchema) ->
 
 
 def key_of(rows: pa.Table, chosen: pa.ChunkedArray, schema: TableSchema) -> tuple[str, ...]:
-    """The key of the first of the rows chosen, for an error; without a key, what is there of it."""
+    """The key of the first chosen row, for an error message; only the columns that exist."""
     index = pc.index(chosen, pa.scalar(True)).as_py()
     return tuple(
         show(rows.column(name)[index]) for name in schema.primary_keys or rows.schema.names

@@ -1,10 +1,10 @@
-"""UPDATE: columns of the rows that match a condition get new values.
+"""UPDATE: sets columns of the rows that match a condition.
 
-A table without a primary key gets new files (`copy_on_write.py`), one with a key a row of
-kind +U for each row that matches.
+For a table without a primary key, files are rewritten (`copy_on_write.py`). For a table with a key,
+one +U row is written for each matching row.
 
-New values are computed from the row as it was, all of them at once: one that is set does not show
-in another. What else a +U holds, the merge engine decides (`plan/row_changes.py`).
+All new values are computed from the old row, so no assignment sees the result of another. The merge
+engine determines which other columns a +U row holds (`plan/row_changes.py`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def update_rows(
     where: pl.Expr | str | None,
     by: Author,
 ) -> CommitResult:
-    """Set columns of the rows that match, in one commit; see `Table.update`."""
+    """Set columns of the matching rows in one commit; see `Table.update`."""
     schema, options = context.schema, context.options
     check_engine(options, Verb.UPDATE)
     source = newest(context, Verb.UPDATE)
@@ -72,7 +72,7 @@ def update_rows(
 
 
 def check_values(values: Mapping[str, object], schema: pa.Schema, target: pa.Schema) -> None:
-    """Raise InvalidRequest for values that columns of `schema` do not give, or `target` lacks."""
+    """Raise InvalidRequest for values that `schema` cannot compute, or columns `target` lacks."""
     if not values:
         raise InvalidRequest("name the columns to set, and their values")
     for name, value in values.items():
@@ -98,7 +98,7 @@ def updated(
     shape: UpdateShape,
     schema: TableSchema,
 ) -> pa.Table:
-    """The rows with new values, as they are written; InvalidRequest if one changes nothing."""
+    """The rows with new values, to be written. Raises InvalidRequest if a row sets nothing."""
     after = before.select(list(shape.carried))
     for name, column in values.items():
         after = after.append_column(name, column)

@@ -1,7 +1,7 @@
-"""What a verb that changes rows writes, until one commit shows it.
+"""Writes the rows of a verb, until one commit makes them visible.
 
-Rows go the way of every write (`table/writes/write.py`), but a null that the verb leaves or sets is
-one: default values are for rows that are new.
+Rows use the normal write path (`table/writes/write.py`), but nulls stay nulls: default values apply
+only to new rows.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _AS_GIVEN = KindRule(
 
 
 class VerbWrite:
-    """Writes rows for a verb, and counts what it did; to be closed.
+    """Writes rows for a verb and holds its counts; must be closed.
 
-    `inserted`, `updated` and `deleted` are counted by whoever writes.
+    The caller counts `inserted`, `updated` and `deleted`.
     """
 
     def __init__(self, context: TableContext, verb: Verb) -> None:
@@ -47,23 +47,23 @@ class VerbWrite:
         self.deleted = 0
 
     def close(self) -> None:
-        """Give back what was buffered."""
+        """Release the buffers."""
         self._writer.close()
 
     def write(self, rows: pa.Table) -> None:
-        """Write rows; none are nothing."""
+        """Write rows; an empty table is ignored."""
         if rows.num_rows:
             self._writer.write(rows)
 
     def new_rows(self, rows: pa.Table) -> pa.Table:
-        """Rows of any columns as rows of the table, with default values where one is null."""
+        """The rows with all columns of the table; default values replace nulls."""
         schema = self._context.schema
         batches = rows.combine_chunks().to_batches()
         fitted = [conform(each, schema, first_row=0, kinds=_AS_GIVEN).rows for each in batches]
         return pa.Table.from_batches(fitted, schema=schema.arrow)
 
     def prepare_commit(self) -> tuple[CommitMessage, ...]:
-        """What was written, as messages."""
+        """The commit messages of the written rows."""
         return tuple(self._writer.prepare_commit())
 
     def commit(
@@ -74,7 +74,7 @@ class VerbWrite:
         overwrite: PartitionFilter | None = None,
         replaces_rows: bool = False,
     ) -> CommitResult:
-        """Make messages visible in one snapshot; none if there are none."""
+        """Commit the messages in one snapshot; commits nothing if there are none."""
         if not messages:
             return self._counted(
                 CommitResult(commit_user=by.user, identifier=stated_identifier(by.identifier))

@@ -1,6 +1,6 @@
-"""Rows in, one commit out: what `write`, `overwrite` and the removal of partitions share.
+"""What `write`, `overwrite` and the removal of partitions share: write rows, then commit once.
 
-If the commit certainly failed, the files that were written for it are removed again.
+If the commit certainly failed, the files that were written for it are removed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from lakecore.table.writes.write_start import Unstored
 
 COMPACTIONS_MAX = 3
-"""How often a write compacts before it leaves that to others."""
+"""How often a write retries its compaction before it leaves the work to the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """As whom to commit, and under which number."""
+    """The commit user and the commit identifier."""
 
     user: str
     identifier: int = BATCH_COMMIT_IDENTIFIER
@@ -47,7 +47,7 @@ def author(
     commit_user: str | None = None,
     identifier: int = BATCH_COMMIT_IDENTIFIER,
 ) -> Author:
-    """The user that was given, or a new one. Raises InvalidRequest for a bad name or number."""
+    """The given user, or a new random one. Raises InvalidRequest for a bad name or number."""
     check_author(commit_user, identifier)
     if commit_user is None:
         prefix = context.options.commit_user_prefix
@@ -67,10 +67,10 @@ def check_author(commit_user: object, identifier: object) -> None:
 
 
 def records_nothing(context: TableContext, identifier: int) -> bool:
-    """Whether a commit without changes makes a snapshot all the same.
+    """Whether a commit without changes still makes a snapshot.
 
-    That is what `snapshot.ignore-empty-commit` says, or else the number of the commit: a job that
-    numbers its commits looks for the number when it starts again.
+    The option `snapshot.ignore-empty-commit` decides. If it is not set, a commit with its own
+    identifier makes one: a job that numbers its commits looks for the number after a restart.
     """
     ignores = context.options.snapshot_ignore_empty_commit
     return identifier != BATCH_COMMIT_IDENTIFIER if ignores is None else not ignores
@@ -83,7 +83,7 @@ def write_rows(
     *,
     unstored: Unstored | None = None,
 ) -> CommitResult:
-    """Add rows in one commit; a schema that is `unstored` is stored once all are known to fit."""
+    """Add rows in one commit; an `unstored` schema is stored after all rows are known to fit."""
     with TableWrite(context, base=None if unstored is None else unstored.base) as writer:
         writer.write(data)
         if unstored is not None:
@@ -107,8 +107,8 @@ def overwrite_rows(
     dynamic: bool,
     unstored: Unstored | None = None,
 ) -> CommitResult:
-    """Put rows in the place of those of some partitions, in one commit; see `Table.overwrite`."""
-    # What cannot be found is said before the rows are written.
+    """Replace the rows of some partitions in one commit; see `Table.overwrite`."""
+    # Report a wrong partition before rows are written.
     given: object = partition
     if not isinstance(given, Mapping) or given:
         overwrite.matching(context, [partition])
@@ -130,7 +130,7 @@ def commit_overwrite(
     *,
     dynamic: bool,
 ) -> CommitResult:
-    """Put the rows of messages in the place of those of some partitions, in one commit."""
+    """Replace the rows of some partitions by those of messages, in one commit."""
     chosen = overwrite.matching(context, [partition]) if partition else overwrite.everything
     if partition:
         outside = _outside(chosen, messages)
@@ -143,7 +143,7 @@ def commit_overwrite(
             )
     elif dynamic and context.schema.partition_keys:
         if not messages:
-            # No partition is replaced; the number is on record as that of a write without rows is.
+            # No partition is replaced; record the identifier as for a write without rows.
             force = records_nothing(context, by.identifier)
             return commit(
                 context,
@@ -174,7 +174,7 @@ def clear_partitions(
 
 
 def commit_or_clean(context: TableContext, request: CommitRequest) -> CommitResult:
-    """Commit; if it certainly failed, or was done before, remove the files of the messages."""
+    """Commit. If it certainly failed, or was made before, remove the files of the messages."""
     result = commit(context, request, on_failure=lambda: delete_files(context, request.messages))
     if result.facts.get("already_committed"):
         delete_files(context, request.messages)
@@ -184,9 +184,9 @@ def commit_or_clean(context: TableContext, request: CommitRequest) -> CommitResu
 def compact_again(
     context: TableContext, request: CommitRequest, result: CommitResult
 ) -> CommitResult:
-    """The result of a commit; if its compaction was lost, what is still due is done from anew.
+    """The result of a commit; if its compaction was lost, compact what is still due.
 
-    The rows are in, so nothing fails any more.
+    The rows are committed, so a failure here raises no error.
     """
     lost = [message for message in request.messages if message.compact_before]
     for _ in range(COMPACTIONS_MAX - 1):

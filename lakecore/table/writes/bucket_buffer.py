@@ -1,20 +1,21 @@
-"""The rows of one bucket on their way to files: buffered, spilled, merged, written.
+"""The buffer of one bucket: rows are buffered, spilled, merged and written to files.
 
-Rows of a primary-key table are numbered in order of arrival. A full buffer is sorted and spilled to
-local disk as one sorted run; at the end all runs are merged to one level-0 run of data files, in
-key order, with a key at most once. Rows of an append table go to files as they come.
+Rows of a primary-key table get sequence numbers in order of arrival. A full buffer is sorted and
+spilled to local disk as one sorted run. At the end, all runs are merged into one level-0 run of
+data files, in key order, with each key at most once. Rows of an append table are written in order
+of arrival.
 
-INVARIANT: when rows spill changes nothing in the files. A run is merged early, by itself and with
-its neighbours in age, if the engine allows it (`MergeFunction.chooses_rows`). Otherwise runs keep
-all rows, in the order in which they merge, and the engine sees them once, at the end. So they do
-where a changelog is kept: it has all rows of the buffer in that order.
+INVARIANT: the files do not depend on when rows are spilled. If the engine allows it
+(`MergeFunction.chooses_rows`), a run is merged early, alone and with runs of neighbouring age.
+Otherwise runs keep all rows, in merge order, and the engine merges them once, at the end. Runs also
+keep all rows if there is a changelog, because the changelog contains all rows in that order.
 
-What is spilled takes no more disk than `write-buffer-spill.max-disk-size` and a buffer: past that,
-the run is written, and rows that come later make another one. So it is with large rows, of which
-one of each spilled run would be in memory at the end.
+Spilled runs take at most `write-buffer-spill.max-disk-size` plus one buffer of disk: beyond that,
+the run is written to data files, and later rows form another run. Large rows are handled in the
+same way, because the final merge would hold one row of each spilled run in memory.
 
-Fewer than `RUNS_MERGED` of a size stand side by side: however much is written, merging holds a few
-batches of a few runs, and all rows of a key where those were kept.
+Fewer than `RUNS_MERGED` runs of one size class exist: a merge holds a few batches of a few runs,
+and all rows of a key if those were kept.
 """
 
 from __future__ import annotations
@@ -54,18 +55,18 @@ if TYPE_CHECKING:
 
 RUNS_MERGED = 16
 _SPILL_PIECE_SHARE = 256
-"""A piece of a spilled run is this part of the budget: of each run a merge holds three or four."""
+"""A piece of a spilled run is the budget divided by this; a merge holds 3 or 4 of each run."""
 _LARGE_ROW_BYTES = 1 << 20
 _PIECE_ROWS = 131_072
 _SMALL_BUCKET_BYTES = 8 << 20
 _SMALL_CHUNK_BYTES = 1 << 20
 _SMALL_CHUNKS_MAX = 32
 _NARROW_ROW_BYTES = 60
-"""What a narrow row counts for beside a part of its values. To put a row in order takes some 110
-bytes beside these: its number, the code of its key, its place, masks. What the budget leaves for
-that is in proportion to the values, and enough from about 80 bytes a row on."""
+"""Bytes that a narrow row counts in addition to a part of its values. Sorting takes about 110 bytes
+per row in addition to the values: sequence number, key code, position, masks. The budget reserves
+memory in proportion to the values, which is enough from about 80 bytes per row."""
 _ARRAY_BYTES_MAX = 1 << 31
-"""Texts of more bytes do not fit into one array."""
+"""Strings of more bytes in total do not fit into one array."""
 
 BucketKey = tuple[bytes, int]
 """Partition and bucket."""
@@ -73,7 +74,7 @@ BucketKey = tuple[bytes, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Spilled:
-    """A run on disk: how often it was merged with others, and the rows of its pieces."""
+    """A run on disk, the number of merges it went through, and the row count of its pieces."""
 
     run: SpilledRun
     merges: int
@@ -81,9 +82,9 @@ class _Spilled:
 
 
 class BucketBuffer:
-    """The rows handed in for one bucket, and the files made of them.
+    """The buffered rows of one bucket, and the files written from them.
 
-    `size_bytes` is what it takes in memory, `next_sequence` the number of the next row.
+    `size_bytes` is its memory, `next_sequence` the sequence number of the next row.
     """
 
     def __init__(
@@ -127,11 +128,11 @@ class BucketBuffer:
 
     @property
     def is_small(self) -> bool:
-        """Whether to finish it takes little memory."""
+        """Whether finishing it takes little memory."""
         return not self._spilled and self.size_bytes < _SMALL_BUCKET_BYTES
 
     def add(self, rows: pa.Table) -> None:
-        """Take in rows, in order of arrival."""
+        """Add rows, in order of arrival."""
         self._chunks.append(rows)
         narrow_bytes = rows.nbytes // 4 + _NARROW_ROW_BYTES * rows.num_rows if self._keyed else 0
         self.size_bytes += max(rows.nbytes, narrow_bytes)
@@ -141,14 +142,14 @@ class BucketBuffer:
             len(newest) == _SMALL_CHUNKS_MAX
             and max(chunk.nbytes for chunk in newest) < _SMALL_CHUNK_BYTES
         ):
-            # Each may hold on to the memory of the batch that it was cut from.
+            # Each chunk may keep the whole batch it was sliced from in memory.
             self._chunks[-_SMALL_CHUNKS_MAX:] = [pa.concat_tables(newest).combine_chunks()]
 
     def empty(self, *, spill: bool) -> None:
-        """Give back the memory of the buffer: to a sorted run on disk, or to data files."""
+        """Empty the buffer into a sorted run on disk, or into data files."""
         if not self._keyed:
             self._write_appended()
-            # Of many partitions, what each file has begun would add up, under no lease.
+            # The open row groups of many partitions would add up, without a lease.
             self._data.flush()
             return
         rows = self._take()
@@ -156,19 +157,19 @@ class BucketBuffer:
         if spill and not large and self._has_room_on_disk():
             release_freed(self._context.budget.size_bytes)
             self._spill(rows)
-            # The allocator would keep what sorting took, and the next buffer fills beside it.
+            # Return the memory of the sort to the system before the next buffer fills.
             del rows
             release_freed(self._context.budget.size_bytes)
             self._merge_spilled()
         else:
             self._write_run(rows)
-            # The next flush is a run of its own: keys may come again in it.
+            # The next flush is a separate run, because it may contain the same keys.
             self._data.close()
             if self._changelog is not None:
                 self._changelog.close()
 
     def finish(self) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
-        """Write out everything: data files and changelog files."""
+        """Write everything. Returns the data files and the changelog files."""
         if not self._keyed:
             self._write_appended()
         elif self._chunks or self._spilled:
@@ -176,7 +177,7 @@ class BucketBuffer:
         return self._data.close(), self._changelog.close() if self._changelog else ()
 
     def abort(self) -> None:
-        """Remove what was written."""
+        """Remove all files that were written."""
         self._chunks = []
         self._data.abort()
         if self._changelog is not None:
@@ -185,7 +186,7 @@ class BucketBuffer:
             self._context.store.delete(path)
 
     def _take(self) -> pa.Table:
-        """The buffered rows, numbered; the buffer is empty after."""
+        """The buffered rows with sequence numbers; empties the buffer."""
         chunks, self._chunks = self._chunks, []
         self.size_bytes = 0
         if chunks:
@@ -203,7 +204,7 @@ class BucketBuffer:
             yield from merge([self._slice(rows, self._numbers_of(rows), unique=False)], self._spec)
 
     def _numbers_of(self, rows: pa.Table) -> tuple[int, int]:
-        """The first and last sequence number of rows that were just taken from the buffer."""
+        """The first and last sequence number of rows just taken from the buffer."""
         return self.next_sequence - rows.num_rows, self.next_sequence - 1
 
     def _slice(self, rows: pa.Table, numbers: tuple[int, int], *, unique: bool) -> Slice:
@@ -212,7 +213,7 @@ class BucketBuffer:
         return Slice(rows=rows, keys=keys, sequence_min=low, sequence_max=high, unique=unique)
 
     def _slices(self, pieces: Iterable[pa.Table], numbers: tuple[int, int]) -> Iterator[Slice]:
-        """A run that was sorted before, as slices for a merge with others."""
+        """A sorted run as slices, for a merge with other runs."""
         unique = self._interim is not KEEP_ALL
         if not unique:
             pieces = with_whole_keys(pieces, self._spec.key, self._context.budget)
@@ -235,7 +236,7 @@ class BucketBuffer:
         self._spilled.append(_Spilled(run=run, merges=0, piece_rows=piece_rows))
 
     def _merge_spilled(self) -> None:
-        """Make one run of the newest ones of a size, while there are too many of it."""
+        """Merge the newest runs of a size class into one, while there are too many of them."""
         while len(self._spilled) >= RUNS_MERGED:
             newest = self._spilled[-RUNS_MERGED:]
             if newest[0].merges != newest[-1].merges:
@@ -274,7 +275,7 @@ class BucketBuffer:
                 self._first_sequence += piece.num_rows
 
     def _write_run(self, rows: pa.Table) -> None:
-        """Write these rows, and what was spilled before them, as one run."""
+        """Write these rows and all spilled rows as one run."""
         if self._spilled:
             self._write_spilled(rows)
             return
@@ -282,7 +283,7 @@ class BucketBuffer:
             for piece in self._merged(rows, KEEP_ALL):
                 self._changelog.write(piece)
         with self._context.budget.acquire_up_to(rows.nbytes, 0) as lease:
-            # Large rows would be copied for nothing.
+            # Copying large rows would gain nothing.
             large = rows.nbytes > _LARGE_ROW_BYTES * rows.num_rows
             if lease.size_bytes == rows.nbytes and not large:
                 rows = _in_one_piece(rows)
@@ -303,7 +304,7 @@ class BucketBuffer:
         release_freed(self._context.budget.size_bytes)
 
     def _folded(self, pieces: Iterator[pa.Table], sequence_min: int) -> Iterator[pa.Table]:
-        """What goes to the data files; the changelog, if there is one, gets all rows."""
+        """The merged rows for the data files; writes all rows to the changelog, if there is one."""
         changelog = self._changelog
         if changelog is None:
             yield from pieces
@@ -320,7 +321,7 @@ class BucketBuffer:
 
 
 def _in_one_piece(rows: pa.Table) -> pa.Table:
-    """The rows, each column in one array: then it costs half as much to put them in order."""
+    """The rows with one chunk per column: sorting them then takes half the time."""
     for at, field in enumerate(rows.schema):
         column = rows.column(at)
         if column.num_chunks > 1 and column.nbytes < _ARRAY_BYTES_MAX:

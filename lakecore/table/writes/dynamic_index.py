@@ -1,10 +1,10 @@
-"""The hash index of a partition with dynamic buckets, while a writer deals keys to buckets by it.
+"""The hash index of a partition with dynamic buckets, by which a writer assigns keys to buckets.
 
-An index file lists the hashes of the keys of one bucket. A writer loads those of a partition when
-its first rows come, and writes a whole new file for each bucket that took in keys it did not know.
+An index file lists the hashes of the keys of one bucket. A writer loads the index files of a
+partition with its first rows. For each bucket that got new keys, it writes a complete new file.
 
-INVARIANT: the index is that of the snapshot the messages are based on. If another commit changes it
-meanwhile, the same key may get two buckets, so the commit refuses (`plan/conflicts.py`, rule 5).
+INVARIANT: the index is that of the snapshot on which the messages are based. If a concurrent commit
+changes it, a key could get two buckets, so the commit is refused (`plan/conflicts.py`, rule 5).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class DynamicIndex:
-    """The hash index of a partition; `grown` are the buckets with keys it did not know."""
+    """The hash index of a partition; `grown` are the buckets that got new keys."""
 
     def __init__(self, context: TableContext, partition: bytes, snapshot: Snapshot | None) -> None:
-        """The index as it is at a snapshot; empty without one."""
+        """The index at a snapshot; empty if there is no snapshot."""
         self._context = context
         self._partition_path = context.partitions.path(partition)
         hashes: dict[int, np.ndarray] = {}

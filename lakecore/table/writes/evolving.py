@@ -1,12 +1,12 @@
 """Writes under a schema that is stored only when all of their rows are known to fit it.
 
-1. The first batch of the rows says which columns a table is to have: a new table, or one that takes
-   what it lacks (`model/schema_merge.py`).
-2. The rows are taken in under that schema, and each is checked.
-3. The schema is stored, and then the rows are written and committed.
+1. The first batch of rows defines the columns of a new table, or the columns that an existing table
+   lacks (`model/schema_merge.py`).
+2. All rows are read and checked against that schema.
+3. The schema is stored; then the rows are written and committed.
 
-A row that does not fit leaves nothing. A commit that fails later leaves the schema: nullable
-columns more, wider types, or a table without rows.
+If a row does not fit, nothing is stored. If the commit fails later, the schema stays: a table with
+more nullable columns or wider types, or a new table without rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolved:
-    """A table with the columns that rows have, the rows, and its schema, if that is a new one."""
+    """A table with the columns of the rows, the rows, and its schema if that is not stored yet."""
 
     context: TableContext
     rows: Iterator[pa.RecordBatch]
@@ -45,10 +45,10 @@ class Evolved:
 
 
 def evolve_for(context: TableContext, data: object, *, widen: bool) -> Evolved:
-    """The table, with its newest schema and what the first batch of the data asks for.
+    """The table with its newest schema and the columns that the first batch of data adds.
 
-    Raises InvalidRequest for a column that cannot be added. `publish` raises CommitConflict if
-    somebody else changed the schema meanwhile.
+    Raises InvalidRequest for a column that cannot be added. `publish` raises CommitConflict if the
+    schema was changed concurrently.
     """
     newest = reload_context(context)
     limit = batch_limit(context.budget.size_bytes)
@@ -89,9 +89,9 @@ def evolve_for(context: TableContext, data: object, *, widen: bool) -> Evolved:
 
 
 def columns_of_rows(data: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The columns of a table for these rows, by their first batch, and all of the rows.
+    """The columns of a table for these rows, taken from their first batch, and all rows.
 
-    `_row_kind` is none of them. Raises InvalidRequest if there are no columns, or the type of one
+    `_row_kind` is not one of the columns. Raises InvalidRequest if there are no columns or a type
     is not known.
     """
     batches = incoming_batches(data)

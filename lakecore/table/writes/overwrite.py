@@ -1,4 +1,4 @@
-"""Which partitions an overwrite clears, and where the files go that take their place."""
+"""Which partitions an overwrite clears, and the level of the files that replace them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def everything(partitions: Sequence[bytes]) -> Sequence[bool]:
 
 
 def nothing(partitions: Sequence[bytes]) -> Sequence[bool]:
-    """Clear no partition: the messages name the files to take away."""
+    """Clear no partition: the messages name the files to remove."""
     return [False] * len(partitions)
 
 
@@ -41,9 +41,9 @@ def written_by(messages: Sequence[CommitMessage]) -> PartitionFilter:
 
 
 def matching(context: TableContext, specs: Sequence[Mapping[str, object]]) -> PartitionFilter:
-    """Clear the partitions that match any of the specs; a spec may leave partition keys out.
+    """Clear the partitions that match any of the specs; a spec may omit partition keys.
 
-    Values are of the column's type, or their text; None is null.
+    Values have the column's type, or are strings of it; None is null.
     """
     wanted = [spec_values(context, spec) for spec in specs]
 
@@ -66,8 +66,8 @@ def at_last_level(
 ) -> Sequence[CommitMessage]:
     """The messages, with the files of a bucket at the last level if they do not overlap.
 
-    They are all that the bucket will hold. At level 0 nobody would see them in a table whose reads
-    leave it out, and a later compaction would tell of them as if they were new.
+    The bucket will hold only these files. At level 0 they would be invisible in a table whose reads
+    skip level 0, and a later compaction would report them as new rows in the changelog.
     """
     if not context.schema.primary_keys or not context.options.overwrite_upgrade:
         return messages
@@ -97,7 +97,7 @@ def _at(level: int, message: CommitMessage) -> CommitMessage:
 
 
 def _is(column: pa.Array, value: pa.Scalar) -> pa.Array:
-    """Where the column is the value: NaN is NaN, and each zero is a partition of its own."""
+    """Where the column equals the value: NaN equals NaN, and 0.0 and -0.0 differ."""
     if not value.is_valid:
         return pc.is_null(column)
     if not pa.types.is_floating(column.type):
@@ -110,9 +110,9 @@ def _is(column: pa.Array, value: pa.Scalar) -> pa.Array:
 
 
 def spec_values(context: TableContext, spec: Mapping[str, object]) -> Mapping[str, pa.Scalar]:
-    """The values of a partition spec as the types of their columns.
+    """The values of a partition spec, converted to the types of their columns.
 
-    Raises InvalidRequest for a column that is no partition key, or a value that is not of its type.
+    Raises InvalidRequest for a column that is not a partition key and a value of a wrong type.
     """
     keys = context.schema.partition_keys
     if not isinstance(spec, Mapping):

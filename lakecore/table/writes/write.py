@@ -1,21 +1,21 @@
 """Rows -> data files of each bucket -> commit messages. Nothing is visible before the commit.
 
-1. `write` makes the rows fit the schema (`plan/conform.py`), gives each its partition and bucket
-   (`plan/bucketing.py`), and puts it in the buffer of its bucket.
-2. All buffers together hold a lease of the memory budget. When it cannot grow, the largest buffer
-   is emptied: rows of a primary-key table are sorted, merged and spilled to local disk as one
-   sorted run; rows of an append table go on the bucket's open data file.
-3. `prepare_commit` empties every buffer. A bucket of a primary-key table: its spilled runs and its
-   buffer are merged to one level-0 run of data files in key order, with a key at most once. Files
-   roll at `target-file-size`.
-4. Unless the table is `write-only`, compaction does in these buckets what it is time for
-   (`write_compaction.py`). The buffers are given back before.
+1. `write` fits the rows to the schema (`plan/conform.py`), computes partition and bucket of each
+   row (`plan/bucketing.py`), and adds it to the buffer of its bucket.
+2. All buffers together hold a lease of the memory budget. When the lease cannot grow, the largest
+   buffer is emptied: rows of a primary-key table are sorted, merged and spilled to local disk as
+   one sorted run; rows of an append table are written to the bucket's open data file.
+3. `prepare_commit` empties every buffer. For a primary-key table, the spilled runs and the buffer
+   of a bucket are merged into one level-0 run of data files in key order, with each key at most
+   once. A new file begins at `target-file-size`.
+4. The buffers are released. Unless the table is `write-only`, compactions that are due in these
+   buckets run (`write_compaction.py`).
 
 Sequence numbers: each row takes the next number of its bucket, in order of arrival. With
-`changelog-producer` = `input`, every row that was handed in goes to a changelog file too, unmerged.
+`changelog-producer` = `input`, every input row is also written to a changelog file, unmerged.
 
-INVARIANT: a row goes to the bucket that its partition's own bucket count gives. A partition that
-was written with another count is refused.
+INVARIANT: the bucket of a row is computed with the bucket count of its partition. A write to a
+partition that has another bucket count than the table is refused.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 BUFFER_SHARE = 0.35
-"""Of the budget, for rows that wait. Sorting and encoding need room beside them."""
+"""Part of the budget for buffered rows. Sorting and encoding need memory in addition."""
 _BUFFER_SHARE_LEAST = 0.3
 _BUFFER_SHARE_FREE = 0.4
 _LIBRARIES_BYTES = 128 << 20
-"""What a budget below the default feels of the libraries: of the rest the buffers have a share."""
+"""Memory of the libraries, subtracted from a budget below the default before shares are taken."""
 _LEASE_STEP_BYTES = 16 << 20
 _LARGE_ROW_SHARE = BUFFER_SHARE / 4
-"""The part of the budget that a row has which is not buffered."""
+"""A row that takes this part of the budget is written directly, not buffered."""
 _UNLEASED_BYTES = 1 << 20
 _FLUSHERS = 4
 _BATCH_SHARE = 1 / 8
@@ -75,14 +75,18 @@ _ENDED = (
 class TableWrite:
     """A writer of one table: `write`, then `prepare_commit`, and `Table.commit` the messages.
 
-    A context manager; leaving it without `prepare_commit` drops what was written. A writer that has
-    ended so, or failed, takes no more rows and prepares nothing.
+    A context manager; leaving it drops rows that were not prepared. A writer that was closed or has
+    failed accepts no more calls.
+
+        with table.new_write() as writer:
+            writer.write(rows)
+            table.commit(writer.prepare_commit())
     """
 
     def __init__(
         self, context: TableContext, *, overwrite: bool = False, base: WriteStart | None = None
     ) -> None:
-        """`base`: what is known of the table already; else the latest snapshot is read."""
+        """`base`: what is known of the table; by default it is read from the latest snapshot."""
         context.options.require_writable(
             primary_keys=context.schema.primary_keys,
             partition_keys=context.schema.partition_keys,
@@ -123,14 +127,14 @@ class TableWrite:
 
     @property
     def row_count(self) -> int:
-        """The rows handed in so far."""
+        """The number of rows written so far."""
         return self._rows
 
     def write(self, data: object) -> int:
-        """Take in rows; how many. See `Table.write` for what `data` may be.
+        """Add rows and return their number. `Table.write` describes `data`.
 
-        Raises InvalidRequest, naming column, value and row, if a row does not fit; then everything
-        this writer took in is dropped.
+        Raises InvalidRequest, naming column, value and row, if a row does not fit; then all rows of
+        this writer are dropped.
         """
         self._require_open()
         before = self._rows
@@ -154,10 +158,11 @@ class TableWrite:
         return self._rows - before
 
     def prepare_commit(self) -> list[CommitMessage]:
-        """Write out every buffer, and compact what it is time for; a message to commit a bucket.
+        """Write all buffers and run due compactions. Returns one message for each changed bucket.
 
-        The writer can go on. With dynamic buckets, commit the messages before it does: their keys
-        are known once they are in the table. If it fails, nothing that was written stays.
+        The writer can then write more rows. With dynamic buckets, commit the messages first: the
+        writer knows new keys only from committed files. If this method fails, all files of the
+        writer are removed.
         """
         self._require_open()
         try:
@@ -176,9 +181,10 @@ class TableWrite:
             raise
 
     def abort(self, messages: Sequence[CommitMessage] = ()) -> None:
-        """Remove the files of messages that will not be committed, and drop what is buffered.
+        """Remove the files of messages that will not be committed, and drop buffered rows.
 
-        The writer can go on. Raises InvalidRequest, and removes none, if they were committed.
+        The writer can then write more rows. Raises InvalidRequest and removes nothing if the
+        messages were committed.
         """
         check_messages(messages, "abort")
         self._drop()
@@ -186,7 +192,7 @@ class TableWrite:
         delete_files(self._context, messages)
 
     def close(self) -> None:
-        """End, and drop what was written since the last `prepare_commit`."""
+        """Close the writer and drop the rows written since the last `prepare_commit`."""
         self._ended = True
         self._drop()
 
@@ -196,7 +202,7 @@ class TableWrite:
 
     def _drop(self) -> None:
         for bucket in self._buckets.values():
-            # What cannot be removed is an orphan; the error that led here matters more.
+            # A file that cannot be removed is an orphan; report the original error instead.
             with suppress(LakecoreError, OSError):
                 bucket.abort()
         self._forget()
@@ -235,7 +241,7 @@ class TableWrite:
         self._make_room()
 
     def _bucket_ids(self, partition: bytes, rows: pa.Table) -> tuple[np.ndarray | None, int]:
-        """The bucket of each row, and a bound of them; None if they all go to bucket 0."""
+        """The bucket of each row (None: all in bucket 0), and an upper bound of the buckets."""
         options = self._options
         self._check_bucket_count(partition)
         if options.bucket > 0:
@@ -295,14 +301,14 @@ class TableWrite:
     def _add(self, bucket: BucketBuffer, rows: pa.Table) -> None:
         bucket.add(rows)
         if is_large(rows.nbytes, rows.num_rows, self._context.budget, _LARGE_ROW_SHARE):
-            # Such rows are encoded before others come.
+            # Encode large rows before more rows arrive.
             bucket.empty(spill=False)
 
     def _make_room(self) -> None:
-        """Keep the buffers within their share of the budget: empty the largest while they are not.
+        """Empty the largest buffers until all buffers fit their share of the budget.
 
-        Without a lease there is still room for a few rows. Else each batch, however small, would
-        become a file while others hold the budget.
+        A few rows may stay buffered without a lease. Otherwise each small batch would become a file
+        while others hold the budget.
         """
         budget = self._context.budget
         limit = _buffer_limit(budget.size_bytes)
@@ -321,7 +327,7 @@ class TableWrite:
     # --- finishing -------------------------------------------------------------------------------
 
     def _with_index(self, message: CommitMessage) -> CommitMessage:
-        """The message, with the new hash index of its bucket if that has grown."""
+        """The message, with the new hash index of its bucket if the bucket got new keys."""
         index = self._indexes.get(message.partition)
         if index is None or message.bucket not in index.grown:
             return message
@@ -330,10 +336,10 @@ class TableWrite:
         return replace(message, new_index_files=(file,))
 
     def _finish_all(self, buckets: Sequence[BucketBuffer]) -> list[CommitMessage | None]:
-        """The message of each bucket, if it has something to say.
+        """The message of each bucket; None if the bucket has no changes.
 
-        Small ones side by side, for they mostly wait for the store; a large one keeps the cores
-        busy by itself, and takes memory.
+        Small buckets are finished concurrently, because they mostly wait for the store. A large
+        bucket is finished alone: it uses all cores and much memory.
         """
         small = [bucket for bucket in buckets if bucket.is_small]
         with ThreadPoolExecutor(_FLUSHERS) as pool:
@@ -361,12 +367,12 @@ class TableWrite:
 
 
 def batch_limit(budget_bytes: int) -> int:
-    """What a batch may take once each of its rows holds its own values."""
+    """The most bytes of a batch, after each row has its own copy of its values."""
     return max(_UNLEASED_BYTES, min(BYTES_MAX, int(budget_bytes * _BATCH_SHARE)))
 
 
 def _buffer_limit(budget_bytes: int) -> int:
-    """What all buffers of a writer may hold."""
+    """The most bytes that all buffers of a writer may hold."""
     beside = int((budget_bytes - _LIBRARIES_BYTES) * _BUFFER_SHARE_FREE)
     least = int(budget_bytes * _BUFFER_SHARE_LEAST)
     return max(least, min(int(budget_bytes * BUFFER_SHARE), beside))

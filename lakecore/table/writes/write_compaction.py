@@ -1,29 +1,28 @@
-"""Within a write: what compaction is due in the buckets it touched.
+"""The compactions that a write runs in the buckets it touched.
 
-When its new files are written and its buffers given back, and unless the table is `write-only`:
+After the new files are written and the buffers released, unless the table is `write-only`:
 
-1. The files of a bucket are those live in the latest snapshot, and the new ones. (An overwrite has
-   the new ones alone: what it throws away is not compacted first.)
-2. Universal picking looks at them once, as it does in Java Paimon when a writer that waits prepares
-   a commit. That is enough: it leaves no more runs than `num-sorted-run.compaction-trigger`, so
-   never as many as `num-sorted-run.stop-trigger`. With `full-compaction.delta-commits` = N, a
-   bucket that the last N commits, this one included, have not compacted in full is.
-   In a table without a key, neighbours in a bucket are picked once (`lsm/packing.py`); where there
-   are no buckets, writers leave compaction to others.
-3. What it picks is compacted, several buckets at once if the one memory budget has room for it.
-4. The messages carry both. Their commit makes two snapshots: APPEND adds the new files, COMPACT
-   replaces files, the new ones too.
+1. The files of a bucket are the live files of the latest snapshot and the new files. (An overwrite
+   considers only the new files, because it removes the others.)
+2. Universal compaction picks once, as Java Paimon does when a waiting writer prepares a commit. One
+   pick is enough: it leaves at most `num-sorted-run.compaction-trigger` runs, fewer than
+   `num-sorted-run.stop-trigger`. With `full-compaction.delta-commits` = N, a bucket is compacted in
+   full if none of the last N commits, including this one, did so.
+   In a table without a key, neighbouring files of a bucket are picked once (`lsm/packing.py`);
+   in an unaware-bucket table, writers do not compact.
+3. The picked files are compacted, several buckets concurrently if the memory budget allows.
+4. The messages contain both. Their commit makes two snapshots: APPEND adds the new files, COMPACT
+   replaces files, including new ones.
 
-Another compaction may take the same files. If it does before they are read, the bucket is planned
-again from the newer snapshot, and left to a later compaction if that happens too often; if it does
-before the commit, the commit gives the compaction up (`commit.py`), and what is due then is
-compacted anew (`batch_write.py`).
+A concurrent compaction may take the same files. Before they are read, the bucket is planned again
+from the newer snapshot, a limited number of times. Before the commit, the commit drops the
+compaction (`commit.py`), and what is then due is compacted again (`batch_write.py`).
 
-A key whose rows cannot be merged (a sum leaves its type) fails the write that brings rows of it.
-Other writes of the bucket are not affected: its compaction is left, with a warning.
+If the rows of a key cannot be merged (for example a sum overflows), the write that contains rows of
+that key fails. For other writes, the compaction of the bucket is skipped with a warning.
 
-INVARIANT: the rows of a write never depend on its compaction. A damaged data file is the exception:
-it raises CorruptTable, before anything is visible.
+INVARIANT: the rows of a write never depend on its compaction. The exception is a damaged data file:
+it raises CorruptTable before anything is visible.
 """
 
 from __future__ import annotations
@@ -64,11 +63,10 @@ log = logging.getLogger("lakecore.compaction")
 
 
 class WriteCompaction:
-    """Compacts what one writer writes.
+    """Runs the compactions of one writer.
 
-    A writer that goes on remembers, for each bucket, the picks that found nothing: a gentle
-    `lookup-compact` waits for some of them before it takes level 0. The first commit of a writer
-    begins at none, as it does in Java Paimon.
+    It counts, for each bucket, the picks that found nothing: a gentle `lookup-compact` waits for
+    some of them before it picks level 0. The count of a new writer is 0, as in Java Paimon.
     """
 
     def __init__(self, context: TableContext, *, overwrite: bool) -> None:
@@ -77,9 +75,9 @@ class WriteCompaction:
         self._idle_picks: dict[BucketKey, int] = {}
 
     def compact(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
-        """The messages of new files, with what is due in their buckets compacted.
+        """The messages of new files, with the due compactions of their buckets added.
 
-        A failure removes what compaction has written, and leaves the new files to the caller.
+        On failure, the files that compaction wrote are removed; the caller removes the new files.
         """
         if not messages or not _compacts(self._context):
             return list(messages)
@@ -95,7 +93,7 @@ class WriteCompaction:
         return done
 
     def compact_again(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
-        """What is due now in the buckets of messages whose rows were committed, as messages."""
+        """Compact what is now due in the buckets of committed messages. Returns new messages."""
         latest = self._context.history.latest_snapshot()
         if latest is None:
             return []
@@ -114,10 +112,10 @@ class WriteCompaction:
     def _compact_all(
         self, messages: Sequence[CommitMessage], state: _State, done: list[CommitMessage]
     ) -> None:
-        """Add each message, its bucket compacted; those done before a failure too."""
+        """Append each message, with its bucket compacted, to `done`, also before a failure."""
         count = worker_count(self._context.budget, len(messages))
         if count == 1:
-            # One after the other: when one fails, those before it are in the list.
+            # Sequentially: when one fails, those before it are already in the list.
             done.extend(self._bucket(message, state) for message in messages)
             return
         with ThreadPoolExecutor(count) as pool:
@@ -135,7 +133,7 @@ class WriteCompaction:
                 raise failure
 
     def _bucket(self, message: CommitMessage, state: _State | None) -> CommitMessage:
-        """One message, its bucket compacted; as it is if others keep taking the files."""
+        """A message with its bucket compacted; unchanged if other compactions win every retry."""
         for _ in range(PLANS_MAX):
             if state is None:
                 return message
@@ -174,7 +172,7 @@ class WriteCompaction:
         return message
 
     def _brings(self, message: CommitMessage, error: Uncomputable) -> bool:
-        """Whether the new files hold rows of the key, so that the write can be refused for it."""
+        """Whether the new files hold rows of the failing key, so that the write must fail."""
         context, key = self._context, error.facts["key"]
         assert isinstance(key, dict)
         fields = context.schema.key_fields
@@ -215,7 +213,7 @@ class WriteCompaction:
         return replace(plan, keeps_changelog=not self._overwrite)
 
     def _state(self, messages: Sequence[CommitMessage]) -> _State | None:
-        """The table as compaction finds it; None if it cannot be compacted as it is now."""
+        """The current state of the table; None if it cannot be compacted now."""
         context = self._context
         snapshot = context.history.latest_snapshot()
         touched = {(message.partition, message.bucket): message for message in messages}
@@ -225,7 +223,7 @@ class WriteCompaction:
             if (entry.partition, entry.bucket) in touched and not self._overwrite
         ]
         if max(context.history.schema_ids(), default=0) > context.schema.id:
-            # With the writer's own schema, columns that others have added would be lost.
+            # Use the newest schema: with the writer's own, columns added since would be lost.
             context = replace(reload_context(context), history=context.history)
             if not _compacts(context) or not _is_writable(context):
                 return None
@@ -235,7 +233,7 @@ class WriteCompaction:
             for entry in context.history.index_entries(snapshot)
             if entry.file.index_type == DELETION_VECTORS and not self._overwrite
         }
-        # Somebody has changed the number of buckets meanwhile: the commit will say so.
+        # The bucket count was changed concurrently; the commit will report it.
         left_alone |= {
             (entry.partition, entry.bucket)
             for entry in entries
@@ -251,7 +249,7 @@ class WriteCompaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
-    """What compaction knows of a table: the live files of touched buckets, and which are due."""
+    """The state that compaction uses: live files of touched buckets, and which are due in full."""
 
     context: TableContext
     live: dict[BucketKey, BucketFiles]
@@ -262,7 +260,7 @@ class _State:
 def _last_levels(
     context: TableContext, buckets: Iterable[BucketKey], live: Mapping[BucketKey, BucketFiles]
 ) -> Mapping[BucketKey, int]:
-    """Of each bucket the last level: the deepest it has, if the table went by more levels once."""
+    """The last level of each bucket: its deepest one, if the table once had more levels."""
     last = context.options.level_count - 1
     return {
         key: max([last, *(file.level for file in live[key].files)]) if key in live else last
@@ -273,10 +271,10 @@ def _last_levels(
 def _due_in_full(
     context: TableContext, snapshot: Snapshot | None, last_levels: Mapping[BucketKey, int]
 ) -> frozenset[BucketKey]:
-    """The buckets that none of the last commits, less this one, has compacted in full.
+    """The buckets that none of the last commits before this one has compacted in full.
 
-    Read off the log of snapshots: whoever compacts counts, and every commit but a compaction. Where
-    the log does not reach back far enough, a bucket is due.
+    The snapshots are searched: compactions of any process count, and every snapshot other than a
+    compaction counts as a commit. If old snapshots have expired, a bucket is due.
     """
     every = context.options.full_compaction_delta_commits
     if every is None:
@@ -301,14 +299,14 @@ def _due_in_full(
 
 
 def _all_there(plan: Work, message: CommitMessage, state: _State) -> bool:
-    """Whether all files of a plan are live still, or new: then none may be missing."""
+    """Whether all files of a plan are still live or new; then a missing file is an error."""
     live = state.live.get((message.partition, message.bucket))
     there = {file.name for file in (*(() if live is None else live.files), *message.new_files)}
     return {file.name for file in plan.files} <= there
 
 
 def _compacts(context: TableContext) -> bool:
-    """Whether writes of the table compact."""
+    """Whether writes to the table run compactions."""
     options = context.options
     in_buckets = bool(context.schema.primary_keys) or options.bucket > 0
     return in_buckets and not (options.write_only or options.deletion_vectors_enabled)
@@ -326,5 +324,5 @@ def _is_writable(context: TableContext) -> bool:
 
 
 def _untold(rows: int) -> None:
-    """Nobody waits to be told how far a compaction within a write has come."""
+    """Ignore the progress of a compaction within a write."""
     del rows

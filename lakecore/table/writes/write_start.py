@@ -1,4 +1,4 @@
-"""What a writer must know of the table it adds to, read off the latest snapshot."""
+"""The facts of the latest snapshot that a writer needs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStart:
-    """What a writer must know of the table it adds to. Picklable.
+    """The facts of the table that a writer needs. Picklable.
 
-    `bucket_counts` are those the partitions were written with, `sequences` the greatest sequence
-    number of each bucket.
+    `bucket_counts` is the bucket count of each partition, `sequences` the largest sequence number
+    of each bucket.
     """
 
     snapshot: Snapshot | None
@@ -29,12 +29,12 @@ class WriteStart:
 
     @property
     def snapshot_id(self) -> int | None:
-        """The snapshot that was looked at; None for an empty table."""
+        """The id of the snapshot that was read; None for an empty table."""
         return None if self.snapshot is None else self.snapshot.id
 
     @property
     def snapshot_uuid(self) -> str | None:
-        """What tells that snapshot from another of its id."""
+        """The uuid of that snapshot: after a rollback, another snapshot may have the same id."""
         return None if self.snapshot is None else self.snapshot.uuid
 
 
@@ -42,7 +42,7 @@ class WriteStart:
 class Unstored:
     """A schema that rows are written under before it is stored.
 
-    `publish` stores it, or raises; `base` is what the table is under the schema before.
+    `publish` stores it or raises an error; `base` describes the table under the previous schema.
     """
 
     publish: Callable[[], None]
@@ -50,7 +50,7 @@ class Unstored:
 
 
 def read_base(context: TableContext) -> WriteStart:
-    """What the latest snapshot tells a writer."""
+    """Read what a writer needs from the latest snapshot."""
     snapshot = context.history.latest_snapshot()
     counts: dict[bytes, int] = {}
     sequences: dict[BucketKey, int] = {}
