@@ -1,18 +1,17 @@
 """Two points of a table's history -> the changes between them.
 
 As Paimon's `incremental-between` (https://paimon.apache.org/docs/master/flink/sql-query/#batch-incremental):
-the start does not count, the end does. A point is a snapshot id, a tag, or a time, which stands for
-the newest snapshot of then. A text is a tag if there is one of that name, else a snapshot id if it
-has digits alone, else a time: tags are often named by their day or hour.
+the start is exclusive, the end inclusive. A point is a snapshot id, a tag or a time; a time means
+the newest snapshot at that time. A string is a tag if one has that name, else a snapshot id if it
+has only digits, else a time: tags are often named after a day or hour.
 
-- By default the changelog of each snapshot is read, or, of a table without a changelog, the rows
-  that were added; `incremental-between-scan-mode` says otherwise.
-- Between two tags, and with the mode `diff`, the two states are compared: whatever happened between
-  them, and though the snapshots between them have expired. `incremental-between-tag-to-snapshot`
-  makes tags stand for their snapshots instead.
+- By default, the changelog of each snapshot is read; for a table without a changelog, the added
+  rows. `incremental-between-scan-mode` overrides this.
+- Between two tags, and with the mode `diff`, the two states are compared. The snapshots between
+  them may have expired. With `incremental-between-tag-to-snapshot`, tags mean their snapshots.
 
-Paimon clips a range that begins before the earliest snapshot that is left; here it is NotFound, for
-the rows would not add up.
+Paimon clips a range that begins before the earliest remaining snapshot. lakecore raises NotFound,
+because changes would be missing.
 """
 
 from __future__ import annotations
@@ -42,17 +41,17 @@ Point: TypeAlias = Time | None
 def changes_between(context: TableContext, start: Point, end: Point) -> ChangesSource:
     """The changes after the start up to the end; see the top of this file.
 
-    Where neither is named, the options may name them. Raises NotFound if a point, or a snapshot
-    between them, is not there.
+    If neither is given, options may name them. Raises NotFound if a point, or a snapshot between
+    them, does not exist.
     """
     points = _points_of_options(context) if start is None and end is None else None
     return ChangesSource(context=context, changes=_changes(context, *(points or (start, end))))
 
 
 def changes_of_options(context: TableContext) -> ChangesSource | None:
-    """What the options `incremental-between...` ask a read for; None if they ask for nothing.
+    """The changes that the options `incremental-between...` name; None if they are not set.
 
-    As in Paimon only the rows that add are read, without their kinds.
+    As in Paimon, only +I and +U rows are read, without their kinds.
     """
     points = _points_of_options(context)
     if points is None:
@@ -94,7 +93,7 @@ _Stated: TypeAlias = _Text | _Time
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The snapshot that a point stands for; `tag` if it was named by one."""
+    """The snapshot that a point means; `tag` if a tag named it."""
 
     id: int
     tag: Tag | None = None
@@ -149,7 +148,7 @@ _Named: TypeAlias = "int | Tag | _Time | None"
 
 
 def _named(context: TableContext, point: Point | _Stated) -> _Named:
-    """What a point names. Raises NotFound without the tag."""
+    """The tag, id or time that a point names. Raises NotFound for an unknown tag."""
     number = whole_number(point)
     if number is not None:
         return number
@@ -189,7 +188,7 @@ def _found(past: Past, point: _Named, *, at_start: bool) -> _Found:
 
 
 def _known(past: Past, snapshot_id: int, *, at_start: bool) -> int:
-    """The id, if the changes from there on are left."""
+    """The id, if the changes from there on still exist; else NotFound."""
     earliest = past.earliest - 1 if at_start else past.earliest
     if at_start and snapshot_id == 0:
         return _before_all(past, "snapshot 0")
@@ -202,12 +201,12 @@ def _at_time(past: Past, point: _Time, *, at_start: bool) -> _Found:
     newest = past.newest_at(point.time_ms)
     if newest is not None:
         return _Found(newest)
-    # Whatever ends before the first snapshot is empty.
+    # A range that ends before the first snapshot is empty.
     return _Found(_before_all(past, str(point.given)) if at_start else past.earliest - 1)
 
 
 def _before_all(past: Past, told: str) -> int:
-    """The id before the first snapshot there was. NotFound if that one has expired."""
+    """The id before the first snapshot. Raises NotFound if the first snapshot has expired."""
     if past.earliest > 1:
         raise NotFound(
             "changes since then have expired; begin after the earliest that are left, or before it",
@@ -220,7 +219,7 @@ def _before_all(past: Past, told: str) -> int:
 
 
 def _state(context: TableContext, point: _Found) -> Snapshot:
-    """A snapshot to compare, which must be there as a whole."""
+    """A snapshot to compare; it must not have expired."""
     return context.history.snapshot(point.id) if point.tag is None else point.tag.snapshot
 
 

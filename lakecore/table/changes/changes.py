@@ -1,13 +1,12 @@
-"""Changes of a table as a stream of batches, from which every face of them is made.
+"""Changes of a table as a stream of batches; every read method for changes is built on it.
 
-A source is a list of *changes*, one after the other: what a snapshot added, its changelog, what an
-overwrite replaced, a whole state, or the difference of two. Each row has its kind in `_row_kind`,
-before the table's own columns, and is read with the table's newest schema.
+A source is a sequence of *changes*: the rows that a snapshot added, its changelog, the rows that an
+overwrite replaced, a whole state, or the difference of two states. Each row has its kind in the
+column `_row_kind`, before the table's columns, and is read with the table's newest schema.
 
-Rows come in the order of the snapshots, and within one those of a key in the order in which they
-happened: whoever applies them one after the other comes out at the table. A condition holds for
-each row by itself, so any statistics may leave out files here; but of the pair of -U and +U it may
-leave one alone.
+Rows are in snapshot order; within a snapshot, rows of a key are in the order of the changes.
+Applying them in order gives the table. A condition filters row by row, so files may be pruned by
+any statistics; it may drop one row of a pair -U, +U.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _ADDING = np.array([kind not in RETRACTS for kind in RowKind])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is read of some changes: columns of the table, and of which rows at least."""
+    """What to read of the changes: columns of the table, and a predicate that prunes rows."""
 
     context: TableContext
     columns: tuple[str, ...]
@@ -70,18 +69,18 @@ class Wanted:
         )
 
     def as_of(self, snapshot: Snapshot) -> Wanted:
-        """The same of a table whose levels count as they did in a snapshot."""
+        """The same, with the level options of the time of a snapshot."""
         schema = self.context.history.schema(snapshot.schema_id)
         return replace(self, context=with_levels_of(self.context, schema))
 
     def read_plan(self, splits: Sequence[Split], columns: Sequence[str] | None = None) -> ReadPlan:
-        """How to read these splits; other columns than those wanted, if named."""
+        """How to read these splits; `columns` replaces the wanted columns."""
         context = self.context
         source = TableSource(context=context, snapshot=None, table_schema=context.schema)
         return source.read_plan(splits, columns or self.columns, self.predicate)
 
     def stored(self, splits: Sequence[Split]) -> Iterator[Iterator[pa.RecordBatch]]:
-        """The rows of each split as they were stored, each of its own kind."""
+        """The stored rows of each split, with their stored kinds."""
         context = self.context
         if not context.schema.primary_keys:
             yield from self.merged(splits, RowKind.INSERT)
@@ -93,19 +92,19 @@ class Wanted:
             yield read_split(split, plan, context.store, context.budget)
 
     def merged(self, splits: Sequence[Split], kind: RowKind) -> Iterator[Iterator[pa.RecordBatch]]:
-        """The rows of each split as a batch read gives them, all of one kind."""
+        """The merged rows of each split, all with the same kind."""
         plan, context = self.read_plan(splits), self.context
         for split in splits:
             yield of_kind(read_split(split, plan, context.store, context.budget), kind)
 
 
 class Change(Protocol):
-    """Rows that belong together, to be read."""
+    """One change: a set of rows to read."""
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
-        """The rows, in streams of batches: the columns wanted, and `_VALUE_KIND`.
+        """The rows, as consecutive streams of batches with the wanted columns and `_VALUE_KIND`.
 
-        One stream comes after the other. What is planned is planned when it is asked for.
+        Each stream is planned when it is requested.
         """
         ...
 
@@ -118,7 +117,7 @@ class StoredRows:
     changelog: bool
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
-        """File by file, in the order in which they were listed."""
+        """The rows file by file, in manifest order."""
         entries = self.entries(wanted.context)
         yield from wanted.stored(plan_stored(wanted.scan, entries, wanted.predicate))
 
@@ -135,12 +134,12 @@ class StoredRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """What an overwrite removed, merged, as -D, and then what it added as +I."""
+    """The rows that an overwrite removed, merged, as -D; then the rows it added, as +I."""
 
     snapshot: Snapshot
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
-        """First all that goes: a dynamic bucket may give a key back in another bucket."""
+        """All removed rows first: with dynamic buckets, a key may be added in another bucket."""
         history, snapshot = wanted.context.history, self.snapshot
         delta = history.entries(history.delta_manifests(snapshot))
         gone = {entry.identity for entry in delta if entry.kind is FileKind.DELETE}
@@ -157,7 +156,7 @@ class Replaced:
         yield from wanted.merged(splits, RowKind.INSERT)
 
     def _before(self, context: TableContext) -> Snapshot:
-        """The snapshot before: once it has expired, so have the files."""
+        """The previous snapshot; if it has expired, the removed files are gone too."""
         try:
             return context.history.snapshot(self.snapshot.id - 1)
         except NotFound as error:
@@ -170,12 +169,12 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All rows of a snapshot as +I, less those whose changelog is still to come."""
+    """All rows of a snapshot as +I, without rows whose changelog is not written yet."""
 
     snapshot: Snapshot
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
-        """Split by split."""
+        """The rows, split by split."""
         shown = partial(files_of_first_plan, options=wanted.context.options)
         plan = plan_scan(wanted.scan, self.snapshot, wanted.predicate, shown=shown)
         yield from wanted.merged(plan.splits, RowKind.INSERT)
@@ -183,9 +182,9 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangesSource:
-    """The rows of changes, one change after the other.
+    """The rows of a sequence of changes.
 
-    Without `kinds` only those that add are given out, and as the table's own columns.
+    Without `kinds`, only +I and +U rows are returned, with the table's columns alone.
     """
 
     context: TableContext
@@ -224,10 +223,10 @@ class ChangesSource:
         predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows in batches of the columns asked for, in the order of the changes.
+        """Rows in batches of the requested columns, in the order of the changes.
 
-        The predicate leaves out what cannot match; rows that do not match may still come. With a
-        limit and no predicate, no more rows than that come.
+        The predicate prunes only: the batches may still hold rows that do not match. `limit` is
+        exact without a predicate.
         """
         names = self.schema.names if columns is None else list(columns)
         own = self.context.schema
@@ -249,7 +248,7 @@ class ChangesSource:
         columns: Sequence[str],
         predicate: Predicate | None = None,
     ) -> list[str] | None:
-        """None: files do not hold kinds as text."""
+        """None: files do not store kinds as strings."""
         del columns, predicate
         return None
 
@@ -264,7 +263,7 @@ class ChangesSource:
             return (batch if adding.all() else batch.filter(pa.array(adding))).select(names)
         if ROW_KIND in names:
             batch = batch.append_column(KIND_COLUMN.name, _TEXTS.take(pa.array(kinds)))
-        # NOTE: a -D may hold null in a NOT NULL column, which a cast would refuse.
+        # NOTE: a -D row may hold null in a NOT NULL column; a cast would raise an error.
         columns = [batch.column(name) for name in names]
         schema = pa.schema([self.schema.field(name) for name in names])
         return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -273,7 +272,7 @@ class ChangesSource:
 def of_kind(
     batches: Iterable[pa.RecordBatch], kind: RowKind
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The batches, each row of this kind."""
+    """The batches, with this kind for each row."""
     with reading(iter(batches)) as rows:
         for batch in rows:
             kinds = pa.array(np.full(batch.num_rows, kind, np.int8))

@@ -1,12 +1,12 @@
 """The difference of two states of a table.
 
-With a primary key: the files of both states are cut into sections together; a section that both
-have is the same in both, and is not read; of any other both sides are merged as a batch read would,
-and compared key by key, window by window (`merge/difference.py`). That holds for every merge
-engine: to compare new files alone would lose what they are folded into.
+With a primary key: the files of both states are grouped into sections together. A section with the
+same files in both states is not read. For any other section, both sides are merged as in a batch
+read and compared by key, window by window (`merge/difference.py`). This is needed for every merge
+engine: new files alone do not show the rows that they are folded into.
 
-Without one: the rows of the files that only the later state has. Rows that were written anew, by a
-compaction say, cannot be told from new ones, and are Unsupported.
+Without a primary key: the rows of files that only the later state has. Rows that a compaction
+rewrote cannot be distinguished from new rows; this raises Unsupported.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _Version = tuple["EntryIdentity", "tuple[IndexFile, VectorRange] | None"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """The files of one state, and the table with its levels counted as they were then."""
+    """The files of one state, and the table with the level options of that time."""
 
     number: int
     context: TableContext
@@ -60,7 +60,7 @@ class _Side:
     vectors: Mapping[_Bucket, Mapping[str, tuple[IndexFile, VectorRange]]]
 
     def versions(self, bucket: _Bucket) -> Mapping[_Version, ManifestEntry]:
-        """The files of a bucket, each with the deletions that it has in this state."""
+        """The files of a bucket, each with its deletion vector in this state."""
         own = self.vectors.get(bucket, {})
         found = self.files.get(bucket, ())
         return {(entry.identity, own.get(entry.file.name)): entry for entry in found}
@@ -68,13 +68,13 @@ class _Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What makes one state of a table (None: an empty one) the other."""
+    """The changes from one state of a table (None: empty) to another."""
 
     before: Snapshot | None
     after: Snapshot
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
-        """Bucket by bucket, section by section."""
+        """The changes, by bucket and section."""
         sides = (_side(wanted, self.before, BEFORE), _side(wanted, self.after, AFTER))
         buckets = sorted({bucket for side in sides for bucket in side.files})
         if not wanted.context.schema.primary_keys:
@@ -144,7 +144,7 @@ def _new_rows(
 def _sections(
     wanted: Wanted, sides: Sequence[_Side], bucket: _Bucket
 ) -> Iterator[tuple[Split | None, Split | None]]:
-    """The two sides of each section of a bucket that is not the same in both."""
+    """Both sides of each section of a bucket that differs between the states."""
     versions = [side.versions(bucket) for side in sides]
     orders = [commit_order([entry.file for entry in each.values()]) for each in versions]
     every = {**versions[BEFORE], **versions[AFTER]}

@@ -1,8 +1,8 @@
-"""How far back the changes of a table can be read: live snapshots, and long-lived changelogs.
+"""How far back the changes of a table can be read: live snapshots and long-lived changelogs.
 
 A snapshot that expires may leave its changelog behind (`changelog.num-retained.*`,
 `changelog.time-retained`; https://paimon.apache.org/docs/master/maintenance/manage-snapshots/).
-Ids have no gaps, so what can be read is everything from the earliest id on.
+Ids have no gaps, so everything from the earliest id on can be read.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """The snapshots whose changes are there: the ids from `earliest` to `latest`."""
+    """The snapshots whose changes exist: the ids from `earliest` to `latest`."""
 
     context: TableContext
     earliest: int
     latest: int
     kept: frozenset[int]
-    """Those of them that have expired, and left their changelog."""
+    """The ids of expired snapshots whose changelog was kept."""
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
-        """The snapshot, or what was kept of it. Raises NotFound naming the earliest id."""
+        """The snapshot, or its long-lived changelog. Raises NotFound, naming the earliest id."""
         if not self.earliest <= snapshot_id <= self.latest:
             raise self.gone(snapshot_id)
         history = self.context.history
@@ -42,15 +42,15 @@ class Past:
             except NotFound:
                 return history.changelog(snapshot_id)
         except NotFound as error:
-            # It has expired since.
+            # It has expired in the meantime.
             raise (past_of(self.context) or self).gone(snapshot_id) from error
 
     def snapshots(self, first: int, last: int) -> list[Snapshot]:
-        """The snapshots from one id to another. Raises NotFound naming the earliest id."""
+        """The snapshots from `first` to `last`. Raises NotFound, naming the earliest id."""
         return read_all(self.snapshot, range(first, last + 1))
 
     def newest_at(self, time_ms: int) -> int | None:
-        """The id of the newest snapshot committed at or before a time; None if none is so old."""
+        """The id of the newest snapshot committed at or before a time; None if there is none."""
         low, high = self.earliest, self.latest + 1
         while low < high:
             middle = (low + high) // 2
@@ -61,7 +61,7 @@ class Past:
         return None if low == self.earliest else low - 1
 
     def gone(self, snapshot_id: int) -> NotFound:
-        """The error that the changes of a snapshot are not there."""
+        """The error that the changes of a snapshot do not exist any more."""
         if snapshot_id < 1:
             message = "the first snapshot of a table is 1"
         elif snapshot_id > self.latest:
@@ -80,9 +80,9 @@ class Past:
 
 
 def past_of(context: TableContext) -> Past | None:
-    """What can be read now; None if nothing was ever committed.
+    """The changes that can be read now; None if nothing was ever committed.
 
-    Raises NotFound if the table was dropped, or another took its place.
+    Raises NotFound if the table was dropped or replaced.
     """
     history = context.history
     live = history.snapshot_ids()

@@ -1,12 +1,12 @@
-"""The changes of a table, snapshot after snapshot, up to one.
+"""The changes of a table, snapshot by snapshot, up to a last one.
 
-1. Without a snapshot to begin with, the first that comes is the state of the latest snapshot, as
-   rows of kind +I: for a reader who knows nothing yet (scan mode `latest-full`).
-2. Then comes, of each later snapshot that counts (`plan/changes.py`), what it changed. One that has
-   expired is read from its long-lived changelog; if there is none, it is NotFound.
+1. Without a start snapshot, the first item is the state of the latest snapshot, as +I rows (scan
+   mode `latest-full`).
+2. For each later relevant snapshot (`plan/changes.py`), its changes follow. An expired snapshot is
+   read from its long-lived changelog; if there is none, NotFound is raised.
 
-What comes of a snapshot is planned and read when its frame is. Consumers, streams without an end
-and other scan modes are Unsupported so far.
+The rows of a snapshot are planned and read when its frame is collected. Consumers, endless streams
+and other scan modes are Unsupported.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _STARTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRequest:
-    """From which snapshot's changes on (None: the latest state first), up to which snapshot."""
+    """The first snapshot (None: start with the latest state) and the last snapshot."""
 
     from_snapshot: int | None = None
     until: int | Literal["latest"] | None = None
@@ -59,9 +59,9 @@ class StreamRequest:
 def stream_changes(
     context: TableContext, request: StreamRequest
 ) -> Iterator[tuple[int, ChangesSource]]:
-    """Each snapshot that counts, and what it changed. Where it ends is decided now.
+    """Each relevant snapshot and its changes. The last snapshot is determined now.
 
-    Raises NotFound if snapshots have expired, now or while it is read.
+    Raises NotFound if snapshots have expired, now or during iteration.
     """
     _check(context, request)
     past = past_of(context)
@@ -148,7 +148,7 @@ def _follow(
 ) -> Iterator[tuple[int, ChangesSource]]:
     for snapshot_id in range(first, last + 1):
         snapshot = past.snapshot(snapshot_id)
-        # Much may have happened to the table since the last one was asked for.
+        # The table may have been dropped or replaced since the previous item.
         require_table(context)
         change = _change(context, snapshot)
         if change is not None:

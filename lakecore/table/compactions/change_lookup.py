@@ -1,9 +1,9 @@
-"""Whether the options may change that say how the levels of a bucket count.
+"""Whether options that decide how the levels of a bucket are read may change.
 
-Where compaction looks up rows, the row of the lowest level above 0 has taken up those of its key
-above it, and they count no more. Elsewhere all of them are merged. An engine that folds would lose
-rows of tables that were compacted in the one way and are read in the other, or fold them twice; a
-sequence field would lose to a lower level.
+If compaction looks up rows, the row of the lowest level above 0 has absorbed the rows of its key in
+higher levels, and a read ignores those. Otherwise a read merges all of them. If a table is
+compacted in one way and read in the other, an aggregating engine would lose rows or count them
+twice, and a sequence field would lose against a lower level.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_lookup_change(history: History, before: TableOptions, after: TableOptions) -> None:
-    """Raise InvalidRequest if rows of the newest snapshot would be read otherwise."""
+    """Raise InvalidRequest if the change would alter how rows of the newest snapshot are read."""
     turned_on = after.needs_lookup and bool(after.sequence_field)
     if before.needs_lookup == after.needs_lookup:
         return

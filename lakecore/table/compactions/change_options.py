@@ -1,16 +1,16 @@
-"""Whether options may change that say how stored files are read, decided by the files there are.
+"""Whether options that decide how stored files are read may change, given the existing files.
 
-An option that only says how new files are written may always change. These may change only while
-no stored row would be read otherwise:
+An option that only affects how new files are written may always change. The following options may
+change only while every stored row is still read in the same way:
 
 1. *How rows of a key merge* (sequence fields, aggregate functions, sequence groups, ignored
-   kinds): while no bucket holds a key in several runs. Compaction has merged some rows by the old
-   rules, and a read would merge the others by the new ones. Columns that the same call adds count
-   for nothing.
-2. `deletion-vectors.enabled`, on: files of a key are no longer merged with each other, so each
-   bucket must be one run above level 0, without rows that delete. Off: deleted rows come back, so
-   no file may have a vector.
-3. *Names of partition directories*: while those of the partitions there are stay the same.
+   kinds): while no bucket holds a key in several runs. Otherwise compaction would have merged some
+   rows by the old rules, and a read would merge the others by the new ones. Columns that the same
+   call adds are ignored.
+2. `deletion-vectors.enabled`. Switching it on: the files of a bucket are no longer merged with each
+   other, so each bucket must be one run above level 0 without tombstones. Switching it off: deleted
+   rows would reappear, so no file may have a deletion vector.
+3. *Names of partition directories*: while the directories of existing partitions stay the same.
 4. Whether compaction looks up rows: see `change_lookup.py`.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Switch:
-    """The rules of a table before and after, and the columns that both know."""
+    """The rules of a table before and after a change, and the columns that both have."""
 
     schema: TableSchema
     before: TableOptions
@@ -60,15 +60,15 @@ def check_option_changes(
     *,
     table: str,
 ) -> None:
-    """Raise InvalidRequest if the changes of options would read stored rows otherwise."""
+    """Raise InvalidRequest if option changes would alter how stored rows are read."""
     others = [change for change in changes if not isinstance(change, SetOption | RemoveOption)]
     if len(others) == len(changes) or history.latest_snapshot() is None:
         return
-    # Renamed columns are renamed in options, too: that is no change of a rule.
+    # A renamed column is renamed in options too; that does not change a rule.
     try:
         renamed = evolve(current, others, now_ms=changed.time_ms, has_snapshots=True, table=table)
     except InvalidRequest:
-        # Without the options the other changes may be wrong.
+        # Without the option changes, the other changes may be invalid.
         renamed = current
     known = {field.id for field in current.fields}
     switch = _Switch(
@@ -88,7 +88,7 @@ def check_option_changes(
 def check_vectors_change(
     history: History, before: TableOptions, after: TableOptions, *, keyed: bool
 ) -> None:
-    """Raise InvalidRequest if deletion vectors are switched while stored rows depend on it."""
+    """Raise InvalidRequest if deletion vectors are switched while stored rows depend on them."""
     if before.deletion_vectors_enabled == after.deletion_vectors_enabled:
         return
     if before.deletion_vectors_enabled:
@@ -172,12 +172,12 @@ def _is_one_run(files: Sequence[DataFile]) -> bool:
 def _rules(
     schema: TableSchema, options: TableOptions, columns: Collection[str]
 ) -> MergeSpec | None:
-    """How rows merge, for these columns; None for a function that only other engines know."""
+    """How rows of these columns merge; None for a function that lakecore does not know."""
     try:
         spec = merge_spec(schema, options)
     except Unsupported:
         return None
-    # Whether rows are looked up is checked by itself.
+    # `change_lookup.py` checks whether rows are looked up.
     aggregates = tuple(each for each in spec.aggregates if each.column in columns)
     groups = tuple(
         replace(group, columns=tuple(name for name in group.columns if name in columns))
@@ -192,6 +192,6 @@ def _rules(
 
 
 def _differing(before: TableOptions, after: TableOptions) -> list[str]:
-    """The options that are stated otherwise."""
+    """The options whose values differ."""
     keys = {*before.texts, *after.texts}
     return sorted(key for key in keys if before.texts.get(key) != after.texts.get(key))

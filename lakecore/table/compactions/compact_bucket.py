@@ -1,14 +1,14 @@
-"""What is planned for a bucket -> its compacted files, as a CommitMessage.
+"""The plan of a bucket -> its compacted files, as a CommitMessage.
 
-Sections are merged window by window, as a read merges them, but in key order, with sequence numbers
-and kinds, and written as files of the output level. Nothing is visible before the commit. What was
-written for a compaction that fails is removed.
+Sections are merged window by window, as in a read, but in key order and with sequence numbers and
+kinds. The result is written to files of the output level. Nothing is visible before the commit. If
+a compaction fails, its files are removed.
 
-In a table that takes look-ups, rows of level 0 meet the rows of their keys above the output level,
-so that the lowest level above 0 holds what a key has become. Where a changelog is wanted, it is
-written along: with `lookup` of what has a file of level 0, with `full-compaction` of what comes to
-the last level. A file of which that is true may still go there under its name; it is read for the
-changelog alone. But it is rewritten if its rows could come out changed: see `must_rewrite`.
+In a table with look-ups, rows of level 0 are merged with the rows of their keys above the output
+level, so the lowest level above 0 holds the current row of a key. A changelog is written together
+with the files: with `lookup`, for keys with a row in level 0; with `full-compaction`, for rows that
+reach the last level. A file may still change only its level and keep its name; it is then read just
+for the changelog. It is rewritten if the merge could change its rows: see `must_rewrite`.
 """
 
 from __future__ import annotations
@@ -67,24 +67,24 @@ if TYPE_CHECKING:
 
 _KIND_ROWS = 262_144
 _MERGE_SHARE = 6
-"""The part of the budget, as a divisor, that the windows take: less than a read's, for what is
-merged is encoded beside them."""
+"""The windows take the budget divided by this: less than in a read, because the merged rows are
+encoded at the same time."""
 _ENCODING_SHARE = 4
 _RELEASE_SHARE = 32
 _LOOKUP_SHARE = 8
-"""The part of the budget, as a divisor, that reading the levels above takes."""
+"""Reading the upper levels takes the budget divided by this."""
 _LOOKUP_LEAST_BYTES = 8 << 20
 _LOOKUP_BATCHES = 8
-"""Of a level: a batch of keys, one of rows, what each is decoded from, and the rows taken."""
+"""Batches held for a level: keys, rows, the encoded form of each, and the rows taken."""
 
 RowsDone: TypeAlias = "Callable[[int], None]"
-"""Is told of rows that were read, how many more."""
+"""Is called with the number of rows read since the last call."""
 
 
 def compact_bucket(
     context: TableContext, compaction: BucketCompaction, rows_done: RowsDone
 ) -> CommitMessage:
-    """The compacted files of a bucket, written, as a message. A failure leaves none behind."""
+    """Write the compacted files of a bucket and return the message. A failure removes the files."""
     rewriter = _Rewriter(context, compaction, rows_done)
     before: list[DataFile] = []
     after: list[DataFile] = []
@@ -119,7 +119,7 @@ def compact_bucket(
 
 
 class _Rewriter:
-    """Writes runs of one bucket anew, and the changelog of it."""
+    """Rewrites runs of one bucket, and writes its changelog."""
 
     def __init__(
         self, context: TableContext, compaction: BucketCompaction, rows_done: RowsDone
@@ -141,7 +141,7 @@ class _Rewriter:
         self._above = tuple(file for file in compaction.others if file.level > level)
         deepest = max(file.level for file in (*compaction.files, *compaction.others))
         self._to_last = level >= max(options.level_count - 1, deepest)
-        # Not always the last one: levels may have become more since.
+        # The deepest level is not always the last one: the number of levels may have grown.
         self._told_level = deepest or level
         self._plan = self._read_plan()
         self._fields = merge_fields((), self._plan)
@@ -167,13 +167,13 @@ class _Rewriter:
 
     @property
     def beside(self) -> tuple[str, ...] | None:
-        """The files above level 0 that stay as they are, if rows are looked up."""
+        """If rows are looked up, the files above level 0 that the compaction does not change."""
         if not self._context.options.needs_lookup:
             return None
         return tuple(file.name for file in self._compaction.others if file.level > 0)
 
     def rewrite(self, sections: Sequence[Section]) -> tuple[DataFile, ...]:
-        """The merged rows of sections as one run of new files."""
+        """Write the merged rows of sections as one run of new files."""
         writer = RollingWriter(self._place, self._shape)
         self._writers.append(writer)
         files = [file for section in sections for run in section for file in run.files]
@@ -184,7 +184,7 @@ class _Rewriter:
         return writer.close()
 
     def move(self, file: DataFile) -> None:
-        """Write the changelog of a file that only changes its level, if it has one."""
+        """Write the changelog of a file that only changes its level, if a changelog is due."""
         merge = self._merge([file])
         if merge is None or merge.changelog is None:
             self._rows_done(file.row_count)
@@ -192,22 +192,22 @@ class _Rewriter:
             self._merge_section(self.alone(file), merge, None)
 
     def must_rewrite(self, file: DataFile) -> bool:
-        """Whether a file that could change its level alone must be written anew.
+        """Whether a file that could just change its level must be rewritten.
 
-        - It holds deletions that are to go, or does not count them, as readers of higher levels
-          trust it to.
-        - It comes from level 0 of a table that takes look-ups, and is of another format than the
-          output, or its rows may be merged with rows above: with some engine other than deduplicate
-          or a sequence field as Paimon has it, or because a row above may be the newer one.
+        - It holds tombstones that must be dropped, or does not state their number, which readers of
+          higher levels rely on.
+        - It is in level 0 of a table with look-ups, and has another format than the output, or its
+          rows may be merged with rows above: the engine is not deduplicate, Paimon merges because
+          of a sequence field, or a row above may be newer.
         """
         return self._must_merge(file) or self._must_count(file)
 
     def changelog_files(self) -> tuple[DataFile, ...]:
-        """The files of the changelog, ended."""
+        """Close the changelog and return its files."""
         return () if self._changelog is None else self._changelog.close()
 
     def close(self) -> None:
-        """Let go of what was looked at."""
+        """Close the files that were read."""
         for values in self._values:
             values.close()
         if self._upper is not None:
@@ -227,14 +227,14 @@ class _Rewriter:
         return self._must_meet(file)
 
     def _must_meet(self, file: DataFile) -> bool:
-        """Whether rows of a file of level 0 may come out otherwise for what lies above."""
+        """Whether rows in upper levels may change the merge result of a file of level 0."""
         options = self._context.options
         plain = options.merge_engine is MergeEngine.DEDUPLICATE and not options.sequence_field
         newest_above = max((above.sequence_max for above in self._above), default=-1)
         return not plain or newest_above >= file.sequence_min
 
     def _coded_columns(self, files: Sequence[DataFile]) -> frozenset[str]:
-        """The columns that are merged as codes, where nothing looks at rows on their way."""
+        """The columns merged dictionary-encoded; none if rows are compared or looked up."""
         parquet = self._shape.write_format.format == "parquet"
         if self._places is not None or self._late or not parquet:
             return frozenset()
@@ -242,7 +242,7 @@ class _Rewriter:
         return coded_columns(split, self._fields, self._plan, self._context.store)
 
     def _merge(self, files: Sequence[DataFile]) -> CompactionMerge | None:
-        """How these files are merged; None: as a read merges them."""
+        """The merge function for these files; None: the same as in a read."""
         options = self._context.options
         takes_up = self._compaction.level > 0 and any(file.level == 0 for file in files)
         upper = self._upper if takes_up else None
@@ -269,7 +269,7 @@ class _Rewriter:
         )
 
     def _changed_rows(self) -> tuple[Changes | None, Equal]:
-        """Where changes go, and how rows are compared; large ones are told by their places."""
+        """The writer of changes, and the comparison of rows; large rows are handled by place."""
         changelog, places = self._changelog, self._places
         if changelog is None or places is None:
             return changelog, equal_rows
@@ -302,14 +302,14 @@ class _Rewriter:
                     writer.write(rows)
                 held_bytes += size_of(rows)
                 if held_bytes >= context.budget.size_bytes // _RELEASE_SHARE:
-                    # What a window took would stay with the threads that took it.
+                    # Allocators keep the memory of a window in the threads that allocated it.
                     release_freed(context.budget.size_bytes)
                     held_bytes = 0
                 left -= rows.num_rows
                 self._rows_done(rows.num_rows)
-                # A row may be large: what comes next is read without this beside it.
+                # Free this row before the next one is read: a row may be large.
                 del rows
-        # What merging made fewer.
+        # Count the rows that the merge removed.
         self._rows_done(left)
 
     def _must_count(self, file: DataFile) -> bool:
@@ -324,11 +324,11 @@ class _Rewriter:
             return any(np.isin(batch.column(0).to_numpy(), retracts).any() for batch in batches)
 
     def alone(self, file: DataFile) -> Section:
-        """A file as a section of its own."""
+        """A section that consists of one file."""
         return (SortedRun(files=(file,)),)
 
     def abort(self) -> None:
-        """Remove what was written; what cannot be removed is an orphan."""
+        """Remove the written files; a file that cannot be removed is an orphan."""
         for writer in self._writers:
             with suppress(LakecoreError, OSError):
                 writer.abort()
@@ -340,7 +340,7 @@ class _Rewriter:
         plan = source.read_plan([self._split_of(runs)], None)
         keep = self._compaction.keep_deletions
         merge = replace(plan.merge, keep_deletions=keep, in_key_order=True)
-        # What is damaged must not be written as if it were right.
+        # Always verify checksums: damaged data must not be rewritten as valid data.
         return replace(plan, merge=merge, system_columns=True, checks=Checks.ALWAYS)
 
     def _upper_levels(self) -> UpperLevels:

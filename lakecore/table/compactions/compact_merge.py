@@ -1,15 +1,15 @@
-"""How a compaction merges where it has to look up older rows, or to tell what it changed.
+"""How a compaction merges if it must look up older rows or write a changelog.
 
-It wraps the merge function of the table's engine. Of each window:
+It wraps the merge function of the table's engine. For each window:
 
-1. Keys that have a row of level 0, and none of a level above it, are looked up in the levels above
-   the output (`lookup.py`). The rows found there are merged with the others. In a first-row table
-   it is enough that there is one: the rows of such a key are dropped.
-2. The engine merges. Deletions stay in what it gives out until the changelog has been told.
-3. The rows of the changelog (`merge/changelog.py`) are written; the merged rows are given out.
+1. Keys that have a row in level 0 but none in a level above it are looked up in the levels above
+   the output (`lookup.py`). The rows found are merged with the others. In a first-row table, the
+   rows of a key that is found are dropped.
+2. The engine merges. Tombstones stay in the result until the changelog is written.
+3. The rows of the changelog (`merge/changelog.py`) are written, and the merged rows are returned.
 
-A key with one row keeps it as it is in the changelog, too. (Paimon has a lookup changelog show what
-the merge function makes of it, which is not what a read shows; see docs/decisions.)
+A key with a single row has that row, unchanged, in the changelog. (In Paimon, a lookup changelog
+contains the merge function's result, which is not what a read returns; see docs/decisions.)
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from lakecore.table.compactions.lookup import UpperLevels
 
 BATCHES_BESIDE = 6
-"""Of the size of a run's batch: rows looked up, rows of before and after, and their order."""
+"""Batches held in addition to those of the runs: looked-up rows, rows before and after, order."""
 
 
 class Changes(Protocol):
-    """Where the rows of a changelog go."""
+    """A writer of changelog rows."""
 
     def write(self, rows: pa.Table, /) -> None:
         """Append rows."""
@@ -51,10 +51,11 @@ class Changes(Protocol):
 class CompactionMerge:
     """The merge function of a compaction.
 
-    `upper` are the levels above the output, None if nothing is there or it needs no look. The
-    changes go to `changelog`, None if nobody wants them. `told_level`: the changelog is that of
-    full-compaction, which compares with this level. `compared`, `equal`: see `changelog_rows`. Rows
-    that are compared or told are cast, as `late` has it.
+    - `upper`: the levels above the output; None if there are none or no look-up is needed;
+    - `changelog`: the writer of changes; None if there is no changelog;
+    - `told_level`: set for a full-compaction changelog, which compares with this level;
+    - `compared`, `equal`: see `changelog_rows`;
+    - `late`: casts that are applied to rows before they are compared or written.
     """
 
     chooses_rows: ClassVar = False
@@ -104,12 +105,12 @@ class CompactionMerge:
         piece: slice,
         merged: pa.Table,
     ) -> None:
-        """Write the changes of a piece of the keys, whose merged rows these are."""
+        """Write the changes of a range of keys, given their merged rows."""
         if self.changelog is None:
             return
         changed, before = keys.changed[piece], keys.before[piece]
         if self.first_row:
-            # What was there stays, and what is known above was told before.
+            # Existing rows stay, and keys that are known above were written before.
             changed = changed & (before == NONE)
             changed = changed if known is None else changed & ~known[piece]
             self.changelog.write(self.late.cast(filter_rows(merged, changed)))

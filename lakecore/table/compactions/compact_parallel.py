@@ -1,8 +1,8 @@
-"""Several buckets compacted at once, each by a thread, all under the one memory budget.
+"""Compacts several buckets concurrently, one thread each, under the common memory budget.
 
-How many: as many as there are processors and as the budget has room for, but always one. A bucket
-alone is compacted in the thread that asks. When one fails, the others stop after the window at
-hand, and leave no files behind.
+The number of threads is limited by the processors and by the budget, but is at least one. A single
+bucket is compacted in the calling thread. When one bucket fails, the others stop after their
+current window and remove their files.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from lakecore.model.files import CommitMessage, DataFile
 
 ROOM_BYTES = 256 << 20
-"""Of the budget, for a bucket that is compacted beside others: its windows, and their encoding."""
+"""Memory for each bucket that is compacted concurrently: its windows and their encoding."""
 WORKER = "lakecore-compact"
 
 
 class PlannedBucket(Protocol):
-    """What is to be done in one bucket."""
+    """The work planned for one bucket."""
 
     @property
     def partition(self) -> bytes:
@@ -36,7 +36,7 @@ class PlannedBucket(Protocol):
 
     @property
     def bucket(self) -> int:
-        """Its number."""
+        """The bucket number."""
         ...
 
     @property
@@ -53,18 +53,18 @@ class PlannedBucket(Protocol):
 P = TypeVar("P", bound=PlannedBucket)
 RowsDone: TypeAlias = "Callable[[int], None]"
 Compact: TypeAlias = "Callable[[P, RowsDone], CommitMessage | None]"
-"""Writes the compacted files of a bucket, and tells of rows that were read, how many more.
+"""Writes the compacted files of a bucket, and reports the number of rows read.
 
-None: the bucket stays as it is.
+Returns None if the bucket stays unchanged.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionProgress:
-    """How far a compaction has come: buckets, and rows as stored, of those known to be asked for.
+    """The progress of a compaction: buckets and stored rows, done and planned.
 
-    What has been done never grows less. What is to be done grows if a plan has to be made again, or
-    if what was compacted asks for more.
+    The done counts never decrease. The planned counts grow if a plan is made again, or if compacted
+    buckets need more compaction.
     """
 
     buckets_done: int
@@ -77,7 +77,7 @@ Progress: TypeAlias = "Callable[[CompactionProgress], None]"
 
 
 class Tally:
-    """Counts what is done over all plans of a compaction, and tells it; threads may share one."""
+    """Counts the work done over all plans of a compaction and reports it. Thread-safe."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
@@ -85,20 +85,20 @@ class Tally:
         self._buckets = self._buckets_done = self._rows = self._rows_done = 0
 
     def begin(self, plan: Sequence[PlannedBucket]) -> None:
-        """Tell that so much remains to be done."""
+        """Report the remaining work of a plan."""
         with self._lock:
             self._buckets = self._buckets_done + len(plan)
             self._rows = self._rows_done + sum(planned.row_count for planned in plan)
             self._tell()
 
     def rows(self, more: int) -> None:
-        """So many more rows are done."""
+        """Count `more` rows as done."""
         with self._lock:
             self._rows_done += more
             self._tell()
 
     def bucket(self) -> None:
-        """One more bucket is done."""
+        """Count one bucket as done."""
         with self._lock:
             self._buckets_done += 1
             self._tell()
@@ -122,7 +122,7 @@ def compact_buckets(
     tally: Tally,
     messages: list[CommitMessage],
 ) -> None:
-    """Add the message of each bucket of the plan, in its order; those done before a failure too."""
+    """Append the message of each bucket, in the order of the plan, also if another bucket fails."""
     count = worker_count(budget, len(plan))
     if count <= 1:
         for planned in plan:
@@ -157,7 +157,7 @@ def compact_buckets(
             try:
                 wait(running)
             finally:
-                # Who interrupts this thread ends the others too; the block waits for them.
+                # An interrupt of this thread ends the others too; the `with` block waits for them.
                 stop.set()
     finally:
         messages += [done[at] for at in sorted(done)]
@@ -168,11 +168,11 @@ def compact_buckets(
 
 
 def worker_count(budget: Budget, buckets: int) -> int:
-    """How many buckets to compact at once."""
+    """How many buckets to compact concurrently."""
     room = (budget.size_bytes - budget.used_bytes) // ROOM_BYTES
     processors: int = pa.cpu_count()
     return max(1, min(buckets, processors, room))
 
 
 class _StoppedError(Exception):
-    """Another bucket has failed: what this one does is in vain."""
+    """Another bucket has failed, so this one stops."""

@@ -1,12 +1,12 @@
-"""The files of buckets -> what compaction does in each of them.
+"""The files of buckets -> the plan of what compaction does in each bucket.
 
-`lsm/universal.py` picks the runs, `lsm/steps.py` says which of their files are merged and which
-only change their level. Pure but for the clock: `compact_bucket.py` does what is planned here.
+`lsm/universal.py` picks the runs. `lsm/steps.py` decides which of their files are merged and which
+only change their level. Pure except for the clock: `compact_bucket.py` executes the plan.
 
-The files are those that are live in a snapshot and, within a write, those it has just made: these
-come last in the order of commit.
+The files are the live files of a snapshot and, within a write, the files it has just written, which
+are last in commit order.
 
-INVARIANT: deletions are dropped only where the unit says that no older row is left to hide.
+INVARIANT: tombstones are dropped only if the unit says that no older row is left to hide.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketFiles:
-    """The files of a bucket, in order of commit. `base_snapshot_id`: where they were found."""
+    """The files of a bucket, in commit order; they are live in snapshot `base_snapshot_id`."""
 
     partition: bytes
     bucket: int
@@ -57,10 +57,10 @@ class BucketFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketCompaction:
-    """What is to be done in a bucket of a snapshot, and the level of what comes out.
+    """The work planned for a bucket of a snapshot, and its output level.
 
-    `order` numbers the files of the bucket by commit; `others` are those that stay as they are.
-    Without `keeps_changelog` nobody is told what changes, as after an overwrite.
+    `order` numbers the files of the bucket in commit order; `others` are the unchanged files.
+    Without `keeps_changelog`, no changelog is written, as after an overwrite.
     """
 
     partition: bytes
@@ -89,11 +89,11 @@ class BucketCompaction:
 def plan_buckets(
     context: TableContext, snapshot: Snapshot, entries: Iterable[ManifestEntry], *, full: bool
 ) -> list[BucketCompaction]:
-    """What compaction is to do in the buckets of these live files, where there is any.
+    """The plans for the buckets of these live files; buckets without work have none.
 
-    `full`: everything into the last level; otherwise what universal picking takes. Raises
-    Unsupported for a bucket that has deletion vectors, CorruptTable for one whose files of a level
-    above 0 overlap.
+    `full`: merge everything into the last level; otherwise universal compaction picks. Raises
+    Unsupported for a bucket with deletion vectors, and CorruptTable for a bucket whose files of a
+    level above 0 overlap.
     """
     buckets = files_by_bucket(entries, snapshot.id)
     _refuse_vectors(context, snapshot, {(each.partition, each.bucket) for each in buckets})
@@ -121,7 +121,7 @@ def files_by_bucket(entries: Iterable[ManifestEntry], snapshot_id: int | None) -
 def plan_bucket(
     context: TableContext, bucket: BucketFiles, *, full: bool, idle_picks: int = 0
 ) -> BucketCompaction | None:
-    """What compaction is to do in a bucket; None: nothing.
+    """The plan for a bucket; None if there is nothing to do.
 
     Raises CorruptTable if files of a level above 0 overlap.
     """
@@ -160,7 +160,7 @@ def _files_of(step: Step) -> tuple[DataFile, ...]:
 
 
 def _full_unit(runs: Sequence[SortedRun], policy: CompactionPolicy) -> CompactionUnit | None:
-    # In the last level a deletion has done its work: its file is written without it.
+    # In the last level a tombstone hides nothing more, so its file is rewritten without it.
     stale = {file.name for run in runs for file in run.files if file.delete_row_count != 0}
     return pick_full(runs, policy, stale)
 

@@ -1,6 +1,6 @@
-"""What compaction plans and does, by whether the table has a key: merging runs, or packing files.
+"""Chooses between merging runs (tables with a key) and packing files (tables without one).
 
-The one place that knows both; `compaction.py` commits whatever comes out.
+Only this module knows both; `compaction.py` commits the messages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 Work: TypeAlias = BucketCompaction | Packing
-"""What a plan holds: of one bucket each, but for those that are not kept in order."""
+"""An item of a plan: one for each bucket; unordered buckets may have several."""
 
 
 def plan_work(
@@ -32,14 +32,14 @@ def plan_work(
     full: bool,
     step_bytes: int | None = None,
 ) -> Sequence[Work]:
-    """What there is to do with these live files, to be cut into steps of about so many bytes."""
+    """The work to do on these live files, in items of about `step_bytes` where possible."""
     if context.schema.primary_keys:
         return plan_buckets(context, snapshot, entries, full=full)
     return plan_packing(context, snapshot, entries, full=full, step_bytes=step_bytes)
 
 
 def do_work(context: TableContext, work: Work, rows_done: RowsDone) -> CommitMessage:
-    """The new files of one piece of work, written, as a message. A failure leaves none behind."""
+    """Write the new files of one item and return the message. A failure removes the files."""
     if isinstance(work, Packing):
         return pack_files(context, work, rows_done)
     return compact_bucket(context, work, rows_done)
@@ -48,7 +48,7 @@ def do_work(context: TableContext, work: Work, rows_done: RowsDone) -> CommitMes
 def left_to_plan(
     context: TableContext, messages: Sequence[CommitMessage], entries: Sequence[ManifestEntry]
 ) -> list[ManifestEntry]:
-    """The files that messages leave to be planned: none of a bucket that must be kept in order."""
+    """The files left to plan after the messages; none of an ordered bucket that has a message."""
     if not context.schema.primary_keys and context.options.bucket < 0:
         packed = {file.name for message in messages for file in message.compact_before}
         return [entry for entry in entries if entry.file.name not in packed]

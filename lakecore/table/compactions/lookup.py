@@ -1,20 +1,19 @@
 """Keys -> their rows in the levels above those that a compaction rewrites.
 
-1. Keys come window after window, in ascending order, so every file is read forward, once at most.
-2. A level is asked for the keys that no lower one had: each compaction took up what lay above.
-3. Of a file only row groups whose key bounds embrace a key are touched. Their key columns are read;
-   the keys found there are positions in the file.
-4. The other columns of the row groups that hold such positions are read, and those rows are taken;
-   of many row groups at once by Polars, if it may (`native_lookup.py`). To know whether a key is
-   there, nothing more is read than keys.
+1. Keys arrive window by window in ascending order, so every file is read forward, at most once.
+2. A level is searched only for keys that no lower level has: a compaction into the lower level
+   absorbed the rows above.
+3. In a file, only row groups whose key bounds contain a key are read. Their key columns give the
+   positions of the keys.
+4. The other columns of row groups with such positions are read, and the rows are taken. Polars
+   reads many row groups together where possible (`native_lookup.py`). If only the existence of a
+   key matters, only key columns are read.
 
-Memory: of each level one file is open, with a batch of its keys, a batch of its rows, and the row
-groups these come from; beside these, two chunks while Polars reads. A file whose format has no row
-groups, or no bounds of keys, is read forward from its begin.
+Memory: for each level, one open file with a batch of keys, a batch of rows and their row groups,
+plus two chunks while Polars reads. A file without row groups or key bounds is read from its start.
 
-INVARIANT: bounds of several key columns embrace keys as the first column does, then the second:
-they are the least of each and the greatest of each, which can only be too wide. So a key within
-those of one row group may lie in a later one.
+INVARIANT: the bounds of several key columns are the minimum and the maximum of each column, so they
+can only be too wide. A key within the bounds of one row group may be stored in a later one.
 """
 
 from __future__ import annotations
@@ -51,18 +50,18 @@ if TYPE_CHECKING:
     from lakecore.table.runs.split_files import SplitFiles
 
 _UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})
-"""Roots whose bounds in a file leave out NaN and tell no -0.0 from 0.0."""
+"""Type roots whose bounds ignore NaN and do not distinguish -0.0 from 0.0."""
 _MANY_GROUPS = 8
-"""Row groups from which on Polars reads rows: the last may be read again for the next window."""
+"""From this number of row groups on, Polars reads the rows. It may read the last group twice."""
 _CHUNK_BATCHES = 2
-"""A chunk that Polars reads, in batches: one of rows, and what it is decoded from."""
+"""Size of a chunk that Polars reads, in batches: one of rows, one of encoded data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupPlan:
-    """What looking up takes: the files above some level, and how they are read.
+    """The files above some level, and how they are read.
 
-    `fields` are the columns of the rows to give out.
+    `fields` are the columns of the returned rows.
     """
 
     files: SplitFiles
@@ -83,7 +82,7 @@ class LookupPlan:
 
 
 class UpperLevels:
-    """The files above a level, asked for ascending keys; `close` lets go of them and the lease."""
+    """Looks up ascending keys in the files above a level; `close` releases files and lease."""
 
     def __init__(self, plan: LookupPlan, lease: Lease) -> None:
         self._plan = plan
@@ -95,9 +94,9 @@ class UpperLevels:
         ]
 
     def rows(self, keys: OrderColumns) -> list[Slice]:
-        """The row of each key that is there, from the lowest level that has one, level by level.
+        """The rows of the keys that exist, each from the lowest level with it; a slice per level.
 
-        Of `keys`, each is there once, in order, and greater than all that were asked for before.
+        `keys` must be unique, ascending, and greater than all keys of earlier calls.
         """
         found: list[Slice] = []
         left = np.arange(keys.length)
@@ -110,7 +109,7 @@ class UpperLevels:
         return found
 
     def known(self, keys: OrderColumns) -> np.ndarray:
-        """Which of the keys are there; see `rows`."""
+        """For each key, whether it exists; see `rows`."""
         known = np.zeros(keys.length, bool)
         for level in self._levels:
             left = np.flatnonzero(~known)
@@ -130,7 +129,7 @@ class UpperLevels:
             keys=order_columns([rows.column(name) for name in self._plan.files.plan.merge.key]),
             sequence_min=int(numbers.min()),
             sequence_max=int(numbers.max()),
-            # Older than all that is compacted, and than the levels below it.
+            # Older than all compacted rows, and than the rows of lower levels.
             commit_order=-level,
             level=level,
         )
@@ -153,7 +152,7 @@ class _Level:
         self._open: _File | None = None
 
     def rows(self, keys: OrderColumns) -> tuple[np.ndarray, pa.Table | None]:
-        """Of each key its place among the rows, or NONE, and the rows; None: there are none."""
+        """For each key, its position in the returned rows, or NONE; and the rows, None if none."""
         places = np.full(keys.length, NONE)
         tables: list[pa.Table] = []
         count = 0
@@ -166,7 +165,7 @@ class _Level:
         return places, pa.concat_tables(tables) if tables else None
 
     def find(self, keys: OrderColumns) -> np.ndarray:
-        """Which of the keys the level holds."""
+        """For each key, whether the level holds it."""
         known = np.zeros(keys.length, bool)
         for start, positions, _ in self._found(keys):
             known[start : start + len(positions)] |= positions != NONE
@@ -178,7 +177,7 @@ class _Level:
             self._open = None
 
     def _found(self, keys: OrderColumns) -> Iterator[tuple[int, np.ndarray, _File]]:
-        """The files that may hold some of the keys: the first of these, and where they lie."""
+        """The files that may hold some of the keys: index of the first key, positions, file."""
         while self._waiting and keys.length:
             bounded = self._waiting[0]
             start, end = keys.count_below(bounded.low), keys.count_up_to(bounded.high)
@@ -187,7 +186,7 @@ class _Level:
                     self._open = _File(self._plan, bounded.file)
                 yield start, self._open.find(keys.slice(start, end - start)), self._open
             if end == keys.length:
-                # What is asked next may lie in it, too.
+                # The next keys may be in this file, too.
                 return
             self.close()
             self._waiting.popleft()
@@ -204,7 +203,7 @@ class _Bounded:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A row group, or a whole file (index None): its rows, and keys that embrace its own."""
+    """A row group, or a whole file (index None): its rows, and bounds of its keys."""
 
     index: int | None
     first_row: int
@@ -218,7 +217,7 @@ class _Group:
 
 
 class _File:
-    """One file, read forward as keys are asked for."""
+    """One file, read forward with ascending keys."""
 
     def __init__(self, plan: LookupPlan, file: DataFile) -> None:
         self._plan = plan
@@ -248,13 +247,13 @@ class _File:
             if start < end:
                 done += self._find(group, keys.slice(start, end - start), positions[start:end])
             if done == keys.length:
-                # What is asked next may lie in the group, too.
+                # The next keys may be in this group, too.
                 break
             self._groups.popleft()
         return positions
 
     def rows(self, positions: np.ndarray) -> pa.Table:
-        """The rows at these positions, ascending and beyond those asked for before."""
+        """The rows at these positions, which ascend and follow those of earlier calls."""
         insides = np.searchsorted(positions, self._ends)
         touched = np.flatnonzero(np.diff(insides, prepend=0))
         if len(touched) >= _MANY_GROUPS and self._native is not None:
@@ -280,14 +279,14 @@ class _File:
 
     @cached_property
     def _native(self) -> NativeLookup | None:
-        """How Polars reads rows; None: it may not."""
+        """How Polars reads rows; None if it cannot."""
         chunk_bytes = _CHUNK_BATCHES * self._plan.size.size_bytes
         return native_lookup(self._plan.files, self._file, self._plan.fields, chunk_bytes)
 
     def _find(self, group: _Group, keys: OrderColumns, positions: np.ndarray) -> int:
-        """Set the positions of the keys that the group holds; how many it, or none, does.
+        """Set the positions of the keys in the group. Returns how many keys are settled.
 
-        Those after them are greater than its last row, whatever its bounds say.
+        The remaining keys are greater than the group's last row, whatever its bounds say.
         """
         done = 0
         at = group.first_row
@@ -308,7 +307,7 @@ class _File:
 
 
 class _Forward:
-    """Batches of some columns of a file, one after the other, of the row groups asked for."""
+    """Batches of some columns of the requested row groups of a file, read forward."""
 
     def __init__(
         self, plan: LookupPlan, file: DataFile, fields: Sequence[Field], *, whole: bool
@@ -319,7 +318,7 @@ class _Forward:
         self._batches = plan.batches(file, fields, None if whole else self._wanted())
 
     def reach(self, group: _Group, position: int) -> tuple[int, pa.RecordBatch]:
-        """The batch that holds the position, which lies in the group, and where it begins."""
+        """The batch that holds a position of the group, and the position of its first row."""
         if group.index is not None and group.index != self._group:
             self._asked.append(group.index)
             self._group, self._held = group.index, None
@@ -333,13 +332,13 @@ class _Forward:
             self._batches.close()
 
     def _wanted(self) -> Iterator[int]:
-        # INVARIANT: a row group is asked for before it is waited for, so this never ends early.
+        # INVARIANT: a row group is requested before it is awaited, so this never ends early.
         while self._asked:
             yield self._asked.popleft()
 
 
 def _groups(plan: LookupPlan, file: DataFile) -> list[_Group] | None:
-    """The row groups with their keys; None if these are not known."""
+    """The row groups with their key bounds; None if the bounds are not known."""
     fields = plan.keys
     if any(isinstance(field.type, Atomic) and field.type.root in _UNORDERED for field in fields):
         return None
@@ -361,7 +360,7 @@ def _groups(plan: LookupPlan, file: DataFile) -> list[_Group] | None:
 
 
 def _hits(keys: OrderColumns, held: OrderColumns) -> np.ndarray:
-    """The row of `held` that has each key, or NONE; both are in order, no key twice."""
+    """For each key, its row in `held`, or NONE; both are ascending and unique."""
     asked, there = shared_codes([keys, held])
     at = np.searchsorted(there, asked)
     at[at == len(there)] = 0

@@ -1,7 +1,7 @@
-"""Rows at positions of a file, where they lie in many row groups: as Polars reads them.
+"""Reads rows at positions in many row groups of a file with Polars.
 
-Polars decodes several row groups at once, and faster than whoever reads one after the other. A row
-group that is asked for again is read again.
+Polars decodes several row groups concurrently, which is faster than reading them one by one. A row
+group that is requested again is read again.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 2
 _PARTS_MIN = 2
-"""Row groups that a chunk has room for: with fewer there is nothing to read at once."""
+"""The least row groups of a chunk: with fewer, nothing can be read concurrently."""
 
 
 @dataclass(frozen=True, slots=True)
 class NativeLookup:
-    """A file whose rows can be had so; `parts` are its row groups, in order."""
+    """A file that Polars can read; `parts` are its row groups, in order."""
 
     parts: Sequence[Part]
     schema: pa.Schema
     chunk_bytes: int
 
     def rows(self, groups: Sequence[int], positions: np.ndarray) -> pa.Table | None:
-        """The rows at these positions, which ascend and lie in these row groups.
+        """The rows at these ascending positions, all within these row groups.
 
-        None if Polars cannot read them: lakecore's own reader then tells what is damaged.
+        None if Polars cannot read them; lakecore's own reader then reports the damage.
         """
         with suppress(*FAILURES), ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=READER) as pool:
             chunks = self._chunks(groups)
@@ -59,7 +59,7 @@ class NativeLookup:
         return None
 
     def _chunks(self, groups: Sequence[int]) -> Iterator[list[Part]]:
-        """Neighbours among the row groups, as many as a chunk has room for."""
+        """Adjacent row groups, as many as fit in a chunk."""
         chunk: list[Part] = []
         chunk_bytes = 0
         for index in groups:
@@ -86,9 +86,9 @@ class NativeLookup:
 def native_lookup(
     files: SplitFiles, file: DataFile, fields: Sequence[Field], chunk_bytes: int
 ) -> NativeLookup | None:
-    """How to look up these columns of a file so; None: that cannot be.
+    """How Polars reads these columns of a file; None if it cannot.
 
-    Two chunks are held at once.
+    Two chunks are in memory at the same time.
     """
     if files.places is not None or files.late:
         return None

@@ -1,15 +1,15 @@
-"""Compaction of a table without a key: the rows of small files, written anew as fewer files.
+"""Compaction of a table without a key: small files are rewritten as fewer files.
 
 1. `plan_packing`: the live files of each bucket -> groups of them (`lsm/packing.py`).
-2. `pack_files`: the rows of a group's files, one file's after the other's, with the columns of the
-   newest schema, go to new files. A few files are read at once; memory follows the budget.
+2. `pack_files`: the rows of a group's files, file by file, with the columns of the newest schema,
+   are written to new files. A few files are read concurrently, within the memory budget.
 
-A partition of a table without buckets gives a `Packing` for each of its groups: whoever replaces a
-file of one spoils that one alone. A bucket in order gives one for all of its groups: what is packed
-of it must still be neighbours when it is committed.
+A partition of an unaware-bucket table has one `Packing` for each group, so that a conflict affects
+only one group. An ordered bucket has one `Packing` for all of its groups, because packed files must
+still be neighbours at the commit.
 
-Sequence numbers: new files count on from the first number of their group, never past its last one,
-so that they stand where its files stood.
+Sequence numbers: new files count from the first number of their group and never exceed its last
+one, so that they keep the group's position in the order.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 RowsDone: TypeAlias = "Callable[[int], None]"
-"""Is told of rows that were read, how many more."""
+"""Is called with the number of rows read since the last call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
-    """Files of a bucket that are to become fewer, group by group."""
+    """Files of a bucket that are rewritten as fewer files, group by group."""
 
     partition: bytes
     bucket: int
@@ -79,11 +79,10 @@ def plan_packing(
     full: bool,
     step_bytes: int | None = None,
 ) -> list[Packing]:
-    """What is to be packed of these live files, in order of partition and bucket.
+    """The packings of these live files, in order of partition and bucket.
 
-    `full`: every small file, even if it is not yet worth it; where order means nothing, in parts
-    of about `step_bytes` if that is said. Raises Unsupported for a file that
-    copying its rows would not be enough for.
+    `full`: every small file, even if the gain is small. Unordered files are split into parts of
+    about `step_bytes`, if given. Raises Unsupported for a file whose rows cannot simply be copied.
     """
     policy = PackingPolicy.of(context.options)
     found = [
@@ -108,7 +107,7 @@ def _packing(bucket: BucketFiles, groups: tuple[Group, ...]) -> Packing:
 def _picked(
     bucket: BucketFiles, policy: PackingPolicy, *, full: bool, step_bytes: int | None
 ) -> list[tuple[Group, ...]]:
-    """The groups of a bucket, by the packing they are to be part of."""
+    """The groups of a bucket, for each packing."""
     files, in_order = bucket.files, bucket.total_buckets > 0
     if full:
         group = pick_adjacent_full(files, policy) if in_order else pick_small_full(files, policy)
@@ -124,9 +123,9 @@ def _picked(
 
 
 def plan_after_write(context: TableContext, bucket: BucketFiles) -> Packing | None:
-    """What the writer of a bucket in order packs of its live files and the new ones; None: nothing.
+    """The packing that a writer runs on an ordered bucket after a write; None: nothing to do.
 
-    One pick, as by a writer of Java Paimon that waits for compaction when it prepares a commit.
+    It is one pick, as in a Java Paimon writer that waits for compaction when it prepares a commit.
     """
     groups = fewer_adjacent(bucket.files, PackingPolicy.of(context.options))
     if not groups or any(_more_than_rows(file) for file in groups[0]):
@@ -137,7 +136,7 @@ def plan_after_write(context: TableContext, bucket: BucketFiles) -> Packing | No
 def _refuse_uncopied(
     context: TableContext, snapshot: Snapshot, packings: Sequence[Packing]
 ) -> None:
-    """Raise Unsupported if a file says more of its rows than their values."""
+    """Raise Unsupported if a file holds more than the values of its rows."""
     marked = {
         where.data_file
         for entry in context.history.index_entries(snapshot)
@@ -156,7 +155,7 @@ def _refuse_uncopied(
 
 
 def _more_than_rows(file: DataFile) -> str:
-    """What is known of a file's rows that copies of them would not say."""
+    """What a file states about its rows that a copy of the values would lose."""
     if file.first_row_id is not None:
         return "whose rows have ids"
     if file.write_columns is not None:
@@ -165,7 +164,7 @@ def _more_than_rows(file: DataFile) -> str:
 
 
 def pack_files(context: TableContext, packing: Packing, rows_done: RowsDone) -> CommitMessage:
-    """The new files of a packing, written, as a message. A failure leaves none behind."""
+    """Write the new files of a packing and return the message. A failure removes the files."""
     writers: list[RollingWriter] = []
     after: list[DataFile] = []
     place = BucketPlace(
@@ -184,7 +183,7 @@ def pack_files(context: TableContext, packing: Packing, rows_done: RowsDone) -> 
             after += _pack(context, packing, group, writer, rows_done)
     except BaseException:
         for writer in writers:
-            # What cannot be removed is an orphan; the error that led here matters more.
+            # A file that cannot be removed is an orphan; report the original error instead.
             with suppress(LakecoreError, OSError):
                 writer.abort()
         raise
@@ -220,7 +219,7 @@ def _pack(
     files = writer.close()
     if packing.total_buckets <= 0:
         return list(files)
-    # Writers that did not know of each other may have given out one range of numbers twice.
+    # Concurrent writers may have assigned the same range of numbers.
     last = max(file.sequence_max for file in group)
     return [
         replace(

@@ -1,3 +1,3 @@
-"""What a table says of itself: the `$` tables."""
+"""The system tables (`$` tables): metadata of a table as rows."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a table's metadata says of itself, as rows: the `$` tables of Paimon.
+"""The metadata of a table as rows: Paimon's system tables (`$` tables).
 
 Each function of `Inspect` is one of them, and each row what Java Paimon shows for the same table,
 with these exceptions: bytes are given in hex (Java prints the address of an object), rows come in
@@ -32,7 +32,7 @@ __all__ = ["Inspect"]
 
 
 class Inspect:
-    """The metadata of a table as frames, read anew at each call. `table.inspect` gives it."""
+    """The metadata of a table as Polars frames, read at each call; returned by `table.inspect`."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context

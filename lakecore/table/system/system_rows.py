@@ -46,7 +46,7 @@ _Row = tuple[_Value, ...]
 
 
 def system_rows(context: TableContext, name: str) -> pa.Table:
-    """The rows of a system table, in its Arrow schema, as they are now."""
+    """The current rows of a system table, in its Arrow schema."""
     require_threads()
     rows: Iterable[_Row]
     if name in _ROWS_OF_TABLE:
@@ -143,12 +143,12 @@ def _json(value: object) -> str:
 
 
 def _local_time(time_ms: int) -> datetime:
-    """What a clock on the wall of this process showed at that time."""
+    """The time in the local time zone of this process."""
     return _utc(time_ms).astimezone().replace(tzinfo=None)
 
 
 def _wall_time(time_ms: int | None) -> datetime | None:
-    """A time that was read off a clock on a wall, and taken for UTC."""
+    """A local time of the writer, which Paimon stores as if it were UTC."""
     if time_ms is None:
         return None
     return _utc(time_ms).replace(tzinfo=None)
@@ -162,7 +162,7 @@ def _utc(time_ms: int) -> datetime:
 
 
 def _duration(seconds: float) -> str:
-    """A length of time as Java writes it: hours, minutes and seconds that are not zero."""
+    """A duration as Java formats it: the hours, minutes and seconds that are not zero."""
     hours, rest = divmod(seconds, 3600)
     minutes, rest = divmod(rest, 60)
     parts = ((f"{hours:.0f}", "H"), (f"{minutes:.0f}", "M"), (f"{rest:.9f}".rstrip("0."), "S"))
@@ -261,7 +261,7 @@ _ROWS_OF_SNAPSHOT: Mapping[str, Callable[[TableContext, Snapshot], Iterable[_Row
 
 
 def _sums(files: Sequence[DataFile]) -> tuple[int, int, int, datetime | None]:
-    """Rows, bytes, count and the time of the newest of some files."""
+    """Row count, bytes and number of some files, and the creation time of the newest."""
     times = [file.creation_time_ms for file in files if file.creation_time_ms is not None]
     return (
         sum(file.row_count for file in files),
@@ -276,7 +276,7 @@ def _sums(files: Sequence[DataFile]) -> tuple[int, int, int, datetime | None]:
 
 @dataclass(frozen=True, slots=True)
 class _FileTexts:
-    """Keys, null counts and bounds of one file, as text."""
+    """Keys, null counts and bounds of one file, as strings."""
 
     key_min: str | None
     key_max: str | None
@@ -324,7 +324,7 @@ def _partition_texts(partitions: Sequence[bytes], context: TableContext) -> list
 def _stats_texts(
     files: Sequence[DataFile], file_schema: TableSchema, schema: TableSchema
 ) -> tuple[list[str], list[str], list[str]]:
-    """Null counts, least and greatest values of the table's columns, as {a=1, b=null}."""
+    """Null counts, minima and maxima of the table's columns, as {a=1, b=null}."""
     known = [field for field in schema.fields if field.id in file_schema.by_id]
     twins = [file_schema.by_id[field.id] for field in known]
     low, high, nulls = stats_frame(files, file_schema, [field.name for field in twins])
@@ -351,7 +351,7 @@ def _stats_texts(
 
 
 def _bounds(batch: pa.RecordBatch, mappings: Sequence[ColumnMapping]) -> pa.RecordBatch:
-    """Bounds in the table's types; null where one is cut so that it is no value of its type."""
+    """Bounds in the table's types; null if truncation makes a bound invalid for its type."""
     try:
         return conform_batch(batch, mappings)
     except InvalidRequest:
@@ -367,7 +367,7 @@ def _bounds(batch: pa.RecordBatch, mappings: Sequence[ColumnMapping]) -> pa.Reco
 
 
 def _maps(columns: Mapping[str, Sequence[str]], rows: int) -> list[str]:
-    """One text {a=1, b=2} a row, columns sorted by name."""
+    """One string {a=1, b=2} for each row, columns sorted by name."""
     names = sorted(columns)
     cells = zip(*(columns[name] for name in names), strict=True) if names else [()] * rows
     return [
@@ -377,7 +377,7 @@ def _maps(columns: Mapping[str, Sequence[str]], rows: int) -> list[str]:
 
 
 def _texts(values: pa.RecordBatch, fields: Sequence[Field], *, legacy: bool) -> list[Sequence[str]]:
-    """The text of each value, a list a column."""
+    """The values as strings, one list for each column."""
     return [
         [_value_text(scalar, field, legacy=legacy) for scalar in column]
         for column, field in zip(values.columns, fields, strict=True)

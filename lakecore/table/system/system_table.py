@@ -1,4 +1,4 @@
-"""A `$` table: metadata rows of a table, read like any other table and never written."""
+"""A system table (`$` table): metadata rows, read like any other table and never written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["SystemSource", "SystemTable"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemSource:
-    """The rows of a system table as a source of batches, made anew for each reader."""
+    """The rows of a system table as a source of batches, computed for each reader."""
 
     table_schema: TableSchema
     load: Callable[[], pa.Table]
@@ -38,7 +38,7 @@ class SystemSource:
         predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows in batches of the columns asked for. The predicate leaves nothing out."""
+        """The rows in batches of the requested columns. The predicate is ignored."""
         rows = self.load()
         if limit is not None and predicate is None:
             rows = rows.slice(0, limit)
@@ -49,13 +49,13 @@ class SystemSource:
         columns: Sequence[str],
         predicate: Predicate | None = None,
     ) -> list[str] | None:
-        """None: the rows are in no file."""
+        """None: the rows are not stored in files."""
         del columns, predicate
         return None
 
 
 class SystemTable(Readable):
-    """The reading verbs of a table, over rows of metadata, as they are at each read."""
+    """The reading methods of a table, over its metadata at the time of each read."""
 
     def __init__(self, identifier: str, source: SystemSource) -> None:
         self.identifier = identifier
