@@ -1,8 +1,8 @@
 """Lakecore verbs, run by Spark: a job writes and reads Paimon tables without a connector jar.
 
-Bucket-level work runs on executors with lakecore's own code; the driver commits one snapshot. What
-crosses to an executor is a frozen value, never a table. The names below are the public ones; each
-is imported when it is first used, so that `import spark_bridge` does not load PySpark.
+Bucket-level work runs on executors with lakecore's own code; the driver commits one snapshot.
+Executors receive frozen values, never a table. The names below are public. Each is imported at its
+first use, so that `import spark_bridge` does not load PySpark.
 """
 
 from __future__ import annotations

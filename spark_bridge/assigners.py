@@ -1,13 +1,13 @@
 """How many tasks assign the dynamic buckets of one partition.
 
 The hash h of a key belongs to assigner |h| % n, which fills the buckets b where b % n is its
-number (`plan/dynamic_bucket.py`). Each assigner is a task of its own, so one partition is loaded by
-n tasks at once, as in Paimon, where n is the parallelism of the job unless
-`dynamic-bucket.initial-buckets` states it.
+number (`plan/dynamic_bucket.py`). Each assigner is a separate task, so n tasks load one partition
+concurrently. As in Paimon, n is the parallelism of the job unless `dynamic-bucket.initial-buckets`
+states it.
 
-INVARIANT: every key that a table holds is in a bucket of its assigner. A key never changes its
-bucket, so a table that was filled by another number of assigners is written by a number that fits
-its hash index, and by one task a partition where none fits.
+INVARIANT: every key of a table is in a bucket of its assigner. A key never changes its bucket. If a
+table was filled with another number of assigners, a number that fits its hash index is used; if
+none fits, one task for each partition.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["assigners_of", "fitting"]
 
 HASHES_MAX = 1 << 26
-"""256 MiB of hash index are read on the driver; a larger one has one assigner a partition."""
+"""The driver reads up to 256 MiB of hash index; beyond that, a partition has one assigner."""
 
 
 def assigners_of(context: TableContext, parallelism: int = 1, *, overwrite: bool = False) -> int:
-    """The number of assigners: at most `parallelism`, or what the table's options state.
+    """The number of assigners: at most `parallelism`, or the number in the table's options.
 
-    A partitioned table has one assigner a partition unless its options state more: its partitions
-    are written side by side. An overwrite begins with an empty index.
+    A partitioned table has one assigner for each partition unless its options state more, because
+    its partitions are written concurrently. An overwrite starts with an empty index.
     """
     options, schema = context.options, context.schema
     if options.bucket != -1 or not schema.primary_keys:
@@ -75,7 +75,7 @@ def assigners_of(context: TableContext, parallelism: int = 1, *, overwrite: bool
 
 
 def fitting(index: Iterable[tuple[int, NDArray[np.int32]]], most: int) -> int:
-    """The largest number up to `most` under which each hash is in a bucket of its assigner."""
+    """The largest number up to `most` for which each hash is in a bucket of its assigner."""
     fits = list(range(most, 1, -1))
     for bucket, hashes in index:
         sizes = np.abs(hashes.astype(np.int64))

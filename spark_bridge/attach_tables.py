@@ -1,13 +1,13 @@
 """Tables of a warehouse under their own names in Spark SQL.
 
-A catalog table of Spark keeps the name of its data source and a copy of its schema, and nothing
-else: its options do not reach a Python source. So each table gets a data source of its own, a class
-that knows the path, and a catalog table that uses it. Each new query sees what was committed before
-it; a view over a loaded frame would not. A frame keeps the snapshot of its first action.
+A catalog table of Spark stores only the name of its data source and a copy of its schema; its
+options do not reach a Python source. Each table therefore gets its own data source, a class that
+knows the path, and a catalog table that uses it. Every new query reads the newest snapshot; a view
+over a loaded frame would not. A frame keeps the snapshot of its first action.
 
 - Classes are registered with one session; a new session must attach again.
-- The copy of the schema is fixed: after a change of the schema, attach again.
-- Dropping the catalog table leaves lakecore's alone, and so does ALTER TABLE.
+- The copy of the schema is fixed: after a schema change, attach again.
+- DROP TABLE and ALTER TABLE on the catalog table do not affect lakecore's table.
 
 INVARIANT: a catalog table that is not lakecore's is never replaced.
 """
@@ -46,14 +46,14 @@ _CATALOG = "spark.sql.catalogImplementation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """The tables that Spark SQL now knows, and why it does not know the others, by name."""
+    """The tables that Spark SQL now knows, and for each other table the reason why not."""
 
     tables: tuple[str, ...]
     left_out: Mapping[str, str]
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("lakecore")` known to a session; more than once does no harm."""
+    """Register `format("lakecore")` with a session. Calling it again has no effect."""
     require_version(spark)
     _activate(spark)
     spark.dataSource.register(LakecoreSource)
@@ -64,14 +64,14 @@ def attach(
     warehouse: str | os.PathLike[str] | Mapping[str, str],
     database: str | None = None,
 ) -> Attached:
-    """Give the tables of a warehouse, or of one of its databases, their names in Spark SQL.
+    """Register the tables of a warehouse, or of one of its databases, by name in Spark SQL.
 
-    SELECT, INSERT INTO and INSERT OVERWRITE by these names reach the tables; every new query sees
-    the newest snapshot, and a frame keeps that of its first action. Attach again in a
-    new session, or after a schema has changed.
+    SELECT, INSERT INTO and INSERT OVERWRITE then work with these names. Every new query reads the
+    newest snapshot; a frame keeps the snapshot of its first action. Attach again in a new session
+    and after a schema change.
 
-    A table that has a type or a name that Spark has not is left out, and named in the result.
-    Raises AlreadyExists if another table of Spark has the name of one.
+    A table with a type or a name that Spark does not support is skipped and named in the result.
+    Raises AlreadyExists if Spark has another table of the same name.
     """
     if spark.conf.get(_CATALOG, "in-memory") == "hive":
         raise Unsupported(
@@ -109,15 +109,15 @@ def attach(
 
 
 def _anchored(table: Table) -> str:
-    """The path of a table, from the root of the disk on: Spark works in a directory of its own."""
+    """The absolute path of a table: Spark has another working directory."""
     return anchored(table.context.layout, table.context.store).root
 
 
 def _activate(spark: SparkSession) -> None:
-    """Make the session the active one, as every frame does that is made by it.
+    """Make the session the active one, as creating a frame does.
 
-    It is the active session whose sources Spark looks through for the name of a new one: it would
-    refuse a name that only another session has.
+    Spark looks up the name of a data source in the active session; it would refuse a name that only
+    another session has.
     """
     spark.createDataFrame([], "active boolean")
 
@@ -155,7 +155,7 @@ def _attach_table(
 def provider(
     database: str, table: str, path: str, storage: Mapping[str, str]
 ) -> type[LakecoreSource]:
-    """A data source for one table; another path makes another name and key."""
+    """A data source for one table; its name and key depend on the path."""
     key = hashlib.sha256(path.encode()).hexdigest()[:16]
     title = f"lakecore__{database}__{table}__{key}".lower()
     members = {
@@ -170,17 +170,17 @@ def provider(
 
 
 def _key_of(schema: StructType) -> str | None:
-    """The key of the data source that made a schema; None if it is not one of lakecore's.
+    """The key of the data source that made a schema; None if that is not lakecore's.
 
-    NOTE: Spark copies it to tables that it makes of rows of that schema.
+    NOTE: Spark copies the key to tables that it creates from rows with that schema.
     """
     return next((field.metadata.get(MARK) for field in schema.fields), None)
 
 
 def _format_of(spark: SparkSession, quoted: str) -> str | None:
-    """The format in which Spark keeps a table's rows itself; None: a Python source has them."""
+    """The format in which Spark itself stores a table; None: a Python source provides its rows."""
     facts = spark.sql(f"DESCRIBE TABLE EXTENDED {quoted}").collect()
     texts = [(fact.col_name, fact.data_type) for fact in facts]
-    # Columns come before the facts, and one may be named so.
+    # Columns come before the facts, and a column may have the same name as a fact.
     begin = next(at for at, (name, _) in enumerate(texts) if name.startswith("# Detailed"))
     return dict(texts[begin:]).get("Provider")

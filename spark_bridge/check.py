@@ -1,4 +1,4 @@
-"""Whether a table takes a frame: its columns are checked before any task runs."""
+"""Whether a frame fits a table: its columns are checked before any task runs."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _filled(given: s.DataType, stored: s.DataType) -> s.DataType:
 
 
 def check_schema(context: TableContext, schema: StructType, *, overwrite: bool = False) -> None:
-    """Raise InvalidRequest or Unsupported if the table does not take rows of this schema."""
+    """Raise InvalidRequest or Unsupported if rows of this schema do not fit the table."""
     check_once(schema.fieldNames())
     arrow = spark_arrow_schema(schema)
     empty = pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in arrow], schema=arrow)

@@ -1,11 +1,11 @@
 """`make demo-spark`: a batch pipeline in Spark, on the flights of `lakecore demo`.
 
 Flights out of New York land as Parquet in several drops. Spark upserts each drop into a partitioned
-table with a primary key, a second job corrects and deletes rows of it, and runs again as after a
-crash. Then Spark SQL and DuckDB are asked the same, on the same files.
+table with a primary key. A second job corrects and deletes rows, and runs again as after a crash.
+Then Spark SQL and DuckDB run the same query on the same files.
 
-INVARIANT: every answer is computed a third time, by plain Polars over the drops; where they differ
-it stops with an error.
+INVARIANT: every answer is computed a third time, by plain Polars over the drops. A difference stops
+the demo with an error.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FROM flights GROUP BY origin, status ORDER BY origin, status
 
 @dataclass(slots=True)
 class _Story:
-    """What the chapters share; `expected` is what the table should hold, by Polars."""
+    """The state that the chapters share; `expected` are the expected rows, computed by Polars."""
 
     console: Console
     spark: SparkSession
@@ -52,7 +52,7 @@ class _Story:
     expected: pl.DataFrame
 
     def done(self, what: str, result: WriteResult, began_ms: int) -> None:
-        """Show what a write did, and check what the table holds."""
+        """Show the result of a write, and check the rows of the table."""
         seconds = (SYSTEM.now_ms() - began_ms) / 1000
         again = "committed before: nothing written" if result.already_committed else ""
         self.console.print(
@@ -64,7 +64,7 @@ class _Story:
 
 
 def main(directory: str | None = None) -> None:
-    """Play the pipeline; in a new directory unless one is given."""
+    """Run the pipeline, in a new directory unless one is given."""
     console = Console(highlight=False, width=100)
     home = Path(directory or tempfile.mkdtemp(prefix="lakecore-demo-spark-"))
     story = _begin(console, home)
@@ -184,7 +184,7 @@ def _ask(story: _Story) -> None:
 
 
 def _check(what: str, held: pl.DataFrame, expected: pl.DataFrame) -> None:
-    """Raise CorruptTable if the table does not hold just these rows."""
+    """Raise CorruptTable unless the table holds exactly these rows."""
     order = [*KEY]
     if not held.sort(order).equals(expected.select(held.columns).sort(order)):
         raise CorruptTable("the table and the drops differ", after=what)

@@ -1,9 +1,9 @@
-"""Errors that lakecore raises in a task, as the driver raises them again.
+"""Transport of lakecore errors from a task to the driver, which raises them again.
 
 - A row that does not fit fails every attempt in the same way. A writing task returns such an error
-  as its outcome (`portable`), because Spark would run a task that raises three more times.
-- Any other error is raised. Spark passes a failure of a Python worker on as text alone, so a task
-  adds to the text what makes the same error again: its class, sentence and facts.
+  as its outcome (`portable`), because Spark would retry a task that raises three times.
+- Any other error is raised. Spark reports a failure of a Python worker only as text, so a task adds
+  class, sentence and facts of the error to the text.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _ABSENT = re.compile(
 
 
 def portable(error: LakecoreError, **facts: object) -> LakecoreError:
-    """The same error with more facts, all of them text: it can be pickled."""
+    """The same error with more facts, all as strings, so that it can be pickled."""
     texts = {name: str(value) for name, value in {**error.facts, **facts}.items()}
     return type(error)(error.message, **texts)
 
 
 class TaskFailed(RuntimeError):
-    """A LakecoreError on its way from a task to the driver."""
+    """Carries a LakecoreError from a task to the driver."""
 
 
 @contextmanager
 def raised_in_task() -> Iterator[None]:
-    """Let errors of lakecore cross to the driver."""
+    """Wrap lakecore's errors so that they reach the driver."""
     try:
         yield
     except LakecoreError as error:
@@ -63,7 +63,7 @@ def raised_in_task() -> Iterator[None]:
 
 @contextmanager
 def raised_as_own() -> Iterator[None]:
-    """Raise on the driver the LakecoreError that made a task fail; others as they are."""
+    """On the driver, raise the LakecoreError that made a task fail; other errors unchanged."""
     try:
         yield
     except PySparkException as failure:

@@ -1,15 +1,15 @@
-"""Outcomes of tasks -> one commit, and what is left behind -> nothing.
+"""Outcomes of tasks -> one commit, and removal of leftover files.
 
 1. The failure of a task is raised.
-2. A bucket that two tasks wrote is refused: rows of one key would carry equal sequence numbers, and
-   a hash index would be there twice.
-3. `commit` makes one snapshot of all messages, once for a user and identifier.
-4. Attempts that were lost (retried, run twice, killed) leave files. After the commit, the
-   directories of the buckets that were written are looked through for files that bear the job's
-   number and are in no message; after a job that failed, all of them.
+2. A bucket that two tasks wrote is refused: rows of one key would have equal sequence numbers, and
+   the bucket would have two hash indexes.
+3. `commit` makes one snapshot of all messages; it is idempotent for user and identifier.
+4. Lost attempts (retried, run twice, killed) leave files. After the commit, the directories of the
+   written buckets are searched for files of this job that are in no message; after a failed job,
+   all directories.
 
-INVARIANT: only files of this job are ever removed, none that was committed, and none if it is not
-certain whether they were.
+INVARIANT: only files of this job are removed, never a committed file, and none if it is not certain
+whether the commit happened.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _LISTERS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """How messages become visible: added, or in the place of other rows; and as whose.
+    """How to commit the messages: append or overwrite, and the commit user.
 
-    `assigners` is how many tasks shared the dynamic buckets of a partition.
+    `assigners` is the number of tasks that shared the dynamic buckets of a partition.
     """
 
     by: Author
@@ -68,7 +68,7 @@ class Publication:
 
 
 def author_of(context: TableContext, commit_user: str | None, identifier: int) -> Author:
-    """As whom a job commits. InvalidRequest for a number without the user who would look for it."""
+    """The commit user of a job. Raises InvalidRequest for an identifier without a user."""
     if commit_user is None and identifier != BATCH_COMMIT_IDENTIFIER:
         raise InvalidRequest(
             "an identifier is found again by its commit user: give both", identifier=identifier
@@ -79,7 +79,7 @@ def author_of(context: TableContext, commit_user: str | None, identifier: int) -
 def publish(
     context: TableContext, outcomes: Sequence[TaskOutcome], how: Publication
 ) -> CommitResult:
-    """One commit of what the tasks wrote. If it certainly failed, their files are removed."""
+    """Commit the files of the tasks once. If the commit certainly failed, remove the files."""
     messages = [message for outcome in outcomes for message in outcome.messages]
     try:
         for outcome in outcomes:
@@ -103,10 +103,10 @@ def publish(
 def refuse_shared_buckets(
     context: TableContext, outcomes: Sequence[TaskOutcome], assigners: int = 1
 ) -> None:
-    """Raise InvalidRequest if two tasks wrote a bucket that only one may.
+    """Raise InvalidRequest if two tasks wrote a bucket that only one task may write.
 
-    A task may write any bucket of the assigners whose keys it has: two tasks with keys of one
-    assigner may both have put the same key into a bucket.
+    A task may write any bucket of the assigners whose keys it has. Two tasks with keys of one
+    assigner may both have written the same key.
     """
     schema, options = context.schema, context.options
     if not schema.primary_keys:
@@ -135,7 +135,7 @@ def refuse_shared_buckets(
 
 
 def remove_leftovers(context: TableContext, job: str, messages: Sequence[CommitMessage]) -> int:
-    """Remove the files of lost attempts from the buckets that were written; how many there were."""
+    """Remove the files of lost attempts from the written buckets. Returns their number."""
     kept = {name for message in messages for name in _names(message)}
     layout = context.layout
     directories = {
@@ -148,7 +148,7 @@ def remove_leftovers(context: TableContext, job: str, messages: Sequence[CommitM
 
 
 def remove_files_of_job(context: TableContext, job: str) -> int:
-    """Remove every file of a job that did not commit; how many there were."""
+    """Remove every file of a job that did not commit. Returns their number."""
     layout = context.layout
     directories = [layout.data_dir]
     for _ in context.schema.partition_keys:
@@ -176,7 +176,7 @@ def _remove(
 
     def sweep(directory: str) -> int:
         removed = 0
-        # What cannot be listed or removed is an orphan, not a fault.
+        # A file that cannot be listed or removed is an orphan, not an error.
         with suppress(LakecoreError, OSError):
             for file in context.store.list(directory):
                 name = file.path.rsplit("/", 1)[-1]

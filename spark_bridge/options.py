@@ -9,8 +9,8 @@
 | `timestampAsOf` | as `timestamp` |
 | `where` | an SQL condition that the rows meet |
 
-Any other option is one of the table, for this read only, or of the storage. One that is neither is
-refused: nothing is accepted and ignored. Spark writes every name in small letters.
+Any other option is a table option, for this read only, or a storage option. An unknown option
+raises an error. Spark passes every name in lower case.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ _STATES = frozenset(
         "versionasof",
     }
 )
-"""The options that name a state, or two: ours, and those of every table."""
+"""The options that name one or two states: those above, and table options."""
 MARK = "lakecore"
-"""The option by which `attach` shows that a catalog table is its own."""
+"""The option with which `attach` marks its catalog tables."""
 PROVIDER = "provider"
-"""The option that Spark gives to a source for which it makes a catalog table."""
+"""The option that Spark passes to a source when it creates a catalog table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What the options say. `stated`: they name a state of the table, by `travel` or `table`."""
+    """The parsed options. `stated`: they name a state of the table, in `travel` or `table`."""
 
     path: str
     branch: str
@@ -81,15 +81,15 @@ class SourceOptions:
     created_by: str | None
 
     def check_creation(self, key: str) -> None:
-        """Raise InvalidRequest if a catalog table is being made that `attach` did not ask for.
+        """Raise InvalidRequest if Spark creates a catalog table that `attach` did not request.
 
-        `key` is that of the source of one table; empty for the one that is named `lakecore`.
+        `key` is the key of the source of one table; empty for the source named `lakecore`.
         """
         if self.created_by is not None and (not key or self.created_by != key):
             raise InvalidRequest(_CATALOG_TABLE, path=self.path)
 
     def open(self) -> Table:
-        """The table, with its options of this read."""
+        """The table, with the options of this read."""
         return open_table(self.path, branch=self.branch, options=self.table)
 
     def system_table(self, table: Table) -> SystemTable:
@@ -101,11 +101,11 @@ class SourceOptions:
 def parse_options(
     options: Mapping[str, str], *, location: str | None, storage: Mapping[str, str]
 ) -> SourceOptions:
-    """What the options say, of the table at `location` if that is given."""
+    """The parsed options, for the table at `location` if that is given."""
     given = {key.lower(): value for key, value in options.items()}
     created_by = given.get(MARK, "") if PROVIDER in given else None
     if created_by is not None:
-        # Spark adds properties of its own, and each option a second time.
+        # Spark adds its own properties, and passes each option twice.
         given = {"path": given["path"]} if "path" in given else {}
     if location is None and not given.get("path"):
         if "paths" in given:
@@ -146,7 +146,7 @@ _CATALOG_TABLE = (
 
 
 def _plain(path: str) -> str:
-    """The path without the `file:` that Spark puts before a local one."""
+    """The path without the `file:` prefix that Spark adds to local paths."""
     return path.removeprefix("file:") if not path.startswith("file://") else path
 
 
@@ -171,5 +171,5 @@ def _time(text: str | None) -> int | str | None:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether it is digits alone, and none that only other alphabets take for one."""
+    """Whether the string consists of ASCII digits only."""
     return text.isascii() and text.isdigit()

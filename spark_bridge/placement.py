@@ -1,4 +1,4 @@
-"""Which task owns a row: one task for each (partition, bucket), so that rows of a key meet.
+"""Which task owns a row: one task for each (partition, bucket) gets all rows of a key.
 
 | table | owned by one task | shuffle |
 |---|---|---|
@@ -7,9 +7,9 @@
 | append, no buckets, partitioned | nothing | a large partition is split between tasks |
 | append, no buckets | nothing | none |
 
-The number of the owner is an expression of Spark SQL where the types allow it (`bucket_sql.py`,
-`hash_sql.py`), else an Arrow function. It only routes: the task works out partition and bucket
-again with lakecore's code, and the driver refuses to commit a bucket that two tasks wrote.
+The number of the owner is a Spark SQL expression where the types allow it (`bucket_sql.py`,
+`hash_sql.py`), else an Arrow function. It is used for routing only: the task computes partition and
+bucket again with lakecore's code, and the driver refuses to commit a bucket that two tasks wrote.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Owner", "Routing", "owner_numbers", "owner_of", "parallelism"]
 
 TASKS_PER_CORE = 16
-"""More tasks than this bring no balance, only their own costs."""
+"""More tasks than this add cost without improving the balance."""
 _AS_GIVEN = KindRule(
     rowkind_field=None, keyed=True, ignore_delete=False, ignore_update_before=False
 )
@@ -74,7 +74,7 @@ class Owner:
     rebalanced: tuple[Column, ...] = ()
 
     def together(self, df: DataFrame) -> DataFrame:
-        """The frame with the rows of each owner in one task."""
+        """The frame, shuffled so that the rows of each owner are in one task."""
         if self.rebalanced:
             return df.hint("rebalance", *((self.tasks,) if self.tasks else ()), *self.rebalanced)
         if self.number is None:

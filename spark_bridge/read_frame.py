@@ -1,9 +1,8 @@
 """A table as a Spark DataFrame: planned on the driver, read by executors.
 
-The snapshot is chosen when `read` is called, and the frame keeps it. Files that need no merge go
-to Spark's own Parquet reader where it gives the same rows; the rest is read by lakecore, a task
-each. Spark is told how many rows to expect, so that it does not take a large table for one to
-broadcast.
+The snapshot is chosen when `read` is called, and the frame keeps it. Spark's own Parquet reader
+reads the files that need no merge, if it returns the same rows. lakecore reads the rest, in tasks.
+The plan contains an estimate of the row count, so that Spark does not broadcast a large table.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 _WORDS_MAX = 1 << 31
-"""16 GiB are too large to broadcast, and quickly counted."""
+"""16 GiB: too large to broadcast, and a range of so many numbers is cheap."""
 # As the files are: no calendar of long ago, no file passed over, no column out of a path.
 _PARQUET_OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
@@ -64,16 +63,23 @@ def read(  # noqa: PLR0913  the public verb
     timestamp: Time | None = None,
     raw_by_spark: bool = True,
 ) -> DataFrame:
-    """The rows of a table, or of a system table, at the latest snapshot or the one named.
+    """The rows of a table, or of a system table, as a Spark DataFrame. The row order is undefined.
 
-    `table` is a table of lakecore, or the path of one; `path$files` is a system table. `where` is
-    a Polars expression or the text of an SQL condition: files and row groups that cannot match are
-    not read, and no row that does not match leaves an executor. Name the `columns` that the query
-    needs: Spark does not tell lakecore which ones it drops later. Their case counts only if
-    `spark.sql.caseSensitive` is set, as everywhere in Spark; the frame has the table's names.
+    - `table`: a lakecore table, or its path; `path$files` is a system table.
+    - `columns`: the columns that the query needs. Name them, because Spark does not push column
+      pruning down to lakecore. Names are case-insensitive unless `spark.sql.caseSensitive` is set;
+      the frame has the table's names.
+    - `where`: a Polars expression or an SQL condition as a string. Files and row groups that cannot
+      match are pruned; the frame holds matching rows only.
+    - `snapshot_id`, `tag` or `timestamp`: the state to read; by default the latest snapshot. A
+      `timestamp` without a zone, or a time in an SQL condition, is in the session's time zone
+      (`spark.sql.session.timeZone`).
+    - `raw_by_spark`: if False, lakecore reads every file.
 
-    A `timestamp` without a zone is one of the session's (`spark.sql.session.timeZone`), and so is a
-    time in an SQL condition. Without `raw_by_spark`, lakecore reads every file.
+    All columns of the frame are nullable. Raises NotFound if the table or the state does not exist,
+    and Unsupported for a type that Spark lacks.
+
+        spark_bridge.read(spark, "/data/shop/orders", ["id"], "price > 10")
     """
     require_version(spark)
     if isinstance(table, str | os.PathLike):
@@ -103,7 +109,7 @@ def read(  # noqa: PLR0913  the public verb
 def _resolved(
     spark: SparkSession, schema: TableSchema, columns: str | Sequence[str] | None
 ) -> list[str] | None:
-    """The table's names of these columns; a name that is not there stays as it is."""
+    """The table's names of these columns; unknown names are returned unchanged."""
     if columns is None:
         return None
     asked = [columns] if isinstance(columns, str) else list(columns)
@@ -123,7 +129,7 @@ def _resolved(
 
 
 def _in_zone_of_session(spark: SparkSession, timestamp: Time | None) -> Time | None:
-    """A time without a zone as what it is in the session, whose names of zones Spark knows."""
+    """A time without a zone, interpreted in the session's time zone by Spark."""
     local = wall_time(timestamp)
     if local is None:
         return timestamp
@@ -164,7 +170,7 @@ def _native(spark: SparkSession, planned: PlannedRead) -> DataFrame | None:
 
 
 def _computed(field: StructField) -> Column:
-    """The same values, computed: no condition on them reaches the Parquet reader."""
+    """The same values as an expression, so that Spark pushes no condition on them to Parquet."""
     column = f.col(quoted(field.name))
     if isinstance(field.dataType, TimestampType):
         same = f.timestamp_micros(f.unix_micros(column))
@@ -177,8 +183,8 @@ def _merged(spark: SparkSession, planned: PlannedRead) -> DataFrame | None:
     count = len(planned.tasks)
     if count == 0:
         return None
-    # Spark takes the frame to be as large as the range below it, whatever is kept of that: so there
-    # are as many numbers as the rows have words, and one of them a task is kept.
+    # Spark estimates the frame by the size of the range below it, before the filter. The range has
+    # as many numbers as the rows have 8-byte words, and one number for each task is kept.
     words = min(planned.rows * _words(planned.schema), _WORDS_MAX)
     step = max(1, words // count)
     numbers = spark.range(0, count * step, 1, count).where(f"id % {step} = 0")
@@ -187,7 +193,7 @@ def _merged(spark: SparkSession, planned: PlannedRead) -> DataFrame | None:
 
 
 def _words(schema: StructType) -> int:
-    """About how many times eight bytes a row takes."""
+    """The approximate size of a row, in words of 8 bytes."""
     return sum(
         1 if isinstance(each.dataType, NumericType | DatetimeType) else 3 for each in schema.fields
     )

@@ -9,10 +9,10 @@
 | MULTISET<T> | map<T, int> |
 | the others that both have | the type of the same name |
 
-Spark counts microseconds: a column of seven or more fraction digits is read as long as its values
-need no more than six. Spark exchanges a `timestamp` with the zone UTC when it reads.
+Spark timestamps have microseconds: a column with seven or more fractional digits can be read if its
+values need at most six. When Spark reads, it exchanges a `timestamp` with the zone UTC.
 
-INVARIANT: a type that the other side has not raises Unsupported with its name, and the column's.
+INVARIANT: a type that the other side lacks raises Unsupported, naming the type and the column.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def from_spark(spark: s.DataType, *, nullable: bool = True, column: str = "") ->
 
 
 def fields_from_spark(fields: Sequence[s.StructField], *, column: str = "") -> tuple[Field, ...]:
-    """Fields with the ids 0, 1, ... for those of Spark; creating a table numbers them anew."""
+    """Fields with ids 0, 1, ... for Spark's fields; creating a table assigns new ids."""
     return tuple(
         Field(
             id=index,
@@ -198,9 +198,9 @@ def fields_from_spark(fields: Sequence[s.StructField], *, column: str = "") -> t
 
 
 def arrow_of_spark(spark: s.DataType, *, column: str = "") -> pa.DataType:
-    """The Arrow type in which Spark takes values of this type from Python, and gives them.
+    """The Arrow type with which Spark exchanges values of this type with Python.
 
-    Raises Unsupported for a list or map of void that has no null: Arrow has no such type.
+    Raises Unsupported for a list or map of non-nullable void: Arrow has no such type.
     """
     match spark:
         case s.DecimalType():
@@ -257,12 +257,12 @@ def spark_arrow_schema(schema: s.StructType, *, column: str = "") -> pa.Schema:
 
 
 def same_type(one: s.DataType, other: s.DataType) -> bool:
-    """Whether two Spark types have the same values, null aside: what an Arrow type says of them."""
+    """Whether two Spark types have the same values, ignoring nullability."""
     return bool(arrow_of_spark(_nullable(one)).equals(arrow_of_spark(_nullable(other))))
 
 
 def takes_nulls_of(there: s.DataType, asked: s.DataType) -> bool:
-    """Whether a type has a null wherever another of the same values has one."""
+    """Whether `asked` allows nulls wherever `there`, a type with the same values, does."""
     match asked, there:
         case s.ArrayType(), s.ArrayType():
             return asked.containsNull >= there.containsNull and takes_nulls_of(
@@ -284,7 +284,7 @@ def takes_nulls_of(there: s.DataType, asked: s.DataType) -> bool:
 
 
 def _nullable(spark: s.DataType) -> s.DataType:
-    """The type, each part of which may be null."""
+    """The type with every part nullable."""
     match spark:
         case s.ArrayType():
             return s.ArrayType(_nullable(spark.elementType), containsNull=True)
@@ -301,7 +301,7 @@ def _nullable(spark: s.DataType) -> s.DataType:
 
 
 def _is_plain_text(spark: s.StringType) -> bool:
-    """Whether the text compares by its bytes, as Paimon's does: Spark may give it a collation."""
+    """Whether strings compare by bytes, as in Paimon; a Spark string may have a collation."""
     return type(spark) is s.StringType and spark == s.StringType()
 
 

@@ -1,18 +1,19 @@
 """A Spark frame -> one commit: tasks write the files of their buckets, the driver commits once.
 
-1. The driver looks whether the commit was made before, whether the frame fits the table, and what
-   the table holds; no task has run so far.
-2. Rows go to the task that owns their bucket (`placement.py`), which writes files (`task.py`).
-3. The outcomes come to the driver in one action, which commits them (`finish.py`).
+1. Before any task runs, the driver checks whether the commit was made before and whether the frame
+   fits the table, and reads the state of the table.
+2. Rows are shuffled to the task that owns their bucket (`placement.py`); it writes files
+   (`task.py`).
+3. One action collects the outcomes on the driver, which commits them (`finish.py`).
 
-Two ways lead to the same executor function. By default the shuffle goes by the number of the owner
-and a task takes its rows as they come (`repartitionById`, `mapInArrow`): least memory in the JVM.
-With `by="group"` the JVM sorts rows by partition and bucket and a call takes one of them
-(`groupBy`, `applyInArrow`): full buffers and few open files where a task owns thousands, for a
-writer each.
+There are two ways to run the executor function. By default, Spark shuffles by the number of the
+owner, and a task receives its rows unsorted (`repartitionById`, `mapInArrow`); this needs the least
+memory in the JVM. With `by="group"`, the JVM sorts rows by partition and bucket, and each call
+receives one bucket (`groupBy`, `applyInArrow`); this gives full buffers and few open files if a
+task owns thousands of buckets, at the cost of a writer for each.
 
-NOTE: Spark keeps no order through a shuffle. Where a frame has several rows of one key, the table
-needs a `sequence.field` to say which of them is newest.
+NOTE: a Spark shuffle does not keep the row order. If a frame has several rows of one key, the table
+needs a `sequence.field` that decides which row is newest.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _PARSED = re.compile(r"[.`]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenTask:
-    """One task of a write that counted, or one group of it."""
+    """One successful task of a write, or one group of it."""
 
     partition: int
     attempt: int
@@ -82,11 +83,13 @@ class WrittenTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """What a write from Spark did. `snapshot_ids` is empty when there was nothing to commit.
+    """The result of a write from Spark.
 
-    `rows` were handed in, `rows_stored` are in the files. `leftovers` counts the files of lost
-    attempts that were removed. `already_committed`: an earlier run had done it, no task ran or
-    nothing of theirs was kept. `distribution` says how rows came to their tasks.
+    - `snapshot_ids`: the committed snapshots; empty if there was nothing to commit;
+    - `rows`: the rows of the frame; `rows_stored`: the rows in the files;
+    - `leftovers`: the number of removed files of lost attempts;
+    - `already_committed`: an earlier run had committed; no task ran, or its files were removed;
+    - `distribution`: how rows were routed to tasks.
     """
 
     snapshot_ids: tuple[int, ...] = ()
@@ -103,7 +106,7 @@ class WriteResult:
 
     @property
     def snapshot_id(self) -> int | None:
-        """The last snapshot it made."""
+        """The last committed snapshot; None if nothing was committed."""
         return self.snapshot_ids[-1] if self.snapshot_ids else None
 
 
@@ -120,18 +123,23 @@ def write(  # noqa: PLR0913  the public verb
     tasks: int | None = None,
     memory_per_task: int = MEMORY_PER_TASK,
 ) -> WriteResult:
-    """Write a Spark frame to a table, or that at a path, in one commit; what was written.
+    """Write a Spark frame to a table, or to the table at a path, in one commit.
 
-    `mode`, `partition` and `dynamic` are those of `Table.write` and `Table.overwrite`. A column
-    `_row_kind` holds +I, -U, +U or -D. The same user's same or lower `identifier` is committed
-    once: again, no task runs. `tasks` is into how many tasks the buckets go; each holds at most
-    `memory_per_task` bytes of rows and files at once, beside what Python itself takes.
+    - `mode`, `partition` and `dynamic`: as in `Table.write` and `Table.overwrite`. A column
+      `_row_kind` holds +I, -U, +U or -D.
+    - `commit_user` and `identifier`: the commit is idempotent. If this user has committed this or a
+      higher identifier before, no task runs.
+    - `tasks`: the number of tasks that the buckets are distributed to.
+    - `memory_per_task`: the most bytes of rows and files that a task holds, in addition to the
+      memory of Python itself.
 
-    Tasks do not compact. Where reads leave out what was not compacted (`first-row`), a UserWarning
+    Tasks do not compact. If reads skip rows that are not compacted (`first-row`), a UserWarning
     says so.
 
-    Raises InvalidRequest before any task runs if the columns do not fit, and naming column, value
-    and task if a row does not: then nothing is written.
+    Raises InvalidRequest before any task runs if the columns do not fit. Raises InvalidRequest,
+    naming column, value and task, if a row does not fit; then nothing is committed.
+
+        spark_bridge.write(df, "/data/shop/orders")
     """
     if by not in {"task", "group"}:
         raise InvalidRequest("unknown way to bring rows together", by=by, known=["task", "group"])
@@ -161,7 +169,7 @@ def write(  # noqa: PLR0913  the public verb
     try:
         outcomes = _run(df, task, owner, by_group=by_group)
     except BaseException:
-        # No message of it has reached the driver, so nothing of it can be in a snapshot.
+        # No message has reached the driver, so no snapshot can contain files of this job.
         remove_files_of_job(context, task.job)
         raise
     try:
@@ -188,9 +196,10 @@ def write(  # noqa: PLR0913  the public verb
 def prepare(
     df: DataFrame, table: Table | str | os.PathLike[str], *, tasks: int | None = None
 ) -> DataFrame:
-    """The frame with the rows of each bucket in one task, for `df.write` and INSERT INTO.
+    """The frame, shuffled so that the rows of each bucket are in one task.
 
-    `spark_bridge.write` does this itself. Raises InvalidRequest if the columns do not fit.
+    Use it before `df.write.format("lakecore")` and INSERT INTO; `spark_bridge.write` does it by
+    itself. Raises InvalidRequest if the columns do not fit.
     """
     require_version(df.sparkSession)
     context = _opened(table).context
@@ -205,7 +214,7 @@ def _opened(table: Table | str | os.PathLike[str]) -> Table:
 
 
 def _check_counts(**counts: object) -> None:
-    """Raise InvalidRequest, naming it, for what is given and no whole number from one on."""
+    """Raise InvalidRequest, naming the argument, unless it is None or a whole number above 0."""
     for name, count in counts.items():
         if count is None:
             continue
@@ -252,7 +261,7 @@ def _done_before(context: TableContext, by: Author) -> WriteResult | None:
 def _run(
     df: DataFrame, task: WriteTask, owner: Owner, *, by_group: bool
 ) -> tuple[TaskOutcome, ...]:
-    """The one action: what each task did."""
+    """Run the Spark action. Returns the outcome of each task."""
     spark = df.sparkSession
     wanted = {**transfer(spark, df.schema), **(GROUPS if by_group else {})}
     if owner.routing is Routing.REBALANCE and not by_group:
@@ -274,7 +283,7 @@ def _run(
 
 
 def _numbers(df: DataFrame) -> list[Column]:
-    """The columns under numbers for names: PySpark reads a dot in a name as a part of a struct."""
+    """The columns renamed to numbers: PySpark takes a dot in a name for a struct field."""
     return [f.col(quoted(name)).alias(str(number)) for number, name in enumerate(df.columns)]
 
 

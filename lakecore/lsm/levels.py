@@ -1,16 +1,16 @@
-"""Sections, sorted runs and levels of a bucket, decided on key and sequence ranges alone.
+"""Sections, sorted runs and levels of a bucket, computed from key and sequence ranges alone.
 
-Key ranges come as *ranks*: integers in the order of the keys, equal for equal keys, shared by all
-files that are looked at together. (Keys themselves are bytes of no order.)
+Key ranges are given as *ranks*: integers in key order, equal for equal keys, common to all files
+that are compared. (The serialized keys themselves are bytes without an order.)
 
-1. Files sorted by lowest key are cut into *sections*: a new section begins where the next lowest
-   key lies above every highest key so far. No key lives in two sections.
-2. Within a section files are dealt to *sorted runs*, oldest first: files whose sequence ranges
-   overlap are of one *age*; an age goes on the run before it if no key ranges overlap, otherwise it
-   begins a run (or several, if its own files overlap). So in the common case whole runs are older
-   or newer than each other, and merging need not look at a single sequence number.
+1. Files are sorted by their first key and cut into *sections*: a new section begins where the next
+   first key is above every last key so far. No key is in two sections.
+2. The files of a section are assigned to *sorted runs*, oldest first. Files whose sequence ranges
+   overlap have the same *age*. The files of an age are appended to the previous run if no key
+   ranges overlap; otherwise they begin a new run (or several, if they overlap each other). In the
+   common case, whole runs are older or newer than each other, and a merge ignores sequence numbers.
 
-INVARIANT: files of a run do not overlap and stand in key order.
+INVARIANT: the files of a run do not overlap and are in key order.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortedRun:
-    """Files in key order that do not overlap: one sorted stream of rows."""
+    """Non-overlapping files in key order: one sorted stream of rows."""
 
     files: tuple[DataFile, ...]
 
     @property
     def level(self) -> int:
-        """The level of its first file; of all of them, in a run that `level_runs` made."""
+        """The level of its first file; in a run of `level_runs`, that of all its files."""
         return self.files[0].level
 
     @property
@@ -49,17 +49,17 @@ class SortedRun:
 
     @property
     def sequence_min(self) -> int:
-        """The least sequence number of its rows."""
+        """The smallest sequence number of its rows."""
         return min(file.sequence_min for file in self.files)
 
     @property
     def sequence_max(self) -> int:
-        """The greatest sequence number of its rows."""
+        """The largest sequence number of its rows."""
         return max(file.sequence_max for file in self.files)
 
 
 class _Ranked(NamedTuple):
-    """A file at its place in key order; files of a run are kept sorted as these."""
+    """A file with its key ranks; the files of a run are kept sorted by them."""
 
     low: int
     high: int
@@ -80,7 +80,7 @@ def sections(lows: np.ndarray, highs: np.ndarray) -> list[np.ndarray]:
 def sorted_runs(
     files: Sequence[DataFile], lows: Sequence[int], highs: Sequence[int]
 ) -> tuple[SortedRun, ...]:
-    """The runs that hold these files of one section, oldest first."""
+    """The sorted runs of the files of one section, oldest first."""
     ranked = [
         _Ranked(int(low), int(high), number, file)
         for number, (low, high, file) in enumerate(zip(lows, highs, files, strict=True))
@@ -99,7 +99,7 @@ def sorted_runs(
 def level_runs(
     files: Sequence[DataFile], lows: np.ndarray, highs: np.ndarray
 ) -> tuple[SortedRun, ...]:
-    """The runs that compaction sees: each file of level 0, newest first, then each level.
+    """The runs that compaction picks from: each file of level 0, newest first, then each level.
 
     Raises CorruptTable if files of a level above 0 overlap: compaction would merge them wrongly.
     """
@@ -126,7 +126,7 @@ def runs_are_ordered(runs: Sequence[SortedRun]) -> bool:
 
 
 def _newest_first(file: DataFile) -> tuple[int, int, int, str]:
-    # Writers that did not know of each other may have given out one range of numbers twice.
+    # Concurrent writers may have assigned the same range of numbers.
     return -file.sequence_max, file.sequence_min, file.creation_time_ms or 0, file.name
 
 
@@ -144,7 +144,7 @@ def _ages(files: Iterable[_Ranked]) -> list[list[_Ranked]]:
 
 
 def _deal(age: list[_Ranked]) -> list[list[_Ranked]]:
-    """The fewest runs for files of one age: each goes on the run that ends lowest, if it fits."""
+    """The fewest runs for files of one age: each file is appended to the run that ends first."""
     runs: list[list[_Ranked]] = []
     ends: list[tuple[int, int]] = []
     for ranked in sorted(age):
@@ -159,7 +159,7 @@ def _deal(age: list[_Ranked]) -> list[list[_Ranked]]:
 
 
 def _fits(run: list[_Ranked], file: _Ranked) -> bool:
-    """Whether the file overlaps none of the run."""
+    """Whether the file overlaps no file of the run."""
     at = bisect_left(run, file.low, key=lambda ranked: ranked.low)
     before_ends = at == 0 or run[at - 1].high < file.low
     return before_ends and (at == len(run) or file.high < run[at].low)

@@ -1,10 +1,10 @@
-"""Which files of a table without a key are brought together, decided on their sizes alone.
+"""Which files of a table without a key are packed together, decided by their sizes alone.
 
-Rows have no key, so nothing is merged: rows are copied, and a file is never worth its rewriting if
-it is large. Two kinds of tables:
+Rows have no key, so packing copies rows and merges nothing; rewriting a large file gains nothing.
+There are two kinds of tables:
 
-- *Buckets in order* (`bucket` > 0): the rows of a bucket keep their order. Files stand by their
-  first sequence number, and only neighbours go together.
+- *Ordered buckets* (`bucket` > 0): the rows of a bucket keep their order. Files are sorted by their
+  first sequence number, and only neighbours are packed together.
   1. `pick_adjacent`: from the oldest on, until `compaction.min.file-num` files are held; as long as
      they are fewer and hold twice the target size, the oldest of them is let go. `fewer_adjacent`
      leaves out what would only become as many files again.
@@ -12,15 +12,16 @@ it is large. Two kinds of tables:
      are three at least and more small ones than large ones.
 - *No buckets* (`bucket` = -1): order means nothing, so any small files of a partition may go
   together.
-  1. `pick_small`: smallest first, until they hold twice the target size, each counted with the cost
-     of its opening; then the next group. A last group with less is taken if it has
+  1. `pick_small`: take the smallest files first, until they hold twice the target size, including
+     the open cost of each file; then begin the next group. A smaller last group is taken if it has
      `compaction.min.file-num` files.
-  2. `pick_small_full`: all of them, if there are two at least; `cut` makes steps of them.
+  2. `pick_small_full`: take all small files, if there are at least two; `cut` splits them into
+     steps.
 
-INVARIANT: the groups that are picked share no file, and their files stand in order.
+INVARIANT: the picked groups share no file, and their files are in order.
 
-INVARIANT: packing ends when nobody writes. A new file, but for the last of a group, has the target
-size once encoded, and is never small; each step leaves fewer small files, or fewer files.
+INVARIANT: without concurrent writes, packing ends. A new file, except the last of a group, has the
+encoded target size and is never small. Each step leaves fewer small files or fewer files.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ if TYPE_CHECKING:
     from lakecore.options import TableOptions
 
 Group: TypeAlias = "tuple[DataFile, ...]"
-"""Files whose rows will be written, one file's after the other's, to new files."""
+"""Files whose rows are written, file by file, to new files."""
 _TARGETS = 2
-"""A group is full when it holds so many new files' worth of bytes."""
+"""A group is full when its bytes fill this many new files."""
 _FULL_FILES_MIN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackingPolicy:
-    """What the options of a table say of packing.
+    """The packing options of a table.
 
-    Files below `small_file_bytes` are small. `files_min` of them are worth a group, `files_max`
-    (None: any number) are the most it takes. `rewrite_all`: a full packing takes every file.
+    Files below `small_file_bytes` are small. A group has at least `files_min` and at most
+    `files_max` files (None: no limit). `rewrite_all`: a full packing takes every file.
     """
 
     target_bytes: int
@@ -71,7 +72,7 @@ class PackingPolicy:
 
 
 def in_order(files: Sequence[DataFile]) -> Group:
-    """The files of a bucket in the order of their rows, given in order of commit."""
+    """The files of a bucket in row order; `files` are in commit order."""
     return tuple(sorted(files, key=lambda file: file.sequence_min))
 
 
@@ -94,7 +95,7 @@ def pick_adjacent(files: Sequence[DataFile], policy: PackingPolicy) -> Group | N
 
 
 def picks_adjacent(files: Sequence[DataFile], policy: PackingPolicy) -> tuple[Group, ...]:
-    """What `pick_adjacent` takes time after time, each time of the files after those."""
+    """The groups of repeated `pick_adjacent` calls, each on the files after the previous group."""
     groups: list[Group] = []
     left = in_order(files)
     while (group := pick_adjacent(left, policy)) is not None:
@@ -109,9 +110,9 @@ def becomes_fewer(group: Group, policy: PackingPolicy) -> bool:
 
 
 def fewer_adjacent(files: Sequence[DataFile], policy: PackingPolicy) -> tuple[Group, ...]:
-    """Neighbours that are worth packing, oldest first, as far as that leaves fewer files.
+    """Groups of neighbours whose packing reduces the number of files, oldest first.
 
-    `pick_adjacent` alone would take large neighbours again and again, which become as many files.
+    `pick_adjacent` alone would repeatedly pick large neighbours that become as many files again.
     """
     groups: list[Group] = []
     left = in_order(files)
@@ -144,7 +145,7 @@ def pick_adjacent_full(files: Sequence[DataFile], policy: PackingPolicy) -> Grou
 
 
 def pick_small(files: Sequence[DataFile], policy: PackingPolicy) -> tuple[Group, ...]:
-    """The groups of small files of a partition, each as long as its files make it worth."""
+    """The groups of small files of a partition that are worth packing."""
     groups: list[list[DataFile]] = []
     held: list[DataFile] = []
     held_bytes = 0
@@ -169,10 +170,10 @@ def pick_small_full(files: Sequence[DataFile], policy: PackingPolicy) -> Group |
 
 
 def cut(group: Group, bytes_max: int, policy: PackingPolicy) -> tuple[Group, ...]:
-    """Parts of a group of small files, of so many bytes or less, to be packed one after another.
+    """The parts of a group of small files, each of about `bytes_max`, to pack in sequence.
 
-    A part makes a whole new file at least, or what it makes would be packed again after it; and
-    what must be rewritten as it is, small or not, is one part.
+    A part makes at least one complete new file; otherwise its output would be packed again. A full
+    rewrite that includes large files is one part.
     """
     if policy.rewrite_all:
         return (group,)

@@ -1,13 +1,13 @@
-"""What becomes of the files of a compaction unit: merged and rewritten, moved, or left as they are.
+"""What happens to the files of a compaction unit: rewrite, move to another level, or no change.
 
-The files are cut into sections, which are walked in key order:
+The files are cut into sections, which are processed in key order:
 
-1. Files that overlap are merged. So is a small file, to grow: with what is merged beside it.
-2. A large file that overlaps none only moves to the output level. What came before it is written
-   first: merged on behind it, the output would overlap it.
-3. But a file goes through a rewrite, alone, if it may hold deletions and comes to the last level,
-   if rows of it have expired, or if the table wants every file rewritten.
-4. A small file that nothing is merged beside is treated as a large one.
+1. Overlapping files are merged. A small file is rewritten together with its merged neighbours.
+2. A large file that overlaps no other only moves to the output level. The sections before it are
+   written first, because output that continued behind the file would overlap it.
+3. A file is rewritten alone if it may hold tombstones and moves to the last level, if some of its
+   rows have expired, or if the table rewrites every file.
+4. A small file without merged neighbours is treated like a large one.
 
 INVARIANT: the output of a rewrite overlaps no other file of the unit.
 """
@@ -34,14 +34,14 @@ Section: TypeAlias = tuple[SortedRun, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrade:
-    """A file that goes to the output level under its name."""
+    """A file that moves to the output level and keeps its name."""
 
     file: DataFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """Sections in key order, each to be merged, all to be written as one run."""
+    """Sections in key order; each is merged, and all are written as one run."""
 
     sections: tuple[Section, ...]
 
@@ -61,7 +61,7 @@ def unit_steps(
     policy: CompactionPolicy,
     expired: Collection[str] = (),
 ) -> tuple[Step, ...]:
-    """What to do with the files of a unit, in key order; a file that no step names stays.
+    """The steps for the files of a unit, in key order; a file that no step names is unchanged.
 
     `lows` and `highs` rank the first and last key of each of `unit.files`. `expired` names files of
     which rows have expired.
@@ -99,7 +99,7 @@ def _together(
 def _moved(
     file: DataFile, unit: CompactionUnit, policy: CompactionPolicy, expired: Collection[str]
 ) -> list[Step]:
-    # An unknown number of deletions may be any.
+    # If the number of deletions is unknown, assume that there are some.
     holds_deletions = unit.is_full and file.delete_row_count != 0
     if holds_deletions or policy.rewrite_all or file.name in expired:
         return [_alone(file)]
@@ -107,7 +107,7 @@ def _moved(
 
 
 def _lone(waiting: Sequence[Section]) -> DataFile | None:
-    """The file that all these sections are."""
+    """The only file of these sections; None if there are several."""
     files = [file for section in waiting for run in section for file in run.files]
     return files[0] if len(files) == 1 else None
 

@@ -1,22 +1,23 @@
 """Which runs of a bucket are compacted, and into which level: universal compaction.
 
-As Paimon picks (https://paimon.apache.org/docs/master/primary-key-table/compaction/). The runs of
-a bucket stand newest first: each file of level 0, then each level. A pick takes runs from the
-newest on and leaves out none between, so that levels go on to tell older rows from newer ones:
+The rules are Paimon's (https://paimon.apache.org/docs/master/primary-key-table/compaction/). The
+runs of a bucket are ordered newest first: each file of level 0, then each level. A pick takes
+consecutive runs from the newest on, so that a lower level always holds newer rows:
 
-1. *Early full*: after an interval, while the bucket is small, or when much lies above its last
-   level, all runs are taken.
-2. *Size amplification*: all runs, if the last is small beside those before it.
-3. *Size ratio*: the first run, and the next while it is hardly larger than what is taken already.
-4. *Run count*: as many runs as there are too many, and on as in 3.
-5. *Level 0*: in tables whose compaction looks up older rows all of it, and on as in 3.
+1. *Early full*: take all runs after an interval, while the bucket is small, or when much data is
+   above its last level.
+2. *Size amplification*: take all runs if the last run is small compared with those before it.
+3. *Size ratio*: take the first run, and the next one while it is not much larger than the sum.
+4. *Run count*: take as many runs as exceed the limit, then continue as in 3.
+5. *Level 0*: in tables with look-ups, take all of level 0, then continue as in 3.
 
-Rules 2 and 3 wait for as many runs as the trigger says, rule 4 for one more. The output goes to the
-level before that of the first run that is left, but not to level 0: rather are further runs taken,
-up to the first above it. All runs go to the last level. `steps.py` says what becomes of the files.
+Rules 2 and 3 apply from the trigger number of runs on, rule 4 from one more. The output level is
+the one before that of the first run left, but never level 0: in that case, more runs are taken, up
+to the first one above level 0. All runs together go to the last level. `steps.py` decides what
+happens to the files.
 
-INVARIANT: a unit that `pick` finds has two runs at least, or one of level 0. (One run is picked by
-rule 5 alone.) So picking and compacting, again and again, comes to an end.
+INVARIANT: a unit that `pick` returns has at least two runs, or one run of level 0 (only rule 5
+picks a single run). Therefore repeated picking and compacting ends.
 """
 
 from __future__ import annotations
@@ -52,13 +53,14 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPolicy:
-    """What the options of a table say of compaction.
+    """The compaction options of a table.
 
-    `trigger`: the runs at which compaction begins. `level_0_every`: of so many picks that find
-    nothing else, the last takes all of level 0; None: none does. `offpeak_hours` are those at which
-    `offpeak_ratio_percent` is added to `size_ratio_percent`. `low_levels_anyway`: once runs are
-    taken, the next of level 0 or 1 is too, whatever its size; so picks Paimon 2.1, earlier releases
-    do not. `small_file_bytes`: smaller files are rewritten rather than moved to another level.
+    - `trigger`: the number of runs at which compaction begins;
+    - `level_0_every`: after this many picks without a result, take all of level 0; None: never;
+    - `offpeak_hours`: the hours in which `offpeak_ratio_percent` is added to `size_ratio_percent`;
+    - `low_levels_anyway`: a pick continues over runs of level 0 or 1 whatever their size, as in
+      Paimon 2.1 but not in earlier releases;
+    - `small_file_bytes`: smaller files are rewritten instead of moved to another level.
     """
 
     trigger: int
@@ -106,12 +108,13 @@ class CompactionPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """What a pick depends on beside the files.
+    """What a pick depends on in addition to the files.
 
-    `now_ms` is of the clock of `DataFile.creation_time_ms`, `hour` of the writer's day, 0 to 23.
-    `last_full_ms`: when a full unit of the bucket was last picked, as far as is known; the function
-    of that name reads it off the files. `idle_picks`: the picks that found nothing since level 0
-    was last taken for want of anything else.
+    - `now_ms`: the time by the clock of `DataFile.creation_time_ms`;
+    - `hour`: the hour of the writer's day, 0 to 23;
+    - `last_full_ms`: the last known full compaction of the bucket; the function of that name
+      derives it from the files;
+    - `idle_picks`: the picks that found nothing since `level_0_every` last took level 0.
     """
 
     now_ms: int
@@ -124,9 +127,8 @@ class Moment:
 class CompactionUnit:
     """Runs to compact, newest first, and the level of the output.
 
-    `is_full`: the output goes to the last level, below which nothing lies. `drops_deletions`: no
-    older row of its keys lies outside, or a deletion vector marks it, so that deletions have done
-    their work.
+    `is_full`: the output is the last level. `drops_deletions`: tombstones may be dropped, because
+    no other run holds an older row of their keys, or deletion vectors mark those rows.
     """
 
     runs: tuple[SortedRun, ...]
@@ -144,7 +146,7 @@ class CompactionUnit:
 def pick(
     runs: Sequence[SortedRun], policy: CompactionPolicy, moment: Moment
 ) -> CompactionUnit | None:
-    """What to compact in a bucket of these runs; None: nothing asks for it."""
+    """The unit to compact in a bucket with these runs; None if no rule applies."""
     reason = _early_full(runs, policy, moment)
     if reason is None and _is_amplified(runs, policy):
         reason = Reason.SIZE_AMPLIFICATION
@@ -167,10 +169,10 @@ def pick(
 def pick_full(
     runs: Sequence[SortedRun], policy: CompactionPolicy, stale: Collection[str] = ()
 ) -> CompactionUnit | None:
-    """The whole bucket, into the last level; None: it is there already.
+    """The whole bucket, into the last level; None if it is already there.
 
-    Of a bucket that is there, the `stale` files (by name: rows that expired, or that a deletion
-    vector hides) are rewritten, each alone.
+    In a bucket that is already there, the `stale` files (names of files with expired rows, or rows
+    that a deletion vector hides) are rewritten, each alone.
     """
     if len(runs) != 1 or runs[0].level != policy.level_max(runs):
         return _unit(runs, len(runs), policy, Reason.FULL) if runs else None
@@ -181,7 +183,7 @@ def pick_full(
 
 
 def last_full_ms(runs: Sequence[SortedRun], policy: CompactionPolicy) -> int | None:
-    """When the newest file of the last level was made; None: nothing is there, or tells."""
+    """The creation time of the newest file of the last level; None if unknown or no file."""
     if not runs or runs[-1].level != policy.level_max(runs):
         return None
     times = [file.creation_time_ms for file in runs[-1].files if file.creation_time_ms is not None]
@@ -189,7 +191,7 @@ def last_full_ms(runs: Sequence[SortedRun], policy: CompactionPolicy) -> int | N
 
 
 def hours_between(start: int, end: int) -> frozenset[int]:
-    """The hours from `start` up to `end`, perhaps over midnight; none if they are equal or -1."""
+    """The hours from `start` up to `end`, possibly over midnight; none if equal or -1."""
     if -1 in {start, end} or start == end:
         return frozenset()
     inside = range(start, end) if start < end else chain(range(start, 24), range(end))
@@ -208,7 +210,7 @@ def _level_0_every(options: TableOptions) -> int | None:
 def _early_full(
     runs: Sequence[SortedRun], policy: CompactionPolicy, moment: Moment
 ) -> Reason | None:
-    """The rule by which the bucket is compacted in full before its runs ask for it."""
+    """The rule that compacts the bucket in full before the number of runs requires it."""
     if len(runs) <= 1:
         return None
     last, interval = moment.last_full_ms, policy.full_interval_ms
@@ -240,9 +242,9 @@ def _extended(
     *,
     begun: bool = True,
 ) -> int:
-    """How many runs to take when the first `count` are: the next, while it is hardly larger.
+    """How many runs to take, from `count` on: one more while it is not much larger than the sum.
 
-    `begun`: those will be compacted in any case.
+    `begun`: the first `count` runs are compacted in any case.
     """
     ratio = policy.size_ratio_percent
     if moment.hour in policy.offpeak_hours:
@@ -261,7 +263,7 @@ def _extended(
 def _unit(
     runs: Sequence[SortedRun], count: int, policy: CompactionPolicy, reason: Reason
 ) -> CompactionUnit:
-    """The first `count` runs, and as many more as keep the output out of level 0."""
+    """The first `count` runs, and more runs until the output level is not level 0."""
     level_max = policy.level_max(runs)
     output = runs[count].level - 1 if count < len(runs) else level_max
     if output <= 0:

@@ -1,6 +1,6 @@
-"""Many rows of a key become one. Pure: the runs of a window in, their merged rows out.
+"""Merge functions: the runs of a window -> at most one row for each key. Pure.
 
-`MERGE_FUNCTIONS` is the table of them; adding an engine is one entry.
+`MERGE_FUNCTIONS` maps each merge engine to its function; a new engine is one entry.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ MERGE_FUNCTIONS: Mapping[str, MergeFunction] = {
 
 
 def interim_function(merge: MergeFunction) -> MergeFunction:
-    """What to merge rows with that `merge` will merge again, together with others."""
+    """The function for rows that `merge` will merge again, together with other rows."""
     return merge if merge.chooses_rows else KEEP_ALL
 
 
 def chooses_value(spec: MergeSpec, column: str) -> bool:
-    """Whether the column of a merged row is that of a row, as it was, or null; and decides nothing.
+    """Whether the merge only chooses among the column's values, and no decision depends on them.
 
-    Then merging needs to know of its values only which are null.
+    Then the merge needs to know only which of its values are null.
     """
     ordering = {name for group in spec.groups for name in group.sequence}
     if column in {*spec.key, *spec.sequence, *ordering}:

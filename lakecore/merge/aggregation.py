@@ -1,12 +1,12 @@
-"""Each column of a key's rows is folded by its own function.
+"""The `aggregation` engine: each column of a key's rows is folded by its own function.
 
 https://paimon.apache.org/docs/master/primary-key-table/merge-engine/aggregation/
 
-1. The columns of the primary key stay; sequence fields have the last value; a column without a
-   function has the last value that is not null.
-2. A row of kind -U or -D is taken back by the function. The result is an insertion all the same,
-   unless `aggregation.remove-record-on-delete` is set: then a -D forgets what came before it, the
-   rows after it begin with its values, and a key whose last row it is does not exist.
+1. Primary key columns are unchanged. A sequence field has the last value. A column without a
+   function has the last non-null value.
+2. The function retracts a row of kind -U or -D. The result is still a +I row, unless
+   `aggregation.remove-record-on-delete` is set: then a -D discards the rows before it, later rows
+   are folded onto its values, and a key whose last row is a -D is deleted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def functions_of_columns(spec: MergeSpec, columns: Sequence[str]) -> dict[str, F
 
 
 def fold_aggregation(contested: Contested, spec: MergeSpec) -> Folded:
-    """One row a key. Raises InvalidRequest if a function cannot take back a row that must be."""
+    """One row for each key. Raises InvalidRequest if a function cannot retract a row."""
     chosen = contested.all_rows
     deleted = np.zeros(contested.groups.count, bool)
     if spec.remove_on_delete and contested.kinds is not None:

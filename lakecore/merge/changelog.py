@@ -1,9 +1,9 @@
-"""What a compaction changed: the rows of a key before and after it -> rows of kind +I -U +U -D.
+"""The changelog of a compaction: the rows of a key before and after -> rows +I, -U, +U, -D.
 
 https://paimon.apache.org/docs/master/primary-key-table/changelog-producer/
 
-1. The keys that a window merges, in order, are those of the rows that merging gives out.
-2. `changed_keys` says of each where its row of before lies, and whether the key can have changed:
+1. The keys of a window, in order, are those of the merged rows, including tombstones.
+2. `changed_keys` finds, for each key, its row before and whether it can have changed:
    - *lookup*: it has a row of level 0. Its row of before is the one of the lowest level above 0:
      each compaction took up there what lay above.
    - *full-compaction*: it has a row besides the one of the level that was told, the deepest there
@@ -17,7 +17,7 @@ https://paimon.apache.org/docs/master/primary-key-table/changelog-producer/
    | adds | none, or a deletion | -D before |
    | adds | adds | -U before, +U after; of equal rows only if they are wanted |
 
-INVARIANT: the rows of a changelog, replayed from the first on, give what the compacted levels hold.
+INVARIANT: replaying a changelog from its start gives the rows of the compacted levels.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ Equal: TypeAlias = "Callable[[pa.Table, pa.Table, Sequence[str]], np.ndarray]"
 class ChangedKeys:
     """The keys of a window, in order.
 
-    `before` is where the row of before lies among all rows of the window, or NONE; `changed`
-    whether the key can have changed at all; `first` is where one of its rows lies.
+    For each key: `before` is the position of the row before in the window, or NONE; `changed` says
+    whether the key can have changed; `first` is the position of one of its rows.
     """
 
     before: np.ndarray
@@ -57,26 +57,26 @@ class ChangedKeys:
 
     @property
     def count(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return len(self.before)
 
     @property
     def without_before(self) -> np.ndarray:
-        """The changed keys that have no row of before in the window."""
+        """The changed keys without a row before in the window."""
         return np.flatnonzero(self.changed & (self.before == NONE))
 
 
 def changed_keys(
     window: Sequence[Slice], spec: MergeSpec, told_level: int | None = None
 ) -> ChangedKeys:
-    """What became of the keys of a window; with `told_level` as full-compaction sees it."""
+    """The changed keys of a window; `told_level` is set for a full-compaction changelog."""
     by_run = shared_codes([part.keys for part in window])
     codes = np.concatenate(by_run)
     levels = np.repeat([part.level for part in window], [part.keys.length for part in window])
     alive = np.concatenate(countable_rows(window, by_run, spec))
     counted = alive
     if told_level is not None and spec.complete_levels:
-        # A lower level has taken up the row of the deepest, but nobody was told.
+        # A lower level has absorbed the row of the deepest level, but no changelog has reported it.
         each = countable_rows(window, by_run, replace(spec, complete_levels=False))
         counted = np.concatenate(each)
     rows = np.flatnonzero(alive)
@@ -101,10 +101,10 @@ def changelog_rows(
     compared: Sequence[str] | None,
     equal: Equal = equal_rows,
 ) -> pa.Table:
-    """The changes of keys whose rows are `after`, in their order, -U right before +U.
+    """The changes of the keys of `after`, in their order; -U directly before +U.
 
-    `at` has of each row of `after` its row of `before`, or NONE. `compared`: rows that are equal in
-    these columns, as `equal` finds, have not changed (None: every row that there is has).
+    `at` holds, for each row of `after`, its row of `before`, or NONE. Rows that are equal in the
+    columns `compared`, by `equal`, have not changed (None: every existing row has changed).
     """
     adds = ~_retracting(after)
     held = at != NONE
@@ -120,7 +120,7 @@ def changelog_rows(
     given = _of_kind(after, come, np.where(both[come], _AFTER, _INSERT))
     if not len(gone) or not len(come):
         return taken if len(gone) else given
-    # A stable sort: what lies further left comes first.
+    # The sort is stable, so `gone` comes before `come`.
     order = np.argsort(np.concatenate([gone, come]), kind="stable")
     return pa.concat_tables([taken, given]).take(pa.array(order))
 
@@ -130,7 +130,7 @@ _AFTER, _DELETE = np.int8(RowKind.UPDATE_AFTER), np.int8(RowKind.DELETE)
 
 
 def _places(keys: np.ndarray, codes: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of the mask whose key is among `keys`: the place of the key, and of the row."""
+    """The masked rows whose key is among `keys`: positions of the key and of the row."""
     rows = np.flatnonzero(mask)
     if not len(keys):
         return rows[:0], rows[:0]

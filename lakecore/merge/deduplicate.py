@@ -1,19 +1,19 @@
-"""The newest row of each key wins.
+"""The `deduplicate` engine: the newest row of each key wins.
 
 https://paimon.apache.org/docs/master/primary-key-table/merge-engine/overview/#deduplicate
 
-Which rows survive is decided on keys, sequences and kinds alone; then each run is cut down by its
-mask. Values are never sorted for a read, and never moved twice.
+Keys, sequence numbers and kinds alone decide which rows survive; then each run is filtered by its
+mask. A read never sorts values and never moves them twice.
 
-1. Rows of an ignored kind are left out first.
-2. *Whole runs are older or newer* (the common case): from the newest run down, a row of an older
-   run loses if its key is among the keys already seen. Where the rows are to be in key order and
-   keys are dense, each row is put at the place of its key, oldest run first: the last one stays,
-   and the places are in order.
-3. *Otherwise* (overlapping sequence ranges, user sequence fields, repeated keys): the rows whose
-   key occurs more than once are sorted by key, sequence fields, sequence number, and order of
-   commit, for writers that begin at one snapshot number their rows alike; the last of a key wins.
-4. Winners of a kind that retracts are dropped, unless deletions are to be kept.
+1. Rows of an ignored kind are dropped.
+2. *Whole runs are older or newer* (the common case): from the newest run to the oldest, a row loses
+   if a newer run has its key. If the result must be in key order and keys are dense, each row is
+   written to the slot of its key, oldest run first: the last write wins, and the slots are sorted.
+3. *Otherwise* (overlapping sequence ranges, user sequence fields, repeated keys): rows whose key
+   occurs more than once are sorted by key, sequence fields, sequence number and commit order. The
+   last row of a key wins. Commit order breaks ties: writers that start at one snapshot assign equal
+   sequence numbers.
+4. Winners of a retracting kind are dropped, unless tombstones must be kept.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import MergeSpec, Slice
 
 _DENSE_SPAN_MAX = 32
-"""Codes in the range of a window, for a row of it, up to which a flag for each code is cheaper."""
+"""Up to this many possible codes for each row of a window, a table of flags is cheaper."""
 _PLACED_SPAN_MAX = 4
-"""The same up to which a place for each code is cheaper than a sort."""
+"""Up to this many possible codes for each row, a table of slots is cheaper than a sort."""
 
 
 class Deduplicate:
@@ -59,8 +59,8 @@ class Deduplicate:
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The newest row of each key.
 
-        With `keep_deletions`, deletions stay, as rows of kind -D or -U. Dropping one earlier would
-        let an older row of a lower level come back.
+        With `keep_deletions`, tombstones stay, as rows of kind -D or -U. Without them, an older row
+        of another level would reappear.
         """
         if not spec.in_key_order:
             for part, mask in self.winners(window, spec):
@@ -85,7 +85,7 @@ class Deduplicate:
     def winners(
         self, window: Sequence[Slice], spec: MergeSpec
     ) -> Iterator[tuple[Slice, np.ndarray]]:
-        """The runs, each with a mask of the rows that `__call__` gives out."""
+        """The runs, each with a mask of the rows that `__call__` returns."""
         window = _later_wins(window)
         if runs_decide(window, spec):
             codes = shared_codes([part.keys for part in window])
@@ -98,7 +98,7 @@ class Deduplicate:
 
 
 def _later_wins(window: Sequence[Slice]) -> list[Slice]:
-    """The runs in an order in which, where nothing else decides, the row that comes later wins."""
+    """The runs in an order in which the later row wins if nothing else decides."""
     return sorted(window, key=lambda part: part.commit_order)
 
 
@@ -113,7 +113,7 @@ def _newest_in_order(
 
 
 def _clear_deletes(window: Sequence[Slice], alive: list[np.ndarray], spec: MergeSpec) -> None:
-    """Clear in `alive` the rows that are deletions, unless deletions are to be kept."""
+    """Clear the tombstones in `alive`, unless they must be kept."""
     if spec.keep_deletions:
         return
     for part, mask in zip(window, alive, strict=True):
@@ -123,19 +123,19 @@ def _clear_deletes(window: Sequence[Slice], alive: list[np.ndarray], spec: Merge
 
 
 class _Extent(NamedTuple):
-    """The least of some codes, how many there could be from it to the greatest, how many are."""
+    """The smallest code, the number of possible codes up to the largest, and the actual number."""
 
     low: int
     span: int
     rows: int
 
     def is_within(self, share: int) -> bool:
-        """Whether there are at most so many possible codes for each there is."""
+        """Whether there are at most `share` possible codes for each actual one."""
         return self.span <= share * self.rows
 
 
 def _extent(codes: list[np.ndarray]) -> _Extent:
-    """Of runs whose codes are sorted."""
+    """The extent of the codes of runs; each run is sorted."""
     filled = [code for code in codes if len(code)]
     low = min((int(code[0]) for code in filled), default=0)
     high = max((int(code[-1]) for code in filled), default=-1)
@@ -159,7 +159,7 @@ def _newest_places(
 
 
 def _without_deletes(window: Sequence[Slice], places: np.ndarray, spec: MergeSpec) -> np.ndarray:
-    """The positions of rows that are no deletions, unless deletions are to be kept."""
+    """The positions without those of tombstones, unless tombstones must be kept."""
     if spec.keep_deletions:
         return places
     deletes = of_kinds_over(window, RETRACTS)
@@ -180,10 +180,10 @@ def _keep_last_by_run(
 def _keep_last_of_dense(
     codes: list[np.ndarray], alive: list[np.ndarray], newest_first: list[int], extent: _Extent
 ) -> None:
-    """Which codes newer runs hold is a table of flags."""
+    """`_keep_last_by_run` with a table of flags for the codes of newer runs."""
     seen = np.zeros(extent.span, bool)
-    # NOTE: memory is new to a thread each time it is asked for, and to clear it costs as much as
-    # all that is done here. So all runs share it.
+    # NOTE: newly allocated memory must be cleared, which costs as much as the rest of this
+    # function. All runs therefore share it.
     length = max(map(len, codes))
     places, newer = np.empty(length, np.int64), np.empty(length, bool)
     for run in newest_first:
@@ -199,7 +199,7 @@ def _keep_last_of_dense(
 def _keep_last_of_sparse(
     codes: list[np.ndarray], alive: list[np.ndarray], newest_first: list[int]
 ) -> None:
-    """Which codes newer runs hold is a sorted array."""
+    """`_keep_last_by_run` with a sorted array for the codes of newer runs."""
     seen = np.empty(0, np.int64)
     for position, run in enumerate(newest_first):
         own = codes[run] if alive[run].all() else codes[run][alive[run]]
@@ -229,7 +229,7 @@ def _union(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 def _in_key_order(
     window: Sequence[Slice], live: np.ndarray, order: np.ndarray
 ) -> Iterator[pa.Table]:
-    """The surviving rows, sorted by key, a piece at a time: the whole is never held twice."""
+    """The surviving rows, sorted by key, in pieces, so that the window is not held twice."""
     chosen = order if len(order) == len(live) and live.all() else order[live[order]]
     if len(window) == 1 and (chosen[1:] > chosen[:-1]).all():
         yield filter_rows(window[0].rows, live)

@@ -1,7 +1,7 @@
-"""Two merged states of a range of keys -> the rows that make the one the other.
+"""Two merged states of a range of keys -> the changes from one to the other.
 
-Of a key in both, whose columns differ, only the row of the later state comes, as +U: that is what
-Paimon gives out for two tags.
+For a key in both states whose columns differ, only the later row is returned, as +U, as in Paimon's
+difference of two tags.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ BEFORE, AFTER = 0, 1
 
 
 class _Difference:
-    """A merge function of at most two slices, each a state."""
+    """A merge function for at most two slices, one for each state."""
 
     chooses_rows: ClassVar = False
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
-        """Rows in key order with their kinds: -D gone, +I new, +U changed."""
+        """Rows in key order, with their kinds: -D deleted, +I new, +U changed."""
         del spec
         sides = {part.commit_order: part for part in window}
         if len(sides) < 2:

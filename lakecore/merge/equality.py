@@ -1,8 +1,7 @@
-"""Which rows of two tables are equal, value by value, as Java compares what a row was and became.
+"""Which rows of two tables are equal, by Java's rules for a row before and after a change.
 
-Null equals null. Floats are compared as Java orders them: NaN equals NaN, and -0.0 is not 0.0.
-Lists are equal element by element, rows field by field, and maps if they hold the same entries, in
-whatever order.
+Null equals null. Floats follow Java's order: NaN equals NaN, and -0.0 differs from 0.0. Lists are
+compared by element, rows by field. Maps are equal if they hold the same entries in any order.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def equal_rows(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> np.ndarray:
-    """Whether the rows at each place are equal in these columns."""
+    """For each position, whether the rows are equal in these columns."""
     same = np.ones(left.num_rows, bool)
     for name in columns:
         if not same.any():
@@ -31,7 +30,7 @@ def equal_rows(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> np.nd
 
 
 def equal_values(left: pa.Array, right: pa.Array) -> np.ndarray:
-    """Whether the values at each place of two arrays of one type are equal."""
+    """For each position, whether the values of two arrays of one type are equal."""
     there, also = is_valid(left), is_valid(right)
     kind = left.type
     if pa.types.is_struct(kind):

@@ -1,8 +1,8 @@
-"""The oldest row of each key wins; before all others, one that a compaction has taken up already.
+"""The `first-row` engine: the oldest row of each key wins; compacted rows win over level 0.
 
 https://paimon.apache.org/docs/master/primary-key-table/merge-engine/first-row/
 
-A batch read shows the rows of level 0 only once compaction has taken them up (`plan/splits.py`).
+A batch read returns rows of level 0 only after compaction has moved them up (`plan/splits.py`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FirstRow:
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The oldest row of each key.
 
-        Raises InvalidRequest for a -U or -D beside other rows, unless it is ignored.
+        Raises InvalidRequest for a -U or -D row of a key with other rows, unless it is ignored.
         """
         runs, firsts = _firsts(window, spec)
         if spec.in_key_order:
@@ -52,18 +52,18 @@ class FirstRow:
     def winners(
         self, window: Sequence[Slice], spec: MergeSpec
     ) -> Iterator[tuple[Slice, np.ndarray]]:
-        """The runs, each with a mask of the rows that `__call__` gives out."""
+        """The runs, each with a mask of the rows that `__call__` returns."""
         yield from _masks(*_firsts(window, spec))
 
 
 def _firsts(window: Sequence[Slice], spec: MergeSpec) -> tuple[list[Slice], np.ndarray]:
-    """The runs, and the positions over all of them of the row of each key that stays."""
+    """The runs, and the position of the surviving row of each key over all runs."""
     runs = oldest_first(window, spec)
     codes, order = merge_order(runs, spec)
     groups = groups_of(codes[order])
     firsts = order[groups.starts]
     if spec.complete_levels:
-        # What readers have seen stays, whatever numbers another writer gave its rows.
+        # A row that readers have seen stays, whatever sequence numbers other rows have.
         levels = np.repeat([part.level for part in runs], [part.keys.length for part in runs])
         seen = groups.first(levels[order] > 0)
         firsts = np.where(seen == NONE, firsts, order[seen])

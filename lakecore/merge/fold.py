@@ -1,15 +1,15 @@
-"""The frame of merge engines that make a new row of the rows of a key, column by column.
+"""Common part of the merge engines that compute a new row from the rows of a key, by column.
 
-1. A key with one row keeps it untouched, whatever it holds: no function sees it. (Paimon does so in
-   flush, read and rewriting.)
-2. The rows of the other keys, put in merge order, are the *contested* rows. The engine folds them,
-   each column at once over all keys.
-3. The result has the sequence number of the last row, and is a deletion or an insertion as the
-   engine says. Deletions are dropped, unless they are to be kept.
+1. A key with a single row keeps it unchanged; no function is applied. (Paimon does the same in
+   flush, read and rewrite.)
+2. The rows of the other keys, in merge order, are the *contested* rows. The engine folds them, each
+   column for all keys together.
+3. The result has the sequence number of the last row. The engine decides whether it is a tombstone
+   or an insertion. Tombstones are dropped, unless they must be kept.
 
-A merge that begins with a row to be taken back begins with nothing: what it takes back counts
-against rows that are merged later. (Paimon since 1.0 begins with the values of that row instead,
-which counts them twice; see docs/decisions.)
+If the first row of a merge is a retraction, the fold starts empty: the retraction counts against
+rows that are merged later. (Paimon since 1.0 starts with the values of that row, which counts them
+twice; see docs/decisions.)
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Contested:
-    """The rows of the keys that have several, in merge order, as one group a key.
+    """The rows of keys with several rows, in merge order, one group for each key.
 
-    Row r is at `order[r]` of the window's table. `kinds` is None where every row adds.
+    Row r is at position `order[r]` of the window's table. `kinds` is None if every row adds.
     """
 
     window: _Window
@@ -58,19 +58,19 @@ class Contested:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns of the table that are there."""
+        """The names of the table's columns that were read."""
         return [name for name in self.window.names if name not in {SEQUENCE_NUMBER, VALUE_KIND}]
 
     @property
     def retract(self) -> np.ndarray | None:
-        """A mask of the rows that take back; None if there are none."""
+        """A mask of the retracting rows; None if there are none."""
         if self.kinds is None:
             return None
         mask: np.ndarray = np.isin(self.kinds, [int(kind) for kind in RETRACTS])
         return mask if mask.any() else None
 
     def of_groups(self, first: int, last: int) -> Contested:
-        """The rows of the groups from the first up to the last, which is not one of them."""
+        """The rows of the groups from `first` (inclusive) to `last` (exclusive)."""
         starts = np.append(self.groups.starts, self.groups.length)[first : last + 1]
         rows = slice(int(starts[0]), int(starts[-1]))
         groups = Groups(starts[:-1] - starts[0], rows.stop - rows.start)
@@ -92,7 +92,7 @@ class Contested:
 
     @property
     def all_rows(self) -> Chosen:
-        """All rows, to fold a column of."""
+        """All rows, as the choice for a column."""
         return Chosen(
             rows=np.arange(self.groups.length),
             numbers=np.arange(self.groups.count),
@@ -103,7 +103,7 @@ class Contested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The rows that count for a column, in the order they are folded: `numbers` are the groups."""
+    """The rows that count for a column, in fold order; `numbers` are their groups."""
 
     rows: np.ndarray
     numbers: np.ndarray
@@ -111,7 +111,7 @@ class Chosen:
     retract: np.ndarray | None
 
     def only(self, mask: np.ndarray) -> Chosen:
-        """Those of the rows for which the mask holds."""
+        """The rows for which the mask is true."""
         if mask.all():
             return self
         rows, numbers, groups = self.groups.only(mask)
@@ -123,16 +123,16 @@ class Chosen:
         )
 
     def adding(self, mask: np.ndarray) -> Chosen:
-        """The same rows, those of the mask never to be taken back."""
+        """The same rows; rows of the mask add, whatever their kind."""
         if self.retract is None:
             return self
         retract = self.retract & ~mask
         return replace(self, retract=retract if retract.any() else None)
 
     def since(self, begins: np.ndarray) -> Chosen:
-        """Of all rows of each group those from the position given on, which itself adds.
+        """The rows of each group from a position on, whose row adds.
 
-        NONE: all of them.
+        `begins` holds the position for each group; NONE: all rows of the group.
         """
         mask = np.arange(self.groups.length) >= np.repeat(begins, self.groups.sizes)
         is_begin = np.zeros(self.groups.length, bool)
@@ -141,14 +141,14 @@ class Chosen:
 
 
 Column: TypeAlias = "pa.Array | np.ndarray"
-"""One value a key: the values, or the contested rows to take them from, NONE for null."""
+"""One value for each key: an array, or positions of contested rows to take, NONE for null."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """One row a key: its columns by name, and which of the rows are deletions.
+    """One row for each key: the columns by name, and which rows are tombstones.
 
-    `taken_back`: which of the deletions are of kind -U, since no row of kind -D deleted their key.
+    `taken_back`: which tombstones are of kind -U, because no -D row deleted their key.
     """
 
     columns: Mapping[str, Column]
@@ -158,16 +158,16 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class FoldEngine:
-    """A merge function that leaves lone rows alone and folds the others.
+    """A merge function that keeps single rows unchanged and folds the others.
 
-    A row that is folded has forgotten how it came to be: what it took back, what was null, which
-    rows had an older sequence. Folding it again gives another row than folding all at once.
+    A folded row does not record retractions, nulls and older sequences. Folding it again can give
+    another row than folding all rows together.
     """
 
     chooses_rows: ClassVar = False
     fold: Callable[[Contested, MergeSpec], Folded]
     functions: Callable[[MergeSpec, Sequence[str]], Mapping[str, Fold] | None]
-    """The function of each column by which rows that all add can be folded run by run, if any."""
+    """The function of each column for folding run by run when all rows add; None: not possible."""
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The merged rows; see `MergeFunction`."""
@@ -191,7 +191,7 @@ class FoldEngine:
         if kinds is not None:
             contested.kinds = kinds[contested.order]
         folded = _whole_row(contested, self._folded(contested, spec))
-        # Lone rows first, then folded ones: which of them come out, and in which order.
+        # Single rows first, then folded rows: which of them are returned, and in which order.
         keep = np.ones(groups.count, bool)
         if not spec.keep_deletions and kinds is not None:
             keep[: len(lone)] = ~np.isin(kinds[lone], [int(kind) for kind in RETRACTS])
@@ -213,10 +213,10 @@ class FoldEngine:
             return self.fold(contested, spec)
         except InvalidRequest:
             for aggregate in spec.aggregates:
-                # An option that cannot be right is no fault of a key: it is raised here.
+                # A wrong option is not the fault of a key, so it is raised here.
                 AGGREGATORS[aggregate.function](aggregate)
             first, last = 0, contested.groups.count
-        # Which key it is, halves tell: the first half without an error is passed over.
+        # Bisect to find the failing key.
         while last - first > 1:
             middle = (first + last) // 2
             try:
@@ -234,7 +234,7 @@ class FoldEngine:
 
 
 def _folded_runs(runs: Sequence[Slice], functions: Mapping[str, Fold]) -> pa.Table | None:
-    """The rows folded run by run; None if some cannot be, which the other way names."""
+    """The rows folded run by run; None if that fails; the other way then names the key."""
     try:
         return fold_runs(runs, functions)
     except InvalidRequest:
@@ -242,9 +242,9 @@ def _folded_runs(runs: Sequence[Slice], functions: Mapping[str, Fold]) -> pa.Tab
 
 
 def fold_column(contested: Contested, aggregate: Aggregate, chosen: Chosen) -> Column:
-    """One value a key of the function's column, from the rows chosen; null where none are.
+    """One value for each key of the function's column, from the chosen rows; null if none.
 
-    Raises InvalidRequest if rows are to be taken back and the function cannot.
+    Raises InvalidRequest if rows must be retracted and the function cannot retract.
     """
     fold = AGGREGATORS[aggregate.function](aggregate)
     chosen = retractable(aggregate, fold, chosen)
@@ -256,7 +256,7 @@ def fold_column(contested: Contested, aggregate: Aggregate, chosen: Chosen) -> C
 
 
 def retractable(aggregate: Aggregate, fold: Fold, chosen: Chosen) -> Chosen:
-    """The rows that the function is given: those to be taken back only if it can, or must not."""
+    """The rows to fold; drops retractions if the function ignores them, else raises an error."""
     if chosen.retract is None or (fold.retracts and not aggregate.ignore_retract):
         return chosen
     if aggregate.ignore_retract:
@@ -270,7 +270,7 @@ def retractable(aggregate: Aggregate, fold: Fold, chosen: Chosen) -> Chosen:
 
 
 def choose_column(contested: Contested, column: str, choice: Choice, chosen: Chosen) -> Column:
-    """Of each key the row, of those chosen, that has the value of the column."""
+    """For each key, the chosen row whose value the column takes."""
     valid = contested.valid(column)
     everything = len(chosen.rows) == len(valid)
     at = choice(valid if everything else valid[chosen.rows], chosen.groups, chosen.retract)
@@ -283,7 +283,7 @@ def choose_column(contested: Contested, column: str, choice: Choice, chosen: Cho
 
 @dataclass(slots=True)
 class _Window:
-    """The rows of all runs. To be given out piece by piece, columns stay in their chunks."""
+    """The rows of all runs; columns stay chunked, because they are returned in pieces."""
 
     table: pa.Table
     by_piece: bool
@@ -319,7 +319,7 @@ def _whole_row(contested: Contested, folded: Folded) -> Folded:
 def _piece(
     contested: Contested, name: str, column: Column, lone: np.ndarray, place: np.ndarray
 ) -> pa.Array:
-    """The rows of the result at these places: lone rows come first, then folded ones."""
+    """The rows of the result at these positions; single rows come before folded rows."""
     window = contested.window
     if isinstance(column, np.ndarray):
         folded = np.where(column == NONE, NONE, contested.order[column])
