@@ -5,13 +5,13 @@ There are two kinds of tables:
 
 - *Ordered buckets* (`bucket` > 0): the rows of a bucket keep their order. Files are sorted by their
   first sequence number, and only neighbours are packed together.
-  1. `pick_adjacent`: from the oldest on, until `compaction.min.file-num` files are held; as long as
-     they are fewer and hold twice the target size, the oldest of them is let go. `fewer_adjacent`
-     leaves out what would only become as many files again.
-  2. `pick_adjacent_full`: leave out large files at the beginning; take all the others, if there
-     are three at least and more small ones than large ones.
-- *No buckets* (`bucket` = -1): order means nothing, so any small files of a partition may go
-  together.
+  1. `pick_adjacent`: take files from the oldest on, until there are `compaction.min.file-num`.
+     While they are fewer and hold twice the target size, drop the oldest. `fewer_adjacent` drops
+     groups that would become as many files again.
+  2. `pick_adjacent_full`: skip large files at the beginning; take all others, if there are at least
+     three and more small files than large ones.
+- *Unaware buckets* (`bucket` = -1): rows have no order, so any small files of a partition may be
+  packed together.
   1. `pick_small`: take the smallest files first, until they hold twice the target size, including
      the open cost of each file; then begin the next group. A smaller last group is taken if it has
      `compaction.min.file-num` files.

@@ -4,11 +4,11 @@ https://paimon.apache.org/docs/master/primary-key-table/changelog-producer/
 
 1. The keys of a window, in order, are those of the merged rows, including tombstones.
 2. `changed_keys` finds, for each key, its row before and whether it can have changed:
-   - *lookup*: it has a row of level 0. Its row of before is the one of the lowest level above 0:
-     each compaction took up there what lay above.
-   - *full-compaction*: it has a row besides the one of the level that was told, the deepest there
-     is, which is its row of before.
-3. `changelog_rows` compares the rows of before with the merged ones:
+   - *lookup*: the key has a row in level 0. Its row before is that of the lowest level above 0,
+     because each compaction absorbed the rows of the levels above.
+   - *full-compaction*: the key has a row outside the deepest level, whose state the changelog has
+     already reported. The row of the deepest level is its row before.
+3. `changelog_rows` compares the rows before with the merged rows:
 
    | before | after | rows |
    |---|---|---|

@@ -1,7 +1,7 @@
-"""Rows in the order they merge in, as one group a key; and what can be said of all groups at once.
+"""Rows in merge order, one group for each key, and operations on all groups together.
 
-Positions are those of the rows in that order. Whatever loops here loops over ranks, never over
-rows or groups: step j takes the j-th row of every group that has one.
+Positions are those of the rows in merge order. Loops run over ranks, never over rows or groups:
+step j takes the j-th row of every group that has one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _BITS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 NONE = -1
-"""The position of a row that is not there."""
+"""The position of a missing row."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Groups:
 
     @property
     def count(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self.starts)
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """The rows of each group."""
+        """The number of rows of each group."""
         return np.diff(self.starts, append=self.length)
 
     @cached_property
@@ -50,7 +50,7 @@ class Groups:
         return np.repeat(np.arange(self.count), self.sizes)
 
     def last(self, mask: np.ndarray) -> np.ndarray:
-        """The position of the last row of each group for which the mask holds, or NONE."""
+        """The position of the last masked row of each group, or NONE."""
         held, until = np.flatnonzero(mask), np.cumsum(mask)
         if not len(held):
             return np.full(self.count, NONE)
@@ -61,7 +61,7 @@ class Groups:
         return found
 
     def first(self, mask: np.ndarray) -> np.ndarray:
-        """The position of the first row of each group for which the mask holds, or NONE."""
+        """The position of the first masked row of each group, or NONE."""
         if not self.count:
             return self.starts
         found = np.minimum.reduceat(
@@ -70,16 +70,16 @@ class Groups:
         return np.where(found == self.length, NONE, found)
 
     def any(self, mask: np.ndarray) -> np.ndarray:
-        """Whether the mask holds for a row of each group."""
+        """For each group, whether the mask is true for any of its rows."""
         if not self.count:
             return np.zeros(0, bool)
         found: np.ndarray = np.logical_or.reduceat(mask, self.starts)
         return found
 
     def only(self, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray, Groups]:
-        """The rows for which the mask holds: their positions, and what groups are left of them.
+        """The masked rows: their positions, the number of each remaining group, and the groups.
 
-        The second array says which group each of those was.
+        Groups without a masked row are dropped.
         """
         rows = np.flatnonzero(mask)
         numbers = self.numbers[rows]
@@ -99,21 +99,21 @@ class Groups:
 
 
 def groups_of(codes: np.ndarray) -> Groups:
-    """The groups of equal neighbours among codes in order."""
+    """The groups of equal neighbours in sorted codes."""
     fresh = np.ones(len(codes), bool)
     np.not_equal(codes[1:], codes[:-1], out=fresh[1:])
     return Groups(np.flatnonzero(fresh), len(codes))
 
 
 def interleaved(is_first: np.ndarray) -> np.ndarray:
-    """The order that brings two parts, laid end to end, together: which places are the first's."""
+    """The order that interleaves two concatenated parts; `is_first` marks slots of the first."""
     order = np.empty(len(is_first), np.int64)
     order[np.append(np.flatnonzero(is_first), np.flatnonzero(~is_first))] = np.arange(len(order))
     return order
 
 
 def pick(values: pa.Array | pa.ChunkedArray, positions: np.ndarray) -> pa.Array | pa.ChunkedArray:
-    """The values at these positions; null for NONE. One alone, which may be large, is no copy."""
+    """The values at these positions; null for NONE. A single value is not copied."""
     if len(positions) == 1 and positions[0] >= 0:
         return values.slice(positions[0], 1)
     missing = positions < 0
@@ -123,7 +123,7 @@ def pick(values: pa.Array | pa.ChunkedArray, positions: np.ndarray) -> pa.Array 
 
 
 def spread(values: pa.Array, numbers: np.ndarray, count: int) -> pa.Array:
-    """The values at the groups of these numbers; null for the other groups."""
+    """One value for each of `count` groups: the given values at `numbers`, null elsewhere."""
     if len(numbers) == count and (numbers[1:] > numbers[:-1]).all():
         return values
     at = np.full(count, NONE)
@@ -132,7 +132,7 @@ def spread(values: pa.Array, numbers: np.ndarray, count: int) -> pa.Array:
 
 
 def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The values as one array; nothing is copied if they are, or were once."""
+    """The values as one array; not copied if all chunks are slices of one array."""
     if isinstance(values, pa.ChunkedArray) and values.num_chunks != 1:
         values = _put_together(values.chunks) or values.combine_chunks()
     if isinstance(values, pa.ChunkedArray):
@@ -141,7 +141,7 @@ def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _put_together(chunks: Sequence[pa.Array]) -> pa.Array | None:
-    """The array that the chunks were cut from, one after the other; None if they were not."""
+    """The array of which the chunks are consecutive slices; None if there is none."""
     if not chunks or not (has_width(chunks[0].type) or _is_text(chunks[0].type)):
         return None
     first, *others = chunks
@@ -157,13 +157,13 @@ def _put_together(chunks: Sequence[pa.Array]) -> pa.Array | None:
 
 
 def _memory_of(values: pa.Array) -> list[tuple[int, int] | None]:
-    """Where the buffers of an array begin, and their bytes."""
+    """The address and the size in bytes of each buffer of an array."""
     buffers = values.buffers()
     return [None if buffer is None else (buffer.address, buffer.size) for buffer in buffers]
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Whether the values are texts or bytes behind offsets."""
+    """Whether the values are strings or binaries with offsets."""
     return kind in {pa.string(), pa.large_string(), pa.binary(), pa.large_binary()}
 
 
@@ -174,7 +174,7 @@ def is_valid(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
     values = in_one(values)
     bitmap = values.buffers()[0]
     if bitmap is None:
-        # Of a type that keeps its nulls otherwise.
+        # A type that stores its nulls in another way.
         mask: np.ndarray = values.is_valid().to_numpy(zero_copy_only=False)
         return mask
     first, last = values.offset // 8, -(-(values.offset + len(values)) // 8)
@@ -183,12 +183,12 @@ def is_valid(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def has_width(kind: pa.DataType) -> bool:
-    """Whether values of the type are as wide as a number of NumPy."""
+    """Whether values of the type have the width of a NumPy number."""
     return pa.types.is_primitive(kind) and kind.bit_width in _BITS
 
 
 def bits_of(values: pa.Array) -> np.ndarray:
-    """The values of a type that has a width, as integers; where they are null, anything."""
+    """The values of a fixed-width type as integers; arbitrary where they are null."""
     kind = np.dtype(_BITS[values.type.bit_width])
     data = values.buffers()[1]
     if data is None:
@@ -197,9 +197,9 @@ def bits_of(values: pa.Array) -> np.ndarray:
 
 
 def blended(mask: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The integers of the left where the mask holds, of the right elsewhere.
+    """The integers of `left` where the mask is true, else those of `right`.
 
-    By their bits: `numpy.where` guesses which it will be, and a mask of nulls is hard to guess.
+    Computed with bit operations: `numpy.where` branches, and a mask of nulls is hard to predict.
     """
     bits = -mask.view(np.int8).astype(left.dtype)
     blend: np.ndarray = right ^ ((left ^ right) & bits)
@@ -207,11 +207,11 @@ def blended(mask: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray
 
 
 def with_width(values: np.ndarray, valid: np.ndarray | None, kind: pa.DataType) -> pa.Array:
-    """Numbers as values of a type as wide, null where `valid` does not hold; nothing is copied."""
+    """Numbers as values of a type of the same width, null where not `valid`; nothing is copied."""
     nulls = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(kind, len(values), [nulls, pa.py_buffer(values)])
 
 
 def room(length: int, dtype: np.dtype) -> np.ndarray:
-    """An array to fill, in memory of Arrow's, which is used again sooner than NumPy's."""
+    """An uninitialised array in Arrow's memory, which is reused sooner than NumPy's."""
     return np.frombuffer(pa.allocate_buffer(length * dtype.itemsize), dtype)

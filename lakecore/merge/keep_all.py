@@ -1,7 +1,7 @@
-"""Every row stays, in the order in which the rows of a key merge.
+"""A merge function that keeps every row, in merge order.
 
-Rows on the way to a merge that must see all of them at once are brought into order by `KEEP_ALL`,
-as often as it takes, and cut where a key ends by `whole_keys`.
+If a later merge must see all rows of a key together, `KEEP_ALL` only sorts them, as often as
+needed, and `whole_keys` cuts the result between keys.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class _KeepAll:
-    """A merge function that leaves all rows of a key, less those that do not count."""
+    """A merge function that keeps all rows of a key, except ignored rows."""
 
     chooses_rows: ClassVar = True
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
-        """The rows by key, sequence fields, sequence number; deletions too."""
+        """The rows, sorted by key, sequence fields and sequence number; tombstones included."""
         runs = oldest_first(window, spec)
         _, order = merge_order(runs, spec)
         yield from take_in_pieces(runs, order)
@@ -39,9 +39,9 @@ KEEP_ALL: MergeFunction = _KeepAll()
 def whole_keys(
     batches: Iterable[pa.Table], key: Sequence[str], bytes_max: int | None = None
 ) -> Iterator[pa.Table]:
-    """The same sorted rows, cut so that no key goes on from one table to the next.
+    """The same sorted rows, cut so that no key spans two tables.
 
-    The last key of a batch waits for the batch after it. All rows of one key are held at once.
+    The last key of a batch waits for the next batch. All rows of one key are held in memory.
     Raises InvalidRequest if they are more than `bytes_max`.
     """
     waiting: list[pa.Table] = []

@@ -3,8 +3,8 @@
 1. `order_columns` turns each key column of a batch into something that sorts as Paimon sorts keys
    (https://paimon.apache.org/docs/master/primary-key-table/overview/): integers, dates, times,
    timestamps, booleans and small decimals become int64; floats become int64 in Java's total order
-   (-0.0 below 0.0, NaN above all); large decimals become two columns; strings and binaries stay,
-   for they sort by unsigned bytes already.
+   (-0.0 below 0.0, NaN above all); large decimals become two columns; strings and binaries are
+   unchanged, because they already sort by unsigned bytes.
 2. `shared_codes` gives the rows of several batches int64 codes: equal for equal keys, in key order.
    One integer column is its own code; several whose ranges multiply to less than 2^63 are packed;
    anything else is ranked by one sort.
@@ -32,7 +32,7 @@ _CODE_LIMIT = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class OrderColumns:
-    """The key columns of a batch in sortable form: int64 arrays, or Arrow text and binaries."""
+    """The key columns of a batch in sortable form: int64 arrays, or Arrow strings and binaries."""
 
     columns: tuple[np.ndarray | pa.Array, ...]
     length: int
@@ -90,7 +90,7 @@ def order_columns(columns: Sequence[pa.Array | pa.ChunkedArray]) -> OrderColumns
 
 
 def shared_codes(batches: Sequence[OrderColumns]) -> list[np.ndarray]:
-    """Per batch an int64 code for each row: equal for equal keys, in key order across batches."""
+    """An int64 code for each row of each batch; equal for equal keys, in key order over batches."""
     width = len(batches[0].columns)
     first = batches[0].columns[0]
     if width == 1 and isinstance(first, np.ndarray) and first.dtype == np.int64:
@@ -101,7 +101,7 @@ def shared_codes(batches: Sequence[OrderColumns]) -> list[np.ndarray]:
 
 
 def sequence_codes(columns: Sequence[pa.ChunkedArray], *, descending: bool) -> np.ndarray:
-    """An int64 code per row that rises with the sequence fields; null is smallest either way."""
+    """An int64 code for each row, ascending with the sequence fields; null is always smallest."""
     frame = pl.DataFrame(
         {str(index): _frame_column(column) for index, column in enumerate(columns)}
     )
@@ -112,7 +112,7 @@ def sequence_codes(columns: Sequence[pa.ChunkedArray], *, descending: bool) -> n
 
 
 def _sortable(column: pa.Array | pa.ChunkedArray) -> list[np.ndarray | pa.Array]:  # noqa: C901
-    # One case a type.
+    # One case for each type.
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):
@@ -157,7 +157,7 @@ def _total_order(
 
 
 def _packed(batches: Sequence[OrderColumns]) -> list[np.ndarray] | None:
-    """Several integer columns as one, where their ranges allow."""
+    """Several integer columns packed into one code; None if their ranges do not fit 63 bits."""
     filled = [batch for batch in batches if batch.length]
     if not filled:
         return [np.empty(0, np.int64) for _ in batches]
@@ -183,7 +183,7 @@ def _packed(batches: Sequence[OrderColumns]) -> list[np.ndarray] | None:
 
 
 def _ranked(batches: Sequence[OrderColumns]) -> list[np.ndarray]:
-    """Any columns as dense ranks, by one sort over all batches."""
+    """Dense ranks of any columns, from one sort over all batches."""
     width = len(batches[0].columns)
     frame = pl.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""Which kinds of rows a table can merge at all, so that a write of others fails at once."""
+"""Which row kinds a table can merge, so that a write of other kinds fails immediately."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """The kinds that a table cannot merge: why, and the column and function that are in the way."""
+    """The kinds that a table cannot merge, the reason, and the column and function responsible."""
 
     kinds: frozenset[RowKind]
     reason: str
@@ -26,10 +26,10 @@ class Refusal:
 
 
 def refused_kinds(engine: MergeEngine, spec: MergeSpec) -> Refusal | None:
-    """The kinds that no row of a write may be of; None if there are none.
+    """The kinds that no written row may have; None if there are none.
 
-    A deletion of a key that is alone would pass unseen, and the next row of the key could not be
-    merged with it: the table could not be read any more.
+    A single tombstone of a key would be accepted, but the next row of the key could not be merged
+    with it, and the table would become unreadable.
     """
     kinds = RETRACTS - spec.ignored
     if not kinds or engine is MergeEngine.DEDUPLICATE:
@@ -60,7 +60,7 @@ def refused_kinds(engine: MergeEngine, spec: MergeSpec) -> Refusal | None:
 
 
 def _retracted(engine: MergeEngine, spec: MergeSpec) -> Iterator[Aggregate]:
-    """The functions that are given rows to take back."""
+    """The functions that receive rows to retract."""
     grouped = {name for group in spec.groups for name in group.columns}
     for aggregate in spec.aggregates:
         if engine is MergeEngine.AGGREGATION or aggregate.column in grouped:

@@ -1,10 +1,10 @@
-"""The order in which the rows of a window merge: by key, sequence fields, sequence number, commit.
+"""Merge order of the rows of a window: by key, sequence fields, sequence number, commit order.
 
 https://paimon.apache.org/docs/master/primary-key-table/sequence-rowkind/
 
-Where whole runs are older or newer than each other, a stable sort by key alone gives it, and such a
-sort is cheap: the runs are in key order already. Otherwise only rows whose key occurs more than
-once are compared.
+If whole runs are older or newer than each other, a stable sort by key is enough. It is cheap,
+because each run is in key order already. Otherwise, only rows whose key occurs more than once are
+compared.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 PIECE_ROWS = 131_072
 PIECE_BYTES = 4 << 20
-"""What a piece of a window's rows has at most: a file is written of many."""
+"""Maximum size of a piece of a window's rows; a file is written from many pieces."""
 _NUMBER_BITS = 63
 _IDLE_TAKERS: list[ThreadPoolExecutor] = []
 _COMBINED_BYTES = 16 << 20
-"""Up to which a window is held twice: in its chunks, and in one."""
+"""Windows up to this size are combined into one chunk, so they are in memory twice."""
 _BUFFER_BYTES = 64 << 20
-"""From which on a window is a write buffer."""
+"""Windows from this size on are write buffers."""
 
 
 def runs_decide(window: Sequence[Slice], spec: MergeSpec) -> bool:
-    """Whether every row of a run is older than those of the next, so that no row is looked at."""
+    """Whether every row of a run is older than all rows of the next run."""
     if spec.sequence or not all(part.unique for part in window):
         return False
     ordered = sorted(window, key=_age)
@@ -50,16 +50,16 @@ def runs_decide(window: Sequence[Slice], spec: MergeSpec) -> bool:
 
 
 def oldest_first(window: Sequence[Slice], spec: MergeSpec) -> list[Slice]:
-    """The runs in an order in which, of rows that nothing else tells apart, the later is newer."""
+    """The runs in an order in which the later row is newer if nothing else decides."""
     if runs_decide(window, spec):
         return sorted(window, key=_age)
     return sorted(window, key=lambda part: part.commit_order)
 
 
 def merge_order(window: Sequence[Slice], spec: MergeSpec) -> tuple[np.ndarray, np.ndarray]:
-    """Of all rows of `oldest_first` runs: their codes by key, and their positions in merge order.
+    """For all rows of `oldest_first` runs: key codes, and positions in merge order.
 
-    Rows that do not count are left out of the positions.
+    The positions do not contain ignored rows.
     """
     by_run = shared_codes([part.keys for part in window])
     codes = np.concatenate(by_run)
@@ -73,9 +73,9 @@ def merge_order(window: Sequence[Slice], spec: MergeSpec) -> tuple[np.ndarray, n
 
 
 def key_order(window: Sequence[Slice], codes: np.ndarray) -> np.ndarray:
-    """The positions of the rows in key order; of several runs, rows of a key by run."""
+    """The positions of the rows in key order; rows of a key are in run order."""
     if len(window) > 1:
-        # Runs are sorted: a sort that makes use of it beats any other.
+        # Runs are sorted: a sort that exploits this is the fastest.
         return np.argsort(codes, kind="stable")
     if (codes[1:] >= codes[:-1]).all():
         return np.arange(len(codes))
@@ -83,10 +83,10 @@ def key_order(window: Sequence[Slice], codes: np.ndarray) -> np.ndarray:
 
 
 def _sorted_places(codes: np.ndarray) -> np.ndarray:
-    """The positions of the codes in their order.
+    """The positions of the codes in ascending order.
 
-    Where a code and its position fit into one number, numbers are sorted in place. To sort them
-    apart takes four times as much memory, and Polars keeps it for a while.
+    If a code and its position fit into one integer, these integers are sorted in place. A separate
+    sort takes four times the memory, and Polars keeps that memory for a while.
     """
     low = int(codes.min())
     bits = (len(codes) - 1).bit_length()
@@ -101,7 +101,7 @@ def _sorted_places(codes: np.ndarray) -> np.ndarray:
 
 
 def column_of(window: Sequence[Slice], name: str, rows: np.ndarray) -> pa.ChunkedArray:
-    """Some rows of a column, by their positions over all runs."""
+    """The values of a column at these positions over all runs."""
     chunks = [chunk for part in window for chunk in part.rows.column(name).chunks]
     column = pa.chunked_array(chunks, type=window[0].rows.schema.field(name).type)
     return column.take(pa.array(rows))
@@ -133,7 +133,7 @@ def of_kinds_over(window: Sequence[Slice], kinds: frozenset[RowKind]) -> np.ndar
 
 
 def filter_rows(rows: pa.Table, mask: np.ndarray) -> pa.Table:
-    """The rows for which the mask holds; nothing is copied if it is all or none of them."""
+    """The masked rows; nothing is copied if the mask selects all rows or none."""
     places = np.flatnonzero(mask)
     if len(places) == len(mask):
         return rows
@@ -141,17 +141,17 @@ def filter_rows(rows: pa.Table, mask: np.ndarray) -> pa.Table:
         return rows.slice(0, 0)
     if any(column.num_chunks > 1 for column in rows.columns):
         return rows.filter(pa.array(mask))
-    # Of one chunk: a filter finds the places too, for each column anew.
+    # With one chunk, a filter would compute the positions again for each column.
     return pc.take(rows, pa.array(places), boundscheck=False)
 
 
 def split_mask(window: Sequence[Slice], mask: np.ndarray) -> list[np.ndarray]:
-    """A mask over the rows of all runs as one a run."""
+    """A mask over all runs, split into one mask for each run."""
     return np.split(mask, np.cumsum([part.keys.length for part in window])[:-1])
 
 
 def take_in_pieces(window: Sequence[Slice], positions: np.ndarray) -> Iterator[pa.Table]:
-    """The rows at these positions over all runs, a piece at a time: never all of many twice."""
+    """The rows at these positions over all runs, in pieces, to avoid a second full copy."""
     rows = pa.concat_tables([part.rows for part in window])
     size_bytes = size_of(rows)
     step = piece_rows(rows, size_bytes)
@@ -160,14 +160,14 @@ def take_in_pieces(window: Sequence[Slice], positions: np.ndarray) -> Iterator[p
         yield from (rows.slice(position, 1) for position in positions.tolist())
         return
     if size_bytes <= _COMBINED_BYTES:
-        # Arrow would put the chunks of each column together once a piece.
+        # Otherwise Arrow would combine the chunks of each column for each piece.
         rows = rows.combine_chunks()
     starts = range(0, max(1, len(positions)), step)
 
     def piece(start: int) -> pa.Table:
         return pc.take(rows, pa.array(positions[start : start + step]), boundscheck=False)
 
-    # The next piece is taken while this one is written: Arrow lets go of the interpreter's lock.
+    # Take the next piece while this one is written: Arrow releases the interpreter lock.
     with _taker(size_bytes) as taker:
         coming = taker.submit(piece, 0)
         try:
@@ -183,10 +183,10 @@ def take_in_pieces(window: Sequence[Slice], positions: np.ndarray) -> Iterator[p
 
 @contextmanager
 def _taker(size_bytes: int) -> Iterator[ThreadPoolExecutor]:
-    """A thread that takes rows out of so many bytes.
+    """A thread that takes rows from a window of `size_bytes`.
 
-    The one that did so last: what it has freed is at hand for its next piece. Beside a write buffer
-    it holds nothing of before, and nothing after.
+    It is the thread of the previous window, so that it reuses the memory it has freed. For a write
+    buffer, freed memory is released before and after.
     """
     try:
         taker = _IDLE_TAKERS.pop()
@@ -204,12 +204,12 @@ def _taker(size_bytes: int) -> Iterator[ThreadPoolExecutor]:
 
 def _release_freed() -> None:
     pa.default_memory_pool().release_unused()
-    # What finding the order took.
+    # Release the memory of the sort.
     pa.system_memory_pool().release_unused()
 
 
 def piece_rows(rows: pa.Table, size_bytes: int) -> int:
-    """How many of such rows, which have so many bytes, are taken at once."""
+    """How many of these rows to take for one piece; all of them have `size_bytes`."""
     fitting: int = PIECE_BYTES * rows.num_rows // max(1, size_bytes)
     return max(1, min(PIECE_ROWS, fitting))
 
@@ -237,7 +237,7 @@ def countable_rows(
 
 
 def _settle(window: Sequence[Slice], spec: MergeSpec, codes: np.ndarray, order: np.ndarray) -> None:
-    """Put the rows of each key that has several into their order; `order` is changed."""
+    """Sort the rows of each key with several rows; changes `order` in place."""
     ordered = codes[order]
     same = ordered[1:] == ordered[:-1]
     repeated = np.zeros(len(order), bool)

@@ -1,19 +1,20 @@
-"""The rows of a key complete each other: a column keeps its last value that is not null.
+"""The `partial-update` engine: a column keeps its last non-null value among the rows of a key.
 
 https://paimon.apache.org/docs/master/primary-key-table/merge-engine/partial-update/
 
-- *Sequence groups* order some columns by others. A row whose sequence columns are all null leaves
-  the group alone. Otherwise, if it is not older than what the group holds, it sets the columns,
-  also to null; if it is older, only a column with a function heeds it, as if it had come first.
-- A column with a function is folded. Outside sequence groups every row counts.
-- Rows of kind -U and -D need one of: `ignore-delete`; sequence groups, whose columns they set to
-  null or are taken back from; `partial-update.remove-record-on-delete`, by which a -D forgets what
-  came before it. By `partial-update.remove-record-on-sequence-group` so does a -D that is not
-  older than the group. Rows after such a -D begin with its values; if it is the last, the key is
-  deleted.
-- A key of which only -U and -D are at hand stays to be taken back. Its rows are folded as if they
-  added: to take back their sum is to take back each of them. It is a -D only if one of them forgot
-  what came before; a -D of which that is not true would make it forgotten in a later merge.
+- *Sequence groups* order some columns by others. A row whose sequence columns are all null does not
+  affect the group. A row that is not older than the group sets the columns, also to null. An older
+  row affects only columns with a function, as if it had arrived first.
+- A column with a function is folded. Outside sequence groups, every row counts.
+- Rows of kind -U and -D need one of these options:
+  `ignore-delete`;
+  sequence groups: a -U or -D sets their columns to null, or is retracted by their functions;
+  `partial-update.remove-record-on-delete`: a -D discards the rows before it;
+  `partial-update.remove-record-on-sequence-group`: a -D not older than the group discards them.
+  Rows after such a -D are folded onto its values; if it is the last row, the key is deleted.
+- A key with only -U and -D rows stays a retraction for a later merge. Its rows are folded as if
+  they added, because retracting their sum retracts each of them. The result is a -D only if one of
+  the rows discards the rows before it; otherwise a later merge would discard them wrongly.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def functions_of_columns(spec: MergeSpec, columns: Sequence[str]) -> dict[str, F
 
 
 def fold_partial_update(contested: Contested, spec: MergeSpec) -> Folded:
-    """One row a key. Raises InvalidRequest for rows of kind -U or -D that the table cannot take."""
+    """One row for each key. Raises InvalidRequest for -U or -D rows that the table cannot merge."""
     chosen, deleted, taken_back = _live_rows(contested, spec)
     functions = {aggregate.column: aggregate for aggregate in spec.aggregates}
     adding = chosen if chosen.retract is None else chosen.only(~chosen.retract)
@@ -87,7 +88,7 @@ def fold_partial_update(contested: Contested, spec: MergeSpec) -> Folded:
 def _live_rows(
     contested: Contested, spec: MergeSpec
 ) -> tuple[Chosen, np.ndarray, np.ndarray | None]:
-    """The rows that still count, which keys are deleted, and which of those are only taken back."""
+    """The rows that still count, the deleted keys, and the keys that only have retractions."""
     chosen, groups = contested.all_rows, contested.groups
     retract, kinds = chosen.retract, contested.kinds
     if retract is None or kinds is None:
@@ -102,7 +103,7 @@ def _live_rows(
     removed = _removed(contested, spec)
     counts = np.ones(groups.length, bool)
     if not spec.groups:
-        # A -U changes nothing in such a table, unless there is nothing else.
+        # A -U row changes nothing in such a table, unless the key has no other rows.
         counts = (kinds != RowKind.UPDATE_BEFORE) | np.repeat(only_retracts, groups.sizes)
     deleted = only_retracts | ((removed != NONE) & (removed == groups.last(counts)))
     chosen = chosen.adding(np.repeat(only_retracts, groups.sizes))
@@ -113,7 +114,7 @@ def _live_rows(
 
 
 def _removed(contested: Contested, spec: MergeSpec) -> np.ndarray:
-    """The last row of each key that forgets what came before it, or NONE."""
+    """The last row of each key that discards the rows before it, or NONE."""
     groups, kinds = contested.groups, contested.kinds
     assert kinds is not None, "without kinds every row adds"
     is_delete = kinds == RowKind.DELETE
@@ -123,7 +124,7 @@ def _removed(contested: Contested, spec: MergeSpec) -> np.ndarray:
     found = np.full(groups.count, NONE)
     if not removing or not is_delete.any():
         return found
-    # Whether a -D removes the row depends on what is held, which an earlier removal replaced.
+    # Whether a -D discards depends on the state, which an earlier discard has replaced.
     rows, numbers, some = groups.only(np.repeat(groups.any(is_delete), groups.sizes))
     orders = [_sequence_of(contested, group, rows) for group in removing]
     held = np.full((len(orders), some.count), NONE)
@@ -142,7 +143,7 @@ def _removed(contested: Contested, spec: MergeSpec) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class _Sequence:
-    """A group's sequence in some rows: a code that rises with it, and whether all of it is null."""
+    """A group's sequence in some rows: an ascending code, and whether all its columns are null."""
 
     codes: np.ndarray
     empty: np.ndarray
@@ -163,7 +164,7 @@ def _fold_group(
     """The columns of a sequence group."""
     rows, groups = chosen.rows, chosen.groups
     sequence = _sequence_of(contested, group, rows)
-    # The first row after a removal is the one that removed: it counts whatever its sequence is.
+    # The first row after a discard is the discarding row: it counts whatever its sequence is.
     begins = np.zeros(len(rows), bool)
     begins[groups.starts] = True
     removing = contested.kinds is not None and (contested.kinds[rows] == RowKind.DELETE)
@@ -187,7 +188,7 @@ def _fold_group(
 
 
 def _not_older(codes: np.ndarray, heeded: np.ndarray, groups: Groups) -> np.ndarray:
-    """Whether each row's code is at least that of every heeded row before it in its group."""
+    """For each row, whether its code is at least that of each earlier `heeded` row of its group."""
     if not len(codes):
         return np.zeros(0, bool)
     base = groups.numbers * (int(codes.max()) + 2)
@@ -203,7 +204,7 @@ def _not_older(codes: np.ndarray, heeded: np.ndarray, groups: Groups) -> np.ndar
 def _fold_ordered(
     contested: Contested, aggregate: Aggregate, chosen: Chosen, early: np.ndarray
 ) -> Column:
-    """Fold a column; `early` rows are older than what is held when they come, and go before it."""
+    """Fold a column; `early` rows are older than the state when they arrive, and precede it."""
     fold = AGGREGATORS[aggregate.function](aggregate)
     if chosen.retract is not None:
         kept = ~chosen.retract if aggregate.ignore_retract else np.ones(len(early), bool)
@@ -236,7 +237,7 @@ def _fold_ordered(
 
 
 def _early_first(chosen: Chosen, early: np.ndarray) -> Chosen:
-    """The rows of each group with the early ones in front, the last of them first."""
+    """The rows of each group with the early rows in front, in reverse order."""
     at = np.arange(len(early))
     signed = np.where(early, -1 - at, at)
     order = np.lexsort((signed, chosen.groups.numbers))
@@ -245,7 +246,7 @@ def _early_first(chosen: Chosen, early: np.ndarray) -> Chosen:
 
 
 def _one_by_one(fold: Fold, values: pa.Array, chosen: Chosen, early: np.ndarray) -> pa.Array:
-    """Fold rank by rank, two values at a time: where the order in which rows come matters."""
+    """Fold rank by rank, two values at a time, for functions where the order of steps matters."""
     groups = chosen.groups
     retract = np.zeros(groups.length, bool) if chosen.retract is None else chosen.retract
     state = pa.nulls(groups.count, values.type)

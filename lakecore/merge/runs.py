@@ -1,13 +1,13 @@
-"""Folding run by run, without sorting: each key has a slot, and each run brings it one row at most.
+"""Folding run by run, without sorting: each key has a slot and at most one row in each run.
 
-It needs runs of which each is older or newer than the others as a whole, and rows that all add: the
-common read of a partial-update table without sequence groups, and of an aggregation.
+This requires that each run as a whole is older or newer than the others, and that all rows add: the
+common read of an aggregation table, and of a partial-update table without sequence groups.
 
-A function of which a step is one operation on whole arrays (`Fold.choice`, `Fold.step`) takes run
-after run: its values are put into the slots, over those of the runs before it or joined with them.
-A key with one row comes out as it is, since a single step changes nothing. Of values without a
-fixed width their places are put there. The rows of other functions are put in merge order, those of
-keys with several.
+If a step of a function is one operation on whole arrays (`Fold.choice`, `Fold.step`), the runs are
+processed in order: their values replace the values in the slots, or are combined with them. A key
+with a single row is unchanged, because a single step changes nothing. For variable-width values,
+the slots hold positions. For other functions, the rows of keys with several rows are sorted into
+merge order.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import Slice
 
 _SPAN_MAX = 8
-"""Codes in the range of a window, for a row of it, up to which a slot for each code is cheaper."""
+"""Up to this many possible codes for each row of a window, a slot for each code is cheaper."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The slot of each row of each run, oldest run first; slots rise with the keys."""
+    """The slot of each row of each run, oldest run first; slots are in key order."""
 
     slots: Sequence[np.ndarray]
     span: int
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """How many rows each slot has."""
+        """The number of rows of each slot."""
         counts = np.zeros(self.span, np.int32)
         for place in self.places:
             counts[place] += 1
@@ -70,7 +70,7 @@ class Runs:
 
     @cached_property
     def places(self) -> Sequence[np.ndarray | slice]:
-        """The slots of each run; as a slice, which is faster, where they follow each other."""
+        """The slots of each run; a slice, which is faster, if they are consecutive."""
         return [
             slice(int(slots[0]), int(slots[-1]) + 1)
             if len(slots) and int(slots[-1]) - int(slots[0]) + 1 == len(slots)
@@ -87,14 +87,14 @@ class Runs:
         return None if flags.all() else np.flatnonzero(flags)
 
     def kept(self, by_slot: np.ndarray) -> np.ndarray:
-        """Those of occupied slots, of an array with a value for each slot."""
+        """The values of occupied slots, from an array with one value for each slot."""
         if self.occupied is None:
             return by_slot
         out = room(len(self.occupied), by_slot.dtype)
         return by_slot.take(self.occupied, out=out, mode="clip")
 
     def chosen(self, choice: Choice, columns: Sequence[pa.Array]) -> pa.Array:
-        """Of each occupied slot the value chosen."""
+        """The chosen value of each occupied slot."""
         kind = columns[0].type
         if has_width(kind):
             bits = [bits_of(column) for column in columns]
@@ -105,7 +105,7 @@ class Runs:
         return pick(pa.concat_arrays(columns), at if known is None else np.where(known, at, NONE))
 
     def joined(self, step: Step, columns: Sequence[pa.Array]) -> pa.Array | None:
-        """The values of each occupied slot, joined; None if that might leave their type."""
+        """The combined value of each occupied slot; None if it might overflow the type."""
         bits = [bits_of(column) for column in columns]
         if not step.fits(bits):
             return None
@@ -120,10 +120,10 @@ class Runs:
         choice: Choice,
         step: Step | None = None,
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Of each occupied slot the value chosen or joined; which are not null (None: all).
+        """The chosen or combined value of each occupied slot, and a mask of non-null (None: all).
 
-        `values` stand for those of the columns. The first run, mostly the largest, is only copied:
-        what is computed takes memory that is new each time, which costs more than to compute it.
+        `values` replace those of the columns. The first run, usually the largest, is only copied:
+        allocating memory for results costs more than computing them.
         """
         laid = room(self.span, values[0].dtype)
         some_null = any(column.null_count for column in columns)
@@ -133,7 +133,7 @@ class Runs:
             place, column, own = self.places[run], columns[run], values[run]
             valid = is_valid(column) if column.null_count else None
             if number and valid is not None and not choice.nulls:
-                # To pick what is not null costs less than to blend it with what is held.
+                # Taking the non-null values costs less than blending them with the current ones.
                 there = np.flatnonzero(valid)
                 own, valid = own.take(there), None
                 place = there + place.start if isinstance(place, slice) else place.take(there)
@@ -162,9 +162,9 @@ def slots_of(codes: Sequence[np.ndarray]) -> Runs:
 
 
 def fold_runs(window: Sequence[Slice], functions: Mapping[str, Fold]) -> pa.Table:
-    """One row a key, in key order, by the function of each column.
+    """One row for each key, in key order, folded by the function of each column.
 
-    The runs come oldest first, and all their rows add.
+    The runs are oldest first, and all rows add.
     """
     schema = window[0].rows.schema
     runs = slots_of(shared_codes([part.keys for part in window]))
@@ -184,7 +184,7 @@ def fold_runs(window: Sequence[Slice], functions: Mapping[str, Fold]) -> pa.Tabl
 
 
 def _kinds(columns: Sequence[pa.Array], runs: Runs) -> pa.Array:
-    """The kinds of folded rows: they are inserted; a lone one is of its kind."""
+    """The kinds of the result: +I for folded rows; a single row keeps its kind."""
     if not any(column.to_numpy().any() for column in columns):
         return pa.array(runs.kept(np.full(runs.span, np.int8(RowKind.INSERT))))
     lone = runs.kept(runs.counts) == 1

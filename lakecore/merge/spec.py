@@ -1,8 +1,8 @@
-"""What a merge is given and what it must give back.
+"""The input and the output of a merge function.
 
-A *window* is a range of keys over all sorted runs of a section: every row of a key that lies in
-the range is in it. A *merge function* makes of a window at most one row a key; only `KEEP_ALL`
-leaves them all, for another to merge.
+A *window* is a range of keys over all sorted runs of a section: it contains all rows of each key in
+the range. A *merge function* returns at most one row for each key of a window; only `KEEP_ALL`
+returns all rows, for a later merge.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class SequenceGroup:
     """Columns of a partial-update table that the columns of `sequence` order.
 
-    `removes`: a -D that is not older than what the group holds removes the whole row.
+    `removes`: a -D that is not older than the group removes the whole row.
     """
 
     sequence: tuple[str, ...]
@@ -43,18 +43,18 @@ class SequenceGroup:
 class MergeSpec:
     """The rules of one merge.
 
-    `key` orders and identifies the rows of a bucket; the columns of the whole `primary_key` are the
-    same in all rows of a key. `sequence` names the user's sequence fields, `sequence_descending`
-    their direction. `keep_deletions`: a key whose newest row is a deletion stays, as that row; only
-    a read, or a compaction into the last level, may drop it. `in_key_order`: the rows come out
-    sorted by key, which a read does not need and must not pay for. Rows of an `ignored` kind count
-    for nothing.
-
-    `complete_levels`: compaction looked up what lay above, so that of the rows of a key above level
-    0 the one of the lowest level has taken up the others, and those count no more.
+    - `key`: the columns that order and identify the rows of a bucket; the columns of the whole
+      `primary_key` are equal in all rows of a key;
+    - `sequence`, `sequence_descending`: the user's sequence fields and their direction;
+    - `keep_deletions`: a key whose newest row is a tombstone keeps that row; only a read, or a
+      compaction into the last level, may drop it;
+    - `in_key_order`: the result is sorted by key, which a read does not need;
+    - `ignored`: rows of these kinds are ignored;
+    - `complete_levels`: compaction looks up older rows, so that above level 0 the row of the lowest
+      level has absorbed the other rows of its key, and those are ignored.
 
     For the engines that fold: the functions of columns, the sequence groups, and whether a -D
-    forgets what came before it (`remove_on_delete`).
+    discards the rows before it (`remove_on_delete`).
     """
 
     key: tuple[str, ...]
@@ -70,7 +70,7 @@ class MergeSpec:
     complete_levels: bool = False
 
     def columns_for(self, columns: Iterable[str]) -> tuple[str, ...]:
-        """The columns to read so that these come out right, those themselves first."""
+        """The columns that a correct merge of `columns` reads; `columns` themselves are first."""
         wanted = dict.fromkeys(columns)
         deciding = [
             name
@@ -83,14 +83,15 @@ class MergeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """The rows of one run that lie in a window, sorted by key.
+    """The rows of one run within a window, sorted by key.
 
-    `sequence_min` and `sequence_max` bound their sequence numbers; of rows that share one, the row
-    of the greater `commit_order` is newer. They come from a file of `level`. `unique`: no key
-    twice, as in data files; the rows of a write buffer may repeat keys, in any order, but a key
-    that is in one slice of a run is not in the next (`whole_keys`). `more`: whether other slices of
-    the run come after it; None: that is not known before the next was asked for. `places`: where
-    the rows lie among those of all files, ascending; None: nobody wants to know.
+    - `sequence_min`, `sequence_max`: bounds of the sequence numbers; for equal numbers, the row
+      with the greater `commit_order` is newer;
+    - `level`: the level of the file;
+    - `unique`: no key occurs twice, as in data files. The rows of a write buffer may repeat keys in
+      any order, but all rows of a key are in one slice (`whole_keys`);
+    - `more`: whether more slices of the run follow; None: not known before the next is requested;
+    - `places`: the ascending positions of the rows among those of all files; None: not needed.
     """
 
     rows: pa.Table
@@ -104,7 +105,7 @@ class Slice:
     places: range | np.ndarray | None = None
 
     def cut(self, start: int, end: int) -> Slice:
-        """Some of the rows; nothing is copied."""
+        """The rows from `start` to `end`, without copying."""
         return replace(
             self,
             rows=self.rows.slice(start, end - start),
@@ -114,35 +115,35 @@ class Slice:
 
 
 class MergeFunction(Protocol):
-    """Rows of each key -> one row, or none. Rows hold the columns of the spec and any others."""
+    """Rows of each key -> one row or none. Rows hold the columns of the spec and any others."""
 
     @property
     def chooses_rows(self) -> bool:
-        """Whether the rows that come out are rows that went in, as they were.
+        """Whether the merge returns input rows unchanged.
 
-        Then some rows of a key may be merged before the others, and again with them. Where it is
-        not so, the memory that a writer has would decide what it writes.
+        Then the rows of a key may be merged in several steps. Otherwise, merging in several steps
+        could change the result, so that the memory of a writer would decide what it writes.
         """
         ...
 
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
-        """The merged rows, as tables whose concatenation is the window; see `MergeSpec`."""
+        """The merged rows of the window, as consecutive tables; see `MergeSpec`."""
         ...
 
 
 @runtime_checkable
 class ChoosesRows(MergeFunction, Protocol):
-    """A merge function of which a key's row is one that went in, and that can say which."""
+    """A merge function that returns one of the rows of a key, and can say which one."""
 
     @property
     def newest_wins(self) -> bool:
-        """Whether that is the newest one, whatever older ones there are."""
+        """Whether it is the newest row, independent of the older rows."""
         ...
 
     def winners(
         self, window: Sequence[Slice], spec: MergeSpec
     ) -> Iterator[tuple[Slice, np.ndarray]]:
-        """The runs, in any order, each with a mask of the rows that `__call__` gives out."""
+        """The runs, in any order, each with a mask of the rows that `__call__` returns."""
         ...
 
 
@@ -190,7 +191,7 @@ def _sequence_groups(options: TableOptions) -> tuple[SequenceGroup, ...]:
 
 
 def _aggregates(schema: TableSchema, options: TableOptions) -> tuple[Aggregate, ...]:
-    """The functions of the columns outside the primary key; partial-update needs none."""
+    """The functions of the non-key columns; in partial-update, a column needs no function."""
     found = []
     for name, function in aggregate_functions(schema, options).items():
         kind = schema.by_name[name].type
@@ -227,7 +228,7 @@ def _aggregates(schema: TableSchema, options: TableOptions) -> tuple[Aggregate, 
 
 
 def ignored_kinds(options: TableOptions) -> frozenset[RowKind]:
-    """The kinds of rows that the table neither takes in nor merges."""
+    """The row kinds that the table ignores in writes and merges."""
     if options.ignore_delete:
         return RETRACTS
     return frozenset({RowKind.UPDATE_BEFORE} if options.ignore_update_before else ())

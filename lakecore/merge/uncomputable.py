@@ -1,7 +1,7 @@
-"""What happens where the rows of a key cannot be merged into one.
+"""What happens if the rows of a key cannot be merged into one.
 
-One such key must not close its bucket: the error names it, and a merge for a reader who does not
-want to see it leaves it out.
+Such a key must not make its bucket unreadable: the error names the key, and a read whose predicate
+excludes the key skips it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
 
 KeyFilter: TypeAlias = "Callable[[pa.Table], np.ndarray]"
-"""Rows of key columns -> a mask of those that somebody wants to see."""
+"""Rows of key columns -> a mask of the keys that the reader wants."""
 _WAYS_OUT = (
     "other keys can be written and read; to mend this one, write a row of kind -U that takes the "
     "value back, delete the key if the table removes records on delete, widen the type of the "
@@ -30,7 +30,7 @@ _WAYS_OUT = (
 
 
 def stored(error: Uncomputable, **place: object) -> Uncomputable:
-    """The error of rows that are stored: where they are, and what can be done."""
+    """The error for stored rows, with their place and what can be done."""
     if "table" in error.facts:
         return error
     return Uncomputable(f"{error.message}. {_WAYS_OUT}", **place, **error.facts)
@@ -38,7 +38,7 @@ def stored(error: Uncomputable, **place: object) -> Uncomputable:
 
 @dataclass(frozen=True, slots=True)
 class Sparing:
-    """A merge function that leaves out keys nobody wants to see, where some cannot be merged."""
+    """A merge function that skips excluded keys if some keys cannot be merged."""
 
     chooses_rows: ClassVar = False
     engine: MergeFunction
@@ -47,7 +47,7 @@ class Sparing:
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The merged rows; see `MergeFunction`."""
         try:
-            # All is folded before the first piece comes.
+            # All rows are folded before the first piece is returned.
             yield from self.engine(window, spec)
         except Uncomputable:
             parts = [self._spared(part, spec) for part in window]

@@ -1,15 +1,18 @@
-"""Aggregate functions: the values of a column, key by key, become one value a key.
+"""Aggregate functions: the values of a column -> one value for each key.
 
 https://paimon.apache.org/docs/master/primary-key-table/merge-engine/aggregation/
 
-Functions work on whole columns. What cannot: bitmaps and sketches are united by their libraries,
-one call for each key that has several (no library unites arrays of sets); products of DECIMALs go
-by Python's integers inside NumPy (no Arrow type holds 76 digits); and where the outcome hangs on
-the order of steps (an overflow, a product divided, early rows beside rows taken back, `listagg`
-whose delimiter overlaps itself), step j takes the j-th row of every key at once.
+Functions work on whole columns, with these exceptions:
 
-`AGGREGATORS` is the table of them; adding one is one entry here and its types in
-`model/merge_rules.py`. An entry binds the function to a column; what it gives back is a `Fold`.
+- Bitmaps and sketches are united by their libraries, with one call for each key with several rows,
+  because no library unites arrays of sets.
+- Products of DECIMALs use Python integers in NumPy, because no Arrow type holds 76 digits.
+- If the result depends on the order of steps (an overflow, a divided product, early rows together
+  with retractions, `listagg` with a delimiter that overlaps itself), step j takes the j-th row of
+  every key.
+
+`AGGREGATORS` maps names to functions; a new function is one entry here and its types in
+`model/merge_rules.py`. An entry binds the function to a column and returns a `Fold`.
 """
 
 from __future__ import annotations

@@ -16,13 +16,13 @@ from lakecore.merge.groups import Groups, is_valid
 
 
 def last_value(aggregate: Aggregate) -> Fold:
-    """The last value, null or not; null if that is taken back."""
+    """The last value, null or not; null if it is retracted."""
     del aggregate
     return Fold(choice=LAST, retracts=True)
 
 
 def last_non_null_value(aggregate: Aggregate) -> Fold:
-    """The last value that is not null; null once such a value is taken back."""
+    """The last non-null value; null after a non-null value is retracted."""
     del aggregate
     return Fold(choice=LAST_NON_NULL, retracts=True)
 
@@ -34,13 +34,13 @@ def first_value(aggregate: Aggregate) -> Fold:
 
 
 def first_non_null_value(aggregate: Aggregate) -> Fold:
-    """The first value that is not null."""
+    """The first non-null value."""
     del aggregate
     return Fold(choice=FIRST_NON_NULL)
 
 
 def bool_and(aggregate: Aggregate) -> Fold:
-    """Whether every value that is not null is true."""
+    """Whether every non-null value is true."""
     del aggregate
     return Fold(
         fold=lambda values, groups, _: _truth(values, groups, decisive=False), commutes=True
@@ -54,7 +54,7 @@ def bool_or(aggregate: Aggregate) -> Fold:
 
 
 def _truth(values: pa.Array, groups: Groups, *, decisive: bool) -> pa.Array:
-    """`decisive` if a value is that, else the other; null if there are only nulls."""
+    """`decisive` if any value equals it, else the opposite; null if all values are null."""
     known = is_valid(values)
     is_decisive = known & (
         values.fill_null(not decisive).to_numpy(zero_copy_only=False) == decisive

@@ -1,8 +1,8 @@
 """Functions over lists and maps: collect, merge_map, merge_map_with_keytime.
 
-What one element or one entry becomes depends only on the elements equal to it, or on the entries
-of its key, in the order they are folded. So the elements of all groups are laid end to end, those
-that are alike are brought together, and what stays has a closed form for each function.
+The result for an element or entry depends only on the elements equal to it, or on the entries of
+its key, in fold order. The elements of all groups are concatenated and grouped by value; which of
+them remain has a closed form for each function.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def collect(aggregate: Aggregate) -> Fold:
     """The elements of all lists, one list after another; with `distinct` each value once.
 
-    Taking a list back removes, for each of its elements, the oldest equal one that is there.
-    Null if every list added was null; elements are compared by value, whatever their type.
+    Retracting a list removes, for each of its elements, the oldest equal element. Null if every
+    added list was null. Elements of any type are compared by value.
     """
     distinct = aggregate.distinct
 
@@ -48,9 +48,9 @@ def collect(aggregate: Aggregate) -> Fold:
 
 
 def merge_map(aggregate: Aggregate) -> Fold:
-    """The entries of all maps, the last of each key; taking a map back removes its keys.
+    """The entries of all maps, the last entry of each key; retracting a map removes its keys.
 
-    Null if every map added was null.
+    Null if every added map was null.
     """
     del aggregate
 
@@ -102,7 +102,7 @@ def merge_map_with_keytime(aggregate: Aggregate) -> Fold:
 
 
 def _held(values: pa.Array, groups: Groups, retract: np.ndarray | None) -> np.ndarray:
-    """The groups to which something was added: taking back from nothing leaves nothing."""
+    """The groups to which a value was added; retracting from an empty group leaves it empty."""
     valid = is_valid(values)
     return groups.any(valid if retract is None else valid & ~retract)
 
@@ -112,7 +112,7 @@ def _key_codes(elements: Elements) -> np.ndarray:
 
 
 def _present(codes: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """A mask of the elements of a set: of each value the first one after it was last taken back."""
+    """A mask of the elements of a set: the first of each value after its last retraction."""
     same = alike(codes)
     place = np.arange(len(codes))
     since = same.runs.last(taken[same.order])[same.runs.numbers]
@@ -123,10 +123,10 @@ def _present(codes: np.ndarray, taken: np.ndarray) -> np.ndarray:
 
 
 def _not_taken_back(codes: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """A mask of the elements of a bag that are left.
+    """A mask of the remaining elements of a multiset.
 
-    The count of a value goes up and down, never below zero, so it ends at its running sum less the
-    lowest that sum went below zero. The oldest go first: what is left are the newest additions.
+    The count of a value never falls below zero, so its final count is the running sum minus the
+    lowest negative value of that sum. The oldest elements are removed first, so the newest remain.
     """
     same = alike(codes)
     if not len(codes):
@@ -147,7 +147,7 @@ def _not_taken_back(codes: np.ndarray, taken: np.ndarray) -> np.ndarray:
 
 
 def _ranks(texts: pa.Array) -> np.ndarray:
-    """Numbers that rise with the texts; NONE for null."""
+    """Numbers in the order of the strings; NONE for null."""
     series = pl.from_arrow(texts)
     assert isinstance(series, pl.Series)
     ranks: np.ndarray = series.rank("dense").cast(pl.Int64).fill_null(NONE).to_numpy()

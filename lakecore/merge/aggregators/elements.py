@@ -28,10 +28,10 @@ _t = pa.types
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elements:
-    """The elements of the lists of a column; those of a null list do not count.
+    """The elements of the lists of a column, without those of null lists.
 
-    `at` is where each lies in `children`: the elements of a list, or the keys and values of a map.
-    `rows` and `groups` say which row and which group holds it; both ascend.
+    `at` is the position of each element in `children`, which holds list elements, or map keys and
+    values. `rows` and `groups` are the row and the group of each element; both ascend.
     """
 
     type: pa.DataType
