@@ -29,7 +29,7 @@ from lakecore.model.types import (
     Row,
     arrow_type,
 )
-from lakecore.plan.conform import KindRule, conform
+from lakecore.rows.conform import KindRule, conform
 
 if TYPE_CHECKING:
     from collections.abc import Callable

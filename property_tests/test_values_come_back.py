@@ -33,7 +33,7 @@ from lakecore.model.types import (
     leaves,
     parse_type,
 )
-from lakecore.plan.conform import KindRule, conform
+from lakecore.rows.conform import KindRule, conform
 from property_tests.test_conform import TYPES, nullable, table_of
 
 if TYPE_CHECKING:

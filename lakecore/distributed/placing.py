@@ -5,9 +5,9 @@ from __future__ import annotations
 from lakecore.format.binary_row import hash_rows
 from lakecore.format.hash_index import decode_hashes
 from lakecore.plan.bucketing import bucket_ids
-from lakecore.plan.conform import KindRule, conform
 from lakecore.plan.dynamic_bucket import BUCKETS_MAX
 from lakecore.plan.partitions import bucket_key_fields
+from lakecore.rows.conform import KindRule, conform
 
 __all__ = [
     "BUCKETS_MAX",

@@ -6,7 +6,7 @@ from lakecore.catalog.options import is_storage_option
 from lakecore.format.binary_row import decode_rows
 from lakecore.io.data_files import row_group_bounds
 from lakecore.merge.keys import order_columns, shared_codes
-from lakecore.plan.evolution import map_fields
+from lakecore.rows.evolution import map_fields
 from lakecore.table.changes.between import changes_of_options
 from lakecore.table.reads.row_values import Condition, parse_condition, setting_of
 from lakecore.table.reads.scan import hides_level_0

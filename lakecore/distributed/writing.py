@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakecore.plan.fit import check_once
+from lakecore.rows.fit import check_once
 from lakecore.table.writes.write import TableWrite
 from lakecore.table.writes.write_start import WriteStart, read_base
 

@@ -36,7 +36,7 @@ from lakecore.frames.python_rows import (
 from lakecore.model.arrow_arrays import with_offsets
 from lakecore.model.arrow_sizes import cut
 from lakecore.model.types import check_no_objects
-from lakecore.plan.fit import check_once
+from lakecore.rows.fit import check_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

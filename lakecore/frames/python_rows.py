@@ -23,7 +23,7 @@ from lakecore.frames.python_leaves import REFUSED_BY_ARROW, Column
 from lakecore.frames.python_values import array_of, bytes_of
 from lakecore.model.arrow_arrays import rows_only
 from lakecore.model.types import check_no_objects, with_nullable
-from lakecore.plan.fit import Place, check_once, fit
+from lakecore.rows.fit import Place, check_once, fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

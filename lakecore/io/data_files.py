@@ -1,7 +1,7 @@
 """Data files: a run of rows written to one file, and read from one, in Parquet, ORC or Avro.
 
 The columns are the *physical* ones of the file: keys, sequence number and kind included, under the
-names of the schema that the file was written with. `plan/evolution.py` turns them into the columns
+names of the schema that the file was written with. `rows/evolution.py` turns them into the columns
 of the schema that is read with.
 
 A file that was migrated from Hive lacks columns: those of its partition, and those that were added

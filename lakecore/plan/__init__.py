@@ -1,3 +1,3 @@
-"""Decisions taken from metadata and rows. Pure: no IO, no clock."""
+"""Decisions taken from metadata alone. Pure: no IO, no clock."""
 
 from __future__ import annotations

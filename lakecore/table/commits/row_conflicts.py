@@ -28,7 +28,7 @@ from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.files import Split
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import CommitKind
-from lakecore.plan.fit import show
+from lakecore.rows.fit import show
 from lakecore.table.commits.base_snapshot import committed_since
 from lakecore.table.reads.scan import key_ranks
 from lakecore.table.reads.source import TableSource

@@ -34,7 +34,7 @@ from lakecore.merge.keys import OrderColumns, order_columns, shared_codes
 from lakecore.merge.spec import Slice
 from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.types import Atomic, Root
-from lakecore.plan.evolution import map_fields
+from lakecore.rows.evolution import map_fields
 from lakecore.table.compactions.native_lookup import native_lookup
 from lakecore.table.runs.row_groups import bounded_row_groups
 from lakecore.table.runs.split_files import missing_is_corrupt

@@ -28,8 +28,8 @@ from lakecore.frames.polars_source import not_computed, polars_schema, to_frame
 from lakecore.frames.python_leaves import Column
 from lakecore.frames.python_values import array_of
 from lakecore.model.types import from_arrow
-from lakecore.plan.fit import Place, fit
 from lakecore.plan.predicate import compares_with_null, from_polars, is_exact, operands, to_polars
+from lakecore.rows.fit import Place, fit
 from lakecore.scalar import values as scalar
 from lakecore.scalar.syntax import bound, parse_sql
 from lakecore.scalar.values import LOCAL, Setting, Sql, SqlExpression

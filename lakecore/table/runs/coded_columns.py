@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lakecore.io.data_files import small_dictionaries
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.model.types import STRINGS, Atomic
-from lakecore.plan.evolution import map_fields
+from lakecore.rows.evolution import map_fields
 from lakecore.table.runs.split_files import missing_is_corrupt
 
 if TYPE_CHECKING:

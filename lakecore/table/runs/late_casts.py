@@ -27,8 +27,8 @@ from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.merge.groups import is_valid
 from lakecore.model.rows import KEY_PREFIX
 from lakecore.model.types import Atomic, Field, arrow_schema, arrow_type, with_nullable
-from lakecore.plan.evolution import ColumnMapping, convert, map_fields, may_fail
 from lakecore.plan.predicate import condition_on, to_arrow
+from lakecore.rows.evolution import ColumnMapping, convert, map_fields, may_fail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -71,7 +71,7 @@ class LateCasts:
     def map_fields(
         self, fields: Sequence[Field], stored: Sequence[Field]
     ) -> tuple[ColumnMapping, ...]:
-        """The mappings of `plan.evolution`; each file fills one of the two columns."""
+        """The mappings of `rows.evolution`; each file fills one of the two columns."""
         late = {
             each.stored: field
             for each in self.casts

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from lakecore.io.file_format import RowGroup
     from lakecore.io.store import Store
     from lakecore.model.types import Field
-    from lakecore.plan.evolution import ColumnMapping
     from lakecore.plan.predicate import Predicate
+    from lakecore.rows.evolution import ColumnMapping
 
 _LOW, _HIGH, _NULLS = range(3)
 

@@ -30,9 +30,9 @@ from lakecore.model.rows import (
     VALUE_KIND_ID,
 )
 from lakecore.model.types import Atomic, Field, Root, arrow_type
-from lakecore.plan.evolution import conform_batch, map_fields, stored_fields
 from lakecore.plan.predicate import columns_of, condition_on
-from lakecore.plan.utf8 import is_utf8, text_of, with_utf8
+from lakecore.rows.evolution import conform_batch, map_fields, stored_fields
+from lakecore.rows.utf8 import is_utf8, text_of, with_utf8
 from lakecore.table.runs.late_casts import NO_LATE_CASTS, LateCasts, keys_wanted, late_casts
 from lakecore.table.runs.row_groups import matching_row_groups
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lakecore.lsm.levels import SortedRun
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
-    from lakecore.plan.evolution import ColumnMapping
+    from lakecore.rows.evolution import ColumnMapping
     from lakecore.table.runs.places import Places
     from lakecore.table.runs.read import ReadPlan
 

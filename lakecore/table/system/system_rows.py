@@ -21,7 +21,7 @@ from lakecore.format.binary_row import decode_rows
 from lakecore.format.partition_path import value_text
 from lakecore.format.statistics import stats_frame
 from lakecore.model.types import BINARIES, Atomic, arrow_type, field_to_json
-from lakecore.plan.evolution import conform_batch, map_fields
+from lakecore.rows.evolution import conform_batch, map_fields
 from lakecore.table.context import require_table
 from lakecore.table.reads.travel import Travel, resolve
 from lakecore.table.system.system_columns import system_schema
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot, Tag
     from lakecore.model.types import Field
-    from lakecore.plan.evolution import ColumnMapping
+    from lakecore.rows.evolution import ColumnMapping
     from lakecore.table.context import TableContext
 
 __all__ = ["system_rows"]

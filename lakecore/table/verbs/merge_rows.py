@@ -29,9 +29,9 @@ from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.frames.polars_source import to_frame
 from lakecore.frames.source import reading
 from lakecore.merge.keys import order_columns, shared_codes
-from lakecore.plan.fit import show
 from lakecore.plan.predicate import UNKNOWN, Column, all_of, between, is_in
 from lakecore.plan.row_changes import Verb, check_deletion, check_engine, deletion_columns
+from lakecore.rows.fit import show
 from lakecore.scalar.values import Sql, pairs
 from lakecore.table.reads.row_values import holds, said_plainly, values_of
 from lakecore.table.runs.read import read_split

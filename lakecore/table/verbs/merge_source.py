@@ -16,7 +16,7 @@ from lakecore.errors import InvalidRequest
 from lakecore.frames.incoming import incoming_batches
 from lakecore.frames.polars_source import to_frame
 from lakecore.model.types import with_nullable
-from lakecore.plan.fit import Place, fit
+from lakecore.rows.fit import Place, fit
 from lakecore.table.verbs.row_parts import FAN, RowParts
 
 if TYPE_CHECKING:

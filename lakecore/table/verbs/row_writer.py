@@ -23,8 +23,8 @@ from lakecore.errors import InvalidRequest
 from lakecore.merge.keys import sequence_codes
 from lakecore.model.rows import ROW_KIND, RowKind
 from lakecore.options import ChangelogProducer, MergeEngine, SortOrder
-from lakecore.plan.fit import show
 from lakecore.plan.row_changes import removing_groups
+from lakecore.rows.fit import show
 from lakecore.table.context import require_table
 from lakecore.table.reads.source import TableSource
 from lakecore.table.verbs.verb_write import VerbWrite

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.model.snapshot import CommitResult, stated_identifier
-from lakecore.plan.conform import KindRule, conform
+from lakecore.rows.conform import KindRule, conform
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.writes.batch_write import commit_or_clean, compact_again
 from lakecore.table.writes.write import TableWrite

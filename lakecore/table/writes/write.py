@@ -1,6 +1,6 @@
 """Rows -> data files of each bucket -> commit messages. Nothing is visible before the commit.
 
-1. `write` fits the rows to the schema (`plan/conform.py`), computes partition and bucket of each
+1. `write` fits the rows to the schema (`rows/conform.py`), computes partition and bucket of each
    row (`plan/bucketing.py`), and adds it to the buffer of its bucket.
 2. All buffers together hold a lease of the memory budget. When the lease cannot grow, the largest
    buffer is emptied: rows of a primary-key table are sorted, merged and spilled to local disk as
@@ -38,8 +38,8 @@ from lakecore.merge.spec import merge_spec
 from lakecore.model.files import CommitMessage
 from lakecore.model.rows import VALUE_KIND, RowKind
 from lakecore.plan.bucketing import bucket_ids, split_by_bucket, split_by_partition
-from lakecore.plan.conform import ConformedBatch, KindRule, conform
 from lakecore.plan.partitions import bucket_key_fields
+from lakecore.rows.conform import ConformedBatch, KindRule, conform
 from lakecore.table.commits.commit_change import check_messages
 from lakecore.table.commits.message_files import check_not_committed, delete_files
 from lakecore.table.runs.large_rows import is_large

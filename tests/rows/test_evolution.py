@@ -13,7 +13,7 @@ from lakecore.io.data_files import read_file
 from lakecore.io.local import LocalStore
 from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.types import Field, arrow_schema, arrow_type, parse_field, parse_type
-from lakecore.plan.evolution import conform_batch, is_identity, map_fields, stored_fields
+from lakecore.rows.evolution import conform_batch, is_identity, map_fields, stored_fields
 from tests.values import column
 
 FIXTURE = Path(__file__).parents[1] / "golden" / "fixtures" / "schema_evolution"

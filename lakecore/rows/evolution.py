@@ -2,7 +2,7 @@
 
 1. A column, and a field inside a ROW, is found in the file's schema by its id, under whatever name
    it had. One that is not there is null in every row: it was added later.
-2. If its type was changed since, the values are cast (`plan/casts.py`). Elements of arrays and keys
+2. If its type was changed since, the values are cast (`rows/casts.py`). Elements of arrays and keys
    and values of maps have no id and match by position.
 
 INVARIANT: what did not change is not touched: such a column is the file's own array.
@@ -34,7 +34,7 @@ from lakecore.model.types import (
     arrow_type,
     inner_types,
 )
-from lakecore.plan.casts import cast, cast_may_fail, rule_of
+from lakecore.rows.casts import cast, cast_may_fail, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 1. Columns are matched by name, case-sensitive, in any order. A column of the table that is missing
    counts as null. Nothing else may be there but `_row_kind`.
-2. Values are brought to the column's type without loss (`plan/fit.py`).
+2. Values are brought to the column's type without loss (`rows/fit.py`).
 3. A null, handed in or missing, becomes the column's default value; only a null that was handed in
    for a NOT NULL column is an error first. That is Paimon's order.
 4. Kinds come from `_row_kind`, or from the column that `rowkind.field` names.
@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND, RowKind
 from lakecore.model.types import LENGTH_MAX, Atomic, Root, with_nullable
-from lakecore.plan.casts import cast
-from lakecore.plan.fit import Place, check_names, check_once, fit, show
+from lakecore.rows.casts import cast
+from lakecore.rows.fit import Place, check_names, check_once, fit, show
 
 if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema

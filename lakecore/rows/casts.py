@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.types import BINARIES, INTEGERS, LENGTH_MAX, STRINGS, Atomic, Root, arrow_type
-from lakecore.plan import cast_text as text
+from lakecore.rows import cast_text as text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

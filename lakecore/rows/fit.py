@@ -2,7 +2,7 @@
 
 Layouts that say the same are taken: dictionaries, run ends, extension types by their storage, large
 and fixed and viewed lists, lists of key-value structs for MAP and MULTISET. Fields of a ROW are
-matched by name. `plan/fit_values.py` holds the rules of values without parts.
+matched by name. `rows/fit_values.py` holds the rules of values without parts.
 
 INVARIANT: an array that has the type and passes comes back as it is. Values behind a null list or
 struct do not exist: they are never checked.
@@ -32,7 +32,7 @@ from lakecore.model.types import (
     inner_types,
     with_nullable,
 )
-from lakecore.plan.fit_values import TOO_MANY_BYTES, Misfit, fit_values, is_string
+from lakecore.rows.fit_values import TOO_MANY_BYTES, Misfit, fit_values, is_string
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.model.types import LENGTH_MAX, Atomic, Root, arrow_type
-from lakecore.plan.utf8 import decode_text
+from lakecore.rows.utf8 import decode_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,7 +11,7 @@ import pytest
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.types import Atomic, arrow_type, parse_type
-from lakecore.plan.casts import CASTS, cast, cast_may_fail, rule_of
+from lakecore.rows.casts import CASTS, cast, cast_may_fail, rule_of
 from tests.values import column
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "casts" / "casts.jsonl"

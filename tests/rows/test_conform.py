@@ -11,7 +11,7 @@ import pytest
 from lakecore.errors import InvalidRequest
 from lakecore.model.schema import TableSchema, number_fields
 from lakecore.model.types import Field, arrow_type, parse_type
-from lakecore.plan.conform import ConformedBatch, KindRule, conform
+from lakecore.rows.conform import ConformedBatch, KindRule, conform
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
