@@ -1,9 +1,9 @@
-"""What the values of Arrow arrays take once each row holds its own, and cuts of batches by that.
+"""The size of Arrow arrays after each row has its own copy of its value, and batches cut by it.
 
-Dictionaries, views, run ends and list views may share one value among many rows: `nbytes` counts it
-once, and a copy in another layout holds it once a row. So rows are counted before they are copied.
+Dictionaries, views, run ends and list views may share one value among many rows. `nbytes` counts it
+once, but a copy in another layout holds it for each row, so sizes are computed before copying.
 
-INVARIANT: nothing is copied or decoded to count it. Values of null rows count as nothing.
+INVARIANT: nothing is copied or decoded for this. Values of null rows count 0 bytes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RowBytes: TypeAlias = "NDArray[np.int64] | int"
-"""The bytes of each value, or those that every value has."""
+"""The bytes of each value, or one number if all values have the same size."""
 
 _t = pa.types
 _VIEW_WORDS = 4  # a view is 16 bytes, the first four of which are the length
 
 
 def is_shared(kind: pa.DataType) -> bool:
-    """Whether arrays of the type may hold a value once for many rows, in whatever part."""
+    """Whether arrays of the type, or of its parts, may share one value among rows."""
     if isinstance(kind, pa.BaseExtensionType):
         return is_shared(kind.storage_type)
     if (
@@ -42,7 +42,7 @@ def is_shared(kind: pa.DataType) -> bool:
 
 
 def row_bytes(array: pa.Array) -> RowBytes:
-    """How many bytes each row's value takes, offsets and validity not counted."""
+    """The bytes of each row's value, without offsets and validity."""
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
         return row_bytes(array.storage)
@@ -77,7 +77,7 @@ def row_bytes(array: pa.Array) -> RowBytes:
 
 
 def total_bytes(array: pa.Array) -> int:
-    """How many bytes the values of all rows take."""
+    """The bytes of the values of all rows."""
     if _is_view(array.type) and not array.null_count:
         return int(_view_lengths(array).sum(dtype=np.int64))
     each = row_bytes(array)
@@ -85,7 +85,7 @@ def total_bytes(array: pa.Array) -> int:
 
 
 def cut(batch: pa.RecordBatch, rows_max: int, bytes_max: int) -> Iterator[pa.RecordBatch]:
-    """The batch in slices within the limits, but a row at least; itself if it keeps them."""
+    """The batch in slices within the limits, at least one row each; unchanged if it fits."""
     if not any(is_shared(kind) for kind in batch.schema.types):
         yield from _even(batch, rows_max, bytes_max)
     elif batch.num_rows <= rows_max:

@@ -1,8 +1,8 @@
-"""Which types a column may change to, and which texts are a default value of a type.
+"""Which types a column may change to, and which strings are valid default values of a type.
 
-An implicit cast keeps the meaning of every value (Paimon counts shorter strings and DECIMALs among
-them); an explicit one may lose some. The rules are Paimon's: what it can cast when it reads a file
-of an older schema (https://paimon.apache.org/docs/master/concepts/spec/schema/).
+An implicit cast keeps the meaning of every value (Paimon includes shorter strings and DECIMALs); an
+explicit cast may lose values. The rules are the casts that Paimon supports when it reads a file
+with an older schema (https://paimon.apache.org/docs/master/concepts/spec/schema/).
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ _INTEGER_BITS = {Root.TINYINT: 8, Root.SMALLINT: 16, Root.INT: 32, Root.BIGINT: 
 
 
 def check_default(data_type: DataType, text: str | None, *, column: str) -> None:
-    """Raise InvalidRequest if the text is no value of the type; quotes around it do not count."""
+    """Raise InvalidRequest unless the string is a value of the type; quotes around it are ignored.
+
+    None, for no default value, is always valid.
+    """
     if text is None:
         return
     if not isinstance(data_type, Atomic):

@@ -1,7 +1,7 @@
-"""Columns of texts that repeat, as codes into a dictionary: read, moved and written without them.
+"""Dictionary-encoded string columns: read, moved and written without decoding.
 
-A code is four bytes, whatever its text takes. Two chunks of a column may have two dictionaries, in
-which texts are that none of their rows has.
+A code has four bytes. Each chunk of a column may have its own dictionary, which may contain strings
+that no row has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CODED = pa.dictionary(pa.int32(), pa.string())
 
 
 class CodedColumn(NamedTuple):
-    """A column whose dictionary has the texts of its rows, and their bounds; None: all are null."""
+    """A column whose dictionary has exactly its strings, and their bounds (None: all null)."""
 
     texts: pa.DictionaryArray
     low: str | None
@@ -27,17 +27,17 @@ class CodedColumn(NamedTuple):
 
 
 def as_codes(texts: pa.Array) -> pa.DictionaryArray:
-    """Texts with a dictionary."""
+    """The strings, dictionary-encoded."""
     return texts if texts.type == CODED else texts.cast(pa.string()).dictionary_encode()
 
 
 def with_texts(column: pa.DictionaryArray, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """The column with other texts in its dictionary."""
+    """The column with the strings of its dictionary changed."""
     return pa.DictionaryArray.from_arrays(column.indices, change(column.dictionary))
 
 
 def fits(column: pa.ChunkedArray) -> bool:
-    """Whether each code has a text: another would be looked up outside of the dictionary."""
+    """Whether each code is within its dictionary; other codes would be read out of bounds."""
     for chunk in column.chunks:
         bounds = pc.min_max(chunk.indices)
         least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
@@ -47,7 +47,7 @@ def fits(column: pa.ChunkedArray) -> bool:
 
 
 def one_dictionary(column: pa.ChunkedArray) -> CodedColumn:
-    """The column in one chunk, without texts that no row has."""
+    """The column as one chunk, without unused dictionary strings."""
     whole = column.combine_chunks()
     codes, texts = whole.indices, whole.dictionary
     used = np.zeros(len(texts), bool)
@@ -63,7 +63,7 @@ def one_dictionary(column: pa.ChunkedArray) -> CodedColumn:
 
 
 def text_bytes(rows: pa.Table) -> int:
-    """What the texts of coded columns would take beside their codes, but for their offsets."""
+    """The bytes that the decoded strings of the encoded columns would take, without offsets."""
     return sum(
         _text_bytes(chunk)
         for column in rows.columns

@@ -1,4 +1,4 @@
-"""What a compaction did, or would do."""
+"""The result of a compaction or of its dry run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from lakecore.display import pairs_html, pairs_text, short_repr, show_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """What `Table.compact` did. `snapshot_ids` is empty where nothing was to be compacted.
+    """The result of `Table.compact`.
 
-    `buckets` counts the buckets that changed; `files_before`, `bytes_before` and `rows_before` are
-    of the files that were replaced, `..._after` of those in their place, and `files_upgraded` of
-    those among them that only changed their level. Rows are counted as stored. `steps` counts the
-    commits, and all sums go over them: a file that one step writes and the next takes counts in
-    both. `attempts` counts the plans that were made: more than steps if others came first.
+    - `snapshot_ids`: the committed snapshots; empty if there was nothing to compact;
+    - `buckets`: the number of changed buckets;
+    - `files_before`, `bytes_before`, `rows_before`: totals of the replaced files;
+    - `files_after`, `bytes_after`, `rows_after`: totals of the new files;
+    - `files_upgraded`: the new files that only changed their level;
+    - `steps`: the number of commits. Totals are sums over all steps: a file that one step writes
+      and the next one replaces counts in both;
+    - `attempts`: the number of plans; more than `steps` if other commits won races.
 
-    Of a dry run, `snapshot_ids` is empty and what only merging can tell (`..._after`) is None;
-    `steps` are those that the present files would take.
+    Rows are stored rows, unmerged. In a dry run, `snapshot_ids` is empty, the `..._after` fields
+    are None, and `steps` is the number of steps for the current files.
     """
 
     snapshot_ids: tuple[int, ...] = ()

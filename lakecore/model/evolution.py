@@ -1,12 +1,12 @@
-"""How a schema becomes the next one: `evolve` carries out a list of changes, all or none.
+"""Schema evolution: `evolve` applies a list of changes atomically.
 
-1. Each change is checked against the schema as the changes before it left it, and applied.
-2. A rename is carried into keys, and into the options that name the column.
-3. The outcome keeps every rule of `validation.py`.
+1. Each change is checked against the schema after the previous changes, and applied.
+2. A rename also changes keys, and options that name the column.
+3. The result must satisfy every rule of `validation.py`.
 
-INVARIANT: columns are known by id. A change gives out new ids above `highest_field_id` alone, so
-that a file of any older schema still finds its columns. Options that decide where rows lie and how
-they merge stay as they are once there are snapshots.
+INVARIANT: columns are identified by id. New ids are above `highest_field_id`, so the columns of a
+file with any older schema are still found. Options that decide where rows are stored and how they
+merge cannot change after the first snapshot.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def evolve(
 
 @dataclass(kw_only=True)
 class _Draft:
-    """A schema while changes are carried out; thrown away when one of them fails."""
+    """A mutable schema while changes are applied; dropped if one of them fails."""
 
     fields: tuple[Field, ...]
     highest_id: int

@@ -1,7 +1,7 @@
-"""Data files and what travels about them: the values that cross process borders.
+"""Data files, splits and commit messages: the values that cross process borders.
 
-Keys, partitions and statistics are serialized BinaryRows (`format/binary_row.py`), as manifests
-hold them: values compare and hash by these bytes without being decoded.
+Keys, partitions and statistics are serialized BinaryRows (`format/binary_row.py`), as in manifests:
+they are compared and hashed by their bytes, without decoding.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class FileSource(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """Least and greatest values and null counts of some columns; null or None means unknown."""
+    """Minima, maxima and null counts of some columns; null or None means unknown."""
 
     min_values: bytes = EMPTY_ROW
     max_values: bytes = EMPTY_ROW
@@ -38,11 +38,12 @@ NO_STATS = Stats()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """One immutable file of rows, with all that a manifest says about it.
+    """One immutable file of rows, with everything that a manifest states about it.
 
-    `sequence_min` and `sequence_max` are the range of its sequence numbers, `delete_row_count` the
-    number of its rows of kind -U or -D (None: unknown), `creation_time_ms` the writer's wall clock
-    taken as UTC. `value_stats` covers `value_stats_columns`, or all columns of schema `schema_id`.
+    - `sequence_min`, `sequence_max`: the range of its sequence numbers, inclusive;
+    - `delete_row_count`: the number of its -U and -D rows (None: unknown);
+    - `creation_time_ms`: the writer's local time, stored as if it were UTC;
+    - `value_stats`: covers `value_stats_columns`, or all columns of schema `schema_id`.
     """
 
     name: str
@@ -75,10 +76,10 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorRange:
-    """Where the deletion vector of one data file lies in an index file.
+    """The position of the deletion vector of one data file in an index file.
 
-    `length` is as stored: of a 32-bit vector less its length and checksum fields, of a 64-bit one
-    with both (`format/deletion_vector.py` knows).
+    `length` is as stored: for a 32-bit vector without its length and checksum fields, for a 64-bit
+    vector with both (`format/deletion_vector.py`).
     """
 
     data_file: str
@@ -89,7 +90,7 @@ class VectorRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalIndex:
-    """The extra facts of a global index file; carried over unread."""
+    """The extra facts of a global index file; copied without interpretation."""
 
     row_range_start: int
     row_range_end: int
@@ -105,7 +106,7 @@ DELETION_VECTORS = "DELETION_VECTORS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexFile:
-    """One index file; `row_count` counts hashes or vectors. `vectors` is None but for vectors."""
+    """One index file; `row_count` counts hashes or vectors. `vectors` is None for other indexes."""
 
     index_type: str
     name: str
@@ -118,17 +119,18 @@ class IndexFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMessage:
-    """What the writer of one bucket hands to the commit. Picklable; holds no rows.
+    """The files that the writer of one bucket adds and removes. Picklable; holds no rows.
 
-    The `new_*` parts go into an APPEND (or OVERWRITE) snapshot, the `compact_*` parts into the
-    COMPACT snapshot after it. `deleted_files` are taken away by the first, then an OVERWRITE.
-    `total_buckets` is the bucket count the rows were hashed with, -1 for unaware and dynamic
-    buckets. `new_index_files` replace the bucket's index files of their type. `base_snapshot_id`
-    is the snapshot the writer looked at (None: an empty table), `base_snapshot_uuid` tells it from
-    another that takes its id after a rollback (None: unknown). `compact_beside` names the files
-    above level 0 that a compaction which looks up rows left where they are (None: it looks up
-    none); they may not have changed when it is committed. `compact_schema_id` is the schema whose
-    options and types it went by (None: nothing was compacted).
+    - `new_*`: for an APPEND or OVERWRITE snapshot; `compact_*`: for the COMPACT snapshot after it;
+    - `deleted_files`: removed by the first snapshot, which is then an OVERWRITE;
+    - `total_buckets`: the bucket count that the rows were hashed with; -1 for unaware and dynamic
+      buckets;
+    - `new_index_files`: replace the bucket's index files of the same type;
+    - `base_snapshot_id`: the snapshot that the writer read (None: an empty table);
+      `base_snapshot_uuid` distinguishes it from a later one with the same id (None: unknown);
+    - `compact_beside`: the files above level 0 that a compaction with look-ups left unchanged
+      (None: no look-ups); they must still be there at the commit;
+    - `compact_schema_id`: the schema that the compaction used (None: nothing was compacted).
     """
 
     partition: bytes
@@ -150,13 +152,14 @@ class CommitMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """What one reader reads: files of one bucket, and how.
+    """The unit of reading: files of one bucket, and how to read them.
 
-    `raw`: there is one "run", whose files are read as they are (with their deletion vectors), each
-    on its own. Otherwise the files are one section: `runs` are its sorted runs, oldest first, to be
-    merged. `commit_order` then numbers them by name: of two rows with one sequence number that of
-    the greater wins. `vectors` gives, by data file name, the index file and range of its
-    deletion vector. `partition_path` is the partition's directory below the table.
+    - `raw`: the files form one "run" and are read without a merge, with their deletion vectors.
+      Otherwise the files are one section to merge;
+    - `runs`: the sorted runs of the section, oldest first;
+    - `commit_order`: a number for each file name; for equal sequence numbers, the greater one wins;
+    - `vectors`: for each data file name, the index file and the range of its deletion vector;
+    - `partition_path`: the partition's directory, relative to the table.
     """
 
     partition: bytes

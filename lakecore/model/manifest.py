@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class FileKind(IntEnum):
-    """Whether an entry adds its file to the table or takes it away."""
+    """Whether an entry adds a file to the table or deletes it."""
 
     ADD = 0
     DELETE = 1
 
 
 class EntryIdentity(NamedTuple):
-    """What makes two entries speak of the same file. The level is part of it: see upgrades."""
+    """The identity of a file in manifests. It includes the level, because files change levels."""
 
     partition: bytes
     bucket: int
@@ -48,7 +48,7 @@ class ManifestEntry:
 
     @property
     def identity(self) -> EntryIdentity:
-        """What a DELETE must share with its ADD."""
+        """The identity, which is equal for an ADD and its DELETE."""
         file = self.file
         return EntryIdentity(
             self.partition,
@@ -63,7 +63,7 @@ class ManifestEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestFile:
-    """One line of a manifest list: a manifest and what may be known without reading it."""
+    """One line of a manifest list: a manifest and its statistics."""
 
     name: str
     size_bytes: int
@@ -101,7 +101,7 @@ def fold(entries: Iterable[ManifestEntry]) -> tuple[ManifestEntry, ...]:
 
 
 def fold_onto(live: LiveFiles, entries: Iterable[ManifestEntry]) -> LiveFiles:
-    """The files that are live after these entries too; `live` itself is changed.
+    """The live files after applying these entries; changes `live` in place.
 
     Raises CorruptTable if a file is added twice, or deleted without having been added.
     """

@@ -1,4 +1,4 @@
-"""Changing what lies at a path into nested columns: ROW fields by name, elements, map values."""
+"""Changes at a path into nested columns: ROW fields by name, array elements, map values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Fields: TypeAlias = tuple[Field, ...]
 
 
 def find_path(fields: Sequence[Field], given: Path, *, adding: bool = False) -> Path:
-    """The path that is meant: a lone `a.b` steps into `a`, unless a column has that very name.
+    """The resolved path: a single `a.b` enters `a`, unless a column is named `a.b`.
 
-    When `adding`, it steps into `a` only if there is such a column.
+    When `adding`, it enters `a` only if that column exists.
     """
     names = {column.name for column in fields}
     if len(given) > 1 or given[0] in names or "." not in given[0]:
@@ -28,7 +28,7 @@ def find_path(fields: Sequence[Field], given: Path, *, adding: bool = False) -> 
 
 
 def index_of(fields: Sequence[Field], name: str) -> int:
-    """The place of the column of that name; NotFound naming the known ones if there is none."""
+    """The position of the column of that name. Raises NotFound, listing the known names."""
     for index, column in enumerate(fields):
         if column.name == name:
             return index
@@ -36,7 +36,7 @@ def index_of(fields: Sequence[Field], name: str) -> int:
 
 
 def change_fields(fields: Fields, path: Path, change: Callable[[Fields, str], Fields]) -> Fields:
-    """The fields with those that hold the path's last name changed, as a whole."""
+    """The fields, after `change` was applied to the list of fields that the path ends in."""
     name, *rest = path
     if not rest:
         return change(fields, name)
@@ -57,7 +57,7 @@ def change_fields(fields: Fields, path: Path, change: Callable[[Fields, str], Fi
 
 
 def change_type(fields: Fields, path: Path, change: Callable[[DataType], DataType]) -> Fields:
-    """The fields with the type at the path changed; the path may end at an element or value."""
+    """The fields, after `change` was applied to the type at the path (field, element or value)."""
     at = index_of(fields, path[0])
 
     def inside(data_type: DataType, steps: Path) -> DataType:

@@ -10,7 +10,7 @@ KEY_PREFIX = "_KEY_"
 SEQUENCE_NUMBER = "_SEQUENCE_NUMBER"
 VALUE_KIND = "_VALUE_KIND"
 ROW_KIND = "_row_kind"
-"""The column of text kinds (+I -U +U -D) by which users hand in and get row kinds."""
+"""The string column (+I -U +U -D) with which users pass and receive row kinds."""
 
 SYSTEM_COLUMNS = frozenset({SEQUENCE_NUMBER, VALUE_KIND, "_LEVEL", "rowkind", "_ROW_ID"})
 SEQUENCE_NUMBER_ID = 2_147_483_646
@@ -19,7 +19,7 @@ KEY_ID_OFFSET = 1_073_741_823
 
 
 class RowKind(IntEnum):
-    """What a row does to its key; the number is the one in data files."""
+    """The effect of a row on its key; the numbers are those in data files."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -33,18 +33,18 @@ class RowKind(IntEnum):
 
     @property
     def retracts(self) -> bool:
-        """Whether the row takes something back; the others add."""
+        """Whether the row is a retraction (-U, -D); the others add."""
         return self in RETRACTS
 
 
 _TEXTS = ("+I", "-U", "+U", "-D")
 KIND_TEXTS = _TEXTS
-"""The text of each kind, at its number."""
+"""The short form of each kind, indexed by its number."""
 RETRACTS = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
 
 
 def parse_row_kind(text: str) -> RowKind:
-    """The kind that a short text names."""
+    """The kind with this short form."""
     if text not in _TEXTS:
         raise InvalidRequest("unknown row kind", kind=text, known=_TEXTS)
     return RowKind(_TEXTS.index(text))

@@ -1,7 +1,7 @@
 """A table's schema: columns with ids, keys, options; and the rules by which it changes.
 
-INVARIANT: a field id is given out once. `highest_field_id` never falls, so a column that is
-dropped and added again under its name is another column, and old files read as null for it.
+INVARIANT: a field id is used once. `highest_field_id` never decreases, so a column that is dropped
+and added again with the same name is a new column: it is null in old files.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class TableSchema:
         return tuple(column.name for column in self.fields)
 
     def field(self, name: str) -> Field:
-        """The column of that name; InvalidRequest naming the known ones if there is none."""
+        """The column of that name. Raises InvalidRequest, listing the known names."""
         found = self.by_name.get(name)
         if found is None:
             raise InvalidRequest("unknown column", column=name, columns=self.names)
@@ -104,7 +104,7 @@ class TableSchema:
 
     @cached_property
     def trimmed_primary_keys(self) -> tuple[str, ...]:
-        """The primary key less the partition keys, in primary-key order."""
+        """The primary key without the partition keys, in primary-key order."""
         return tuple(name for name in self.primary_keys if name not in self.partition_keys)
 
     @cached_property
@@ -119,7 +119,7 @@ class TableSchema:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """The Arrow schema in which the table gives out and takes in rows."""
+        """The Arrow schema of rows that reads return and writes accept."""
         return arrow_schema(self.fields)
 
     @property
@@ -135,7 +135,7 @@ class TableSchema:
     def parsed_options(
         self, dynamic: Mapping[str, str] | None = None, *, table: str = ""
     ) -> TableOptions:
-        """The typed options of the table, where `dynamic` ones go before those of the schema."""
+        """The typed options of the table; `dynamic` options override those of the schema."""
         return parse_options(self.stated_options | dict(dynamic or {}), table=table)
 
 

@@ -1,8 +1,8 @@
-"""The changes that a schema can undergo: closed values, made by the methods of SchemaChange.
+"""The changes of a schema: a closed set of values, made by the methods of SchemaChange.
 
-A column is named by its name, or by a path into ROWs: `["a", "b"]`, or `"a.b"` where no column has
-that very name. `element` and `value` step into an ARRAY or MULTISET and a MAP. Carrying a change
-out is `evolution.evolve`.
+A column is given by its name, or by a path into ROWs: `["a", "b"]`, or `"a.b"` if no column has
+that name. The step `element` enters an ARRAY or MULTISET, `value` a MAP. `evolution.evolve` applies
+the changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ColumnPath: TypeAlias = "str | Sequence[str]"
 
 
 class MoveKind(StrEnum):
-    """Where a column goes."""
+    """The kinds of positions of a column."""
 
     FIRST = "first"
     AFTER = "after"
@@ -35,35 +35,35 @@ class MoveKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A place among the columns: the first, the last, or beside the column `beside`."""
+    """A position among the columns: first, last, or directly before or after `beside`."""
 
     kind: MoveKind
     beside: str | None = None
 
     @staticmethod
     def first() -> Move:
-        """The place before all columns."""
+        """The position before all columns."""
         return Move(MoveKind.FIRST)
 
     @staticmethod
     def after(column: str) -> Move:
-        """The place right after a column."""
+        """The position directly after a column."""
         return Move(MoveKind.AFTER, column)
 
     @staticmethod
     def before(column: str) -> Move:
-        """The place right before a column."""
+        """The position directly before a column."""
         return Move(MoveKind.BEFORE, column)
 
     @staticmethod
     def last() -> Move:
-        """The place after all columns."""
+        """The position after all columns."""
         return Move(MoveKind.LAST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddColumn:
-    """A new, nullable column, or field of a ROW."""
+    """Adds a nullable column, or a nullable field of a ROW."""
 
     path: tuple[str, ...]
     type: DataType
@@ -73,7 +73,7 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenameColumn:
-    """Another name for a column; its id stays."""
+    """Renames a column; its id does not change."""
 
     path: tuple[str, ...]
     name: str
@@ -81,14 +81,14 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropColumn:
-    """A column goes; its id is never given out again."""
+    """Drops a column; its id is never used again."""
 
     path: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateColumnType:
-    """Another type for a column; the old nullability stays if `keep_nullability`."""
+    """Changes the type of a column; with `keep_nullability`, the nullability does not change."""
 
     path: tuple[str, ...]
     type: DataType
@@ -97,7 +97,7 @@ class UpdateColumnType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateColumnNullability:
-    """A column takes nulls, or no longer does."""
+    """Makes a column nullable or NOT NULL."""
 
     path: tuple[str, ...]
     nullable: bool
@@ -105,7 +105,7 @@ class UpdateColumnNullability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateColumnComment:
-    """Another comment for a column; None removes it."""
+    """Changes the comment of a column; None removes it."""
 
     path: tuple[str, ...]
     comment: str | None
@@ -113,7 +113,7 @@ class UpdateColumnComment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateColumnDefaultValue:
-    """Another default value for a column, as text; None removes it."""
+    """Changes the default value of a column, given as a string; None removes it."""
 
     path: tuple[str, ...]
     default_value: str | None
@@ -121,7 +121,7 @@ class UpdateColumnDefaultValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateColumnPosition:
-    """Another place for a column."""
+    """Moves a column to another position."""
 
     name: str
     move: Move
@@ -129,7 +129,7 @@ class UpdateColumnPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetOption:
-    """A table option gets a value."""
+    """Sets a table option."""
 
     key: str
     value: str
@@ -137,14 +137,14 @@ class SetOption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveOption:
-    """A table option goes back to its default."""
+    """Resets a table option to its default."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateComment:
-    """Another comment for the table; None removes it."""
+    """Changes the comment of the table; None removes it."""
 
     comment: str | None
 
@@ -165,7 +165,13 @@ Change: TypeAlias = (
 
 
 class SchemaChange:
-    """Makes the changes that `alter_table` takes. Types: Paimon's text, Arrow's or lakecore's."""
+    """Makes the changes that `Session.alter_table` accepts.
+
+    A type is Paimon's type string (`"DECIMAL(10, 2)"`), an Arrow type or a lakecore type. The rules
+    of type changes are Paimon's (https://paimon.apache.org/docs/master/concepts/spec/schema/).
+
+        session.alter_table("shop.orders", [SchemaChange.add_column("note", "STRING")])
+    """
 
     @staticmethod
     def add_column(
@@ -174,7 +180,7 @@ class SchemaChange:
         comment: str | None = None,
         move: Move | None = None,
     ) -> Change:
-        """Add a nullable column; old rows read as null. It goes last, unless `move` says where."""
+        """Add a nullable column; existing rows read as null. It is last, unless `move` is given."""
         path = _path(name)
         return AddColumn(
             path=path, type=_type(type, path), comment=_comment(comment), move=_move(move)
@@ -182,12 +188,12 @@ class SchemaChange:
 
     @staticmethod
     def rename_column(name: ColumnPath, new_name: str) -> Change:
-        """Give a column another name."""
+        """Rename a column; its id and its values do not change."""
         return RenameColumn(path=_path(name), name=_text("the name of a column", new_name))
 
     @staticmethod
     def drop_column(name: ColumnPath) -> Change:
-        """Drop a column; one added later under its name is another column."""
+        """Drop a column. A column that is added later with the same name is a different column."""
         return DropColumn(path=_path(name))
 
     @staticmethod
@@ -196,7 +202,7 @@ class SchemaChange:
         type: str | DataType | pa.DataType,  # noqa: A002  the word of the public surface
         keep_nullability: bool = False,  # noqa: FBT001, FBT002  Paimon's place for it
     ) -> Change:
-        """Give a column another type, into which Paimon can cast the old one."""
+        """Change the type of a column; Paimon must be able to cast the old type to the new one."""
         check_flags(keep_nullability=keep_nullability)
         path = _path(name)
         return UpdateColumnType(
@@ -205,18 +211,18 @@ class SchemaChange:
 
     @staticmethod
     def update_column_nullability(name: ColumnPath, nullable: bool) -> Change:  # noqa: FBT001  Paimon's place for it
-        """Let a column take nulls, or no longer."""
+        """Make a column nullable or NOT NULL."""
         check_flags(nullable=nullable)
         return UpdateColumnNullability(path=_path(name), nullable=nullable)
 
     @staticmethod
     def update_column_comment(name: ColumnPath, comment: str | None) -> Change:
-        """Give a column another comment."""
+        """Change the comment of a column; None removes it."""
         return UpdateColumnComment(path=_path(name), comment=_comment(comment))
 
     @staticmethod
     def update_column_default_value(name: ColumnPath, default_value: str | None) -> Change:
-        """Give a column another default value, as text; rows already written keep theirs."""
+        """Change the default value of a column, given as a string; existing rows do not change."""
         if default_value is not None:
             _text("a default value", default_value)
         return UpdateColumnDefaultValue(path=_path(name), default_value=default_value)
@@ -231,22 +237,22 @@ class SchemaChange:
 
     @staticmethod
     def set_option(key: str, value: OptionValue) -> Change:
-        """Set a table option; a number, True or False may be stated as they are."""
+        """Set a table option; the value is a string, a number or a boolean."""
         return SetOption(key=_text("the key of an option", key), value=option_text(key, value))
 
     @staticmethod
     def remove_option(key: str) -> Change:
-        """Set a table option back to its default."""
+        """Reset a table option to its default."""
         return RemoveOption(key=_text("the key of an option", key))
 
     @staticmethod
     def update_comment(comment: str | None) -> Change:
-        """Give the table another comment."""
+        """Change the comment of the table; None removes it."""
         return UpdateComment(comment=_comment(comment))
 
 
 def check_changes(changes: object) -> None:
-    """Raise InvalidRequest unless these are schema changes, in a list."""
+    """Raise InvalidRequest unless `changes` is a list of schema changes."""
     strange = (
         [each for each in changes if not isinstance(each, Change)] if _is_list(changes) else []
     )

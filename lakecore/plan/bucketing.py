@@ -1,4 +1,4 @@
-"""Which partition and which bucket a row belongs to, for all rows of a batch at once.
+"""The partition and the bucket of each row of a batch, vectorised.
 
 1. `partition_groups` finds the rows of each partition;
 2. `bucket_ids` gives each row its fixed bucket, from the hash of its bucket key
@@ -54,7 +54,7 @@ __all__ = [
 
 _OWN_ROWS_MIN = 4_096
 _OWN_VALUE_BYTES = 2 << 10
-"""Of each column of a group, on average, past which to take the group by itself costs little."""
+"""Groups with more bytes per column on average are taken separately, at little cost."""
 
 
 def bucket_ids(
@@ -95,16 +95,16 @@ def _modulo(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """Rows put into groups 0, 1, ...: group g is `rows[offsets[g]:offsets[g + 1]]`, in order."""
+    """Rows in groups 0, 1, ...: group g is `rows[offsets[g]:offsets[g + 1]]`, in order."""
 
     rows: NDArray[np.int64]
     offsets: NDArray[np.int64]
 
     def cut(self, table: pa.Table) -> list[tuple[int, pa.Table]]:
-        """Each group that has rows, by number, with its part of the table.
+        """The number and the rows of each non-empty group.
 
-        Nothing moves if the groups already lie one after another. Large groups each get memory of
-        their own, which goes when they go; small ones share that of one `take`.
+        Nothing is copied if the groups are already consecutive. Each large group has its own
+        memory, which is freed with it; small groups share the memory of one `take`.
         """
         sizes = np.diff(self.offsets)
         groups = [int(group) for group in np.flatnonzero(sizes)]
@@ -140,7 +140,7 @@ def partition_groups(
 def split_by_partition(
     table: pa.Table, partition_fields: Sequence[Field]
 ) -> list[tuple[bytes, pa.Table]]:
-    """Each partition as its serialized row, with its rows; slices where no row has to move."""
+    """Each partition as its serialized row, with its rows; slices if they are consecutive."""
     if not partition_fields:
         return [(EMPTY_ROW, table)] if table.num_rows else []
     partitions, groups = _partitions(table, partition_fields)

@@ -1,4 +1,4 @@
-"""Which snapshots of a table count for those who follow its changes, and what they take from each.
+"""Which snapshots matter for readers of changes, and which rows of each snapshot they read.
 
 A stream (https://paimon.apache.org/docs/master/primary-key-table/changelog-producer/):
 
@@ -7,10 +7,10 @@ A stream (https://paimon.apache.org/docs/master/primary-key-table/changelog-prod
 | none, and append tables | APPEND | the files that were added, row by row as stored |
 | input, lookup, full-compaction | those with a changelog | the changelog's |
 
-OVERWRITE snapshots count for none of them, unless `streaming-read-overwrite` (with a primary key)
-or `streaming-read-append-overwrite` (without) says so. A read between two snapshots takes the same,
-but of OVERWRITE snapshots nothing at all; `incremental-between-scan-mode` makes it take the one or
-the other whatever the producer.
+OVERWRITE snapshots are skipped unless `streaming-read-overwrite` (with a primary key) or
+`streaming-read-append-overwrite` (without one) is set. A read between two snapshots follows the
+same rules, but always skips OVERWRITE snapshots. `incremental-between-scan-mode` selects the added
+files or the changelog regardless of the producer.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 
 class Taken(Enum):
-    """What is taken from a snapshot."""
+    """Which rows of a snapshot are read."""
 
     ADDED = auto()
     """The rows of the files that it added, as they were stored."""
     CHANGELOG = auto()
     """The rows of its changelog files."""
     REPLACED = auto()
-    """The rows of the files that it removed, taken back, and those of the files that it added."""
+    """The rows of the removed files as -D, then the rows of the added files."""
 
 
 def taken_by_stream(snapshot: Snapshot, options: TableOptions, *, keyed: bool) -> Taken | None:
-    """What a stream takes from a snapshot; None if it passes over it."""
+    """What a stream reads from a snapshot; None if it skips the snapshot."""
     if snapshot.commit_kind is CommitKind.OVERWRITE:
         if keyed and options.streaming_read_overwrite:
             return Taken.REPLACED
@@ -54,7 +54,7 @@ def taken_by_stream(snapshot: Snapshot, options: TableOptions, *, keyed: bool) -
 
 
 def taken_between(snapshot: Snapshot, mode: IncrementalScanMode) -> Taken | None:
-    """What a read between snapshots takes from one; the mode is `delta` or `changelog`."""
+    """What a read between snapshots reads from one; the mode is `delta` or `changelog`."""
     if mode is IncrementalScanMode.DELTA:
         return Taken.ADDED if snapshot.commit_kind is CommitKind.APPEND else None
     assert mode is IncrementalScanMode.CHANGELOG, mode
@@ -64,7 +64,7 @@ def taken_between(snapshot: Snapshot, mode: IncrementalScanMode) -> Taken | None
 
 
 def mode_between(options: TableOptions) -> IncrementalScanMode:
-    """How a read between snapshots goes: `delta`, `changelog` or `diff`."""
+    """The mode of a read between snapshots: `delta`, `changelog` or `diff`."""
     mode = options.incremental_between_scan_mode
     if mode is not IncrementalScanMode.AUTO:
         return mode
@@ -78,9 +78,9 @@ def files_of_first_plan(
 ) -> list[ManifestEntry]:
     """Which of the files of some buckets the first plan of a stream reads.
 
-    Those whose rows a compaction has yet to bring into the changelog stay away: the stream would
-    give them out twice. With full-compaction the deepest level of a bucket was told, whatever
-    number its last level had then.
+    Files whose rows a later compaction will write to the changelog are skipped; otherwise the
+    stream would return their rows twice. With full-compaction, the changelog has reported the
+    deepest level of a bucket, whatever number the last level had at that time.
     """
     match options.changelog_producer:
         case ChangelogProducer.LOOKUP:

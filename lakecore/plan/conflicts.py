@@ -1,21 +1,20 @@
-"""My changes and theirs -> nothing, or CommitConflict naming what clashes and what to do.
+"""Rules for conflicts between a commit and concurrent commits; a conflict raises CommitConflict.
 
-The changes of a commit were computed from some snapshot; the table may have moved on.
+The changes of a commit were computed from some snapshot; the table may have changed since.
 (https://paimon.apache.org/docs/master/concepts/concurrency-control/)
 
-1. A file that is deleted must still be live: else somebody compacted or overwrote it.
-2. A file that is added must not be there yet.
+1. A deleted file must still be live; otherwise another commit compacted or overwrote it.
+2. An added file must not exist yet.
 3. On a primary-key table, files of one bucket and level above 0 must not overlap by key.
 4. A partition keeps its number of buckets, unless it is overwritten.
-5. Where compaction looks up rows, the levels above 0 hold what it saw there. Another compaction may
-   have put a row of the same key into a level that it did not look at, and of the two rows the one
-   of the lower level would count, whichever is newer.
-6. What a write compacts, its own files among it, are the newest rows of its bucket. Where another
-   commit has added files between the writer's look at the table and its own commit, these stay in
-   level 0, above the output, though they may be older: their row of a key would count, and a row
-   that was deleted would come back.
-7. Keys of dynamic buckets are dealt to buckets by an index of the whole partition: if the index
-   has changed, the same key may stand in two buckets.
+5. If compaction looks up rows, the levels above 0 must not have changed since. Another compaction
+   may have written a row of the same key into a level that was not searched, and the row of the
+   lower level would win, whichever is newer.
+6. The files that a write compacts, including its own, must be the newest of their bucket. Files
+   that another commit added after the writer read the table would stay in level 0, above the
+   output, although they may be older: their rows would win, and deleted rows would reappear.
+7. Dynamic buckets assign keys by an index of the whole partition. If the index has changed, a key
+   could be in two buckets.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 def check_files(
     live: Iterable[ManifestEntry], delta: Sequence[ManifestEntry], key_fields: Sequence[Field]
 ) -> None:
-    """Rules 1 to 3: that `delta` can be applied to the live files of the partitions it touches."""
+    """Rules 1 to 3: `delta` must apply to the live files of the partitions it touches."""
     after: dict[EntryIdentity, ManifestEntry] = {entry.identity: entry for entry in live}
     for entry in delta:
         identity = entry.identity
@@ -139,7 +138,7 @@ def check_newest(
 def _came_before(
     files: Sequence[DataFile], message: CommitMessage, key_fields: Sequence[Field]
 ) -> DataFile | None:
-    """A file, of those of a bucket by commit, that a write would compact past."""
+    """A file of the bucket, in commit order, that violates rule 6; None if there is none."""
     compacted = {file.name for file in message.compact_before}
     own = _own_compacted(message)
     last = max((at for at, file in enumerate(files) if file.name in own), default=0)
@@ -153,7 +152,7 @@ def _came_before(
 
 
 def _own_compacted(message: CommitMessage) -> set[str]:
-    """The files that a write has made and compacted."""
+    """The files that a write has both written and compacted."""
     return {file.name for file in message.compact_before} & {
         file.name for file in message.new_files
     }
@@ -162,7 +161,7 @@ def _own_compacted(message: CommitMessage) -> set[str]:
 def _first_overlap(
     files: Sequence[DataFile], others: Sequence[DataFile], key_fields: Sequence[Field]
 ) -> DataFile | None:
-    """The first of the others that has keys in the range of one of the files."""
+    """The first of the others whose key range overlaps one of the files."""
     if not others:
         return None
     every = [*files, *others]

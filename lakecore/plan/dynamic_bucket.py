@@ -1,18 +1,18 @@
-"""Dynamic buckets: each key goes to the bucket it was first put in, a new one where there is room.
+"""Dynamic buckets: a known key keeps its bucket, and a new key gets a bucket that has room.
 
 For each partition, given the hashes of the trimmed primary keys in order of arrival
 (https://paimon.apache.org/docs/master/primary-key-table/data-distribution/#dynamic-bucket):
 
-1. a hash that is known keeps its bucket, and equal hashes share one;
-2. new hashes fill the known buckets, by number, up to the target;
-3. then new buckets, the smallest unused numbers, each up to the target;
-4. past the largest number of buckets, they spread over all buckets by their hash.
+1. a known hash keeps its bucket, and equal hashes share a bucket;
+2. new hashes fill the existing buckets, by number, up to the target size;
+3. then they fill new buckets with the smallest unused numbers, each up to the target size;
+4. if the maximum number of buckets is reached, they are spread over all buckets by hash.
 
 With several assigners (`dynamic-bucket.initial-buckets`) the hash h belongs to assigner |h| % n,
-which fills the buckets b where b % n is its number: n buckets grow side by side from the start, and
-n processes may assign at once if each gets the keys of its own. INVARIANT: a hash never changes its
-bucket; if it did, its key would be there twice. Buckets are filled by hashes ever seen: deleting
-rows makes no room.
+which fills the buckets b where b % n is its number: n buckets grow concurrently, and n processes
+can assign concurrently if each gets the keys of its own assigner. INVARIANT: a hash never changes
+its bucket; otherwise its key would be stored twice. A bucket counts all hashes it ever got:
+deleting rows makes no room.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Manifest entries as columns -> those that are left when manifests are merged.
+"""Manifest entries as columns -> the entries that remain when manifests are merged.
 
-A frame has a row an entry (`format/manifest_columns.py`). The rules are those of
-`model/manifest.py`, here a column at a time: merging costs as much as the table is large.
+A frame has one row for each entry (`format/manifest_columns.py`). The rules are those of
+`model/manifest.py`, applied to columns, because the cost of merging grows with the table.
 
 INVARIANT: entries of one file keep their order, and so an ADD comes before its DELETE; entries of
 one bucket do, and so files stay in order of their commits.
@@ -29,8 +29,8 @@ _IS_ADD = pl.col("_KIND") == int(FileKind.ADD)
 def cancel(entries: pl.DataFrame) -> pl.DataFrame:
     """The entries without each ADD and DELETE of the same file that are both among them.
 
-    A deletion whose ADD is not here stays: its file lies in a manifest before these. Raises
-    CorruptTable if a file is added, or deleted, twice in a row.
+    A DELETE without an ADD here stays: an earlier manifest has its ADD. Raises CorruptTable if a
+    file is added, or deleted, twice in a row.
     """
     named = entries.select("_KIND", identity=entry_identities(entries)).with_row_index("at")
     several = named.filter(pl.len().over("identity") > 1).sort("identity", "at")
@@ -72,7 +72,7 @@ class Deletions:
         )
 
     def take(self, entries: pl.DataFrame) -> pl.DataFrame:
-        """What the next manifest adds and nobody deletes. Manifests must come in their order."""
+        """The added entries of the next manifest that no DELETE cancels; call in manifest order."""
         added = entries if entries["_KIND"].max() == FileKind.ADD else entries.filter(_IS_ADD)
         if self._left.is_empty() or added.is_empty():
             return added

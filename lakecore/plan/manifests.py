@@ -3,9 +3,9 @@
 Given the manifests of a snapshot in order (https://paimon.apache.org/docs/master/maintenance/manage-manifest/):
 
 1. *Full*: manifests that are small or hold deletions "must change". When they reach
-   `manifest.full-compaction-threshold-size` together, they are written anew without what cancels,
-   and so is any other manifest that holds a file they delete; it can if its partitions say so.
-2. *Minor*: otherwise neighbours are gathered; a gathering that reaches
+   `manifest.full-compaction-threshold-size` in total, they are rewritten without cancelled entries.
+   Any other manifest whose partitions may contain a file they delete is rewritten too.
+2. *Minor*: otherwise neighbours are collected; a collection that reaches
    `manifest.target-file-size` becomes a group, the last one only if it has at least
    `manifest.merge-min-count` manifests.
 
@@ -54,7 +54,7 @@ def neighbours_to_merge(
 
 
 def must_change(manifest: ManifestFile, target_bytes: int) -> bool:
-    """Whether a full merge writes the manifest anew in any case."""
+    """Whether a full merge always rewrites the manifest."""
     return manifest.deleted_count > 0 or manifest.size_bytes < target_bytes
 
 
@@ -72,7 +72,7 @@ def live_count(manifests: Sequence[ManifestFile]) -> int:
 
 
 def hull_of(values: pa.RecordBatch) -> Predicate:
-    """What is true of these partitions, column by column: from the least value to the greatest."""
+    """A predicate that is true for these partitions: each column is within its bounds."""
     parts: list[Predicate] = []
     for name, column in zip(values.schema.names, values.columns, strict=True):
         order = pl.Series(pl.from_arrow(column)).arg_sort(nulls_last=True)

@@ -45,7 +45,7 @@ class Partitions:
         return self._paths[partition]
 
     def texts(self, partition: bytes) -> Mapping[str, str]:
-        """The text of each partition value by column name, for people."""
+        """The partition values as strings, by column name, for messages."""
         return partition_texts(
             self.values([partition]), self.fields, self._default_name, legacy_name=False
         )

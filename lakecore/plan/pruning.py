@@ -5,8 +5,8 @@ predicate. Each leaf gives two masks, where a row of the chunk may make it true 
 make it false; `And`, `Or` and `Not` combine them, so that a negation is as sound as the rest, and
 Unknown is both.
 
-INVARIANT: a chunk with a matching row is never left out. Whatever is not known (no statistics, a
-null in them, a NaN) may match. NaN is in no statistics, so any float column may hold one.
+INVARIANT: a chunk with a matching row is never pruned. An unknown value (no statistics, a null in
+them, a NaN) may match. Statistics do not contain NaN, so any float column may hold one.
 
 Statistics of values may leave a file out only if no other file of its bucket can overwrite its
 rows, or its whole section goes: that is for the scan planner to see to, which calls these.
@@ -55,7 +55,7 @@ Masks: TypeAlias = "tuple[Mask, Mask]"
 """Where a row may make a predicate true, and where one may make it false."""
 
 Columns: TypeAlias = "pa.RecordBatch | pa.Table"
-"""One row a chunk, columns by name; a column that is not there is unknown."""
+"""One row for each chunk, columns by name; a missing column is unknown."""
 
 FIXED_KEYS_MAX = 10_000
 

@@ -1,12 +1,12 @@
-"""What DELETE, UPDATE and MERGE may do to a table, and which columns the rows they write must hold.
+"""What DELETE, UPDATE and MERGE can do in a table, and which columns their rows must hold.
 
-A changed row is written like any other, and the merge engine makes of it what the verb promises:
+A changed row is written like any other row, and the merge engine applies it:
 
-- *deduplicate*: a -D takes the row away, a +U that holds every column replaces it.
-- *partial-update*: a +U holds the columns that change, and null elsewhere: what another writer does
-  to other columns meanwhile stays. A -D takes the row away if the table says so.
-- *aggregation*: a -D takes the row away if the table says so. A value cannot be set, only added.
-- *first-row*: the first row of a key stays, whatever comes.
+- *deduplicate*: a -D deletes the row; a +U with all columns replaces it.
+- *partial-update*: a +U holds the changed columns and null elsewhere, so that concurrent changes of
+  other columns are kept. A -D deletes the row if an option allows it.
+- *aggregation*: a -D deletes the row if an option allows it. A value can only be added, not set.
+- *first-row*: the first row of a key never changes.
 
 That is Paimon's own list (https://paimon.apache.org/docs/master/flink/sql-write/). A deletion holds
 the key, what orders it, and what may not be null, and null elsewhere: engines that begin a new row
@@ -47,11 +47,12 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateShape:
-    """What the rows of an update hold besides the values it sets.
+    """The columns of the rows of an update, in addition to the values it sets.
 
-    `carried`: columns that keep their value by repeating it; the others are null. `not_null`:
-    columns that it sets, where a null would set nothing. `sequences`: of each group of columns one
-    set of sequence columns, not all of which may be null, or the group would not be taken.
+    - `carried`: columns whose old value is written again; all others are null;
+    - `not_null`: columns that the update sets, where a null would have no effect;
+    - `sequences`: the sequence columns of each group; if all of them were null, the merge would
+      ignore the group.
     """
 
     carried: tuple[str, ...]
@@ -75,7 +76,7 @@ def check_engine(options: TableOptions, verb: Verb) -> None:
 
 
 def check_deletion(options: TableOptions) -> None:
-    """Raise if a row of kind -D would not take the row of its key away."""
+    """Raise an error if a row of kind -D would not delete the row of its key."""
     if options.ignore_delete:
         raise InvalidRequest(
             "the table ignores deletions, so this would change nothing",
@@ -116,7 +117,7 @@ def check_deletion(options: TableOptions) -> None:
 def deletion_columns(schema: TableSchema, options: TableOptions) -> tuple[str, ...]:
     """The columns that a row of kind -D holds.
 
-    All of them if the rows go to a changelog as they are: who follows it takes back what is told.
+    All columns if the row is copied to a changelog, because its readers retract these values.
     """
     if options.changelog_producer is ChangelogProducer.INPUT:
         return schema.names
@@ -127,7 +128,7 @@ def deletion_columns(schema: TableSchema, options: TableOptions) -> tuple[str, .
 
 
 def removing_groups(options: TableOptions) -> tuple[tuple[str, ...], ...]:
-    """The sequence columns of each group whose -D takes the whole row away."""
+    """The sequence columns of each group whose -D deletes the whole row."""
     named = options.partial_update_remove_record_on_sequence_group
     groups = (tuple(name.split(",")) for name in options.fields_sequence_group)
     return tuple(group for group in groups if not set(group).isdisjoint(named))
@@ -136,7 +137,7 @@ def removing_groups(options: TableOptions) -> tuple[tuple[str, ...], ...]:
 def update_shape(
     schema: TableSchema, options: TableOptions, changed: Collection[str]
 ) -> UpdateShape:
-    """What a row of kind +U that sets these columns holds besides them.
+    """The other columns of a +U row that sets these columns.
 
     Raises InvalidRequest for a column that cannot be set.
     """

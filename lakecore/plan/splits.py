@@ -1,9 +1,9 @@
-"""The live files of a bucket -> splits: which files are read as they are, which are merged.
+"""The live files of a bucket -> splits: which files are read raw and which are merged.
 
 Rules of a batch read (https://paimon.apache.org/docs/master/primary-key-table/overview/):
 
-1. A table with deletion vectors (unless it merges on read) and a first-row table hide level 0:
-   what its rows replace is not marked yet.
+1. A table with deletion vectors (unless it merges on read) and a first-row table hide level 0,
+   because the rows that level 0 replaces are not marked yet.
 2. If nothing is at level 0, no file holds deletions, and all files are on one level (or the table
    is one of rule 1), every file is raw.
 3. Otherwise the bucket is cut into sections. A section of one file that is sure to hold no
@@ -60,8 +60,8 @@ def plan_bucket(
 def may_hold_deletions(file: DataFile) -> bool:
     """Whether rows of a file of a primary-key table may be deletions.
 
-    NOTE: pypaimon counts none whatever it writes, so a file of level 0 is not believed. Paimon's
-    own raw reads believe it, and an unknown count is 0 to them: they show the deleted rows.
+    NOTE: pypaimon always writes a count of 0, so the count of a level-0 file is not trusted. Paimon
+    trusts it in raw reads, takes an unknown count for 0, and then returns deleted rows.
     """
     return file.level == 0 or file.delete_row_count != 0
 
@@ -69,7 +69,7 @@ def may_hold_deletions(file: DataFile) -> bool:
 def pack(
     files: Sequence[DataFile], target_bytes: int, open_cost_bytes: int
 ) -> list[list[DataFile]]:
-    """Files in order, in groups of about the target size; a file costs its opening at least."""
+    """Files in order, in groups of about the target size; a file counts at least its open cost."""
     groups: list[list[DataFile]] = []
     room = 0
     for file in files:

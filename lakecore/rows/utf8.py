@@ -1,7 +1,7 @@
-"""Bytes that are no UTF-8, read as text.
+"""Strings with invalid UTF-8, as a cast from BYTES can produce.
 
-Java keeps the bytes of a text as they are, UTF-8 or not, and shows U+FFFD where they are not: so do
-a cast from BYTES, and a text that was written after one. Arrow's text is UTF-8.
+Java keeps the bytes of such a string and displays U+FFFD for invalid parts. Arrow strings must be
+UTF-8, so invalid parts are replaced when a string is read.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _t = pa.types
 
 
 def decode_text(array: pa.Array) -> pa.Array:
-    """Bytes as text: of those that are no UTF-8 as many become U+FFFD at once as in Java.
+    """Bytes as strings; each invalid part becomes U+FFFD, with the same parts as in Java.
 
-    That is the longest begin of a character, or one byte; but the three bytes of a surrogate are
-    one, where Unicode recommends three.
+    A part is the longest valid beginning of a character, or one byte. The three bytes of a
+    surrogate are one part (Unicode recommends three).
     """
     data = array.cast(pa.binary())
     try:

@@ -1,8 +1,8 @@
-"""Predicates: what a condition says of rows, in a closed language that plans can reason about.
+"""Predicates: conditions on rows in a closed language that planning can analyse.
 
 `language` is the language; `literals` brings values into a column's own type; `polars_form` and
-`arrow_form` read (and write) conditions in other languages, and `lakecore.scalar` reads SQL. What
-they do not know counts as "may match". A schema is a table's or an Arrow one.
+`arrow_form` translate conditions from and to other languages; `lakecore.scalar` parses SQL. A
+condition that they cannot translate "may match". A schema is a table's or an Arrow schema.
 """
 
 from __future__ import annotations

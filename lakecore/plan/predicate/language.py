@@ -1,12 +1,12 @@
-"""The closed predicate language: what it can say, and what can be read off a predicate.
+"""The closed predicate language, and functions that analyse predicates.
 
 A predicate is a tree of frozen values in SQL's three-valued logic: a comparison with null is null,
 and a row matches only where the whole is true. Values are `pa.Scalar`s of the column's own Arrow
 type, never null and never NaN; `literals.py` makes them so.
 
-`Unknown` stands for a condition this language cannot say. It may be true, false or null for any
-row, and so may its negation: whoever prunes keeps what it speaks of. An inexact condition with a
-known bound is `And(Unknown, bound)`: true only where the bound is, false anywhere.
+`Unknown` stands for a condition that this language cannot express. It may be true, false or null
+for any row, and so may its negation, so it prunes nothing. An inexact condition with a known bound
+is `And(Unknown, bound)`: it can be true only where the bound is, and false anywhere.
 
 INVARIANT: NaN equals itself and is greater than every number, as in Polars, DuckDB and Java.
 Binaries and strings compare by their (UTF-8) bytes.
@@ -75,7 +75,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A condition of which nothing is known."""
+    """A condition about which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +241,8 @@ def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
 def split_by_columns(predicate: Predicate, columns: Collection[str]) -> tuple[Predicate, Predicate]:
     """The conjuncts that are fully known and name these columns alone, and the rest.
 
-    Key and partition predicates may go below a merge and value predicates never: hiding the newest
-    row of a key would revive an older one. This is the split that keeps them apart.
+    Key and partition predicates may be pushed below a merge, value predicates never: dropping the
+    newest row of a key would revive an older one. This function separates the two.
     """
     within: list[Predicate] = []
     rest: list[Predicate] = []
