@@ -1,7 +1,7 @@
 """Clock, new file names, sleep and chance, as one injected value.
 
-Nothing else in lakecore asks the time, draws a number or waits, so that one seed makes one table:
-with `seeded` the same calls write the same bytes under the same names.
+No other module in lakecore reads the clock, draws random numbers or sleeps. With `seeded`, the same
+calls write the same bytes under the same names.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ __all__ = ["JOB_ID_LENGTH", "SYSTEM", "Ambient", "forked", "of_job", "seeded"]
 
 START_MS_DEFAULT = 1_700_000_000_000
 JOB_ID_LENGTH = 19
-"""Of a UUID, the part that says the job: 60 random bits; as many are left for the writers of it."""
+"""Length of the job prefix of a UUID: 60 random bits; about as many are left for its writers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ambient:
-    """What the surroundings decide. Times are milliseconds since 1970."""
+    """The injected environment. Times are milliseconds since 1970."""
 
     now_ms: Callable[[], int]
-    # What a clock on the wall shows here, read as if this were UTC: Paimon's `_CREATION_TIME`.
+    # Local time, stored as if it were UTC, as in Paimon's `_CREATION_TIME`.
     local_wall_clock_ms: Callable[[], int]
     new_uuid: Callable[[], str]
     sleep: Callable[[float], None]  # seconds
@@ -59,9 +59,9 @@ SYSTEM = Ambient(
 
 
 def of_job(job: str, ambient: Ambient = SYSTEM) -> Ambient:
-    """The same surroundings, but new UUIDs begin as that of the job does.
+    """The same environment, but new UUIDs begin with the prefix of the job's UUID.
 
-    So the files of all writers of a distributed job can be told by their names.
+    This identifies the files of all writers of a distributed job by their names.
     """
     begin = job[:JOB_ID_LENGTH]
 
@@ -72,9 +72,9 @@ def of_job(job: str, ambient: Ambient = SYSTEM) -> Ambient:
 
 
 def forked(ambient: Ambient) -> Ambient:
-    """The same surroundings for one of several threads, with UUIDs of its own.
+    """The same environment for one of several threads, with its own sequence of UUIDs.
 
-    These depend on the order in which threads were given theirs, not on who draws first.
+    The UUIDs depend on the order of the `forked` calls, not on the scheduling of the threads.
     """
     chance = random.Random(uuid.UUID(ambient.new_uuid()).int)  # noqa: S311 - as random as its seed
 
@@ -85,9 +85,9 @@ def forked(ambient: Ambient) -> Ambient:
 
 
 def seeded(seed: int, start_ms: int = START_MS_DEFAULT) -> Ambient:
-    """Surroundings that depend on the seed alone; a sleep moves the clock and returns at once.
+    """An environment that depends only on the seed; a sleep advances its clock without waiting.
 
-    The wall clock shows UTC. Threads may share it; which of them draws first is then up to them.
+    The local time is UTC. Threads may share it; the order of their draws is then not deterministic.
     """
     chance = random.Random(seed)  # noqa: S311 - reproducible on purpose
     lock = threading.Lock()

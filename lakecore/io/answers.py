@@ -1,8 +1,8 @@
-"""What the exceptions of remote clients mean, whichever client raised them.
+"""Classifies the exceptions of remote clients, independent of the client.
 
-fsspec's clients say "no such file" and "taken" with Python's own exceptions, and all else in their
-own ways; the HTTP status is then somewhere along the chain of causes. What is not recognised counts
-as no answer at all, since taking a doubt for a refusal could lose a commit.
+fsspec's clients report "no such file" and "exists" with Python's own exceptions, and other errors
+with their own classes; the HTTP status is then somewhere in the chain of causes. An unrecognised
+error counts as no answer, because treating an unknown outcome as a refusal could lose a commit.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = ["Answer", "answer", "http_status", "plain_remote_errors"]
 
 
 class Answer(Enum):
-    """What a service said to a conditional put that was not accepted."""
+    """The answer of a service to a conditional put that did not succeed."""
 
     TAKEN = auto()  # the path exists
-    REFUSED = auto()  # nothing was written, and a repetition would change nothing
-    BUSY = auto()  # nothing was written: another put to that path was under way
-    NONE = auto()  # it may have been written, or may yet be
+    REFUSED = auto()  # nothing was written, and a retry would not help
+    BUSY = auto()  # nothing was written: another put to that path was in progress
+    NONE = auto()  # the data may have been written, or may still be
 
 
 def answer(error: Exception) -> Answer:
-    """The meaning of what a client raised for a conditional put."""
+    """The answer that an exception of a conditional put stands for."""
     status = http_status(error)
     if isinstance(error, FileExistsError) or status == 412:
         return Answer.TAKEN
@@ -39,14 +39,14 @@ def answer(error: Exception) -> Answer:
         return Answer.BUSY
     if isinstance(error, PermissionError | FileNotFoundError):
         return Answer.REFUSED
-    # 408 is a timeout and 429 a brake, from the service or from something on the way to it.
+    # 408 is a timeout and 429 throttling, from the service or from a proxy.
     if status is not None and (status == 501 or (400 <= status < 500 and status not in {408, 429})):
         return Answer.REFUSED
     return Answer.NONE
 
 
 def http_status(error: BaseException) -> int | None:
-    """The HTTP status of what a client raised, if it or one of its causes has any."""
+    """The HTTP status of an exception or of one of its causes; None if there is none."""
     cause: BaseException | None = error
     while cause is not None:
         status = _own_status(cause)

@@ -1,4 +1,4 @@
-"""Small files read side by side: on an object store the waits are what takes the time."""
+"""Reads small files concurrently: on an object store, latency dominates."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 READERS = 8
-"""How many files are read at once."""
+"""The number of files read concurrently."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
 def read_all(read: Callable[[Key], Value], keys: Sequence[Key]) -> list[Value]:
-    """What `read` gives for each key, in order; the first error of a key is raised."""
+    """The result of `read` for each key, in order; raises the first error."""
     if len(keys) <= 1:
         return [read(key) for key in keys]
     with ThreadPoolExecutor(min(READERS, len(keys))) as pool:

@@ -1,11 +1,11 @@
-"""Data files in Avro. Rows are records here, so a file costs what its records cost to decode.
+"""Data files in Avro, a row format.
 
-fastavro decodes and encodes record by record; what this module does itself is by column. The schema
-is Paimon's: nullable parts are unions with null first, TIMESTAMP is `timestamp-*` and the local
-zoned one `local-timestamp-*` (the reverse of what Avro says), a map whose key is no string is an
-array of key-value records, and a record within is named after the path to it.
+fastavro decodes and encodes record by record; this module works on columns. The schema is Paimon's:
+nullable parts are unions with null first; TIMESTAMP is `timestamp-*` and the type with local time
+zone `local-timestamp-*` (the reverse of Avro's specification); a map with non-string keys is an
+array of key-value records; a nested record is named after its path.
 
-INVARIANT: logical types are labels. Both ways the plain numbers under them are what counts.
+INVARIANT: logical types are only labels. Values are read and written as the underlying numbers.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class AvroWriter:
         return self._size_bytes >= size_bytes
 
     def flush(self) -> None:
-        """Nothing: rows are written as they come."""
+        """No effect: rows are written immediately."""
 
     def close(self) -> tuple[int, int]:
         try:
@@ -116,7 +116,7 @@ class AvroWriter:
 
     @property
     def text_bounds(self) -> Mapping[str, tuple[str, str]]:
-        """None: the format does not find them."""
+        """Empty: the format has no bounds."""
         return {}
 
     def abort(self) -> None:
@@ -155,9 +155,9 @@ def avro_columns(store: Store, path: str) -> tuple[str, ...]:
 
 
 def check_avro(store: Store, path: str, row_count: int, columns: Sequence[str]) -> None:
-    """Raise CorruptTable unless the file has these columns and rows, in blocks that are whole.
+    """Raise CorruptTable unless the file has these columns and rows, in complete blocks.
 
-    Values are decoded of the first block alone.
+    Only the values of the first block are decoded.
     """
     rows = 0
     with _opened(store, path) as source:
@@ -198,7 +198,7 @@ def read_avro(
                     values = [record[field.name] for record in records]
                     columns[field.name] = _decoded(values, field, path)
                     del values
-            # A row may be large: what is done with this, and what comes next, is without them.
+            # Free the records now: a row may be large.
             del records
             rows = pa.RecordBatch.from_pydict(columns) if columns else rows_only(count)
             del columns
@@ -209,7 +209,7 @@ def read_avro(
 
 @contextmanager
 def _opened(store: Store, path: str) -> Iterator[bytes | pa.NativeFile]:
-    """A file to be read forward, a local one piece by piece; of others each call costs time."""
+    """A file to read forward: a local file in pieces, another one completely (calls are slow)."""
     if store.local_path(path) is None:
         yield store.read(path)
         return

@@ -1,7 +1,7 @@
-"""Values that never change, kept while they are used: the oldest go first.
+"""LRU caches of immutable values, within the memory budget.
 
-What a cache keeps counts in the memory budget. It drops its oldest values when caches keep more
-than their share, and any value when a lease needs the memory.
+Cached values count in the memory budget. A cache drops its oldest values when caches exceed their
+share, and any value when a lease needs the memory.
 
 INVARIANT: the budget calls a cache without holding its own lock, so that a cache may call the
 budget under its lock.
@@ -23,10 +23,10 @@ Value = TypeVar("Value")
 
 
 class Cache(Generic[Key, Value]):
-    """The last used values. Safe to share between threads.
+    """The most recently used values. Thread-safe.
 
-    `weight_bytes` is about what one unit of weight takes. The newest value stays although it
-    exceeds the share of caches, until a lease needs the memory.
+    `weight_bytes` is the approximate size of one unit of weight. The newest value is kept even if
+    it exceeds the share of caches, until a lease needs the memory.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class Cache(Generic[Key, Value]):
 
     @property
     def size_bytes(self) -> int:
-        """About what the values take."""
+        """The approximate size of the values."""
         return self._size_bytes
 
     def get(self, key: Key) -> Value | None:
-        """The value of the key, which counts as used now; None if it is not kept."""
+        """The value of the key, marked as used now; None if it is not cached."""
         with self._lock:
             if key not in self._values:
                 return None
@@ -54,12 +54,12 @@ class Cache(Generic[Key, Value]):
             return self._values[key][0]
 
     def newest(self) -> Value | None:
-        """The value that was kept or used last."""
+        """The value that was added or used last."""
         with self._lock:
             return next(reversed(self._values.values()))[0] if self._values else None
 
     def put(self, key: Key, value: Value, weight: int) -> None:
-        """Keep a value; one that is kept already stays."""
+        """Add a value; a value that is already cached stays."""
         with self._lock:
             if key in self._values:
                 return
@@ -70,7 +70,7 @@ class Cache(Generic[Key, Value]):
                 self._drop_oldest()
 
     def give_back(self, size_bytes: int) -> int:
-        """Drop the oldest values, of this size or all; the bytes that were dropped."""
+        """Drop the oldest values, up to this size or all. Returns the number of bytes dropped."""
         with self._lock:
             before = self._size_bytes
             while self._values and before - self._size_bytes < size_bytes:

@@ -1,13 +1,13 @@
-"""The newest snapshots of a table, as far as anybody asked: who committed what, under which number.
+"""A cache of the newest snapshots of a table: who committed what, under which identifier.
 
-A job that numbers its commits asks for its last one before each, and whoever lost a race asks what
-came before it. Reading the snapshots anew for each question would make a commit slower with every
-one before it, and who loses a race would lose the next one too. So what was seen is remembered, and
-only newer snapshots are read, and older ones only for a user not met so far.
+A job that numbers its commits looks up its last one before each commit, and a committer that lost a
+race looks up the snapshots before it. Reading all snapshots each time would make every commit
+slower than the one before, and the loser of a race would lose again. The cache reads only newer
+snapshots, and older ones only for a user that was not looked up before.
 
-INVARIANT: what is remembered ends with a snapshot that is still there as it was. A rollback puts
-others under the same numbers; then all is looked at anew. A snapshot that is remembered may have
-expired, and its files be gone.
+INVARIANT: the newest cached snapshot still exists unchanged. After a rollback, other snapshots have
+the same ids; then the cache is rebuilt. A cached snapshot may have expired, and its files may be
+gone.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _KEPT_MAX = 1_000
 
 
 class Commits:
-    """The newest snapshots, and the newest numbered one of each user. Safe between threads.
+    """The newest snapshots, and the newest numbered snapshot of each user. Thread-safe.
 
-    `latest` is always the newest snapshot of the table, just read; nothing after it is looked at.
+    The argument `latest` is always the newest snapshot of the table, just read.
     """
 
     def __init__(self, read: Read) -> None:
-        """`read` gives a snapshot by its id, None if there is none."""
+        """`read` returns the snapshot of an id, or None if it does not exist."""
         self._read = read
         self._lock = threading.Lock()
         self._users: dict[str, Snapshot] = {}
@@ -65,7 +65,7 @@ class Commits:
             return found
 
     def follow(self, before: Snapshot) -> Snapshot | None:
-        """The newest snapshot, found from what was it before; None if that is gone."""
+        """The newest snapshot, searched from an earlier newest one; None if that one is gone."""
         known: list[Snapshot] = []  # `before` and what follows it
         found: list[Snapshot | None] = [before]
         while found[-1] is not None:
@@ -101,13 +101,13 @@ class Commits:
             return self._kept.get(snapshot_id) or self._read(snapshot_id)
 
     def _catch_up(self, latest: Snapshot) -> None:
-        """Look at what came since the last time."""
+        """Read the snapshots since the last call."""
         before = self._newest
         if before == latest:
             return
         newer = [latest]
         if before is not None and before.id < latest.id:
-            # The one before is read again too: only if it is still there does the new follow it.
+            # Read the previous newest one again too: it must still exist unchanged.
             newer += self._down(latest.id - 1, before.id - 1, at_once=READERS)
         if newer[-1] != before:
             self._users.clear()
@@ -116,7 +116,7 @@ class Commits:
         self._remember(newer)
 
     def _remember(self, newer: list[Snapshot]) -> None:
-        """Take in what follows the snapshots that are known, newest first."""
+        """Add the snapshots that follow the cached ones, newest first."""
         for snapshot in reversed(newer):
             if _is_numbered(snapshot):
                 self._users[snapshot.commit_user] = snapshot
@@ -124,14 +124,14 @@ class Commits:
         self._keep(newer)
 
     def _keep(self, snapshots: list[Snapshot]) -> None:
-        """Remember snapshots that follow those that are kept, on either side."""
+        """Add snapshots that are adjacent to the cached ones."""
         assert self._newest is not None
         self._kept |= {snapshot.id: snapshot for snapshot in snapshots}
         for number in [n for n in self._kept if n <= self._newest.id - _KEPT_MAX]:
             del self._kept[number]
 
     def _down(self, first: int, end: int, at_once: int = 1) -> Iterator[Snapshot]:
-        """The snapshots from one id down to another, which is left out, or to the oldest."""
+        """The snapshots from id `first` down to `end` (exclusive), or to the oldest one."""
         while first > end:
             ids = range(first, max(first - at_once, end), -1)
             for snapshot in read_all(self._read, ids):

@@ -1,14 +1,14 @@
-"""Data files: a run of rows written to one file, and read from one, in Parquet, ORC or Avro.
+"""Data files: writing a run of rows to a file, and reading it, in Parquet, ORC or Avro.
 
 The columns are the *physical* ones of the file: keys, sequence number and kind included, under the
 names of the schema that the file was written with. `rows/evolution.py` turns them into the columns
 of the schema that is read with.
 
-A file that was migrated from Hive lacks columns: those of its partition, and those that were added
-after it was written. What stands for them is given. Where it has the column of a partition, the
-value is the file's, for manifests of other engines may be less precise; but an ORC file holds no
-time of the last second before 1970, and no blanks behind a CHAR. Parts of a ROW go by their names:
-other programs have them in another order, or have more.
+A file that was migrated from Hive lacks its partition columns, and columns that were added later;
+the caller passes their values. If the file has a partition column, the file's value is used,
+because manifests of other engines may be less precise. The exceptions are ORC times in the last
+second before 1970 and blanks at the end of a CHAR, which ORC does not store. The fields of a ROW
+are matched by name: other programs write them in another order, or write more.
 
 INVARIANT: batches come in the order of the file, every row once, so that the position of a row
 (which deletion vectors name) is the count of rows before it. `read_positions` says it outright.
@@ -92,7 +92,7 @@ class _Read(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFormat:
-    """What can be done with files of one format. Batches are as stored; names are the file's."""
+    """The operations of one file format. Batches are as stored; names are the file's."""
 
     open: _Open
     read: _Read
@@ -110,9 +110,9 @@ FORMATS: Mapping[str, FileFormat] = {
 def open_writer(
     store: Store, path: str, fields: Sequence[Field], write_format: WriteFormat
 ) -> RunWriter:
-    """A writer of a new file with these columns, which the rows must have in this order.
+    """A writer of a new file; the rows must have these columns in this order.
 
-    It raises StorageError if the storage takes no more: a disk is full, or a quota used up.
+    It raises StorageError if the storage is full: no disk space, or a quota is used up.
     """
     with _refusals(path):
         return _Told(
@@ -130,8 +130,8 @@ def read_file(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of these columns of the file, in its order, each column of `arrow_type(field)`.
 
-    `row_groups` are indexes of Parquet row groups to read, ascending; None reads all. An iterator
-    is asked for the next one when the rows of the last have been given.
+    `row_groups` are ascending indexes of Parquet row groups; None reads all. If it is an iterator,
+    the next index is requested after the rows of the previous group have been returned.
     Raises NotFound without the file, CorruptTable if it is damaged or lacks a column.
     """
     for _, batch in read_positions(
@@ -154,9 +154,11 @@ def read_positions(  # noqa: PLR0913  what is read, how much at once, what stand
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The batches of `read_file`, each with the position of its first row in the file.
 
-    A batch ends at its rows, or at about its bytes in memory, whichever comes first. `known` are
-    values of columns that have one in all rows, and that the file may lack. `coded` columns come as
-    codes, of type `CODED`: for texts that repeat. `checks`: how often checksums are compared.
+    A batch ends at its row limit, or at about its bytes in memory, whichever comes first.
+
+    - `known`: values of columns that are equal in all rows and that the file may lack;
+    - `coded`: string columns returned dictionary-encoded, as type `CODED`;
+    - `checks`: how often checksums are verified.
     """
     size = BatchSize(batch_rows, max(1, batch_bytes))
     schema = arrow_schema(fields)
@@ -171,7 +173,7 @@ def read_positions(  # noqa: PLR0913  what is read, how much at once, what stand
         read = partial(read_orc, checks=checks)
     for at, batch in read(store, path, fields, size, row_groups):
         yield at, _typed(batch, schema, path, known) if fields else rows_only(batch.num_rows)
-        # A row may be large: what comes next is read without this beside it.
+        # Free this batch before the next one is read: a row may be large.
         del batch
 
 
@@ -190,14 +192,14 @@ def row_group_bounds(
 
 
 def small_dictionaries(store: Store, path: str, columns: Sequence[str]) -> tuple[str, ...]:
-    """Those of these columns of texts of a Parquet file that have few texts; none of another."""
+    """The string columns of a Parquet file with few distinct values; empty for other formats."""
     if path.rpartition(".")[2] != "parquet":
         return ()
     return parquet_open.small_dictionaries(store, path, columns)
 
 
 class _Told:
-    """A writer that tells what the storage says as an error of lakecore's tree."""
+    """A writer that translates storage errors into lakecore's errors."""
 
     def __init__(self, writer: RunWriter, path: str) -> None:
         self._writer = writer
@@ -266,7 +268,7 @@ def _typed(
             if node.type == CODED:
                 columns.append(as_codes(stored))
                 continue
-            # Java takes a part that ORC lacks for null.
+            # As in Java, a field that an ORC file lacks is null.
             stored = with_parts_of(stored, node.type, may_lack=path.endswith(".orc"))
             column = retype(stored, node.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -282,9 +284,9 @@ def _typed(
 
 
 def _as_known(column: pa.Array, value: pa.Scalar) -> pa.Array:
-    """A column of one value, with what ORC does not hold.
+    """A column of one value, corrected for what ORC does not store.
 
-    That is texts with their blanks, and times that it holds a second too late (ORC-763).
+    ORC loses the blanks at the end of a string, and stores some times a second too late (ORC-763).
     """
     if pa.types.is_string(column.type) and value.is_valid:
         return pa.repeat(value, len(column))

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from lakecore.io.store import Store
 
 _PIECE_BYTES = 32 << 20
-"""Of a file, about what one thread looks at."""
+"""About how many bytes of a file one thread checks."""
 
 
 def check_files(store: Store, paths: Sequence[str], columns: Sequence[str], checks: Checks) -> None:
-    """Compare these columns of local Parquet files with their checksums, several at once.
+    """Verify the checksums of these columns of local Parquet files, several concurrently.
 
-    Raises CorruptTable for one that is damaged.
+    Raises CorruptTable for a damaged file.
     """
     if checks is Checks.NEVER:
         return

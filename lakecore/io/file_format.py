@@ -1,8 +1,8 @@
-"""What the three file formats share: how a run is written, and what is known of a row group.
+"""Common parts of the three file formats: writing a run, and the facts of a row group.
 
-A *run writer* takes Arrow tables or batches whose columns are the physical columns of the file, in
-order. It encodes as it goes, and knows at any time whether the encoded file has reached a size, so
-that its caller can end it at the target file size.
+A *run writer* accepts Arrow tables or batches with the physical columns of the file, in order. It
+encodes incrementally and knows whether the encoded file has reached a size, so that the caller can
+close it at the target file size.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BATCH_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """What ends a batch that is read: its rows, or about its bytes in memory, whichever first."""
+    """The limits of a batch: rows, and approximate bytes in memory, whichever is reached first."""
 
     rows: int
     size_bytes: int = BATCH_BYTES
@@ -74,7 +74,7 @@ def row_group_bytes_of(columns: int, target_bytes: int) -> int:
 
 
 class Abandoned(Exception):
-    """Tells a store's output that the file is given up; never leaves the writers."""
+    """Signals a store's output that the file is abandoned; never leaves the writers."""
 
 
 class RunWriter(Protocol):
@@ -93,11 +93,11 @@ class RunWriter(Protocol):
         ...
 
     def flush(self) -> None:
-        """Hold no more rows in memory than the format needs for what it has begun."""
+        """Write buffered rows, except those that the format needs for its open row group."""
         ...
 
     def close(self) -> tuple[int, int]:
-        """End the file: its size in bytes and its count of rows. Now it can be read."""
+        """Close the file, so that it can be read. Returns its size in bytes and its row count."""
         ...
 
     @property
@@ -109,7 +109,7 @@ class RunWriter(Protocol):
         ...
 
     def abort(self) -> None:
-        """Give the file up and remove it; does no harm after `close` failed."""
+        """Abandon the file and remove it; may also be called after `close` failed."""
         ...
 
 

@@ -1,9 +1,9 @@
-"""Memory that was freed: who keeps it for the next, and when it goes back to the system.
+"""Freed memory: when allocators keep it for reuse, and when it is returned to the system.
 
-An allocator keeps what a thread has freed, for that thread. To have it again from there is free;
-to have it anew from the system costs as much as to fill it, since every page is cleared first: a
-fifth of all that a compaction does, if each row group gave back what encoding it took. So freed
-memory stays where it is until the process holds a good part of the budget.
+An allocator keeps the memory that a thread has freed for that thread. Reusing it is free. Getting
+new memory from the system costs as much as filling it, because every page is cleared first: a fifth
+of the time of a compaction, if each row group returned its memory. Freed memory is therefore kept
+until the process holds a large part of the budget.
 """
 
 from __future__ import annotations
@@ -97,13 +97,13 @@ def _may_keep(budget_bytes: int) -> bool:
 
 
 def release_freed(budget_bytes: int) -> None:
-    """Give back what this thread has freed, if the process holds much beside its budget."""
+    """Return this thread's freed memory to the system, if the process holds too much."""
     if resident_bytes() > _HELD_SHARE * budget_bytes:
         release_all_freed()
 
 
 def release_all_freed() -> None:
-    """Give back what this thread has freed."""
+    """Return this thread's freed memory to the system."""
     pa.default_memory_pool().release_unused()
     encoding_pool().release_unused()
     # The small objects that tell of thousands of columns are the C library's to give back.
@@ -111,7 +111,7 @@ def release_all_freed() -> None:
 
 
 def resident_bytes() -> float:
-    """What the process holds of the machine's memory; infinity where that is not told."""
+    """The resident memory of the process in bytes; infinity if the system does not report it."""
     try:
         with open(_RESIDENT, "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

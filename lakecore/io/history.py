@@ -1,8 +1,8 @@
 """Snapshots, schemas, tags and manifests of one table, as read from its store.
 
-What never changes is cached: schemas by id, manifests and manifest lists by file name (names are
-never used again). A snapshot is read anew each time, because a rollback may put other content
-under its number. Rows are visible by `snapshot-N`; hints only save a listing.
+Immutable files are cached: schemas by id, manifests and manifest lists by file name (names are
+never reused). A snapshot is read each time, because after a rollback another snapshot may have the
+same id. The file `snapshot-N` makes rows visible; hints only save a listing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Live:
 
 
 class History:
-    """What a table's metadata directories hold, read when asked for."""
+    """The contents of a table's metadata directories, read on demand."""
 
     def __init__(self, store: Store, layout: Layout) -> None:
         self.store = store
@@ -91,9 +91,9 @@ class History:
         return schema
 
     def still_holds(self, schema: TableSchema) -> bool:
-        """Whether the schema's file is there, and says the same, but for its time, as it did.
+        """Whether the schema's file still exists with the same content, apart from its time.
 
-        No file of a schema ever changes: if it did, another table has been made in its place.
+        Schema files never change: different content means that another table replaced this one.
         """
         path = self.layout.schema(schema.id)
         try:
@@ -124,7 +124,7 @@ class History:
         return tuple(number for number in ids if number >= earliest)
 
     def keep_earliest_hint(self, latest: int) -> None:
-        """See that there is a hint of the first snapshot, given one that is there; it stays."""
+        """Write the EARLIEST hint if it is missing; snapshot `latest` exists."""
         path = self.layout.earliest_hint
         if not self._earliest_hinted and not self.store.exists(path):
             first = min(self.snapshot_ids(), default=latest)
@@ -176,7 +176,7 @@ class History:
         return self.snapshot(ids[-1]) if ids else None
 
     def latest_after(self, before: Snapshot | None) -> Snapshot | None:
-        """The newest snapshot; `before` was it a moment ago, so that few are between."""
+        """The newest snapshot, searched from `before`, which was the newest one recently."""
         followed = None if before is None else self.commits.follow(before)
         return followed or self.latest_snapshot()
 
@@ -185,7 +185,7 @@ class History:
         return self._numbers(self.layout.changelog_dir, "changelog-")
 
     def changelog(self, snapshot_id: int) -> Snapshot:
-        """What was kept of an expired snapshot. Raises NotFound."""
+        """The long-lived changelog of an expired snapshot. Raises NotFound."""
         path = self.layout.changelog(snapshot_id)
         changelog = metadata.decode_snapshot(self.store.read(path), path)
         _check_number(changelog.id, snapshot_id, path)
@@ -220,7 +220,7 @@ class History:
         return cached
 
     def remember_list(self, name: str, manifests: Sequence[ManifestFile]) -> None:
-        """Take in a list that was just written; saves reading it."""
+        """Cache a manifest list that was just written."""
         self._lists.put(name, manifests, len(manifests) + 1)
 
     def manifest(self, manifest: ManifestFile) -> Sequence[ManifestEntry]:
@@ -266,16 +266,16 @@ class History:
         return self._live_of(snapshot).entries
 
     def live_if_known(self, snapshot: Snapshot) -> Sequence[ManifestEntry] | None:
-        """The same, unless manifests would have to be read."""
+        """The live files of a snapshot; None if manifests would have to be read."""
         cached = self._live.get(_lists_of(snapshot))
         return None if cached is None else cached.entries
 
     def learn(
         self, base: Snapshot | None, snapshot: Snapshot, delta: Iterable[ManifestEntry]
     ) -> None:
-        """Take in that a snapshot was made of another and these entries; saves reading it.
+        """Cache the live files of a new snapshot, from those of the previous one and its entries.
 
-        Only if the files of the other are known: who just appends needs to know none.
+        Only if the previous live files are cached: a plain append does not need them.
         """
         known = None if base is None else self._live.get(_lists_of(base))
         if known is not None:
@@ -321,9 +321,9 @@ class History:
         return snapshot
 
     def _must_read(self, path: str, size_bytes: int | None = None) -> bytes:
-        """The bytes of a file that another names.
+        """The bytes of a file that another file names.
 
-        One that was cut short may still decode: its size tells.
+        The size is checked too, because a truncated file may still decode.
         """
         try:
             data = self.store.read(path)
@@ -362,7 +362,7 @@ def _numbers(names: Iterable[str], prefix: str) -> tuple[int, ...]:
 
 
 def _check_number(number: int, expected: int, path: str) -> None:
-    """Raise CorruptTable for a file that holds what another number has, as a stray copy does."""
+    """Raise CorruptTable for a file whose content has another number than its name."""
     if number != expected:
         raise CorruptTable("the file is that of another number", path=path, id=number)
 

@@ -9,7 +9,7 @@ To publish a file only if it is absent:
 2. hard-link it to the target: the link fails if the target exists, on NFS too;
 3. remove the hidden name, and fsync the directory, so that the new name survives a power failure.
 
-A crash leaves at most a hidden file, which the removal of orphans finds.
+A crash leaves at most a hidden file, which is an orphan.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _WRITE_FAILED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 class LocalStore:
-    """Files of the operating system. What a call wrote is on the disk when it returns.
+    """Files of the operating system. Written data is durable when a call returns.
 
-    A relative path is one of the directory that the process worked in when the store was made.
+    A relative path refers to the working directory at the time the store was created.
     """
 
     def __init__(self) -> None:
@@ -240,7 +240,7 @@ class LocalStore:
 
 
 class _Output(pa.OSFile):  # type: ignore[misc]  # pyarrow has no stubs
-    """A file whose bytes go to the disk as they are written, so that its fsync has less to do."""
+    """A file that starts write-back while it is written, so that its fsync is faster."""
 
     descriptor: int
     _written_back = 0
@@ -266,14 +266,14 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
 
 
 def begin_write_back(descriptor: int, start: int, size_bytes: int) -> None:
-    """Begin to write a part of a file to the disk. Whether it arrives there, fsync tells."""
+    """Start write-back of a part of a file; a later fsync reports errors."""
     begin = _sync_file_range()
     if begin is not None:
         begin(descriptor, start, size_bytes, _SYNC_FILE_RANGE_WRITE)
 
 
 def _rename(source: str, target: str) -> None:
-    """Rename a directory, making the one above it, which somebody may remove while it is empty."""
+    """Rename a directory. Creates its parent, which others may remove while it is empty."""
     for _ in range(_RENAMES_MAX):
         _make_directory(os.path.dirname(target))
         with suppress(FileNotFoundError):

@@ -25,11 +25,11 @@ _memory_stores_lock = threading.Lock()
 
 
 def locate(text: str) -> str:
-    """The one full name of a place: an absolute local path, or a URI; no slash at its end.
+    """The canonical name of a location: an absolute local path or a URI, without a final slash.
 
-    A relative path is that of the working directory of now, so that a later `os.chdir` does not
-    make it another's; a leading `~` is the home directory. `..` is resolved as the system does it,
-    through symbolic links.
+    A relative path is resolved against the current working directory, so a later `os.chdir` does
+    not change it. A leading `~` is the home directory. `..` is resolved through symbolic links, as
+    the operating system does.
     """
     place = canonical(text)
     if is_local(text):

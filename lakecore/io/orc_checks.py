@@ -1,12 +1,12 @@
-"""An ORC file, looked at before Arrow's decoder sees it: what is damaged could end the process.
+"""Checks an ORC file before Arrow decodes it: Arrow may crash the process on a damaged file.
 
-Files of lakecore's have checksums of all their bytes (`format/orc_tail.py`). In other files the
+Files written by lakecore have checksums of all bytes (`format/orc_tail.py`). In other files, the
 structure is checked: magic, postscript, footer, stripes within the file, streams within their
-stripe, and the headers of compressed chunks within their stream. A changed value within a chunk
-cannot be known.
+stripe, and headers of compressed chunks within their stream. A changed value inside a chunk is not
+detected.
 
-A file is checked once in a process, unless it changed since. One that is not on a local disk is
-checked without the bytes of its stripes, which would be fetched twice.
+A file is checked once in a process, unless it has changed. For a file that is not on a local disk,
+the stripes are not checked, because they would be fetched twice.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ORC data files, read through Arrow's adapter, with the memory of a batch whatever a stripe holds.
+"""Reads ORC data files through Arrow's adapter; memory depends on the batch, not on the stripe.
 
-Stripes that fit into a batch are decoded whole. Others, as Java's of 64 MB and more, are streamed.
-Where the name of a column has a dot, Arrow may take it for a part of another column: such files are
-decoded whole, with all their columns.
+Stripes that fit into a batch are decoded completely. Larger ones, such as Java's of 64 MB and more,
+are streamed. Arrow may take a column name with a dot for a field of another column, so files with
+such names are decoded completely, with all columns.
 
 NOTE: Arrow reads ORC timestamps as nanoseconds, so the years 1677 to 2262 are all it can hold;
 others are refused.

@@ -1,12 +1,12 @@
-"""The checksums of Parquet files, compared with their bytes before an engine decodes them.
+"""Verifies the checksums of Parquet files before an engine decodes them.
 
-Engines that read files for themselves check no checksums. The column chunks that a read asks for
-are therefore checked first: each chunk once in a process, unless the file changed since (its inode,
-size or time). Checksums of lakecore's (`format/parquet_checksums.py`) cover all of a chunk; without
-them the pages that have a CRC are checked one by one, as in Java's files.
+Engines that read files directly verify no checksums. The column chunks of a read are therefore
+verified first: each chunk once in a process, unless the file has changed (inode, size or time).
+lakecore's checksums (`format/parquet_checksums.py`) cover a whole chunk. Without them, pages with a
+CRC are verified one by one, as in Java's files.
 
-A file that is not on a local disk is decoded by Arrow alone, which checks the CRC of each page: to
-check its bytes first would be to fetch them twice.
+A file that is not on a local disk is decoded only by Arrow, which verifies the CRC of each page,
+because verifying its bytes first would fetch them twice.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How the columns of a Parquet file are encoded: what a sample of its first row group says.
+"""How the columns of a Parquet file are encoded, decided by a sample of its first row group.
 
-Dictionaries are built for the columns where a sample says they pay: to build one for a column of
-distinct values costs more than all the rest of its encoding. Numbers that hardly shrink, by the
-same sample, are not compressed: to read them back would cost four times as much. Nor are values of
-megabytes that hardly shrink, and no dictionary copies such values.
+A column is dictionary-encoded if the sample has repeated values: a dictionary of distinct values
+costs more than the rest of the encoding. Numbers that compress poorly in the sample are not
+compressed, because reading them would take four times as long. Values of megabytes that compress
+poorly are not compressed either, and are never dictionary-encoded.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Parquet data files, read as whoever wrote them: any codec, any Arrow layout, by column name.
+"""Reads Parquet data files of any writer: any codec, any Arrow layout, by column name.
 
-Row groups that fit into a batch are decoded whole on Arrow's threads. Another is streamed, its
-bytes as its rows, so that memory follows the batch and not the row group, which Java makes as large
-as the file. How much a row takes in memory is known from the footer, but for texts that share a
-dictionary, which makes them small on disk: of these a few are looked at first. A batch that came
-out too large makes those after it smaller.
+A row group that fits into a batch is decoded completely on Arrow's threads. A larger one is
+streamed, so that memory depends on the batch and not on the row group (Java's row groups are as
+large as the file). The footer states how much memory a row takes, except for dictionary-encoded
+strings, which are small on disk: a few of these rows are decoded first. If a batch is too large,
+the next batches are smaller.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of these columns as stored, each with the file position of its first row.
 
-    Columns `coded` come as they are encoded, until a row group does not fit into a batch.
+    Columns `coded` are returned dictionary-encoded, until a row group does not fit into a batch.
     `checks` says how often the bytes of a local file are compared with their checksums.
     """
     pages = checks is not Checks.NEVER

@@ -1,8 +1,8 @@
 """Timestamps past microseconds in Parquet: INT96, of which Arrow makes nanoseconds in 64 bits.
 
-They count from 1677 to 2262. Of a time outside Arrow makes another one, without a word. So the days
-of such columns are looked at first, as the bytes they are. What lakecore wrote needs no look: it
-was nanoseconds in memory.
+These cover the years 1677 to 2262. Arrow silently turns a time outside this range into another one,
+so the days of such columns are checked first, in their binary form. Files written by lakecore need
+no check, because their values were nanoseconds in memory.
 """
 
 from __future__ import annotations
