@@ -1,9 +1,8 @@
-"""A table and what is asked of it -> what Spark is to read: its schema, tasks, and Parquet files.
+"""A table and a request -> the plan of a Spark read: schema, tasks, and Parquet files.
 
-Planning happens on the driver, once, at one snapshot. Files may be left to Spark's own Parquet
-reader where that gives the same rows and nothing is to be pruned within them: files that are read
-as they are, without deletion vectors, written under the columns and types asked for, whose footers
-say types that Spark reads exactly as lakecore does.
+The driver plans once, at one snapshot. Spark's own Parquet reader gets the files for which it
+returns the same rows and which need no pruning inside: raw files without deletion vectors, written
+with the requested columns and types, whose footers have types that Spark reads like lakecore.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What travels to those who read: one job for all, and tasks of pieces. Frozen values, no table.
+"""The values that executors receive for a read: one job, and tasks of pieces. Frozen, no table.
 
 A *piece* is a split, the part of one between two keys, or some row groups of one; a *task* is the
 pieces that one reader reads one after another. Both sides pickle them by the names of lakecore's

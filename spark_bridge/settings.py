@@ -1,6 +1,6 @@
-"""What a job of the bridge changes in a Spark session while it runs, and puts back after.
+"""Settings of a Spark session that a job of the bridge changes while it runs, and then restores.
 
-A setting that the platform does not let us change stays as it is: none is needed, they save time.
+If the platform does not allow a change, the setting is not changed: all of them only save time.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ def rebalanced(df: DataFrame, parallelism: int) -> Mapping[str, str]:
 
 @contextmanager
 def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Change settings of the session for a while.
+    """Change settings of the session inside the `with` block.
 
-    Jobs that run side by side change them together: the last to end puts back what the first found.
+    Concurrent jobs share the change: the last job to end restores the values from before the first.
     """
     with ExitStack() as undo:
         for key, value in wanted.items():
@@ -139,7 +139,7 @@ def _put_back(spark: SparkSession, key: str) -> None:
 
 
 def _of_user(spark: SparkSession, key: str) -> str | None:
-    """A setting as it is when no job of ours runs."""
+    """The value of a setting when no job of the bridge runs."""
     with _CHANGING:
         changed = _CHANGED.get(spark, {}).get(key)
         return spark.conf.get(key, None) if changed is None else changed.before

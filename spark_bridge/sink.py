@@ -1,7 +1,7 @@
-"""What `df.write.format("lakecore")` and INSERT INTO do: Spark runs tasks, and asks for a commit.
+"""`df.write.format("lakecore")` and INSERT INTO: Spark runs the tasks and then calls `commit`.
 
-Spark does not bring the rows of a bucket together for a data source: `spark_bridge.prepare` does,
-and a frame that was not prepared is refused if two of its tasks wrote one bucket.
+Spark does not shuffle the rows of a bucket to one task for a data source; `spark_bridge.prepare`
+does. A frame that was not prepared is refused if two of its tasks wrote one bucket.
 
 | option | is |
 |---|---|
@@ -9,11 +9,11 @@ and a frame that was not prepared is refused if two of its tasks wrote one bucke
 | `write.memory-per-task` | bytes; as for `spark_bridge.write` |
 | `dynamic-partition-overwrite` | `true`: an overwrite replaces the partitions it has rows in |
 
-An overwrite replaces the whole table unless that option, of the table or of the write, says
-otherwise: so Spark defines it.
+As Spark defines it, an overwrite replaces the whole table, unless that option of the table or of
+the write says otherwise.
 
-INVARIANT: `abort` never removes what may be in a snapshot. Spark calls it when a task failed, and
-also when `commit` raised, its snapshot published or not.
+INVARIANT: `abort` never removes a file that may be in a snapshot. Spark calls it when a task
+failed, and also when `commit` raised an error, whether its snapshot was published or not.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class LakecoreWriter(DataSourceArrowWriter):
         return _Message(write_rows(self._task, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make one snapshot of what the tasks wrote."""
+        """Commit the files of the tasks in one snapshot."""
         task, context = self._task, self._context()
         outcomes = [message.outcome for message in messages if isinstance(message, _Message)]
         try:
@@ -113,10 +113,10 @@ class LakecoreWriter(DataSourceArrowWriter):
             remove_leftovers(context, task.job, written)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove what the tasks wrote, if it is certain that no snapshot has it.
+        """Remove the files of the tasks, if it is certain that no snapshot contains them.
 
-        A task that failed is None among the messages. If none is, `commit` was called: it has
-        removed the files itself where that was certain.
+        A failed task is None in `messages`. If there is none, `commit` was called, which has
+        removed the files itself if that was safe.
         """
         context = self._context()
         if None in messages and not self._may_be_committed(context):

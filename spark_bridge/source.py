@@ -1,8 +1,8 @@
 """The data source `lakecore` of Spark: what `format("lakecore")` names.
 
-Spark runs each method in a process of its own beside the driver: only the options, all texts,
-reach it, and what a method leaves on the object reaches the next one. So the snapshot that the
-schema was read at is pinned there, and a frame reads that snapshot for ever.
+Spark runs each method in a separate process next to the driver. Only the options, as strings, reach
+that process, and attributes that a method sets on the object reach the next method. The snapshot
+whose schema was read is stored in this way, and a frame always reads that snapshot.
 
 INVARIANT: the reader has no `pushFilters`. Spark 4.1 to 4.3 keeps one plan for every scan of a
 relation, filters included: a union of two filters of one frame would give the rows of one of them.
@@ -51,7 +51,7 @@ __all__ = ["LakecoreSource", "marked"]
 class LakecoreSource(DataSource):
     """Tables by path: `spark.read.format("lakecore").load(path)`, `df.write.format("lakecore")`.
 
-    A class made by `attach` for one table of the catalog has its path in `LOCATION`.
+    A class that `attach` creates for one table has its path in `LOCATION`.
     """
 
     LOCATION: ClassVar[str | None] = None
@@ -79,7 +79,7 @@ class LakecoreSource(DataSource):
         return marked(columns, self.KEY) if self.KEY else columns
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What reads the columns of `schema`, each of which must be one of the table's."""
+        """The reader of the columns of `schema`; each must be a column of the table."""
         given = self._given()
         if self.KEY and self.options:
             raise Unsupported(

@@ -9,7 +9,7 @@ __all__ = ["refuse_state", "split_system"]
 
 
 def split_system(path: str) -> tuple[str, str | None]:
-    """The path of a table, and the system table of it that is meant, if one is."""
+    """The path of the table, and the name of its system table (None: the table itself)."""
     location, mark, name = path.rpartition("$")
     if mark and name.lower() in (*SYSTEM_TABLES, *UNSUPPORTED_SYSTEM_TABLES):
         return location, name.lower()

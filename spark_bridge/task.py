@@ -1,16 +1,15 @@
-"""What one task of a write does: rows -> data files of the buckets it owns -> an outcome.
+"""One task of a write: rows -> data files of the buckets it owns -> an outcome.
 
-1. It makes a lakecore writer from the frozen value it was given. That never compacts, and holds
-   its buffers within the task's own memory budget: the largest goes to disk first.
-2. All file names begin with the number of the job, so that those of an attempt that was lost can
-   be told from the files of anyone else.
-3. The outcome, with the commit messages, goes to the driver as one row of bytes.
+1. The task creates a lakecore writer from a frozen value. The writer never compacts, and keeps its
+   buffers within the task's memory budget; it spills the largest one first.
+2. All file names begin with the id of the job, which identifies the files of lost attempts.
+3. The outcome, with the commit messages, is returned to the driver as one row of bytes.
 
-A row that does not fit makes an outcome with a `failure`, and the driver raises it: no attempt
-could succeed.
+If a row does not fit, the outcome has a `failure`, which the driver raises: a retry of the task
+would fail too.
 
-INVARIANT: nothing becomes visible here. An attempt that fails removes what it wrote; one that is
-killed leaves files that no snapshot names, and the driver removes them after its commit.
+INVARIANT: nothing becomes visible here. A failed attempt removes its files; a killed attempt leaves
+files that no snapshot names, and the driver removes them after its commit.
 """
 
 from __future__ import annotations
@@ -58,11 +57,11 @@ WRITE_ONLY = {"write-only": "true"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteTask:
-    """What a task is told: the table, what is in it already, the job, and the memory it has.
+    """The input of a task: the table and its state, the job, and the memory of the task.
 
-    `buckets` is the number of fixed buckets of a partition, else -1. `columns` are the names of the
-    last columns that come, where they come under others; else empty. `assigners` is how many tasks
-    share the dynamic buckets of a partition.
+    - `buckets`: the number of fixed buckets of a partition, else -1;
+    - `columns`: the real names of the last columns, if they were renamed; else empty;
+    - `assigners`: the number of tasks that share the dynamic buckets of a partition.
     """
 
     table: TableDescriptor
@@ -77,7 +76,7 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutcome:
-    """What a task did: the rows it took in, when, and the messages to commit, or its failure."""
+    """The result of a task: row count, times, and the messages to commit, or its failure."""
 
     partition: int
     attempt: int

@@ -1,4 +1,4 @@
-"""What a Python worker of Spark does beside its tasks, so that small tasks do not mostly wait.
+"""Optimisations in Spark's Python workers, so that small tasks do not mostly wait.
 
 1. Spark's daemon runs Python's garbage collector after every task. It would look at all that the
    imports of lakecore, Polars and PyArrow have left, for some 50 ms a task, and find nothing. So a

@@ -1,4 +1,4 @@
-"""Arrow arrays as NumPy sees their buffers: without copies, and with respect to slices."""
+"""The buffers of Arrow arrays as NumPy arrays, without copies; slices are respected."""
 
 from __future__ import annotations
 

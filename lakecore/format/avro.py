@@ -1,6 +1,6 @@
-"""Avro object container files <-> records, of which manifests are made.
+"""Avro object container files <-> records, as used for manifests.
 
-fastavro reads and writes the records, `avro_container.py` has the frame around them:
+fastavro reads and writes the records; `avro_container.py` handles the frame around them:
 
 1. reading: check the frame, decompress each block, and give fastavro the same bytes uncompressed
    under a simpler schema, without logical types and inner records: what it then builds for each
@@ -50,7 +50,7 @@ def container(
 ) -> bytes:
     """The container of these blocks of encoded records, each with its number of records.
 
-    The blocks are compressed already, by the codec that `compression` means.
+    The blocks are already compressed with the codec of `compression`.
     """
     metadata = {
         "avro.codec": codec_of(compression).encode(),
@@ -178,7 +178,7 @@ def _values_of(
 
 
 def _fits(written: Any, wanted: Any) -> bool:
-    """Whether values written as one type may be taken as the other."""
+    """Whether values written with one type can be read as the other."""
     if isinstance(wanted, list):
         bare = [part for part in wanted if part != "null"]
         parts = written if isinstance(written, list) else [written]

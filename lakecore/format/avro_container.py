@@ -1,10 +1,10 @@
 """The frame of an Avro object container file, and its codecs.
 
 A container is a header (magic, metadata, sync marker) and blocks (count, size, compressed records,
-sync marker). What the records are is not decided here.
+sync marker). This module does not interpret the records.
 
-Blocks are compressed with zstd's own checksum of what they hold, which every reader of zstd
-compares. What a block decompresses to is bounded, whatever the block says of itself.
+zstd blocks include zstd's own checksum, which every zstd reader verifies. The decompressed size of
+a block is limited, whatever size the block states.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _SYNC_SIZE = 16
 _LONG_BITS = 70
 _ZSTD_LEVEL = 1
 _PLAIN_BYTES_LEAST, _RATIO_MAX = 64 << 20, 1_000
-"""Metadata: what any file may decompress to, and how many times its own bytes a larger one may."""
+"""Limits for metadata: a decompressed size that is always allowed, and the ratio beyond it."""
 VALUE_BYTES_MAX = (1 << 31) - 1
-"""What a block of rows may decompress to: no column of Arrow holds a larger value."""
+"""Maximum decompressed size of a block of rows: an Arrow column holds no larger value."""
 _STEP_BYTES = 2 << 10
-"""Fed to zstd at once where a frame does not say its size: some 64 MiB come of it at most."""
+"""Input per step for a zstd frame without a stated size; it expands to about 64 MiB at most."""
 
 # What fastavro, json and the decompressors raise on bytes that are not what the frame says.
 BROKEN = (
@@ -87,15 +87,15 @@ def decompress(block: bytes, codec: str, bytes_max: int = VALUE_BYTES_MAX) -> by
 
 
 def too_large(bytes_max: int) -> ValueError:
-    """What is raised for a block that becomes too large, or says it would."""
+    """The error for a block whose actual or stated decompressed size is too large."""
     return ValueError(f"a block decompresses to more than {bytes_max} bytes")
 
 
 @contextmanager
 def named_faults(data: bytes, path: str) -> Iterator[None]:
-    """Raise what broken bytes make the libraries raise as CorruptTable, naming `path`.
+    """Translate the libraries' errors for damaged bytes into CorruptTable, naming `path`.
 
-    What the bytes may become is taken from the memory budget meanwhile.
+    Inside the block, the maximum decompressed size is leased from the memory budget.
     """
     try:
         with process_budget().acquire_up_to(_plain_bytes_max(len(data)), 0):
@@ -120,7 +120,7 @@ class Readable(Protocol):
 
 
 class Frame:
-    """A container taken apart: its metadata, its sync marker, and its blocks, as they are read."""
+    """A parsed container: metadata, sync marker, and blocks, which are read on demand."""
 
     def __init__(self, source: bytes | Readable, path: str) -> None:
         self.path = path
@@ -194,7 +194,7 @@ def check_count(count: int, plain: bytes) -> None:
 
 
 def _plain_bytes_max(size_bytes: int) -> int:
-    """What so many bytes of metadata may decompress to."""
+    """The maximum decompressed size of `size_bytes` of metadata."""
     return min(max(_PLAIN_BYTES_LEAST, _RATIO_MAX * size_bytes), VALUE_BYTES_MAX)
 
 

@@ -1,7 +1,7 @@
-"""Avro containers of many rows: their columns, and their records a batch of blocks at a time.
+"""Avro containers of many rows: their columns, and their records in batches of blocks.
 
-Only the blocks of one batch are read, decompressed and decoded at once, so that what a file costs
-in memory is one batch.
+Only the blocks of one batch are read, decompressed and decoded together, so that reading a file
+takes the memory of one batch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _RECORD_BYTES = 256
 _VALUE_BYTES = 48
-"""What a record, and each of its values, takes as an object beside its bytes."""
+"""Size of the Python object of a record or value, in addition to its bytes."""
 
 
 def container_columns(source: bytes | Readable, path: str) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def _record_of(schema: Any) -> Any:
 
 @contextmanager
 def _damaged(path: str) -> Iterator[None]:
-    """Raise what broken bytes make the libraries raise as CorruptTable, naming `path`."""
+    """Translate the libraries' errors for damaged bytes into CorruptTable, naming `path`."""
     try:
         yield
     except BROKEN as error:

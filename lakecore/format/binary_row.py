@@ -1,11 +1,11 @@
-"""Paimon's BinaryRow: partitions, keys and statistics as bytes, and the hash that gives buckets.
+"""Paimon's BinaryRow: partitions, keys and statistics as bytes, and the hash for buckets.
 
-Rows come from Arrow columns and go back to them; values are never Python objects on the way.
-A *serialized* row, as manifests hold it, has its arity before it as four big-endian bytes.
+Rows are encoded from Arrow columns and decoded to them, without Python objects for values. A
+*serialized* row, as in manifests, is prefixed with its arity as four big-endian bytes.
 Layout: `row_words.py`. Reading: `row_decode.py`.
 
-INVARIANT: temporary memory does not grow with the number of rows: hashing works through
-chunks of `CHUNK_ROWS`, small enough for the words at hand to stay in the processor's cache.
+INVARIANT: temporary memory does not grow with the number of rows: hashing processes chunks of
+`CHUNK_ROWS`, whose words fit in the processor's cache.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class BinaryRows:
     arity: int
 
     def serialized(self) -> list[bytes]:
-        """Each row with its arity in front, as manifests store it."""
+        """Each row with its arity prefix, as stored in manifests."""
         prefix = self.arity.to_bytes(4, "big")
         content, offsets = self.data.tobytes(), self.offsets.tolist()
         return [prefix + content[start:end] for start, end in pairwise(offsets)]

@@ -1,7 +1,7 @@
 """Deletion vectors <-> bytes: which rows of a data file are deleted, as positions from 0.
 
-An index file is the version byte 1 and then vectors one after another, in one of two forms; a
-reader tells them apart by the magic number, here are the bytes of each:
+An index file is the version byte 1 followed by vectors in one of two forms, which the magic number
+distinguishes. The bytes of each form:
 
     32-bit   int n | int magic       | roaring bitmap                          | int CRC-32
     64-bit   int n | int magic (LE)  | long count, (int high half, roaring)... | int CRC-32
@@ -98,7 +98,7 @@ def decode_vectors(
 ) -> dict[str, Positions]:
     """The deleted positions by data file, from the bytes of a whole index file.
 
-    `rows_max` are the rows of the largest of the data files, if that is known.
+    `rows_max` is the row count of the largest data file, if known.
     """
     check_version(data, path)
     vectors: dict[str, Positions] = {}
@@ -111,7 +111,7 @@ def decode_vectors(
 
 
 def check_version(data: bytes, path: str) -> None:
-    """Raise CorruptTable unless the bytes begin a file of deletion vectors."""
+    """Raise CorruptTable unless the bytes are the beginning of a deletion vector file."""
     if data[:1] != _VERSION:
         raise CorruptTable("the file holds no deletion vectors", path=path, begins=data[:1])
 
@@ -119,7 +119,7 @@ def check_version(data: bytes, path: str) -> None:
 def encode_vectors(
     vectors: Mapping[str, Positions], *, bitmap64: bool = False
 ) -> tuple[bytes, tuple[VectorRange, ...]]:
-    """The bytes of an index file, and where in it the vector of each data file lies.
+    """The bytes of an index file, and the range of each data file's vector in it.
 
     Positions need no order and may repeat; without `bitmap64` they must be below 2**31.
     """
@@ -129,7 +129,7 @@ def encode_vectors(
         unique = np.unique(np.asarray(positions, dtype=np.int64))
         assert unique.size == 0 or unique[0] >= 0, "a position is a row number"
         assert bitmap64 or unique.size == 0 or unique[-1] <= _POSITION_32_MAX, "needs bitmap64"
-        # Only an `array` goes in without a Python object per position.
+        # An `array` avoids one Python object for each position.
         bitmap = (
             BitMap64(array("Q", unique.astype("u8").tobytes()))
             if bitmap64

@@ -1,6 +1,6 @@
 """The hash index of a dynamic bucket <-> bytes: the hash of every key ever put in it.
 
-Big-endian 32-bit integers and nothing else; their order means nothing.
+The file consists of big-endian 32-bit integers; their order has no meaning.
 """
 
 from __future__ import annotations

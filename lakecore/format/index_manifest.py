@@ -1,6 +1,6 @@
 """Index manifests <-> values: all live index files of a table, in files of `manifest_records.py`.
 
-Each is complete, so it deletes none.
+Each index manifest is complete, so it contains no deletions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Schema, snapshot, tag, consumer and hint files <-> values.
 
-Text is laid out as Java's writer does, field order included, so an unchanged value gives the very
-bytes Java wrote. Fields that lakecore does not know are ignored; an absent optional one is None,
-never 0. What a newer format version means is unknown, so it is refused, not guessed.
+The JSON is formatted like Java's, including the field order, so an unchanged value has exactly the
+bytes that Java wrote. Unknown fields are ignored; an absent optional field is None, never 0. A
+newer format version is refused, because its meaning is unknown.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def encode_schema(schema: TableSchema) -> bytes:
 def decode_schema(data: bytes, path: str) -> TableSchema:
     """The schema that a schema file holds.
 
-    Old versions spell out what they took for granted: one bucket up to version 1, ORC up to 2.
+    The defaults of old versions are added explicitly: one bucket up to version 1, ORC up to 2.
     """
     record = _Record.parse(data, path, "schema")
     version = record.optional_number("version") or 1

@@ -1,11 +1,11 @@
-"""Every path and file name of a table: where each thing lies, built here and nowhere else.
+"""Every path and file name of a table; no other module builds paths.
 
 A branch keeps its own schemas, snapshots, tags, consumers and changelogs under
-`branch/branch-NAME`; data files, manifests, index files and statistics always lie in the
+`branch/branch-NAME`; data files, manifests, index files and statistics are always in the
 directories of the main table.
 
-INVARIANT: a path is made from what metadata says (names, partition values, buckets), and nothing
-but a number is ever read back out of a name.
+INVARIANT: a path is built from metadata (names, partition values, buckets), and only numbers are
+ever parsed from a name.
 
 INVARIANT: no name leads out of its directory, whoever wrote it: each passes `one_name`, and a path
 that metadata states in full passes `Layout.external`. `docs/paths.md` lists all of them.
@@ -119,7 +119,7 @@ class Layout:
 
     @property
     def dropped_mark(self) -> str:
-        """The file that says that the table, with all its branches, is being dropped."""
+        """The marker file of a table that is being dropped, with all its branches."""
         return f"{self._main()}/schema/{DROPPED_MARK}"
 
     @property
@@ -205,17 +205,17 @@ class Layout:
 
     @property
     def index_dir(self) -> str:
-        """The folder of index files, unless they lie beside the data files."""
+        """The folder of index files, unless they are stored with the data files."""
         return f"{self._main()}/index"
 
     def index_file(self, name: str, partition_path: str = "", bucket: int = 0) -> str:
-        """Where an index file of that name is written; the bucket matters only beside data."""
+        """The path of a new index file; the bucket matters only if it is stored with data files."""
         if self.index_in_data_dir:
             return self.file_in_bucket(partition_path, bucket, name)
         return f"{self.index_dir}/{one_name(name)}"
 
     def live_index_file(self, partition_path: str, bucket: int, file: IndexFile) -> str:
-        """Where an index file that an index manifest lists can be read."""
+        """The path of an index file that an index manifest lists."""
         if file.external_path:
             return self.external(file.external_path)
         return self.index_file(file.name, partition_path, bucket)
@@ -235,17 +235,17 @@ class Layout:
         return f"{self.partition_dir(partition_path)}/{BUCKET_PREFIX}{name}"
 
     def file_in_bucket(self, partition_path: str, bucket: int, name: str) -> str:
-        """Where a data or changelog file of that name is written."""
+        """The path of a new data or changelog file."""
         return f"{self.bucket_dir(partition_path, bucket)}/{one_name(name)}"
 
     def data_file(self, partition_path: str, bucket: int, file: DataFile) -> str:
-        """Where a data or changelog file that a manifest lists can be read."""
+        """The path of a data or changelog file that a manifest lists."""
         if file.external_path:
             return self.external(file.external_path)
         return self.file_in_bucket(partition_path, bucket, file.name)
 
     def extra_file(self, partition_path: str, bucket: int, file: DataFile, name: str) -> str:
-        """Where one of a data file's extra files lies: always beside it."""
+        """The path of an extra file of a data file, in the same directory."""
         parent, _, _ = self.data_file(partition_path, bucket, file).rpartition("/")
         return f"{parent}/{one_name(name)}"
 

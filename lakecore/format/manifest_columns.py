@@ -1,4 +1,4 @@
-"""Manifest entries as columns <-> the bytes of manifests; no Python per entry either way.
+"""Manifest entries as columns <-> the bytes of manifests, without Python objects per entry.
 
 A frame of entries has a row an entry and a column a field, in the order of `MANIFEST_SCHEMA`, the
 fields of `_FILE` in its place. What an older writer lacked is null. Merging manifests, whose cost
@@ -103,14 +103,14 @@ def decode_entries(data: bytes, path: str) -> pl.DataFrame:
 
 
 def entry_identities(frame: pl.DataFrame) -> pl.Series:
-    """What a DELETE must share with its ADD, as bytes: equal for entries that speak of one file."""
+    """The identity of each entry's file as bytes; equal for an ADD and its DELETE."""
     columns = [_encode(_arrow(frame[name]), _COLUMNS[name]) for name in _IDENTITY]
     return pl.Series("identity", _joined(columns))
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedManifest:
-    """A manifest as bytes, and which entries of the frame it was made of are in it."""
+    """A manifest as bytes, and the entries of the frame that it contains."""
 
     data: bytes
     first: int
@@ -123,9 +123,9 @@ def encode_entries(
     target_size_bytes: int,
     file_format: str = DEFAULT_FORMAT,
 ) -> Iterator[EncodedManifest]:
-    """The manifests of a frame, in order, each of the target size at least if it is one of several.
+    """The manifests of a frame, in order; if there are several, each has at least the target size.
 
-    A smaller one would count as small, and be merged and written anew by each commit.
+    A smaller manifest would count as small, and each commit would merge and rewrite it.
     """
     encode = _containers if file_format == DEFAULT_FORMAT else partial(_tables, file_format)
     yield from encode(frame, compression, target_size_bytes)

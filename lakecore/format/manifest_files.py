@@ -1,7 +1,7 @@
 """Manifest lists and manifests <-> values, in the files of `manifest_records.py`.
 
-lakecore writes the full, newest set of fields, which every engine reads; it reads fields by name,
-so what an older writer lacked is None and what a newer one added is ignored.
+lakecore writes the newest set of fields, which every engine reads. It reads fields by name: a field
+that an older writer lacked is None, and a field that a newer writer added is ignored.
 """
 
 from __future__ import annotations

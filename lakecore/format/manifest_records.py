@@ -1,4 +1,4 @@
-"""The files that manifests are: containers of Avro, or tables of Parquet or ORC, of records."""
+"""The file formats of manifests: records in Avro containers, or in Parquet or ORC tables."""
 
 from __future__ import annotations
 

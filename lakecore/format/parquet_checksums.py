@@ -1,9 +1,8 @@
-"""Checksums that lakecore gives to the parts of a Parquet file which pages' own do not cover.
+"""Checksums of lakecore for the parts of a Parquet file that page checksums do not cover.
 
-A page carries the CRC of its body, as Java writes it. The header of a page and the footer have
-none in Parquet: a flipped bit there leaves out rows, or turns the check of a page off. lakecore
-puts a trailer right before the footer, where other readers see a gap. Its numbers are little-
-endian:
+A page has a CRC of its body, as in Java. Page headers and the footer have no CRC in Parquet: a
+flipped bit there can drop rows, or disable the check of a page. lakecore writes a trailer directly
+before the footer, which other readers ignore as a gap. Its numbers are little-endian:
 
     "LakeCRC<"               8 bytes
     CRC-32 of the bytes of each column chunk, page headers included: row group by row group

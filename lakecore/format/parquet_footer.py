@@ -1,4 +1,4 @@
-"""Parquet footers, taken apart and put together: many small files become one, without re-encoding.
+"""Joins Parquet files by rewriting their footers: many small files become one without re-encoding.
 
 A row group is encoded on its own, as a Parquet file of one row group, so that several threads can
 encode at once. Joining them is a matter of footers alone:

@@ -1,12 +1,12 @@
 """Partition values as directories: `dt=2024-01-01/region=eu`, each side escaped.
 
-The text of a value is the one that Java prints, since other engines look for the same directories:
+A value has the string form that Java prints, because other engines use the same directories:
 
 - with `partition.legacy-name` (the default), the internal value: a DATE is its day number, a TIME
   its milliseconds, a timestamp ISO text that leaves out what is zero (`2024-01-02T03:04`);
 - without it, the value cast to a string: `2024-01-01`, `03:04:05`, `2024-01-02 03:04:05.678`.
 
-Null, empty and blank texts become the default name, so distinct partitions may share a directory:
+Null, empty and blank strings become the default name, so distinct partitions may share a directory:
 take partition values from manifests, never from a path. Local-zoned timestamps are printed in UTC.
 """
 

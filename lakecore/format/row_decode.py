@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _INTEGER_FORMS = {1: "<b", 2: "<h", 4: "<i", 8: "<q"}
 _PADDING = bytes(32)
 _MILLIS_MAX = (1 << 63) // 1_000_000 - 1
-"""So far from 1970 nanoseconds count."""
+"""The largest distance from 1970 that nanoseconds in 64 bits can represent."""
 
 
 def decode_rows(

@@ -1,6 +1,6 @@
-"""Statistics of columns: least and greatest values and null counts, collected and read back.
+"""Column statistics: minima, maxima and null counts, collected and read back.
 
-A bound is there to rule files out, so it may be too wide, never too narrow; what is not known is
+Bounds are used to prune files, so they may be too wide but never too narrow; an unknown bound is
 null. Rules of the modes (https://paimon.apache.org/docs/master/maintenance/configurations/):
 
 - `none`: nothing; `counts`: the null count; `full`: bounds too; `truncate(n)`: strings cut to n
