@@ -21,9 +21,9 @@ from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
 from lakecore.forks import require_threads
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.io.ambient import SYSTEM, Ambient
-from lakecore.io.history import History
-from lakecore.io.open import locate, open_store
-from lakecore.io.services import flag
+from lakecore.io.history.history import History
+from lakecore.io.stores.open import locate, open_store
+from lakecore.io.stores.services import flag
 from lakecore.model.arguments import check_flags
 from lakecore.options import OptionValue, option_texts
 from lakecore.table.handle import Table, load_table
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.catalog.new_table import SchemaLike
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.model.schema_change import Change
 
 __all__ = ["Session", "connect", "open_table"]

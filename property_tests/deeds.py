@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
-from lakecore.io.store import MemoryStore
+from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import Budget
 from lakecore.model.validation import create_schema
 from lakecore.table.handle import Table, load_table, write_schema
@@ -18,7 +18,7 @@ from property_tests.table_model import Rows, counted_arrow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
 
 PATH = "memory://warehouse/shop.db/orders"
 WRITER = "writer"

@@ -26,7 +26,7 @@ from property_tests.table_draws import values
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
     from lakecore.table.handle import Table
 

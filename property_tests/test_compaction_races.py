@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.table.handle import Table
     from property_tests.deeds import Deed
     from property_tests.table_model import Rows

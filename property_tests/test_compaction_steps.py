@@ -29,7 +29,7 @@ from property_tests.test_processes import Crew, Place, check_rows, commits_of, p
 from tests.stores import FailingStore, StoreFailure
 
 if TYPE_CHECKING:
-    from lakecore.io.store import MemoryStore
+    from lakecore.io.stores.store import MemoryStore
     from lakecore.model.compaction import CompactionResult
 
 __all__ = ["place"]

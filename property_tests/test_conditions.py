@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lakecore as lc
-from lakecore.io.local import LocalStore
+from lakecore.io.stores.local import LocalStore
 from tests.tables import new_table
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.io.store import FileStatus, MemoryStore, Store
+    from lakecore.io.stores.store import FileStatus, MemoryStore, Store
     from property_tests.table_model import Rows
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakecore.errors import LakecoreError
-from lakecore.io.local import LocalStore
+from lakecore.io.stores.local import LocalStore
 from tests.tables import new_table, reopened
 
 if TYPE_CHECKING:

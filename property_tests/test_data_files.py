@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakecore.errors import Unsupported
-from lakecore.io.data_files import FORMATS, WriteFormat, open_writer, read_positions
-from lakecore.io.store import MemoryStore
+from lakecore.io.files.data_files import FORMATS, WriteFormat, open_writer, read_positions
+from lakecore.io.stores.store import MemoryStore
 from lakecore.model.schema import number_fields
 from lakecore.model.types import (
     Array,

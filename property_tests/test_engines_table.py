@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakecore.errors import InvalidRequest
-from lakecore.io.file_format import WriteFormat
+from lakecore.io.files.file_format import WriteFormat
 from lakecore.model.rows import ROW_KIND
 from property_tests.aggregate_model import RETRACTING, Refused
 from property_tests.engine_draws import ADDS, ENGINES, Merging, mergings

@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
-from lakecore.io.local import LocalStore
-from lakecore.io.store import MemoryStore
+from lakecore.io.stores.local import LocalStore
+from lakecore.io.stores.store import MemoryStore
 from lakecore.model.evolution import evolve
 from lakecore.model.types import Array, arrow_field
 from lakecore.model.validation import create_schema
@@ -45,7 +45,7 @@ from property_tests.table_model import Rules, counted_arrow
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
 

@@ -31,7 +31,7 @@ from tests.tables import new_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.lsm.packing import Group
     from lakecore.table.handle import Table
     from property_tests.deeds import Deed

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import settings
 
 from lakecore.format.layout import Layout
-from lakecore.io.open import open_store
+from lakecore.io.stores.open import open_store
 from lakecore.model.validation import create_schema
 from lakecore.table.handle import Table, load_table, write_schema
 from property_tests.deeds import snapshot_ids

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
-from lakecore.io.local import LocalStore
-from lakecore.io.store import MemoryStore
+from lakecore.io.stores.local import LocalStore
+from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import Budget
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
@@ -48,7 +48,7 @@ from tests.tables import PATH, held, new_table, put, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.model.schema_change import Change
     from lakecore.table.handle import Table
     from property_tests.filter_draws import Tree

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.io.store import FileStatus, Store
+    from lakecore.io.stores.store import FileStatus, Store
     from property_tests.table_model import Rows
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakecore.errors import InvalidRequest
-from lakecore.io.data_files import read_file
+from lakecore.io.files.data_files import read_file
 from lakecore.model.rows import ROW_KIND
 from lakecore.table.runs.bucket_files import data_shape
 from lakecore.table.writes import bucket_buffer

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
-from lakecore.io.store import MemoryStore
+from lakecore.io.stores.store import MemoryStore
 from lakecore.lsm.levels import level_runs
 from lakecore.memory import Budget
 from lakecore.model.evolution import evolve

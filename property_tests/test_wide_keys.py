@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakecore.io.file_format import WriteFormat
+from lakecore.io.files.file_format import WriteFormat
 from tests.tables import new_table
 
 if TYPE_CHECKING:

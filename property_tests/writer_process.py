@@ -14,7 +14,7 @@ import sys
 import pyarrow as pa
 
 from lakecore.errors import CommitConflict, CommitUnknown
-from lakecore.io.open import open_store
+from lakecore.io.stores.open import open_store
 from lakecore.table.handle import Table, load_table
 
 

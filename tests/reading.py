@@ -11,7 +11,7 @@ from lakecore.model.rows import KIND_TEXTS
 from tests.stores import FailingStore
 
 if TYPE_CHECKING:
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.table.handle import Table
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.io.store import FileStatus, Store
+    from lakecore.io.stores.store import FileStatus, Store
 
 
 class StoreFailure(OSError):

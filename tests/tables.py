@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakecore.format.binary_row import serialize_row
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
-from lakecore.io.store import MemoryStore
+from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import Budget
 from lakecore.model.files import CommitMessage, DataFile
 from lakecore.model.manifest import FileKind, ManifestEntry
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lakecore.io.ambient import Ambient
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
 
 PATH = "memory://warehouse/shop.db/orders"

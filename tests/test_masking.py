@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import lakecore as lc
 from lakecore.catalog.options import parse_catalog_options
 from lakecore.errors import LakecoreError
-from lakecore.io.answers import plain_remote_errors
-from lakecore.io.open import open_store
+from lakecore.io.stores.open import open_store
+from lakecore.io.stores.storage_errors import plain_remote_errors
 from lakecore.masking import MASK, is_secret, masked, masked_options
 
 if TYPE_CHECKING:

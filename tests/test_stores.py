@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakecore.io.store import MemoryStore
+from lakecore.io.stores.store import MemoryStore
 from tests.stores import FailingStore, StoreFailure, s3_service
 
 if TYPE_CHECKING:
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
 
 
 def write_everything(store: Store) -> None:

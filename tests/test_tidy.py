@@ -264,7 +264,7 @@ def test_every_exception_for_a_long_file_is_needed() -> None:
             "lakecore/a.py",
             "import numpy as np\nnp.random.rand()",
         ),
-        (ambient_stays_in_its_module, "lakecore/io/local.py", "import time\ntime.time()"),
+        (ambient_stays_in_its_module, "lakecore/io/stores/local.py", "import time\ntime.time()"),
         (storage_stays_in_io, "lakecore/table/a.py", "open('x')"),
         (
             storage_stays_in_io,
@@ -311,7 +311,7 @@ def test_breach_of_a_rule_is_found(
             "lakecore/a.py",
             "import datetime as d\nd.date(1, 1, 1)",
         ),
-        (storage_stays_in_io, "lakecore/io/local.py", "import os\nos.link('a', 'b')"),
+        (storage_stays_in_io, "lakecore/io/stores/local.py", "import os\nos.link('a', 'b')"),
         (storage_stays_in_io, "lakecore/table/a.py", "import os\nos.fspath(path)\nstore.open('x')"),
         (any_stays_in_format, "lakecore/format/a.py", "from typing import Any\nx: Any = 1"),
         (

@@ -12,7 +12,7 @@ import lakecore as lc
 from lakecore.catalog.filesystem import FilesystemCatalog
 from lakecore.catalog.options import parse_catalog_options
 from lakecore.format.layout import Layout
-from lakecore.io.local import LocalStore
+from lakecore.io.stores.local import LocalStore
 from lakecore.table.handle import load_table, write_schema
 
 if TYPE_CHECKING:

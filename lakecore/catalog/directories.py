@@ -11,7 +11,7 @@ Where the storage renames a directory in one step (`Store.renames_at_once`):
 
 Where it does not:
 
-1. the mark `schema/.dropped` is put: from here on lakecore sees no table (`io/history.py`);
+1. the mark `schema/.dropped` is put: from here on lakecore sees no table (`io/history/history.py`);
 2. the schema files are deleted, oldest first, those of branches too. Engines that do not know the
    mark see the table with its newest schema, or, once the last file went, no table;
 3. everything else is deleted, the mark last. Whoever drops or creates a table of the name goes on
@@ -33,7 +33,7 @@ from lakecore.format.layout import SCHEMA_PREFIX, Layout, parse_numbered
 
 if TYPE_CHECKING:
     from lakecore.io.ambient import Ambient
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
 
 __all__ = ["drop_database", "drop_table", "finish_drop", "move_table", "sweep"]
 

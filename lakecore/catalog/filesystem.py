@@ -46,7 +46,7 @@ from lakecore.errors import (
 )
 from lakecore.format.layout import SCHEMA_PREFIX, SNAPSHOT_PREFIX, Layout, parse_numbered
 from lakecore.io.ambient import SYSTEM, Ambient
-from lakecore.io.history import History
+from lakecore.io.history.history import History
 from lakecore.model.arguments import check_flags
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import check_changes
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.new_table import SchemaLike
     from lakecore.catalog.options import CatalogOptions
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.new_table import SchemaLike
     from lakecore.io.ambient import Ambient
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
     from lakecore.table.publication import Publication
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.io.services import SERVICES, flag
+from lakecore.io.stores.services import SERVICES, flag
 from lakecore.masking import masked_options
 from lakecore.options import OptionValue, nearest, option_texts, parse_options
 

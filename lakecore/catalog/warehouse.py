@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, NotFound
-from lakecore.io.open import locate, open_store
+from lakecore.io.stores.open import locate, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
 
 __all__ = ["open_warehouse"]
 

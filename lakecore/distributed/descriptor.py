@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import lakecore
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.ambient import SYSTEM, Ambient
-from lakecore.io.history import History
-from lakecore.io.store import MemoryStore
+from lakecore.io.history.history import History
+from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import Budget
 from lakecore.options import parse_options
 from lakecore.plan.partitions import Partitions
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakecore.format.layout import Layout
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
 
 __all__ = ["TableDescriptor", "anchored", "describe"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakecore.catalog.options import is_storage_option
 from lakecore.format.binary_row import decode_rows
-from lakecore.io.data_files import row_group_bounds
+from lakecore.io.files.data_files import row_group_bounds
 from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.rows.evolution import map_fields
 from lakecore.table.changes.between import changes_of_options

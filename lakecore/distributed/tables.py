@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakecore.io.ambient import JOB_ID_LENGTH, SYSTEM, of_job
-from lakecore.io.store import MemoryStore, Store
+from lakecore.io.stores.store import MemoryStore, Store
 from lakecore.table.context import TableContext
 
 __all__ = [

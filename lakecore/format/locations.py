@@ -6,7 +6,7 @@
    Paimon, which itself escapes partition values with `%`.
 4. A URI of a storage keeps its authority and its names as they are. It must not hold `.` or `..`,
    which no object store resolves, nor credentials, which would show in every message and plan.
-5. A local path may hold `.` and `..`; whoever opens it resolves them (`io.open.locate`).
+5. A local path may hold `.` and `..`; whoever opens it resolves them (`io.stores.open.locate`).
 
 Pure: the working directory and the home directory are known to `io` alone.
 """

@@ -25,7 +25,7 @@ import pyarrow.dataset as ds
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.frames.source import needed, reading, tell_damage
-from lakecore.io.no_files import NO_FILE, NO_FILES
+from lakecore.io.stores.no_files import NO_FILE, NO_FILES
 from lakecore.plan.predicate import arrow_columns, from_arrow, is_exact
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from polars.selectors import Selector, by_name
 
 from lakecore.errors import InvalidRequest
 from lakecore.frames.source import FrameSource, needed, reading, tell_damage
-from lakecore.io.parquet_read import NARROW_BYTES_MAX
+from lakecore.io.files.parquet_read import NARROW_BYTES_MAX
 from lakecore.plan.predicate import (
     all_of,
     columns_of,

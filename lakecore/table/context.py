@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from lakecore.format.layout import Layout
     from lakecore.io.ambient import Ambient
-    from lakecore.io.history import History
-    from lakecore.io.store import Store
+    from lakecore.io.history.history import History
+    from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lakecore.io.ambient import Ambient
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
     from lakecore.model.compaction import CompactionResult
     from lakecore.model.files import CommitMessage

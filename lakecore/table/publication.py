@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lakecore.errors import CommitUnknown, CorruptTable, InvalidRequest, LakecoreError, NotFound
 from lakecore.format import metadata
-from lakecore.io.history import History
+from lakecore.io.history.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakecore.format.layout import Layout
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
     from lakecore.model.schema_change import Change

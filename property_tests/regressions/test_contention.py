@@ -9,7 +9,7 @@ from property_tests.deeds import PAST, WRITER, Scene, orders, write
 from property_tests.test_races import RacedStore
 
 if TYPE_CHECKING:
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
 
 
 UPSERT = Scene(

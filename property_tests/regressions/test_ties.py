@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakecore.format.layout import Layout
-from lakecore.io.store import MemoryStore
+from lakecore.io.stores.store import MemoryStore
 from lakecore.model.validation import create_schema
 from lakecore.table.handle import load_table, write_schema
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.format.layout import Layout
-from lakecore.io.store import MemoryStore
+from lakecore.io.stores.store import MemoryStore
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.validation import create_schema

@@ -34,7 +34,7 @@ from property_tests.simulation.session import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.model.files import CommitMessage
     from lakecore.model.schema import TableSchema
     from property_tests.simulation.disk import Disk

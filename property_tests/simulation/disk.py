@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from lakecore.io.ambient import Ambient, seeded
-from lakecore.io.store import FileStatus, MemoryStore
+from lakecore.io.stores.store import FileStatus, MemoryStore
 
 if TYPE_CHECKING:
     from property_tests.simulation.scenario import Scenario

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakecore.format.layout import Layout
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.table.publication import Outcome, SnapshotProposal
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from lakecore.errors import CommitUnknown, StorageError
-from lakecore.io.store import FileStatus, MemoryStore
+from lakecore.io.stores.store import FileStatus, MemoryStore
 from property_tests.simulation.disk import SNAPSHOT, Disk
 from property_tests.simulation.scheduler import CrashedError
 

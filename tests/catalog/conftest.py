@@ -8,7 +8,7 @@ import pytest
 from lakecore.catalog.filesystem import FilesystemCatalog
 from lakecore.catalog.options import parse_catalog_options
 from lakecore.io.ambient import SYSTEM, Ambient
-from lakecore.io.open import open_store
+from lakecore.io.stores.open import open_store
 from tests.catalog.places import warehouse_options
 from tests.stores import s3_service
 

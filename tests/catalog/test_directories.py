@@ -15,7 +15,7 @@ from lakecore.catalog.options import parse_catalog_options
 from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, NotFound
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
-from lakecore.io.store import MemoryStore
+from lakecore.io.stores.store import MemoryStore
 from lakecore.model.schema_change import SchemaChange
 from tests.stores import FailingStore, StoreFailure, files_below
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.table.handle import Table
 
 OPTIONS = parse_catalog_options({"warehouse": "w", "commit.single-writer": "true"})

@@ -15,7 +15,7 @@ PACKAGES = ("lakecore", "spark_bridge", "pyspark_lakecore")
 # Attributes that nothing reads: the text of the key is looked up before the options are parsed.
 READ_AS_TEXT = {
     "auto-create": "lakecore/session.py",
-    "commit.single-writer": "lakecore/io/remote.py",
+    "commit.single-writer": "lakecore/io/stores/remote.py",
     "deletion-vectors.modifiable": "lakecore/options/changes.py",
     "lakecore.ignore-options": "lakecore/options/option.py",
     "scan.bounded.watermark": "lakecore/table/changes/stream.py",

@@ -9,8 +9,8 @@ import pytest
 
 from lakecore.errors import CorruptTable, Unsupported
 from lakecore.format.manifest_files import decode_manifest
-from lakecore.io.data_files import read_file
-from lakecore.io.local import LocalStore
+from lakecore.io.files.data_files import read_file
+from lakecore.io.stores.local import LocalStore
 from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.types import Field, arrow_schema, arrow_type, parse_field, parse_type
 from lakecore.rows.evolution import conform_batch, is_identity, map_fields, stored_fields

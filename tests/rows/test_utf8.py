@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import Unsupported
-from lakecore.io.data_files import read_positions
+from lakecore.io.files.data_files import read_positions
 from lakecore.model.schema_change import SchemaChange
 from lakecore.rows.utf8 import decode_text, is_utf8, with_utf8
 from tests.table.runs.test_late_casts import evolved

@@ -14,7 +14,7 @@ import pytest
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import seeded
-from lakecore.io.store import MemoryStore
+from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import Budget, process_budget
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange

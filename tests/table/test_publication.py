@@ -10,8 +10,8 @@ import pytest
 
 from lakecore.errors import CommitConflict, CommitUnknown, StorageError
 from lakecore.format import metadata
-from lakecore.io.history import History
-from lakecore.io.store import MemoryStore
+from lakecore.io.history.history import History
+from lakecore.io.stores.store import MemoryStore
 from lakecore.table.handle import Table, load_table
 from lakecore.table.publication import (
     EXCLUSIVE_CREATE,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakecore.format.layout import Layout
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.publication import Outcome, Publication, SchemaProposal
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakecore.errors import NotFound
-from lakecore.io.at_once import read_all
+from lakecore.io.parallel import read_all
 from lakecore.table.context import require_table
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from lakecore.errors import CorruptTable, NotFound
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lakecore.io.history import History
+    from lakecore.io.history.history import History
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
 

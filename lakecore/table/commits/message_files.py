@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, LakecoreError
-from lakecore.io.at_once import read_all
+from lakecore.io.parallel import read_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

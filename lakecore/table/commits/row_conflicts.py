@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import CommitConflict, NotFound
-from lakecore.io.data_files import BatchSize
+from lakecore.io.files.data_files import BatchSize
 from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.files import Split
 from lakecore.model.manifest import FileKind

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from lakecore.io.history import History
+    from lakecore.io.history.history import History
     from lakecore.options import TableOptions
 
 

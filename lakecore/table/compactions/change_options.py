@@ -33,7 +33,7 @@ from lakecore.table.compactions.change_lookup import check_lookup_change
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from lakecore.io.history import History
+    from lakecore.io.history.history import History
     from lakecore.merge.spec import MergeSpec
     from lakecore.model.files import DataFile
     from lakecore.model.schema import TableSchema

@@ -21,8 +21,8 @@ import numpy as np
 
 from lakecore.errors import LakecoreError
 from lakecore.frames.source import reading
-from lakecore.io.checks import Checks
-from lakecore.io.data_files import BatchSize
+from lakecore.io.files.checks import Checks
+from lakecore.io.files.data_files import BatchSize
 from lakecore.io.freed_memory import release_freed, reused_memory
 from lakecore.lsm.levels import SortedRun
 from lakecore.lsm.steps import Rewrite

@@ -42,7 +42,7 @@ from lakecore.table.runs.split_files import missing_is_corrupt
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lakecore.io.data_files import BatchSize
+    from lakecore.io.files.data_files import BatchSize
     from lakecore.memory import Lease
     from lakecore.model.files import DataFile
     from lakecore.model.types import Field

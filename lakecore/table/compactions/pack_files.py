@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from lakecore.errors import LakecoreError, Unsupported
 from lakecore.frames.source import reading
-from lakecore.io.checks import Checks
+from lakecore.io.files.checks import Checks
 from lakecore.lsm.packing import (
     PackingPolicy,
     cut,

@@ -16,7 +16,7 @@ from lakecore.plan.pruning import matches_exactly
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakecore.io.history import History
+    from lakecore.io.history.history import History
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.partitions import Partitions

@@ -39,7 +39,7 @@ from lakecore.table.reads.live_files import in_partitions, live_files
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lakecore.io.history import History
+    from lakecore.io.history.history import History
     from lakecore.model.files import DataFile, IndexFile, VectorRange
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema

@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.frames.polars_source import to_frames
-from lakecore.io.checks import Checks
-from lakecore.io.file_checks import check_files, unchecked_bytes
+from lakecore.io.files.checks import Checks
+from lakecore.io.files.file_checks import check_files, unchecked_bytes
 from lakecore.merge.spec import merge_spec
 from lakecore.model.arrow_arrays import size_of
 from lakecore.table.reads.scan import ScanContext, ScanPlan, plan_scan

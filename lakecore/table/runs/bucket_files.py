@@ -28,7 +28,7 @@ from lakecore.format.statistics import (
     parse_stats_mode,
     stats_modes,
 )
-from lakecore.io.data_files import WriteFormat, open_writer, row_group_bytes_of
+from lakecore.io.files.data_files import WriteFormat, open_writer, row_group_bytes_of
 from lakecore.merge.order import of_kinds
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.files import EMPTY_ROW, NO_STATS, DataFile, FileSource
@@ -39,8 +39,8 @@ from lakecore.table.runs.split_files import KIND_FIELD, SEQUENCE_FIELD
 if TYPE_CHECKING:
     from lakecore.format.layout import Layout
     from lakecore.io.ambient import Ambient
-    from lakecore.io.data_files import RunWriter
-    from lakecore.io.store import Store
+    from lakecore.io.files.data_files import RunWriter
+    from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
     from lakecore.options import TableOptions
 

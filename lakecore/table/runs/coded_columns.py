@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.io.data_files import small_dictionaries
+from lakecore.io.files.data_files import small_dictionaries
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.model.types import STRINGS, Atomic
 from lakecore.rows.evolution import map_fields
@@ -18,7 +18,7 @@ from lakecore.table.runs.split_files import missing_is_corrupt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.model.files import Split
     from lakecore.model.types import Field
     from lakecore.table.runs.read import ReadPlan

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakecore.errors import CorruptTable
-from lakecore.io.data_files import BatchSize
+from lakecore.io.files.data_files import BatchSize
 from lakecore.io.freed_memory import release_all_freed
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.merge.equality import equal_rows, equal_values
@@ -33,7 +33,7 @@ from lakecore.table.runs.split_files import SplitFiles
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
     from lakecore.model.files import DataFile, Split
     from lakecore.model.types import Field

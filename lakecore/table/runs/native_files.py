@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.io.data_files import file_columns
-from lakecore.io.file_checks import check_files
+from lakecore.io.files.data_files import file_columns
+from lakecore.io.files.file_checks import check_files
 from lakecore.model.types import TIMESTAMPS, Atomic, timestamp_unit, with_nullable
 from lakecore.table.runs.split_files import check_size
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from lakecore.format.layout import Layout
-    from lakecore.io.checks import Checks
-    from lakecore.io.store import Store
+    from lakecore.io.files.checks import Checks
+    from lakecore.io.stores.store import Store
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
@@ -75,7 +75,7 @@ def _same_columns(wanted: Sequence[Field], stored: TableSchema) -> bool:
     """Whether files of a schema hold these columns with the same names and equal plain types.
 
     False for nanoseconds: engines read values outside the nanosecond range as other values
-    (`io/parquet_times.py`).
+    (`io/files/parquet_times.py`).
     """
     return all(
         (twin := stored.by_id.get(field.id)) is not None

@@ -10,13 +10,13 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.frames.polars_source import native_scan
-from lakecore.io.data_files import row_group_bounds
+from lakecore.io.files.data_files import row_group_bounds
 from lakecore.model.types import arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakecore.io.file_format import RowGroup
+    from lakecore.io.files.file_format import RowGroup
     from lakecore.model.files import DataFile
     from lakecore.model.types import Field
     from lakecore.table.runs.split_files import SplitFiles

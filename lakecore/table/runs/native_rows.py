@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
     from lakecore.model.files import Split
     from lakecore.model.types import Field

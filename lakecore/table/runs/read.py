@@ -5,7 +5,7 @@
 
 Memory depends on the window, not on the table: batch sizes are chosen so that the batches of all
 runs and the merged rows fit the lease from the budget. The size in memory is known when rows are
-decoded (`io/parquet_read.py`), so batches are requested by bytes, with a bound on rows.
+decoded (`io/files/parquet_read.py`), so batches are requested by bytes, with a bound on rows.
 
 INVARIANT: no predicate on values is applied before the merge. If it dropped the newest row of a
 key, an older row would reappear.
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.errors import Uncomputable
-from lakecore.io.checks import Checks
-from lakecore.io.data_files import BatchSize
+from lakecore.io.files.checks import Checks
+from lakecore.io.files.data_files import BatchSize
 from lakecore.io.spill import SpillDirectory
 from lakecore.lsm.levels import SortedRun, runs_are_ordered
 from lakecore.merge import MERGE_FUNCTIONS
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from lakecore.format.layout import Layout
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
     from lakecore.merge.spec import MergeFunction, MergeSpec
     from lakecore.model.files import Split

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakecore.io.data_files import row_group_bounds
+from lakecore.io.files.data_files import row_group_bounds
 from lakecore.model.types import arrow_type
 from lakecore.plan.pruning import may_match
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.io.file_format import RowGroup
-    from lakecore.io.store import Store
+    from lakecore.io.files.file_format import RowGroup
+    from lakecore.io.stores.store import Store
     from lakecore.model.types import Field
     from lakecore.plan.predicate import Predicate
     from lakecore.rows.evolution import ColumnMapping

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from lakecore.errors import CorruptTable, NotFound, Unsupported
 from lakecore.format.binary_row import decode_rows
 from lakecore.format.deletion_vector import decode_vectors
-from lakecore.io.data_files import read_positions, row_group_bounds
-from lakecore.io.file_checks import check_file
+from lakecore.io.files.data_files import read_positions, row_group_bounds
+from lakecore.io.files.file_checks import check_file
 from lakecore.merge import chooses_value
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import Slice
@@ -39,8 +39,8 @@ from lakecore.table.runs.row_groups import matching_row_groups
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lakecore.io.data_files import BatchSize
-    from lakecore.io.store import Store
+    from lakecore.io.files.data_files import BatchSize
+    from lakecore.io.stores.store import Store
     from lakecore.lsm.levels import SortedRun
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from lakecore.errors import Unsupported
 from lakecore.frames.source import reading
-from lakecore.io.checks import Checks
+from lakecore.io.files.checks import Checks
 from lakecore.model.files import CommitMessage
 from lakecore.table.reads.row_values import holds, values_of
 from lakecore.table.runs.read import read_split

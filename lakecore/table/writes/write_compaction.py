@@ -37,7 +37,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import CorruptTable, NotFound, Uncomputable, Unsupported
-from lakecore.io.data_files import read_file
+from lakecore.io.files.data_files import read_file
 from lakecore.lsm.universal import Reason
 from lakecore.model.files import DELETION_VECTORS, CommitMessage
 from lakecore.model.manifest import FileKind

@@ -21,7 +21,7 @@ from lakecore.errors import (
     StorageError,
 )
 from lakecore.io.ambient import seeded
-from lakecore.io.store import MemoryStore
+from lakecore.io.stores.store import MemoryStore
 from lakecore.model.files import (
     DELETION_VECTORS,
     EMPTY_ROW,
@@ -40,7 +40,7 @@ from tests.tables import files, held, in_directory, new_table, put, reopened, ro
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.model.manifest import IndexEntry
     from lakecore.model.snapshot import CommitResult, Snapshot
     from lakecore.table.handle import Table

@@ -12,7 +12,7 @@ from tests.stores import FailingStore
 from tests.tables import commit_unstored, files, new_table, reopened
 
 if TYPE_CHECKING:
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.table.handle import Table
 
 COMMITS = 1_000

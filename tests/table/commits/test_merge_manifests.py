@@ -14,7 +14,7 @@ from tests.tables import held, in_directory, new_table, put, reopened, rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.table.handle import Table
 
 MINOR = {"manifest__merge_min_count": "3"}

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakecore as lc
-from lakecore.io import data_files
+from lakecore.io.files import data_files
 from lakecore.merge import order
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.compactions import compact_bucket
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.table.handle import Table
 
 COLUMNS = {

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakecore.errors import CorruptTable
-from lakecore.io.file_format import BatchSize, WriteFormat
-from lakecore.io.local import LocalStore
+from lakecore.io.files.file_format import BatchSize, WriteFormat
+from lakecore.io.stores.local import LocalStore
 from lakecore.merge.keys import order_columns
 from lakecore.model.files import Split
 from lakecore.model.rows import SEQUENCE_NUMBER

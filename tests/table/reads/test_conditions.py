@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lakecore.errors import InvalidRequest
-from lakecore.io.local import LocalStore
+from lakecore.io.stores.local import LocalStore
 from tests.tables import new_table
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakecore.errors import CorruptTable, LakecoreError
-from lakecore.io.local import LocalStore
+from lakecore.io.stores.local import LocalStore
 from tests.tables import new_table, reopened
 
 if TYPE_CHECKING:

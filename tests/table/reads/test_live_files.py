@@ -15,7 +15,7 @@ from tests.stores import FailingStore
 from tests.tables import commit_unstored, files, held, new_table, put, reopened
 
 if TYPE_CHECKING:
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.model.files import DataFile
 
 COLUMNS = {"id": "INT NOT NULL", "p": "STRING", "v": "INT"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakecore.io.store import MemoryStore
+from lakecore.io.stores.store import MemoryStore
 from lakecore.model.types import parse_type
 from lakecore.options import MergeEngine
 from lakecore.table.handle import write_schema

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import CorruptTable
-from lakecore.io.local import LocalStore
+from lakecore.io.stores.local import LocalStore
 from lakecore.table.reads import source
 from lakecore.table.reads.scan import plan_scan
 from lakecore.table.reads.source import TableSource

@@ -12,7 +12,7 @@ import pytest
 
 from lakecore.format.binary_row import decode_rows
 from lakecore.format.statistics import key_bounds, stats_frame
-from lakecore.io.data_files import file_columns
+from lakecore.io.files.data_files import file_columns
 from lakecore.model.files import EMPTY_ROW, NO_STATS, DataFile, FileSource
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
 from lakecore.table.runs.bucket_files import (

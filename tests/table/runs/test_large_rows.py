@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from lakecore.io.data_files import BatchSize
+    from lakecore.io.files.data_files import BatchSize
     from lakecore.merge.spec import MergeSpec, Slice
     from lakecore.model.files import DataFile, Split
     from lakecore.model.types import Field

@@ -16,7 +16,7 @@ import pytest
 
 from lakecore.errors import CorruptTable, Unsupported
 from lakecore.frames.polars_source import to_batches
-from lakecore.io.local import LocalStore
+from lakecore.io.stores.local import LocalStore
 from lakecore.memory import Budget
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange

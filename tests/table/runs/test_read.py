@@ -36,7 +36,7 @@ from tests.tables import held, new_table, put, reopened, rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.model.files import Split
     from lakecore.table.handle import Table
     from lakecore.table.runs.read import ReadPlan

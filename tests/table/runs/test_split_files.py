@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakecore.errors import CorruptTable
-from lakecore.io.local import LocalStore
+from lakecore.io.stores.local import LocalStore
 from lakecore.model.files import NO_STATS
 from tests.tables import commit_unstored, held, new_table, put, reopened, rows
 

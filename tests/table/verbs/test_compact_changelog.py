@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import CommitConflict, CorruptTable
-from lakecore.io.file_format import WriteFormat
+from lakecore.io.files.file_format import WriteFormat
 from lakecore.model.files import FileSource
 from lakecore.model.rows import ROW_KIND
 from lakecore.table.commits.commit import CommitRequest, commit

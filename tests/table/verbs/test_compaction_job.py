@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakecore.io.store import Store
+    from lakecore.io.stores.store import Store
     from lakecore.table.handle import Table
 
 DAYS = {"day": "STRING NOT NULL", "id": "INT NOT NULL", "v": "STRING"}

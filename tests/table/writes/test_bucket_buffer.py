@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.errors import InvalidRequest
-from lakecore.io.data_files import read_file
+from lakecore.io.files.data_files import read_file
 from lakecore.io.spill import SpillDirectory
 from lakecore.model.rows import KIND_TEXTS, ROW_KIND
 from lakecore.table.runs import read

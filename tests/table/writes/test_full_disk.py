@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakecore.errors import LakecoreError, StorageError
-from lakecore.io.store import MemoryStore
+from lakecore.io.stores.store import MemoryStore
 from lakecore.table.handle import Table
 from tests.stores import FailingStore, files_below
 from tests.tables import new_table

@@ -12,7 +12,7 @@ import pytest
 
 from lakecore.errors import CommitConflict, CommitUnknown, InvalidRequest, Unsupported
 from lakecore.format.layout import Layout
-from lakecore.io.data_files import read_file
+from lakecore.io.files.data_files import read_file
 from lakecore.model.evolution import evolve
 from lakecore.model.files import EMPTY_ROW, HASH_INDEX, CommitMessage, DataFile
 from lakecore.model.schema_change import Change, SchemaChange

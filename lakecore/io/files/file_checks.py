@@ -1,0 +1,93 @@
+"""Whole data files, looked at before an engine reads them for itself."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lakecore.io.files.avro_files import check_avro
+from lakecore.io.files.checks import Checks
+from lakecore.io.files.orc_checks import check_orc
+from lakecore.io.files.parquet_checks import are_checked, check_chunks, remember
+from lakecore.io.files.parquet_open import leaf_indexes, open_parquet, parquet_columns
+from lakecore.io.parallel import read_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow.parquet as pq
+
+    from lakecore.io.stores.store import Store
+
+_PIECE_BYTES = 32 << 20
+"""About how many bytes of a file one thread checks."""
+
+
+def check_files(store: Store, paths: Sequence[str], columns: Sequence[str], checks: Checks) -> None:
+    """Verify the checksums of these columns of local Parquet files, several concurrently.
+
+    Raises CorruptTable for a damaged file.
+    """
+    if checks is Checks.NEVER:
+        return
+    if checks is Checks.ONCE:
+        paths = [path for path in paths if not are_checked(path, columns)]
+    if not paths:
+        return
+    opened = read_all(partial(_footer, store), paths)
+    pieces = [
+        (path, metadata, groups)
+        for path, metadata in zip(paths, opened, strict=True)
+        for groups in _pieces(metadata)
+    ]
+
+    def check(piece: tuple[str, pq.FileMetaData, range]) -> None:
+        path, metadata, groups = piece
+        leaves = leaf_indexes(metadata, columns)
+        check_chunks(path, metadata, groups, leaves, checks, pages=True)
+
+    read_all(check, pieces)
+    for path, metadata in zip(paths, opened, strict=True):
+        remember(path, metadata, columns)
+
+
+def check_file(
+    store: Store, path: str, row_count: int, columns: Sequence[str], checks: Checks
+) -> None:
+    """Raise what can be known of a local data file before its rows are decoded, as CorruptTable.
+
+    Of Parquet that is its checksums, of ORC these or its structure, of Avro its blocks. `columns`
+    are those that the file must have. Raises NotFound without it.
+    """
+    local = store.local_path(path)
+    assert local is not None, "a local file"
+    if path.endswith(".parquet"):
+        # A merge takes the columns of kinds and sequence numbers, too.
+        names = [*dict.fromkeys((*columns, *parquet_columns(store, path)))]
+        check_files(store, [local], names, checks)
+    elif path.endswith(".orc"):
+        check_orc(store, path, checks)
+    elif path.endswith(".avro"):
+        check_avro(store, path, row_count, columns)
+
+
+def unchecked_bytes(
+    store: Store, paths: Sequence[str], columns: Sequence[str], checks: Checks
+) -> int:
+    """The bytes that `check_files` would read, at most."""
+    if checks is Checks.NEVER:
+        return 0
+    return sum(store.size(path) for path in paths if not are_checked(path, columns))
+
+
+def _footer(store: Store, path: str) -> pq.FileMetaData:
+    with open_parquet(store, path) as file:
+        return file.metadata
+
+
+def _pieces(metadata: pq.FileMetaData) -> list[range]:
+    """The row groups of a file, in pieces of about one size."""
+    count = metadata.num_row_groups
+    size_bytes = sum(metadata.row_group(at).total_byte_size for at in range(count))
+    step = max(1, count * _PIECE_BYTES // max(1, size_bytes))
+    return [range(at, min(at + step, count)) for at in range(0, count, step)]

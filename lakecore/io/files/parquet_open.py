@@ -1,0 +1,288 @@
+"""Parquet files opened, and what their footers say: columns, row groups, dictionaries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakecore.errors import CorruptTable
+from lakecore.format.parquet_checksums import read_trailer, trailer_bytes
+from lakecore.format.parquet_footer import MAGIC, with_maps_as_lists
+from lakecore.io.files.file_format import RowGroup
+from lakecore.io.stores.store import damage_is_corrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy as np
+
+    from lakecore.io.stores.store import Store
+
+_BUFFER_BYTES = range(4 << 10, 64 << 10)
+_REMOTE_BUFFER_BYTES = range(64 << 10, 1 << 20)
+"""Bytes of a column fetched at once where row groups are streamed: the least, and the most."""
+_SMALL_DICTIONARY_BYTES = 16 << 10
+_SMALL_DECODED_BYTES = 64 << 10
+"""At most some thousands of short texts, compressed and not."""
+_TINY_DECODED_BYTES = 1 << 10
+_SHARE_BYTES = 4
+"""What texts may take for a row, if they take more than that."""
+_CODE_BYTES = 2
+"""What a code takes of a page at most, where these are few."""
+_UNIQUE_WRITERS = ("parquet-cpp-arrow", "parquet-mr")
+_NULLABLE_KEYS = "Map keys must be annotated as required"
+"""What Arrow says of a file with maps whose keys are declared nullable."""
+_FOOTER_END = 8
+"""Bytes after the footer: its length, and the magic."""
+_TAIL_BYTES = 64 << 10
+"""What is read at once of the end of a file; most footers are shorter."""
+
+TEXT = "BYTE_ARRAY"
+
+
+def parquet_columns(store: Store, path: str) -> tuple[str, ...]:
+    """The names of the file's top-level columns, in order."""
+    with open_parquet(store, path) as file:
+        return tuple(file.schema_arrow.names)
+
+
+def parquet_row_groups(store: Store, path: str, columns: Sequence[str]) -> tuple[RowGroup, ...]:
+    """The row groups, with bounds of these top-level columns."""
+    with open_parquet(store, path) as file:
+        metadata = file.metadata
+        firsts = first_rows(metadata)
+        at = _leaf_of_path(metadata)
+        out: list[RowGroup] = []
+        for index in range(metadata.num_row_groups):
+            group = metadata.row_group(index)
+            bounds: dict[str, tuple[object, object] | None] = {}
+            nulls: dict[str, int | None] = {}
+            sizes: dict[str, int] = {}
+            for name in columns:
+                leaf = at.get(name)
+                column = None if leaf is None else group.column(leaf)
+                sizes[name] = 0 if column is None else column.total_uncompressed_size
+                statistics = None if column is None else column.statistics
+                bounds[name] = _bounds(statistics)
+                if statistics is not None and statistics.has_null_count:
+                    nulls[name] = statistics.null_count
+                else:
+                    nulls[name] = None
+            chunks = [group.column(leaf) for leaf in range(group.num_columns)]
+            out.append(
+                RowGroup(
+                    index=index,
+                    first_row=firsts[index],
+                    row_count=group.num_rows,
+                    size_bytes=sum(chunk.total_compressed_size for chunk in chunks),
+                    decoded_bytes=group.total_byte_size,
+                    bounds=bounds,
+                    null_counts=nulls,
+                    column_bytes=sizes,
+                    codecs=frozenset(chunk.compression for chunk in chunks),
+                )
+            )
+        return tuple(out)
+
+
+def _leaf_of_path(metadata: pq.FileMetaData) -> dict[str, int]:
+    """The leaves by their paths.
+
+    A column named `a.b` has the path of field b of a column a: which is which is not known.
+    """
+    paths = [metadata.schema.column(leaf).path for leaf in range(metadata.num_columns)]
+    times = Counter(paths)
+    return {path: leaf for leaf, path in enumerate(paths) if times[path] == 1}
+
+
+def small_dictionaries(store: Store, path: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """Those of these columns of texts that have few texts in each row group; see `read_parquet`.
+
+    NOTE: where a dictionary has a text twice, Arrow gives it without, but for the codes. So it is
+    asked only of files of writers that are known to look each text up.
+    """
+    with open_parquet(store, path) as file:
+        metadata = file.metadata
+        if not str(metadata.created_by).startswith(_UNIQUE_WRITERS):
+            return ()
+        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+        leaves = _leaf_of_path(metadata)
+        return tuple(
+            name
+            for name in columns
+            if groups
+            and name in leaves
+            and all(_has_small_dictionary(group.column(leaves[name])) for group in groups)
+        )
+
+
+def _has_small_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
+    if not chunk.has_dictionary_page or chunk.physical_type != TEXT:
+        return False
+    size_bytes: int = chunk.data_page_offset - chunk.dictionary_page_offset
+    decoded_bytes: int = chunk.total_uncompressed_size - _CODE_BYTES * chunk.num_values
+    few_bytes = max(_TINY_DECODED_BYTES, _SHARE_BYTES * chunk.num_values)
+    is_small: bool = decoded_bytes <= min(few_bytes, _SMALL_DECODED_BYTES)
+    return is_small and 0 < size_bytes <= _SMALL_DICTIONARY_BYTES
+
+
+@contextmanager
+def open_parquet(  # noqa: PLR0913  the file, and how its values come
+    store: Store,
+    path: str,
+    metadata: pq.FileMetaData | None = None,
+    leaves: Sequence[int] = (),
+    *,
+    wide: bool = True,
+    coded: frozenset[str] = frozenset(),
+    pages: bool = True,
+) -> Iterator[pq.ParquetFile]:
+    """The opened file; what Arrow says of its bytes becomes CorruptTable.
+
+    With `metadata`, which it has, and leaves: to stream these, a piece of each column at a time.
+    `wide`: text comes with wide offsets, but that of `coded` columns as it is encoded.
+    `pages`: Arrow compares pages with their checksums.
+    """
+    local = store.local_path(path)
+    with damage_is_corrupt(path, "Parquet"), ExitStack() as opening:
+        # Of a remote file each opening is a request.
+        source = opening.enter_context(store.open_input(path))
+        footer = metadata or _read_footer(source, path)
+        if local is not None:
+            pages = pages and checksums_of(source, path, footer) is None
+        opened = partial(
+            pq.ParquetFile,
+            source if local is None else str(local),
+            buffer_size=_buffer_bytes(footer, leaves, is_local=local is not None),
+            pre_buffer=local is None and not leaves,
+            # It would undo codes.
+            binary_type=pa.large_binary() if wide and not coded else None,
+            read_dictionary=sorted(coded),
+            # What `check_chunks` looks at need not be looked at again.
+            page_checksum_verification=pages,
+        )
+        try:
+            file = opened(metadata=footer)
+        except pa.ArrowInvalid as error:
+            if metadata is not None or _NULLABLE_KEYS not in str(error):
+                raise
+            file = opened(metadata=metadata_as(store, path, with_maps_as_lists))
+        with file:
+            if local is not None:
+                source.close()
+            yield file
+
+
+def _buffer_bytes(metadata: pq.FileMetaData, leaves: Sequence[int], *, is_local: bool) -> int:
+    """The bytes of a column to fetch at once; 0 to decode row groups whole."""
+    if not leaves:
+        return 0
+    bounds = _BUFFER_BYTES if is_local else _REMOTE_BUFFER_BYTES
+    sizes = [
+        metadata.row_group(index).column(leaf).total_compressed_size
+        for index in range(metadata.num_row_groups)
+        for leaf in leaves
+    ]
+    mean: int = sum(sizes) // max(1, len(sizes))
+    return min(max(bounds.start, mean), bounds.stop)
+
+
+def metadata_as(store: Store, path: str, change: Callable[[memoryview], bytes]) -> pq.FileMetaData:
+    """The footer of a file, changed."""
+    with store.open_input(path) as file:
+        footer = _Tail(file, path).footer
+    try:
+        changed = change(memoryview(footer))
+    except (AssertionError, LookupError, StopIteration, ValueError) as error:
+        raise CorruptTable("the footer of a Parquet file is damaged", path=path) from error
+    return pq.read_metadata(pa.BufferReader(changed))
+
+
+def checksums_of(file: pa.NativeFile, path: str, metadata: pq.FileMetaData) -> np.ndarray | None:
+    """The checksums of the column chunks, by row group and leaf; None if the file has none.
+
+    Raises CorruptTable if they are damaged.
+    """
+    shape = metadata.num_row_groups, metadata.num_columns
+    size_bytes = trailer_bytes(shape[0] * shape[1])
+    end = file.size() - _FOOTER_END - metadata.serialized_size
+    start = max(0, end - size_bytes)
+    file.seek(start)
+    found = read_trailer(file.read(max(0, end - start)), shape[0] * shape[1], path, None)
+    return None if found is None else found.reshape(shape)
+
+
+def _read_footer(file: pa.NativeFile, path: str) -> pq.FileMetaData:
+    """The footer of a file. Raises CorruptTable if it has a checksum that is not its own."""
+    tail = _Tail(file, path)
+    footer = tail.footer
+    whole = b"".join([MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC])
+    metadata = pq.read_metadata(pa.BufferReader(whole))
+    chunks = metadata.num_row_groups * metadata.num_columns
+    read_trailer(tail.before(trailer_bytes(chunks)), chunks, path, footer)
+    return metadata
+
+
+class _Tail:
+    """The end of a file, of which a piece is read at once."""
+
+    def __init__(self, file: pa.NativeFile, path: str) -> None:
+        self._file = file
+        self._size_bytes = file.size()
+        self._start = max(0, self._size_bytes - _TAIL_BYTES)
+        file.seek(self._start)
+        self._data: bytes = file.read(_TAIL_BYTES)
+        length = int.from_bytes(self._data[-_FOOTER_END:-4], "little")
+        self._end = self._size_bytes - _FOOTER_END
+        self._footer_start = self._end - length
+        if self._data[-4:] != MAGIC or self._footer_start < len(MAGIC):
+            raise CorruptTable(
+                "the data file is no readable Parquet: it does not end with a footer",
+                path=path,
+                size_bytes=self._size_bytes,
+            )
+
+    @property
+    def footer(self) -> bytes:
+        return self._bytes(self._footer_start, self._end)
+
+    def before(self, size_bytes: int) -> bytes:
+        """So many bytes before the footer, or all."""
+        return self._bytes(max(0, self._footer_start - size_bytes), self._footer_start)
+
+    def _bytes(self, start: int, end: int) -> bytes:
+        if start >= self._start:
+            return self._data[start - self._start : end - self._start]
+        self._file.seek(start)
+        data: bytes = self._file.read(end - start)
+        return data
+
+
+def first_rows(metadata: pq.FileMetaData) -> list[int]:
+    """The positions at which the row groups begin."""
+    firsts, at = [], 0
+    for index in range(metadata.num_row_groups):
+        firsts.append(at)
+        at += metadata.row_group(index).num_rows
+    return firsts
+
+
+def leaf_indexes(metadata: pq.FileMetaData, columns: Sequence[str]) -> list[int]:
+    """The leaves of these top-level columns, in order."""
+    wanted = set(columns)
+    paths = (metadata.schema.column(index).path for index in range(metadata.num_columns))
+    return [i for i, path in enumerate(paths) if path in wanted or path.partition(".")[0] in wanted]
+
+
+def _bounds(statistics: pq.Statistics | None) -> tuple[object, object] | None:
+    if statistics is None or not statistics.has_min_max:
+        return None
+    try:
+        return statistics.min, statistics.max
+    except (ValueError, OverflowError, UnicodeDecodeError, pa.ArrowNotImplementedError):
+        return None  # Python has no such date, or the bytes are no text

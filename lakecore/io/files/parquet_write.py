@@ -1,0 +1,397 @@
+"""Parquet data files as Paimon writes them: pages of version 1 with checksums, no Arrow schema.
+
+1. Rows are gathered until they fill a row group.
+2. Each row group is encoded by itself, as a Parquet file in memory, on one of the threads that all
+   writers of the process share; Arrow's encoder lets go of the interpreter's lock.
+3. Row groups are appended in order, and one footer is made of theirs (`format/parquet_footer.py`).
+   A column that is a copy of another is not encoded again. Bounds of texts are known from them,
+   or from the dictionary that a column comes with, which is not made again.
+   All writers together have at most as many row groups under way as there are threads; but each may
+   have one, for it can wait for its own alone.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakecore.errors import InvalidRequest
+from lakecore.format.parquet_footer import Copy, FooterJoin, TextStatistics
+from lakecore.format.statistics import cut_texts
+from lakecore.io.files.file_format import ROW_GROUP_BYTES, Abandoned
+from lakecore.io.files.parquet_encoding import Encoding, encoding_of
+from lakecore.io.files.parquet_types import int96_paths, leaf_paths, physical_schema, to_physical
+from lakecore.io.freed_memory import encoding_pool, release_freed
+from lakecore.memory import process_budget
+from lakecore.model.arrow_arrays import retype_chunked, size_of
+from lakecore.model.coded_texts import CODED, CodedColumn, one_dictionary, text_bytes
+from lakecore.model.types import Field, arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.io.files.file_format import WriteFormat
+    from lakecore.io.stores.store import Store
+
+MESSAGE_NAME = "paimon_schema"
+_ENCODED_SHARE_GUESS = 0.5
+_ROOM_LEAST_BYTES = 1 << 20
+_ROOM_A_COLUMN_BYTES = 1 << 10
+_BOUND_BYTES_MAX = 4096
+"""Past which Arrow keeps no bound."""
+_UNDER_WAY_BYTES = ROW_GROUP_BYTES * 3 // 2
+"""For each thread that encodes."""
+
+
+class ParquetWriter:
+    """A Parquet file being written; see the module for the steps."""
+
+    def __init__(
+        self, store: Store, path: str, fields: Sequence[Field], write_format: WriteFormat
+    ) -> None:
+        self._store = store
+        self._path = path
+        copies = dict(write_format.copies)
+        ids = {field.name: field.id for field in fields}
+        self._columns = [field.name for field in fields]
+        assert self._columns[: len(copies)] == [*copies], "copies come first"
+        self._fields = tuple(fields)[len(copies) :]
+        self._schema = physical_schema(self._fields)
+        self._format = write_format
+        self._codec = write_format.codec
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+        self._waiting_bytes = 0
+        self._under_way: deque[tuple[int, Future[_Part]]] = deque()
+        self._encoding: Encoding | None = None
+        self._leaves = _first_leaves(self._fields)
+        self._texts = _texts_of(self._leaves, dict(write_format.text_bounds))
+        self._text_bounds: dict[str, tuple[str, str]] = {}
+        self._encoded_share = _ENCODED_SHARE_GUESS
+        self._footer = FooterJoin(
+            MESSAGE_NAME,
+            int96_paths(fields),
+            {name: Copy(source, ids[name]) for name, source in copies.items()},
+        )
+        with ExitStack() as opening:
+            self._out = opening.enter_context(store.open_output(path))
+            self._out.write(b"PAR1")
+            self._closing = opening.pop_all()
+
+    def holds(self, size_bytes: int) -> bool:
+        while self._under_way and self._estimate() >= size_bytes:
+            self._append_next()
+        if self._waiting_rows and self._estimate() >= size_bytes:
+            self.flush()
+        return self._footer.size_bytes >= size_bytes
+
+    def _estimate(self) -> float:
+        raw = self._waiting_bytes + sum(size for size, _ in self._under_way)
+        return self._footer.size_bytes + raw * self._encoded_share
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        if rows.num_rows == 0:
+            return
+        table = pa.table(rows) if isinstance(rows, pa.RecordBatch) else rows
+        if table.column_names != self._columns:
+            raise InvalidRequest(
+                "the rows do not have the columns of the file",
+                path=self._path,
+                columns=self._columns,
+                given=table.column_names,
+            )
+        table = table.select(self._schema.names)
+        self._waiting.append(table)
+        self._waiting_rows += table.num_rows
+        self._waiting_bytes += _decoded_size(table)
+        group_rows = self._group_rows()
+        if self._waiting_rows >= group_rows:
+            self._start_groups(group_rows)
+
+    def flush(self) -> None:
+        if self._waiting_rows:
+            self._start(self._take_waiting())
+        while self._under_way:
+            self._append_next()
+
+    def close(self) -> tuple[int, int]:
+        try:
+            if self._under_way or self._footer.row_count:
+                if self._waiting_rows:
+                    self._start(self._take_waiting())
+            else:
+                table = self._take_waiting()
+                self._append(_decoded_size(table), self._encode(table))
+            while self._under_way:
+                self._append_next()
+            self._out.write(tail := self._footer.finish())
+            self._closing.close()
+        except BaseException:
+            self.abort()
+            raise
+        return self._footer.size_bytes + len(tail), self._footer.row_count
+
+    @property
+    def text_bounds(self) -> Mapping[str, tuple[str, str]]:
+        return self._text_bounds
+
+    def abort(self) -> None:
+        while self._under_way:
+            raw_bytes, part = self._under_way.popleft()
+            part.cancel()
+            _UNDER_WAY.add(-1, -raw_bytes)
+        self._waiting.clear()
+        self._closing.__exit__(Abandoned, Abandoned(), None)
+        self._store.delete(self._path)
+
+    def _group_rows(self) -> int:
+        row_bytes = max(1, self._waiting_bytes // self._waiting_rows)
+        return max(1, min(self._format.row_group_rows, self._format.row_group_bytes // row_bytes))
+
+    def _start_groups(self, group_rows: int) -> None:
+        table = self._take_waiting()
+        start = 0
+        while table.num_rows - start >= group_rows:
+            self._start(table.slice(start, group_rows))
+            start += group_rows
+        if start < table.num_rows:
+            rest = table.slice(start)
+            self._waiting = [rest]
+            self._waiting_rows, self._waiting_bytes = rest.num_rows, _decoded_size(rest)
+
+    def _take_waiting(self) -> pa.Table:
+        tables, self._waiting = self._waiting, []
+        self._waiting_rows = self._waiting_bytes = 0
+        if any(table.schema != tables[0].schema for table in tables):
+            tables = [self._uniform(table) for table in tables]
+        return pa.concat_tables(tables or [self._schema.empty_table()])
+
+    def _uniform(self, table: pa.Table) -> pa.Table:
+        schema = arrow_schema(self._fields)
+        columns = [
+            retype_chunked(column, node.type)
+            for column, node in zip(table.columns, schema, strict=True)
+        ]
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def _start(self, table: pa.Table) -> None:
+        if self._encoding is None:
+            self._encoding = encoding_of(table, self._fields, self._format)
+        raw_bytes = _decoded_size(table)
+        while self._under_way and not _UNDER_WAY.may_begin(raw_bytes):
+            self._append_next()
+        _UNDER_WAY.add(1, raw_bytes)
+        self._under_way.append((raw_bytes, _encoders().submit(self._encode_apart, table)))
+        if raw_bytes > _UNDER_WAY.room_bytes:
+            # A large row: what comes next is made without this beside it.
+            del table
+            self._append_next()
+
+    def _append_next(self) -> None:
+        raw_bytes, part = self._under_way.popleft()
+        try:
+            self._append(raw_bytes, part.result())
+        finally:
+            _UNDER_WAY.add(-1, -raw_bytes)
+
+    def _append(self, raw_bytes: int, part: _Part) -> None:
+        for data in self._footer.add(memoryview(part.data), part.texts):
+            self._out.write(data)
+        self._encoded_share = min(1.0, part.data.size / max(1, raw_bytes))
+        for name, (low, high) in part.text_bounds.items():
+            least, greatest = self._text_bounds.get(name, (low, high))
+            self._text_bounds[name] = min(least, low), max(greatest, high)
+
+    def _encode_apart(self, table: pa.Table) -> _Part:
+        part = self._encode(table)
+        del table
+        # What encoding took would stay with this thread.
+        release_freed(process_budget().size_bytes)
+        return part
+
+    def _encode(self, table: pa.Table) -> _Part:
+        table, coded = _with_one_dictionary(table)
+        data = self._encoded(table)
+        bounds = _text_bounds(data, table, self._texts, coded)
+        return _Part(data, bounds, {self._leaves[name]: _told(coded[name]) for name in coded})
+
+    def _encoded(self, table: pa.Table) -> pa.Buffer:
+        encoding = self._encoding or encoding_of(table, self._fields, self._format)
+        try:
+            physical = to_physical(table, self._schema)
+            # Room that is asked for once is not moved as it grows, and costs what is filled of it.
+            least = _ROOM_LEAST_BYTES + _ROOM_A_COLUMN_BYTES * physical.num_columns
+            room = pa.allocate_buffer(least + _decoded_size(table), memory_pool=encoding_pool())
+            fixed = pa.FixedSizeBufferWriter(room)
+            try:
+                self._write_group(physical, fixed, encoding)
+                return room.slice(0, fixed.tell())
+            except OSError:
+                del room, fixed
+                grows = pa.BufferOutputStream(encoding_pool())
+                self._write_group(physical, grows, encoding)
+                return grows.getvalue()
+        except pa.ArrowInvalid as error:
+            raise InvalidRequest(
+                "the rows do not fit the columns of the file", path=self._path, cause=error
+            ) from error
+
+    def _write_group(self, physical: pa.Table, out: pa.NativeFile, encoding: Encoding) -> None:
+        zstd = self._codec == "zstd"
+        # Arrow would take a dictionary apart to find its bounds.
+        coded = {node.name for node in physical.schema if node.type == CODED}
+        pq.write_table(
+            physical,
+            out,
+            row_group_size=max(1, physical.num_rows),
+            version="2.6",
+            data_page_version="1.0",
+            compression=encoding.codecs or "none",
+            compression_level=(
+                dict.fromkeys(encoding.codecs, self._format.zstd_level) if zstd else None
+            ),
+            use_dictionary=encoding.dictionaries,
+            write_statistics=[path for path in encoding.bounded if path not in coded],
+            store_schema=False,
+            store_decimal_as_integer=True,
+            write_time_adjusted_to_utc=True,
+            write_page_checksum=True,
+            memory_pool=encoding_pool(),
+        )
+
+
+class _Part(NamedTuple):
+    """A row group as a file, bounds of its texts, and statistics that it lacks, by leaf."""
+
+    data: pa.Buffer
+    text_bounds: Mapping[str, tuple[str, str]]
+    texts: Mapping[int, TextStatistics]
+
+
+class _Texts(NamedTuple):
+    """A column of texts whose bounds are told: its leaf, and how many characters they need."""
+
+    name: str
+    leaf: int
+    length: int | None
+
+
+def _texts_of(leaves: Mapping[str, int], lengths: Mapping[str, int | None]) -> tuple[_Texts, ...]:
+    return tuple(
+        _Texts(name, leaf, lengths[name]) for name, leaf in leaves.items() if name in lengths
+    )
+
+
+def _first_leaves(fields: Sequence[Field]) -> dict[str, int]:
+    """The first leaf of each column."""
+    first: dict[str, int] = {}
+    for leaf, name in enumerate(field.name for field in fields for _ in leaf_paths([field])):
+        first.setdefault(name, leaf)
+    return first
+
+
+def _decoded_size(rows: pa.Table) -> int:
+    """The bytes of the rows as a reader will have them, which may not take codes for texts."""
+    return size_of(rows) + text_bytes(rows)
+
+
+def _with_one_dictionary(table: pa.Table) -> tuple[pa.Table, dict[str, CodedColumn]]:
+    """The rows, each of their coded columns with a dictionary of what it has."""
+    coded: dict[str, CodedColumn] = {}
+    for at, node in enumerate(table.schema):
+        if node.type != CODED:
+            continue
+        column = table.column(at)
+        if any(chunk.dictionary.null_count for chunk in column.chunks):
+            plain = retype_chunked(column, pa.string())
+            table = table.set_column(at, node.with_type(pa.string()), plain)
+        else:
+            coded[node.name] = one_dictionary(column)
+            table = table.set_column(at, node, coded[node.name].texts)
+    return table, coded
+
+
+def _told(column: CodedColumn) -> TextStatistics:
+    return TextStatistics(column.texts.null_count, _kept(column.low), _kept(column.high))
+
+
+def _kept(bound: str | None) -> bytes | None:
+    """The bound as a footer has it, if it does."""
+    data = b"" if bound is None else bound.encode()
+    return None if bound is None or len(data) > _BOUND_BYTES_MAX else data
+
+
+def _text_bounds(
+    part: pa.Buffer,
+    table: pa.Table,
+    texts: Sequence[_Texts],
+    coded: Mapping[str, CodedColumn],
+) -> dict[str, tuple[str, str]]:
+    """The least and the greatest text of these columns, as they were found for the footer.
+
+    Arrow keeps none of some KiB: these are looked for.
+    """
+    bounds: dict[str, tuple[str, str]] = {}
+    if not texts or not table.num_rows:
+        return bounds
+    group = pq.read_metadata(pa.BufferReader(part)).row_group(0)
+    assert group.num_rows == table.num_rows, "a part has one row group"
+    for name, leaf, length in texts:
+        column, known = table.column(name), group.column(leaf).statistics
+        if name in coded:
+            low, high = coded[name].low, coded[name].high
+            if low is not None and high is not None:
+                bounds[name] = low, high
+        elif known is not None and known.has_min_max:
+            bounds[name] = known.min, known.max
+        elif column.null_count < len(column):
+            found = pc.min_max(cut_texts(column, length))
+            bounds[name] = found["min"].as_py(), found["max"].as_py()
+    return bounds
+
+
+def encoder_count() -> int:
+    """How many row groups are encoded at once in this process."""
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+
+
+class _Count:
+    """How many row groups the writers of the process have under way."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._size_bytes = 0
+
+    @property
+    def room_bytes(self) -> int:
+        """What all together may have under way."""
+        return encoder_count() * _UNDER_WAY_BYTES
+
+    def may_begin(self, size_bytes: int) -> bool:
+        """Whether a thread is free for one more, and there is room: large ones go one by one."""
+        free_bytes = self.room_bytes - self._size_bytes
+        return self._count < encoder_count() and size_bytes <= free_bytes
+
+    def add(self, count: int, size_bytes: int) -> None:
+        """So many more are under way."""
+        with self._lock:
+            self._count += count
+            self._size_bytes += size_bytes
+
+
+_UNDER_WAY = _Count()
+
+
+@cache
+def _encoders() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(encoder_count(), thread_name_prefix="lakecore-encode")

@@ -1,0 +1,3 @@
+"""The history of a table: snapshots, schemas, manifests and commits, read from its store."""
+
+from __future__ import annotations

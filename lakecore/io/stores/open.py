@@ -1,0 +1,79 @@
+"""The store behind a URI, by its scheme."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.format.locations import canonical, is_local
+from lakecore.io.stores.local import LocalStore
+from lakecore.io.stores.remote import RemoteStore
+from lakecore.io.stores.services import SERVICES, check_storage_options
+from lakecore.io.stores.store import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakecore.io.stores.store import Store
+
+__all__ = ["locate", "open_store"]
+
+_memory_stores: dict[str, MemoryStore] = {}
+_memory_stores_lock = threading.Lock()
+
+
+def locate(text: str) -> str:
+    """The canonical name of a location: an absolute local path or a URI, without a final slash.
+
+    A relative path is resolved against the current working directory, so a later `os.chdir` does
+    not change it. A leading `~` is the home directory. `..` is resolved through symbolic links, as
+    the operating system does.
+    """
+    place = canonical(text)
+    if is_local(text):
+        place = _absolute(os.path.expanduser(place) if place == text else place)
+    bare = place.rstrip("/")
+    return place if not bare or bare.endswith(":") else bare
+
+
+def _absolute(path: str) -> str:
+    if not os.path.isabs(path):
+        try:
+            path = os.path.join(os.getcwd(), path)
+        except FileNotFoundError as error:
+            raise InvalidRequest(
+                "a relative path, but the working directory is gone; give an absolute one",
+                path=path,
+            ) from error
+    names = path.split("/")
+    if ".." in names:
+        # INVARIANT: `link/..` is not where `link` is.
+        end = len(names) - names[::-1].index("..")
+        path = "/".join([os.path.realpath("/".join(names[:end])), *names[end:]])
+    return os.path.normpath(path)
+
+
+def open_store(uri: str, options: Mapping[str, str]) -> Store:
+    """The store that holds the paths below `uri`; `memory://NAME` is the same for all who ask.
+
+    No scheme, or `file:`, is the local file system. Nothing is read or sent yet.
+    """
+    if not uri:
+        raise InvalidRequest("the path of a warehouse or table is empty")
+    check_storage_options(options)
+    uri = canonical(uri)
+    if is_local(uri):
+        return LocalStore()
+    scheme, _, rest = uri.partition("://")
+    if scheme == "memory":
+        with _memory_stores_lock:
+            return _memory_stores.setdefault(rest.partition("/")[0], MemoryStore())
+    service = SERVICES.get(scheme)
+    if service is None:
+        schemes = ["file", "memory", *SERVICES]
+        raise Unsupported("unknown kind of storage", uri=uri, scheme=scheme, known=schemes)
+    if not rest.partition("/")[0]:
+        raise InvalidRequest("the URI names no bucket", uri=uri, example=f"{scheme}://bucket/path")
+    return RemoteStore(service, uri, options)

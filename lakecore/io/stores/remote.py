@@ -1,0 +1,393 @@
+"""Object stores, over fsspec; `put_if_absent` is a conditional put.
+
+S3, GCS and Azure refuse a put of a path that is taken if the request says so, and of all who ask
+at once they accept one. fsspec says it by `pipe_file(mode="create")`. Where the client or the
+service does not promise that, commits raise `Unsupported`, unless the option
+`commit.single-writer=true` says that nobody else writes: then a look before the put is enough.
+
+The steps of `put_if_absent`, so that a lost reply does not become a lost or a doubled commit:
+
+1. Once per store, on a file of no meaning: see that a second put is refused. Some services that
+   speak S3 ignore the condition, and some versions of clients do not send it.
+2. Send the conditional put. Accepted: it is ours. Refused for another reason than that the path is
+   taken (permission, no bucket): nothing was written.
+3. Taken: read the file and compare it with ours. It may be ours, since every client repeats a
+   request whose reply was lost, down to aiohttp, which cannot be told not to.
+4. No answer, or a server error: the put may have been carried out, or may yet be. Send it again; of
+   all the repetitions only one can succeed.
+5. Still no answer: compare if the file is there, as no put can succeed any more then. If it is not
+   there, or cannot be read: `CommitUnknown`.
+
+INVARIANT: the bytes given to `put_if_absent` are nobody else's (each snapshot carries a uuid), or
+it does not matter whose they are; otherwise step 3 would take another's commit for ours.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from glob import has_magic
+from typing import IO, TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakecore.errors import (
+    AlreadyExists,
+    CommitUnknown,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+    StorageError,
+    Unsupported,
+)
+from lakecore.io.ambient import SYSTEM, Ambient
+from lakecore.io.stores.services import (
+    FileSystem,
+    Service,
+    client_failures,
+    client_settings,
+    connect,
+    flag,
+)
+from lakecore.io.stores.storage_errors import Answer, answer, http_status, plain_remote_errors
+from lakecore.io.stores.store import FileStatus
+from lakecore.masking import is_secret, mask_exception
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+__all__ = ["RemoteStore"]
+
+ATTEMPTS_MAX = 4
+RETRY_WAIT_SECONDS = 0.2
+READ_AHEAD_BYTES = 1 << 20
+UPLOAD_PART_BYTES = 8 << 20
+
+# An object store has no empty directories: this file keeps one. Readers of Paimon pass over it.
+DIRECTORY_MARKER = ".directory"
+
+SINGLE_WRITER_OPTION = "commit.single-writer"
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """The clients of one process, since fsspec's do not outlive a fork."""
+
+    pid: int
+    files: FileSystem
+    commit_files: FileSystem  # gives up early: the repetitions and waits of a commit are ours
+    failures: tuple[type[Exception], ...]
+
+
+class RemoteStore:
+    """The files of one remote service, as the options of the catalog reach it."""
+
+    def __init__(
+        self, service: Service, uri: str, options: Mapping[str, str], ambient: Ambient = SYSTEM
+    ) -> None:
+        self._service = service
+        self._settings = client_settings(service, uri, options)
+        self._secrets = tuple(text for key, text in options.items() if is_secret(key))
+        self._single_writer = flag(SINGLE_WRITER_OPTION, options.get(SINGLE_WRITER_OPTION, "false"))
+        self._ambient = ambient
+        self._lock = threading.Lock()
+        self._connection: _Connection | None = None
+        self._promise: bool | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """What another process needs to open the same storage; it connects for itself."""
+        return {**self.__dict__, "_lock": None, "_connection": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+    def read(self, path: str) -> bytes:
+        with self._plain_errors(path):
+            return bytes(self._files.cat_file(_key(path)))
+
+    def exists(self, path: str) -> bool:
+        with self._plain_errors(path):
+            return bool(self._files.exists(_key(path)))
+
+    def size(self, path: str) -> int:
+        with self._plain_errors(path):
+            info = self._files.info(_key(path))
+            if info["type"] != "file":
+                raise NotFound("a directory, not a file", path=path)
+            return _size_bytes(info)
+
+    def list(self, directory: str) -> tuple[FileStatus, ...]:
+        key, prefix = _key(directory), directory.rstrip("/") + "/"
+        children: dict[str, FileStatus] = {}
+        with self._plain_errors(directory):
+            try:
+                entries = self._files.ls(key, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return ()
+            for entry in entries:
+                name = _below(key, str(entry["name"]))
+                if name in {"", DIRECTORY_MARKER}:  # Hadoop's mark of a directory, or ours
+                    continue
+                is_directory = entry["type"] != "file"
+                size_bytes = 0 if is_directory else _size_bytes(entry)
+                children[name] = FileStatus(
+                    prefix + name, size_bytes, _modified_ms(entry), is_directory
+                )
+        return tuple(children[name] for name in sorted(children))
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._plain_errors(path):
+            self._files.pipe_file(_key(path), data, mode="overwrite")
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if self._keeps_promise(path):
+            return self._put_conditionally(path, data)
+        if not self._single_writer:
+            raise Unsupported(
+                "this storage cannot put a file only if it is absent, so two writers could "
+                f"overwrite each other's commits; if there is only one, set {SINGLE_WRITER_OPTION}",
+                path=path,
+                storage=self._service.protocol,
+            )
+        if self.exists(path):
+            return False
+        self.put(path, data)
+        return True
+
+    def delete(self, path: str) -> None:
+        with self._plain_errors(path), suppress(FileNotFoundError):
+            self._files.rm_file(_key(path))
+
+    def delete_directory(self, path: str) -> None:
+        key = _key(path)
+        if "/" not in key.strip("/"):
+            raise InvalidRequest("a whole bucket is no table to delete", path=path)
+        with self._plain_errors(path):
+            self._delete_all(self._all_below(key))
+            left = self._all_below(key)
+            if left:
+                raise StorageError("files could not be deleted", path=path, files=left[:3])
+
+    @property
+    def renames_at_once(self) -> bool:
+        return False
+
+    def rename_directory(self, source: str, target: str) -> None:
+        """As `Store.rename_directory`: every file copied, then every old one deleted."""
+        key_source, key_target = _key(source), _key(target)
+        with self._plain_errors(source):
+            if not self._files.isdir(key_source):
+                raise NotFound("no such directory", path=source)
+            if self._files.exists(key_target):
+                raise AlreadyExists("the target of the rename exists", path=target)
+            names = self._all_below(key_source)
+            self.copy_directory(source, target)
+            self._delete_all(names)
+
+    def copy_directory(self, source: str, target: str) -> None:
+        key_source, key_target = _key(source), _key(target)
+        with self._plain_errors(source):
+            names = self._all_below(key_source)
+            files = [name for name in names if not name.endswith("/")]
+            copies = [f"{key_target}/{_below(key_source, name)}" for name in files]
+            try:
+                self._files.copy(files, copies)
+                if not files:
+                    self.make_directory(target)
+            except BaseException:
+                with suppress(*self._connected().failures):
+                    self._delete_all(copies)
+                raise
+
+    def make_directory(self, path: str) -> None:
+        key = _key(path)
+        with self._plain_errors(path):
+            if not self._files.isdir(key):
+                self._files.pipe_file(f"{key}/{DIRECTORY_MARKER}", b"", mode="overwrite")
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        with self._plain_errors(path):
+            file = self._files.open(_key(path), "rb", block_size=READ_AHEAD_BYTES)
+            details = getattr(file, "details", {})  # what the opening asked anyway
+            if details.get("type") == "directory":
+                raise NotFound("a directory, not a file", path=path)
+            return pa.PythonFile(file, mode="r")
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[pa.NativeFile]:
+        """As `Store.open_output`; an object store shows the file when the block ends."""
+        with self._plain_errors(path):
+            file = self._files.open(_key(path), "wb", block_size=UPLOAD_PART_BYTES)
+        sink = pa.PythonFile(file, mode="w")
+        try:
+            yield sink
+            with self._plain_errors(path):
+                sink.close()
+                file.close()
+        except BaseException:
+            failures = self._connected().failures
+            with suppress(*failures):
+                _discard(file)
+            with suppress(*failures):
+                self._files.rm_file(_key(path))
+            raise
+
+    def local_path(self, path: str) -> str | None:  # noqa: ARG002 - there is none for any
+        return None
+
+    # ------------------------------------------------------------------------------------- commit
+
+    def _put_conditionally(self, path: str, data: bytes) -> bool:
+        connection = self._connected()
+        doubt: Exception | None = None
+        refusal: Exception | None = None
+        for attempt in range(ATTEMPTS_MAX):
+            if attempt:
+                self._ambient.sleep(RETRY_WAIT_SECONDS * 2**attempt)
+            try:
+                connection.commit_files.pipe_file(_key(path), data, mode="create")
+            except connection.failures as error:
+                mask_exception(error, self._secrets)
+                refusal = error
+                match answer(error):
+                    case Answer.TAKEN:
+                        return self._is_ours(path, data, doubt or error)
+                    case Answer.REFUSED:
+                        break
+                    case Answer.BUSY:
+                        pass
+                    case Answer.NONE:
+                        doubt = error
+            else:
+                return True
+        if doubt is not None:
+            return self._is_ours(path, data, doubt)
+        assert refusal is not None, "an attempt ends with an answer"
+        with self._plain_errors(path):
+            raise refusal
+
+    def _is_ours(self, path: str, data: bytes, doubt: Exception) -> bool:
+        """Whether the file at the path is what we sent, maybe by an attempt without an answer."""
+        try:
+            return self.read(path) == data
+        except LakecoreError as error:
+            raise CommitUnknown(
+                "the storage did not say whether it wrote the file, and it cannot be read now",
+                path=path,
+                reason=error,
+            ) from doubt
+
+    def _keeps_promise(self, path: str) -> bool:
+        """Whether of two conditional puts to one path the second is refused."""
+        if not self._service.conditional_put:
+            return False
+        with self._lock:
+            if self._promise is None:
+                self._promise = self._refuses_second_put(path)
+            return self._promise
+
+    def _refuses_second_put(self, path: str) -> bool:
+        directory = _key(path).rpartition("/")[0]
+        probe = f"{directory}/.probe.{SYSTEM.new_uuid()}.tmp"
+        connection = self._connected()
+        files = connection.files  # patient with a bad connection: nothing is in doubt yet
+        with self._plain_errors(path):
+            try:
+                files.pipe_file(probe, b"first", mode="create")
+                files.pipe_file(probe, b"second", mode="create")
+            except connection.failures as error:
+                match answer(error), http_status(error):
+                    case Answer.TAKEN, _:
+                        return True
+                    case _, 501:  # not implemented
+                        return False
+                raise
+            finally:
+                with suppress(*connection.failures):
+                    files.rm_file(probe)
+        return False
+
+    # ------------------------------------------------------------------------------------- client
+
+    @property
+    def _files(self) -> FileSystem:
+        return self._connected().files
+
+    def _connected(self) -> _Connection:
+        connection = self._connection
+        if connection is None or connection.pid != os.getpid():
+            connection = _Connection(
+                pid=os.getpid(),
+                files=connect(self._service, self._settings),
+                commit_files=connect(self._service, self._settings, for_commits=True),
+                failures=client_failures(self._service),
+            )
+            self._connection = connection
+        return connection
+
+    def _plain_errors(self, path: str) -> AbstractContextManager[None]:
+        return plain_remote_errors(path, self._connected().failures, self._secrets)
+
+    def _all_below(self, key: str) -> tuple[str, ...]:
+        """Every file below a directory, and Hadoop's marks of directories: `directory/`."""
+        try:
+            names = self._files.find(key)
+        except FileNotFoundError:
+            return ()
+        return tuple(name for name in names if name.lstrip("/").startswith(key + "/"))
+
+    def _delete_all(self, names: Sequence[str]) -> None:
+        # `rm` takes many at once, but expands wildcards and strips the slash of a mark.
+        exact = [name for name in names if has_magic(name) or name.endswith("/")]
+        many = [name for name in names if name not in set(exact)]
+        if many:
+            self._files.rm(many)
+        for name in exact:
+            self._files.rm_file(name)
+
+
+def _key(path: str) -> str:
+    """The path without its scheme, and of an Azure authority `container@account` the container."""
+    authority, slash, name = path.partition("://")[2].partition("/")
+    return f"{authority.partition('@')[0]}{slash}{name}".rstrip("/")
+
+
+def _below(directory: str, name: str) -> str:
+    """The part of a name below a directory; empty for the directory itself and for others."""
+    prefix = directory + "/"
+    name = name.lstrip("/")
+    return name[len(prefix) :].rstrip("/") if name.startswith(prefix) else ""
+
+
+def _size_bytes(info: Mapping[str, object]) -> int:
+    size_bytes = info["size"]
+    assert isinstance(size_bytes, int), "a file system says the size of a file"
+    return size_bytes
+
+
+def _modified_ms(info: Mapping[str, object]) -> int | None:
+    """The time of the last change: S3, Azure, GCS, others each have their own name for it."""
+    for name in ("LastModified", "last_modified", "updated", "mtime", "modified", "created"):
+        match info.get(name):
+            case datetime() as moment:
+                return round(moment.timestamp() * 1000)
+            case str(text) if text:
+                return round(datetime.fromisoformat(text).timestamp() * 1000)
+            case int(seconds) | float(seconds):
+                return round(seconds * 1000)
+            case _:
+                continue
+    return None
+
+
+def _discard(file: IO[bytes]) -> None:
+    """Close an upload without completing it."""
+    buffered = importlib.import_module("fsspec.spec").AbstractBufferedFile
+    if isinstance(file, buffered):
+        file.discard()
+        file.closed = True  # else closing would complete it

@@ -1,0 +1,123 @@
+"""ORC files that are damaged are refused before Arrow's decoder sees them, which they could end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from pyarrow import orc
+
+from lakecore.errors import CorruptTable, LakecoreError
+from lakecore.io.files.checks import Checks
+from lakecore.io.files.data_files import WriteFormat, open_writer, read_file
+from lakecore.io.files.orc_checks import check_orc
+from lakecore.io.stores.local import LocalStore
+from lakecore.model.types import Field, parse_type
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIELDS = [
+    Field(id=0, name="a", type=parse_type("BIGINT")),
+    Field(id=1, name="b", type=parse_type("STRING")),
+]
+TABLE = pa.table({"a": range(3_000), "b": [f"text {at % 70}" for at in range(3_000)]})
+
+MUTATE = """
+import random, sys
+from pathlib import Path
+from lakecore.errors import LakecoreError
+from lakecore.io.files.data_files import read_file
+from lakecore.io.stores.local import LocalStore
+from tests.io.files.test_orc_checks import FIELDS
+path = Path(sys.argv[1])
+intact, chance, refused = path.read_bytes(), random.Random(7), 0
+for number in range(150):
+    data = bytearray(intact)
+    at = chance.randrange(len(data))
+    data[at : at + 512] = bytes(len(data[at : at + 512])) if number % 2 else chance.randbytes(1)
+    path.write_bytes(data)
+    try:
+        list(read_file(LocalStore(), str(path), fields=FIELDS))
+    except LakecoreError:
+        refused += 1
+print(refused)
+"""
+
+
+def ours(path: Path) -> None:
+    writer = open_writer(LocalStore(), str(path), FIELDS, WriteFormat(format="orc"))
+    writer.write(TABLE)
+    writer.close()
+
+
+def foreign(path: Path, codec: str) -> None:
+    orc.write_table(TABLE, path, compression=codec, stripe_size=1 << 14)
+
+
+def test_other_readers_see_no_checksums(tmp_path: Path) -> None:
+    ours(tmp_path / "a.orc")
+
+    assert orc.read_table(tmp_path / "a.orc").to_pylist() == TABLE.to_pylist()
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "zlib", "snappy", "zstd", "lz4"])
+def test_whole_file_of_another_program_is_read(codec: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    foreign(path, codec)
+    check_orc(LocalStore(), str(path), Checks.ALWAYS)
+
+    rows = pa.Table.from_batches(read_file(LocalStore(), str(path), fields=FIELDS))
+    assert rows.to_pylist() == TABLE.to_pylist()
+
+
+@pytest.mark.parametrize("part", ["head", "stripe", "trailer", "tail"])
+def test_any_changed_byte_of_ours_is_refused(part: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    ours(path)
+    data = bytearray(path.read_bytes())
+    at = {"head": 1, "stripe": 300, "trailer": data.index(b"LakeCRC<") + 9, "tail": -40}[part]
+    data[at] ^= 4
+    path.write_bytes(data)
+
+    with pytest.raises(CorruptTable, match=r"checksum.*path=.*a\.orc"):
+        list(read_file(LocalStore(), str(path), fields=FIELDS))
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "zlib", "snappy", "zstd"])
+@pytest.mark.parametrize("part", ["head", "end", "cut", "short"])
+def test_broken_structure_of_another_program_is_refused(
+    part: str, codec: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.orc"
+    foreign(path, codec)
+    data = bytearray(path.read_bytes())
+    match part:
+        case "head":
+            data[:512] = bytes(512)
+        case "end":
+            data[-60:] = bytes(60)
+        case "cut":
+            del data[-10:]
+        case _:
+            del data[10:]
+    path.write_bytes(data)
+
+    with pytest.raises(CorruptTable, match=r"path=.*a\.orc"):
+        check_orc(LocalStore(), str(path))
+    with pytest.raises(LakecoreError):
+        list(read_file(LocalStore(), str(path), fields=FIELDS))
+
+
+def test_no_mutation_of_ours_reaches_the_decoder(tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    ours(path)
+    done = subprocess.run(
+        [sys.executable, "-c", MUTATE, str(path)], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 148

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakecore.errors import (
+    CommitUnknown,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+    StorageError,
+    Unsupported,
+)
+from lakecore.io.ambient import Ambient, seeded
+from lakecore.io.stores.open import open_store
+from lakecore.io.stores.remote import DIRECTORY_MARKER, RemoteStore
+from lakecore.io.stores.services import SERVICES, Service, Setting
+
+if TYPE_CHECKING:
+    from tests.stores import S3Service
+
+FOLDERS = itertools.count()
+
+
+def s3_store(s3: S3Service, ambient: Ambient | None = None) -> RemoteStore:
+    return RemoteStore(SERVICES["s3"], "s3://warehouse", s3.options, ambient or seeded(1))
+
+
+def fresh(name: str = "snapshot-1") -> str:
+    return f"s3://warehouse/remote/{next(FOLDERS)}/{name}"
+
+
+def ready(store: RemoteStore) -> RemoteStore:
+    """The store, after it has found that the service keeps the promise."""
+    assert store.put_if_absent(fresh("ready"), b"")
+    return store
+
+
+def test_a_pickled_store_reaches_the_same_files(s3: S3Service) -> None:
+    store, path = RemoteStore(SERVICES["s3"], "s3://warehouse", s3.options), fresh()
+    store.put(path, b"ours")
+    copy = pickle.loads(pickle.dumps(store))
+
+    assert copy.read(path) == b"ours"
+
+
+def test_lost_reply_of_our_put_is_found_to_be_ours(s3: S3Service) -> None:
+    store, path = ready(s3_store(s3)), fresh()
+    s3.lost_replies = 1
+
+    assert store.put_if_absent(path, b"ours")
+    assert s3.lost_replies == 0
+    assert store.read(path) == b"ours"
+
+
+def test_same_bytes_again_count_as_a_repetition(s3: S3Service) -> None:
+    store, path = s3_store(s3), fresh()
+
+    assert store.put_if_absent(path, b"ours")
+    assert store.put_if_absent(path, b"ours")
+    assert not store.put_if_absent(path, b"theirs")
+
+
+def test_lost_reply_to_a_losing_put_is_found_to_be_anothers(s3: S3Service) -> None:
+    store, path = ready(s3_store(s3)), fresh()
+    store.put(path, b"theirs")
+    s3.lost_replies = 1
+
+    assert not store.put_if_absent(path, b"ours")
+    assert store.read(path) == b"theirs"
+
+
+def test_put_that_was_lost_on_the_way_is_sent_again(s3: S3Service) -> None:
+    store, path = ready(s3_store(s3)), fresh()
+    s3.lost_requests = 2
+
+    assert store.put_if_absent(path, b"ours")
+    assert store.read(path) == b"ours"
+
+
+def test_no_reply_at_all_is_found_to_be_ours_when_the_file_is_there(s3: S3Service) -> None:
+    store, path = ready(s3_store(s3)), fresh()
+    s3.lost_replies = 1000
+
+    assert store.put_if_absent(path, b"ours")
+
+
+def test_no_reply_and_no_file_is_unknown(s3: S3Service) -> None:
+    store, path = ready(s3_store(s3)), fresh()
+    s3.lost_requests = 1000
+
+    with pytest.raises(CommitUnknown) as caught:
+        store.put_if_absent(path, b"ours")
+
+    assert caught.value.facts["path"] == path
+    assert caught.value.__cause__ is not None
+    assert not isinstance(caught.value.__cause__, LakecoreError)
+
+
+def test_server_error_leaves_a_doubt(s3: S3Service) -> None:
+    store, path = ready(s3_store(s3)), fresh()
+    s3.refusal = "500 Internal Server Error"
+
+    with pytest.raises(CommitUnknown):
+        store.put_if_absent(path, b"ours")
+
+
+def test_waits_between_attempts_are_the_ambients(s3: S3Service) -> None:
+    ambient = seeded(1, start_ms=0)
+    store, path = ready(s3_store(s3, ambient)), fresh()
+    s3.lost_requests = 3
+
+    assert store.put_if_absent(path, b"ours")
+    assert ambient.now_ms() >= 400
+
+
+def test_refused_permission_is_certain(s3: S3Service) -> None:
+    store, path = ready(s3_store(s3)), fresh()
+    s3.refusal = "403 Forbidden"
+
+    with pytest.raises(StorageError, match="refused"):
+        store.put_if_absent(path, b"ours")
+    s3.be_well()
+    assert not store.exists(path)
+
+
+def test_conflict_of_two_puts_is_tried_again_and_then_certain(s3: S3Service) -> None:
+    ambient = seeded(1, start_ms=0)
+    store, path = ready(s3_store(s3, ambient)), fresh()
+    s3.refusal = "409 Conflict"
+
+    with pytest.raises(StorageError, match="refused"):
+        store.put_if_absent(path, b"ours")
+    assert ambient.now_ms() > 0
+
+
+def test_absent_bucket_is_not_found(s3: S3Service) -> None:
+    store = ready(s3_store(s3))
+
+    with pytest.raises(NotFound, match="bucket"):
+        store.put_if_absent("s3://no-such-bucket/w/snapshot-1", b"")
+    with pytest.raises(NotFound, match="bucket"):
+        store.put("s3://no-such-bucket/w/snapshot-1", b"")
+
+
+def test_service_that_ignores_the_condition_is_refused(s3: S3Service) -> None:
+    s3.ignores_conditions = True
+    path = fresh()
+
+    with pytest.raises(Unsupported, match=r"commit\.single-writer"):
+        s3_store(s3).put_if_absent(path, b"")
+    assert s3_store(s3).list(path.rpartition("/")[0]) == ()
+
+
+def test_service_that_knows_no_condition_is_refused(s3: S3Service) -> None:
+    s3.refusal = "501 Not Implemented"
+
+    with pytest.raises(Unsupported, match=r"commit\.single-writer"):
+        s3_store(s3).put_if_absent(fresh(), b"")
+
+
+def test_single_writer_may_use_a_service_that_ignores_the_condition(s3: S3Service) -> None:
+    s3.ignores_conditions = True
+    path = fresh()
+    store = RemoteStore(SERVICES["s3"], path, {**s3.options, "commit.single-writer": "true"})
+
+    assert store.put_if_absent(path, b"first")
+    assert not store.put_if_absent(path, b"second")
+    assert store.read(path) == b"first"
+
+
+def test_file_system_without_promise_is_refused_unless_single_writer() -> None:
+    service = Service(protocol="memory", package="fsspec")
+    path = f"memory://remote-{next(FOLDERS)}/snapshot-1"
+
+    with pytest.raises(Unsupported, match="only if it is absent"):
+        RemoteStore(service, path, {}).put_if_absent(path, b"")
+    with pytest.raises(InvalidRequest, match="neither true nor false"):
+        RemoteStore(service, path, {"commit.single-writer": "yes"})
+
+
+def test_missing_package_is_named_with_the_way_to_install_it() -> None:
+    absent = Service(protocol="gcs", package="no_such_package_gcsfs", extra="gcs")
+
+    with pytest.raises(Unsupported, match=r"pip install 'lakecore\[gcs\]'"):
+        RemoteStore(absent, "gs://b", {}).read("gs://b/file")
+
+
+def test_wrong_address_is_a_storage_error() -> None:
+    options = {"s3.endpoint": "http://127.0.0.1:1", "s3.access-key": "k", "s3.secret-key": "s"}
+    once: dict[str, Setting] = {"config_kwargs": {"retries": {"total_max_attempts": 1}}}
+    service = replace(SERVICES["s3"], constants=once)
+
+    with pytest.raises(StorageError, match=r"127\.0\.0\.1:1"):
+        RemoteStore(service, "s3://b", options).read("s3://b/file")
+
+
+def test_marks_of_directories_are_no_files(s3: S3Service) -> None:
+    folder = fresh("shop.db")
+    store = s3_store(s3)
+    store.make_directory(f"{folder}/t")
+    with s3.client() as client:  # as Hadoop's S3 client marks a directory
+        client.put_object(
+            Bucket="warehouse", Key=f"{folder}/hadoop/".removeprefix("s3://warehouse/")
+        )
+
+    assert [(status.path, status.is_directory) for status in store.list(folder)] == [
+        (f"{folder}/hadoop", True),
+        (f"{folder}/t", True),
+    ]
+    assert store.list(f"{folder}/t") == ()
+    assert store.list(f"{folder}/hadoop") == ()
+    assert store.exists(f"{folder}/t/{DIRECTORY_MARKER}")
+
+    store.delete_directory(folder)
+    assert not store.exists(folder)
+
+
+def test_whole_bucket_is_not_deleted(s3: S3Service) -> None:
+    with pytest.raises(InvalidRequest, match="bucket"):
+        s3_store(s3).delete_directory("s3://warehouse/")
+
+
+def test_paths_of_a_listing_have_the_form_that_was_asked_for(s3: S3Service) -> None:
+    path = fresh("file")
+    hadoop = path.replace("s3://", "s3a://")
+    store = open_store(hadoop, s3.options)
+    store.put(path, b"")
+
+    (status,) = store.list(hadoop.rpartition("/")[0])
+    assert status.path == hadoop
+
+
+def test_store_works_in_a_forked_process(s3: S3Service) -> None:
+    store, path = ready(s3_store(s3)), fresh()
+
+    child = os.fork()
+    if child == 0:
+        won = False
+        try:
+            won = store.put_if_absent(path, b"child")
+        finally:
+            os._exit(0 if won else 1)
+    _, status = os.waitpid(child, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert store.read(path) == b"child"
