@@ -3,7 +3,7 @@
 Whole numbers are hashed by arithmetic, in steps (`hash_sql.py`). For the rest, and where one
 expression must do: Paimon hashes a key by Murmur3 over its BinaryRow. Spark's `hash(binary)` is
 that function with the same seed where the length is a multiple of 4, as that of a BinaryRow always
-is. So the expression puts together the row's bytes, as hexadecimal text:
+is. The expression builds the row's bytes as a hexadecimal string:
 
 1. the header word: a bit for each field that is null, from bit 8 on;
 2. a word of 8 bytes for each field: integers (BOOLEAN and DATE too) lie in it, least byte first;

@@ -101,7 +101,7 @@ class _Keys:
 def owner_of(
     df: DataFrame, context: TableContext, tasks: int | None = None, *, assigners: int = 1
 ) -> Owner:
-    """Who owns the rows of a frame; `tasks` overrides into how many tasks they go.
+    """The owners of the rows of a frame; `tasks` overrides the number of tasks.
 
     `assigners` is how many tasks assign the dynamic buckets of one partition.
     """

@@ -30,8 +30,8 @@ VERSION_MIN = (4, 1)
 _RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 BY_ROWS = {_RECORDS: "1024", _BYTES: str(2**31 - 1)}
-"""A batch for Python ends after some rows. With a limit of bytes beside that, Spark adds up the
-batch anew for each row, which takes a quarter of the time that it converts rows in."""
+"""A batch for Python ends after some rows. With an additional limit in bytes, Spark computes the
+size of the batch again for each row, which costs a quarter of the conversion time."""
 BY_BYTES = {_RECORDS: "100000"}
 """A batch ends where Spark's own limit of bytes is, whatever the size of a row."""
 _TEXTS_MAX = 16
@@ -147,7 +147,7 @@ def _of_user(spark: SparkSession, key: str) -> str | None:
 
 @contextmanager
 def described(spark: SparkSession, text: str) -> Iterator[None]:
-    """Name the jobs that start meanwhile in Spark's own pages: by a tag, group and description.
+    """Name the jobs that start inside the block in Spark's UI: by tag, group and description.
 
     Under Spark Connect there are tags alone.
     """

@@ -86,7 +86,7 @@ class _Message(WriterCommitMessage):
 
 
 class LakecoreWriter(DataSourceArrowWriter):
-    """One write by Spark: `write` runs on executors, `commit` or `abort` beside the driver."""
+    """One write by Spark: `write` runs on executors, `commit` or `abort` near the driver."""
 
     def __init__(self, task: WriteTask, how: Publication) -> None:
         self._task = task

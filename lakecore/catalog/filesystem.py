@@ -1,8 +1,8 @@
 """A catalog that is nothing but directories: `WAREHOUSE/DATABASE.db/TABLE`.
 
 Any directory `X.db` of the warehouse is a database, and any directory of it that holds a schema
-file is a table; whatever else lies there is passed over. There is no other state, so every Paimon
-engine that works on the same warehouse sees the same tables at once.
+file is a table; everything else is ignored. There is no other state, so every Paimon
+engine that works on the same warehouse always sees the same tables.
 
 What is atomic, and what is not:
 
@@ -340,7 +340,7 @@ def open_filesystem(given: Mapping[str, str], *, create: bool) -> FilesystemCata
 
 
 def create_table_at(store: Store, path: str, schema: TableSchema) -> bool:
-    """Create a table in a directory: whether it is ours. Of all who try, one gets True.
+    """Create a table in a directory. Of concurrent callers, exactly one gets True.
 
     Raises CorruptTable if the directory holds snapshots without a schema: a table made there would
     show rows it was never given.

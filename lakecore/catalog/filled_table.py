@@ -44,7 +44,7 @@ def create_filled(  # noqa: PLR0913  what a table is made of
     publication: Publication,
     table: str,
 ) -> bool:
-    """Make a table, by `create`, and write its rows: whether it is ours. Of all, one gets True.
+    """Create a table with `create` and write its rows. Of concurrent callers, one gets True.
 
     The schema is that of the rows, or the one given. Without `data`, the table has no rows.
     """

@@ -66,7 +66,7 @@ def new_schema(  # noqa: PLR0913  what a table is made of
 
 
 def columns_of(schema: SchemaLike) -> tuple[Field, ...]:
-    """The columns that a schema means, with the ids 0, 1, ... ; creation numbers them anew."""
+    """The columns that a schema means, with the ids 0, 1, ... ; creation assigns new ids."""
     if isinstance(schema, pa.Schema):
         fields = fields_from_arrow(list(schema))
     elif isinstance(schema, Mapping):

@@ -163,7 +163,7 @@ class Frame:
             if self._bytes(_SYNC_SIZE) != self.sync:
                 raise CorruptTable("a block lacks its sync marker", path=self.path, offset=self._at)
             yield count, block
-            # A row may be large: what comes next is read without this beside it.
+            # A row may be large: free this one before the next one is read.
             del block
 
     def _bytes(self, size: int) -> bytes:
@@ -271,7 +271,7 @@ def _snappy_compress(block: bytes) -> bytes:
 
 
 def _snappy_decompress(block: bytes, bytes_max: int) -> bytes:
-    # Raw snappy begins with the size of what comes out, as a base-128 number; Avro adds a checksum.
+    # Raw snappy begins with the decompressed size as a base-128 number; Avro adds a checksum.
     size = shift = 0
     for byte in block[:5]:
         size |= (byte & 0x7F) << shift

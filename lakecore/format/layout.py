@@ -7,7 +7,7 @@ directories of the main table.
 INVARIANT: a path is built from metadata (names, partition values, buckets), and only numbers are
 ever parsed from a name.
 
-INVARIANT: no name leads out of its directory, whoever wrote it: each passes `one_name`, and a path
+INVARIANT: no name leads out of its directory: each name passes `one_name`, and a path
 that metadata states in full passes `Layout.external`. `docs/paths.md` lists all of them.
 """
 
@@ -252,7 +252,7 @@ class Layout:
     def external(self, path: str) -> str:
         """A path outside the table that metadata states in full.
 
-        Raises InvalidRequest unless it lies in a place that the options name, CorruptTable if it
+        Raises InvalidRequest unless it is in a directory that the options name, CorruptTable if it
         is no path, Unsupported if it is one of another storage than the table's.
         """
         try:

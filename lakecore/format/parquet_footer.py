@@ -70,7 +70,7 @@ _META_OFFSETS = (9, 10, 11, 14)
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Of which column one is a copy, and the field id of its own."""
+    """The column that this one is a copy of, and its own field id."""
 
     source: str
     id: int
@@ -78,7 +78,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class TextStatistics:
-    """Of a column chunk of texts. A bound that is not kept is None."""
+    """Statistics of a string column chunk. A bound that is not kept is None."""
 
     null_count: int
     low: bytes | None

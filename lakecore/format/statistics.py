@@ -92,7 +92,7 @@ class _Bounds:
         """Take in the bounds of a batch."""
         self.lows.append(low)
         self.highs.append(high)
-        # Of thousands of columns, what is kept of each batch would add up.
+        # With thousands of columns, the bounds of each batch would add up.
         if len(self.lows) >= _BOUNDS_MAX and (widest := self.widest()) is not None:
             self.lows, self.highs = [widest[0]], [widest[1]]
 
@@ -109,7 +109,7 @@ class StatsCollector:
     """Statistics of the rows of one file, collected while they are written.
 
     `modes` are those of `fields`, in order. Batches may have other columns besides. Bounds of the
-    columns `told` are not looked for: whoever knows them tells them.
+    columns `told` are not computed; the caller passes them to `tell`.
     """
 
     fields: Sequence[Field]
@@ -226,7 +226,7 @@ def _min_max(values: pa.Array, data_type: DataType) -> tuple[pa.Array, pa.Array]
     else:
         found = pc.min_max(values)
         low, high = found["min"], found["max"]
-    # Of texts with wide offsets one value fits narrow ones.
+    # A single string always fits narrow offsets.
     kind = arrow_type(data_type)
     return pa.array([low], values.type).cast(kind), pa.array([high], values.type).cast(kind)
 

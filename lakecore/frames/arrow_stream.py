@@ -53,7 +53,7 @@ def _batches(
                 yield kept.select(columns)
             if left == 0:
                 return
-            # A row may be large: what comes next is read without this beside it.
+            # A row may be large: free this one before the next one is read.
             del batch, kept
 
 

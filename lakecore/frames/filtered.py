@@ -1,7 +1,7 @@
-"""A batch source less the rows that do not match a condition, each batch filtered by itself.
+"""A batch source that filters the batches of another source by a condition.
 
-It is the one place where a condition that Polars cannot say (SQL text) meets the rows: every face
-takes a source, and this is one.
+It evaluates conditions that Polars cannot express (SQL strings). Every read method accepts a batch
+source, so every one can use it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class RowCondition(Protocol):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it looks at."""
+        """The columns that the condition reads."""
         ...
 
     @property
     def predicate(self) -> Predicate:
-        """What it says for pruning."""
+        """The part of the condition that pruning can use."""
         ...
 
     def mask(self, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
-        """For each row whether it is true; never null."""
+        """For each row, whether the condition is true; never null."""
         ...
 
 

@@ -86,7 +86,7 @@ def incoming_batches(
     for batch in _batches(data, Named(fields, bytes_max, settles=settles)):
         check_once(batch.schema.names)
         yield from cut(with_offsets(batch), ROWS_MAX, bytes_max)
-        # A row may be large: the next is made without this beside it.
+        # A row may be large: free this one before the next one is made.
         del batch
 
 
@@ -168,7 +168,7 @@ def _of_stream(data: object) -> Iterator[pa.RecordBatch]:
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    """No rows, but the columns: they are looked at all the same."""
+    """No rows, but the columns, which are checked in any case."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
 
 

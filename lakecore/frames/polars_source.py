@@ -7,7 +7,7 @@ rows before the filter (`lf.head(5).filter(...)`), so then nothing may be pruned
 INVARIANT: Polars' own scan of files is given only those parts of a predicate that the closed
 language says exactly, and none on floats. Polars computes any expression from the least and the
 greatest value of a row group, and skips rows where that does not bound it: `n + 100 > 0` on a
-TINYINT wraps. So a frame is never a bare scan of files, on which a caller may put any filter.
+TINYINT wraps. A frame is therefore never a bare scan of files: a caller may add any filter.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ FOOTERS_MAX = 256
 """Files whose footers an engine may open for itself; more are pruned by the manifest first."""
 
 _VALUE_BYTES = 8
-"""Of a number, or where a text is."""
+"""Size of a number, or of the offset of a string."""
 _VIEWS = pl.CompatLevel.newest()
-"""Of layouts of Arrow arrays, the one that leaves texts where they are."""
+"""The Arrow layout in which strings are not copied."""
 _TWO_TIMES = re.compile(
     r"series '(?P<name>.*)' of dtype: Datetime\('..'(?:, '(?P<zone>[^']*)')?\) and "
     r"series '(?P<other>.*)' of dtype: Datetime\('..'(?:, '(?P<other_zone>[^']*)')?\)"
@@ -177,7 +177,7 @@ def to_frames(batches: Iterator[pa.RecordBatch]) -> Generator[pl.DataFrame, None
     with reading(batches):
         for batch in batches:
             yield to_frame(batch)
-            # A row may be large: what comes next is read without this beside it.
+            # A row may be large: free this one before the next one is read.
             del batch
 
 

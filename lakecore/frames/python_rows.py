@@ -1,7 +1,7 @@
 """Rows that Python holds: dicts, a dict of columns, and pandas frames, as Arrow batches.
 
 Columns with a type of their own (Arrow, Polars, NumPy's numbers, pandas' extension types) keep it;
-the values of others are looked at (`python_values.py`). A row may have no columns at all.
+the values of others are inspected (`python_values.py`). A row may have no columns at all.
 
 INVARIANT: a batch is cut before its values are copied to Arrow: a text that all rows share takes
 its bytes once for each.

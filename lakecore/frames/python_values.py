@@ -5,7 +5,7 @@ Arrow finds the type of most values. It is not asked where it would lose somethi
 1. `None`, `pd.NA`, `pd.NaT`, NumPy's NaT and what it masks are null, at any depth.
 2. The column's type, where it is known, says what a dict is: of a MAP or MULTISET the entries, else
    the parts of a ROW. Entries may also be pairs, or dicts `key`, `value`.
-3. Parts are arrays of their own: each is looked at as a column is.
+3. Nested parts are separate arrays: each is treated like a column.
 4. Times of several kinds are refused, and nanoseconds of pandas are kept.
 
 NaN is null in what pandas holds, and a number elsewhere.

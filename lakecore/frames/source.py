@@ -111,7 +111,7 @@ class FrameSource(BatchSource, Protocol):
 
 @runtime_checkable
 class CheckedSource(BatchSource, Protocol):
-    """A source of files, which can be looked at before an engine wraps what they raise."""
+    """A source whose files can be checked before an engine wraps their errors."""
 
     def check_files(self) -> None:
         """Raise CorruptTable if a file is missing, or damaged as far as can be known unread."""

@@ -62,7 +62,7 @@ class _Inside:
         with self._lock:
             self._count -= 1
             if self._count == 0 and self._before is not None:
-                # Unless somebody has set another meanwhile.
+                # Unless another pool has been set since.
                 if pa.default_memory_pool().backend_name == encoding_pool().backend_name:
                     pa.set_memory_pool(self._before)
                 self._before = None

@@ -148,7 +148,7 @@ def with_nullable(data_type: DataType, nullable: bool) -> DataType:  # noqa: FBT
 
 
 _COUNT = Atomic(root=Root.INT, nullable=False)
-"""Of an element of a MULTISET."""
+"""The type of the count of a MULTISET element."""
 
 
 def inner_types(data_type: DataType) -> tuple[DataType, ...]:

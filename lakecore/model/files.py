@@ -18,7 +18,7 @@ EMPTY_ROW = bytes(12)
 
 
 class FileSource(IntEnum):
-    """What wrote a data file."""
+    """The operation that wrote a data file."""
 
     APPEND = 0
     COMPACT = 1

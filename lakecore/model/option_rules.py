@@ -186,7 +186,7 @@ def check_row_tracking(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_snapshot_ordering(schema: TableSchema, options: TableOptions) -> None:
-    """Ordering by snapshot is the only order, and nobody compacts while writing."""
+    """Ordering by snapshot excludes sequence fields and compaction within writes."""
     if not options.sequence_snapshot_ordering:
         return
     if not schema.primary_keys:

@@ -179,7 +179,7 @@ def plain_type(arrow: pa.DataType) -> pa.DataType:
 
 
 def fields_from_arrow(fields: Sequence[pa.Field], *, context: str = "") -> tuple[Field, ...]:
-    """Fields with the ids 0, 1, ... for Arrow fields; creating a table numbers them anew."""
+    """Fields with the ids 0, 1, ... for Arrow fields; creating a table assigns new ids."""
     return tuple(
         Field(
             id=index,

@@ -41,7 +41,7 @@ _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|([A-Za-z_][A-Za-z0-9_$]*)|(\d+)|(.)
 def parse_type(source: Json, *, context: str = "", depth: int = 0) -> DataType:
     """The type that a schema file's JSON, or a type text such as `DECIMAL(10, 2)`, says.
 
-    ROW fields in text get the ids 0, 1, ... ; creating a table numbers them anew.
+    ROW fields in text get the ids 0, 1, ... ; creating a table assigns new ids.
     `depth` says in how many types it is. Raises InvalidRequest with the text for anything that is
     not a type, Unsupported for VARIANT and its younger siblings, and for too many types in types.
     """

@@ -63,11 +63,11 @@ def bucket_key_fields(schema: TableSchema, options: TableOptions) -> tuple[Field
 
 
 def hash_is_settled(fields: Sequence[Field], schemas: Iterable[TableSchema]) -> bool:
-    """Whether equal values of a bucket key lie in one bucket, as files give them back.
+    """Whether equal values of a bucket key, as read from files, are in one bucket.
 
     `schemas` are all that the table ever had: Java lets the type of a bucket key change, which then
-    hashes otherwise, while what lies in the buckets stays. Of a CHAR, ORC does not give back the
-    blanks that were hashed.
+    hashes differently, while stored rows keep their buckets. ORC does not return the blanks of a
+    CHAR that were hashed.
     """
     if any(isinstance(field.type, Atomic) and field.type.root is Root.CHAR for field in fields):
         return False

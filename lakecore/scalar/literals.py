@@ -1,7 +1,7 @@
 """SQL literals as Arrow scalars, typed as DuckDB types them.
 
 A number is an integer, a decimal if it has a point, a double if it has an exponent; beside a FLOAT
-the first two are rounded to one. A string takes the type of the column it stands beside;
+the first two are rounded to one. A string takes the type of the column it is compared with;
 `DATE '...'` and casts name theirs. Only what is certain to mean the same in DuckDB is read here;
 a time that depends on the session's zone, or on the time of the statement, DuckDB computes.
 
@@ -126,7 +126,7 @@ def constant_of(node: Json) -> tuple[str, str] | None:
 
 
 def literal(tree: Json, beside: pa.DataType, zone: str) -> pa.Scalar | None:
-    """The value that a literal has beside a column of that type; None if that is not certain."""
+    """The value of a literal that is compared with a column of that type; None if not certain."""
     constant = constant_of(tree)
     if constant is not None:
         return _constant(*constant, beside, zone)

@@ -1,4 +1,4 @@
-"""A text as a checked expression over the columns of a schema.
+"""An SQL string -> a checked expression over the columns of a schema.
 
 1. DuckDB's parser makes a tree of the text (`engine.py`).
 2. What looks at several rows, at other tables, at files or at chance is refused, by the class of

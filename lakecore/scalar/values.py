@@ -1,4 +1,4 @@
-"""What verbs and faces do with SQL text: parse it, prune by it, evaluate it on rows.
+"""SQL strings for verbs and reads: parse them, prune by them, evaluate them on rows.
 
 INVARIANT: a condition keeps the rows for which DuckDB's WHERE is true: not those for which it is
 null. A value is cast to the type of its column as DuckDB casts what an UPDATE sets.
@@ -37,7 +37,7 @@ LOCAL = Setting(now_ms=SYSTEM.now_ms)
 
 @dataclass(frozen=True, slots=True)
 class SqlExpression:
-    """An SQL expression that stands for a value; made by `sql_expr`."""
+    """An SQL expression used as a value; created by `sql_expr`."""
 
     text: str
 
@@ -48,7 +48,7 @@ class SqlExpression:
 
 
 def sql_expr(text: str) -> SqlExpression:
-    """A value that is computed from the row, as SQL text, for `Table.update` and `Table.merge`.
+    """A value that SQL computes from the row, for `Table.update` and `Table.merge`.
 
     The text is an expression of DuckDB's SQL over the columns of the table, and in a merge over
     `source.x` and `target.y`. DuckDB evaluates it for each row and casts the value to the type of
@@ -88,7 +88,7 @@ def types_of(schema: TableSchema | pa.Schema) -> dict[str, pa.DataType]:
 
 
 def matches(sql: Sql, rows: pa.Table) -> pa.BooleanArray:
-    """For each row whether the condition is true; null is not.
+    """For each row, whether the condition is true; null counts as false.
 
     Raises InvalidRequest if some row has no value of it.
     """

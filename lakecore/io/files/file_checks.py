@@ -1,4 +1,4 @@
-"""Whole data files, looked at before an engine reads them for itself."""
+"""Checks whole data files before an engine reads them directly."""
 
 from __future__ import annotations
 

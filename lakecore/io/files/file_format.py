@@ -102,7 +102,7 @@ class RunWriter(Protocol):
 
     @property
     def text_bounds(self) -> Mapping[str, tuple[str, str]]:
-        """Of the columns of `WriteFormat.text_bounds` that hold a text, once the file has ended.
+        """The bounds of the non-empty columns of `WriteFormat.text_bounds`, after `close`.
 
         Formats other than Parquet tell none.
         """

@@ -48,7 +48,7 @@ _KNOWN_MAX = 10_000
 
 
 class _Known:
-    """The files that were looked at."""
+    """The files that were checked."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -223,7 +223,7 @@ class _OrcFile:
 
 
 def _unsnapped(chunk: bytes, most: int) -> bytes:
-    """Raw snappy, which begins with the size of what comes out."""
+    """Raw snappy data, which begins with its decompressed size."""
     size = shift = 0
     for byte in chunk[:5]:
         size |= (byte & 0x7F) << shift

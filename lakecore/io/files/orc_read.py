@@ -41,7 +41,7 @@ _DECODED_RATIO = 4
 _BATCHES_BESIDE = 3
 """What streaming holds, in batches: one, the pieces of the next, and what is read ahead."""
 _PIECES = 16
-"""Of a batch that is streamed."""
+"""Pieces of a streamed batch."""
 _STRIPE_COPIES = 3
 """What decoding a stripe whole takes of its rows: the library's own form of them is beside."""
 
@@ -93,7 +93,7 @@ def read_orc(
                 if rows.num_rows:
                     yield at, _without_padding(rows, padded)
                 at += rows.num_rows
-                # A row may be large: what comes next is read without this beside it.
+                # A row may be large: free this one before the next one is read.
                 del rows
                 release_freed(process_budget().size_bytes)
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _PIECE_BYTES = 1 << 20
 _HEADER_BYTES = 8 << 10
-"""Of the header of a page at first; statistics make some longer."""
+"""Bytes of a page header that are read first; statistics make some headers longer."""
 _HEADER_BYTES_MAX = 16 << 20
 _KNOWN_CHUNKS_MAX = 4 << 20
 """Column chunks, a byte each, that are remembered as checked."""
@@ -59,7 +59,7 @@ class _Checked:
 
 
 class _Known:
-    """The files that were looked at, by what tells that they are the same."""
+    """The checked files, by the key that identifies an unchanged file."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -158,7 +158,7 @@ def check_buffer(
 
 
 def _key(local: str, status: os.stat_result) -> tuple[object, ...]:
-    """What tells that a file is the one that was looked at."""
+    """The key that identifies an unchanged file."""
     return local, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 

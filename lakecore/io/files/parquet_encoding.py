@@ -51,7 +51,7 @@ def encoding_of(table: pa.Table, fields: Sequence[Field], write_format: WriteFor
     sample = table.slice(start, _SAMPLE_ROWS)
     dictionaries = _dictionary_columns(sample, fields)
     large = {field.name for field in fields if _is_large(sample.column(field.name))}
-    # Of such values the bounds would not be kept, and to find them takes six copies of each.
+    # Bounds of such values are not kept, and computing them takes six copies of each value.
     bounded = [path for path, _ in leaf_paths(fields) if path not in large]
     codec = write_format.codec
     if codec == "none":

@@ -150,7 +150,7 @@ def open_parquet(  # noqa: PLR0913  the file, and how its values come
     """
     local = store.local_path(path)
     with damage_is_corrupt(path, "Parquet"), ExitStack() as opening:
-        # Of a remote file each opening is a request.
+        # Opening a remote file is a request each time.
         source = opening.enter_context(store.open_input(path))
         footer = metadata or _read_footer(source, path)
         if local is not None:
@@ -163,7 +163,7 @@ def open_parquet(  # noqa: PLR0913  the file, and how its values come
             # It would undo codes.
             binary_type=pa.large_binary() if wide and not coded else None,
             read_dictionary=sorted(coded),
-            # What `check_chunks` looks at need not be looked at again.
+            # `check_chunks` has already verified these pages.
             page_checksum_verification=pages,
         )
         try:

@@ -42,13 +42,13 @@ _PROBE_ROWS = 1_024
 _PROBED_ROWS_MIN = 4 * _PROBE_ROWS
 """Rows of a row group up to which it is small, whatever its footer hides."""
 _LARGE_BYTES = 32 << 20
-"""Of a batch, past which what decoding it took is given back before the next."""
+"""After a larger batch, the memory of decoding is released before the next batch."""
 _MANY_COLUMNS = 256
 _WHOLE_COLUMN_BYTES = 32 << 10
-"""Of a row group, up to which a column is decoded whole: to stream it would hold as much."""
+"""A column up to this size in a row group is decoded completely; streaming takes as much."""
 
 _VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
-"""Of values of Parquet's types; those of the others differ."""
+"""Sizes of values of Parquet's fixed-width types."""
 
 NARROW_BYTES_MAX = (1 << 31) - 1
 """Bytes that an array of text with 32-bit offsets can hold."""
@@ -126,7 +126,7 @@ def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and
                             sizes.see(part)
                             yield at, part
                         at += rows
-                        # A row may be large: what comes next is read without this beside it.
+                        # A row may be large: free this one before the next one is read.
                         decoded = None
                         del part
                         if rows * sizes.of(index) >= _LARGE_BYTES:

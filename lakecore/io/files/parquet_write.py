@@ -192,7 +192,7 @@ class ParquetWriter:
         _UNDER_WAY.add(1, raw_bytes)
         self._under_way.append((raw_bytes, _encoders().submit(self._encode_apart, table)))
         if raw_bytes > _UNDER_WAY.room_bytes:
-            # A large row: what comes next is made without this beside it.
+            # A large row: free this one before the next one is made.
             del table
             self._append_next()
 

@@ -233,7 +233,7 @@ class History:
         return cached
 
     def entry_columns(self, manifest: ManifestFile) -> pl.DataFrame:
-        """The entries of a manifest as columns, in order; read anew each time."""
+        """The entries of a manifest as columns, in order; read at each call."""
         path = self.layout.manifest(manifest.name)
         return decode_entries(self._must_read(path, manifest.size_bytes), path)
 

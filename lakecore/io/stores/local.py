@@ -4,8 +4,8 @@ A path is absolute or relative, or a `file:` URI, as `format.locations` reads it
 
 To publish a file only if it is absent:
 
-1. write the bytes to a hidden file beside the target, `.NAME.UUID.tmp`, and fsync it, so that no
-   crash can leave a published file without its content;
+1. write the bytes to a hidden file in the same directory, `.NAME.UUID.tmp`, and fsync it, so that
+   no crash can leave a published file without its content;
 2. hard-link it to the target: the link fails if the target exists, on NFS too;
 3. remove the hidden name, and fsync the directory, so that the new name survives a power failure.
 
@@ -314,7 +314,7 @@ def _refuse_link(local: str, path: str) -> None:
 
 @contextmanager
 def _hidden_file(local: str, data: bytes) -> Iterator[str]:
-    """The path of a durable file beside `local` that holds the data; gone after the block."""
+    """The path of a durable file with the data, next to `local`; removed after the block."""
     directory, name = os.path.split(local)
     _make_directory(directory)
     # This name is seen by nobody and stays nowhere, so no seed needs to decide it.

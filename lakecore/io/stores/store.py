@@ -74,7 +74,7 @@ class Store(Protocol):
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a file that nobody else wrote: whether it is ours. Of all who try, one gets True.
+        """Create a file if it does not exist. Of concurrent callers, exactly one gets True.
 
         The bytes have to be the caller's own (a snapshot carries a uuid): a store may answer True
         to the bytes that are there already. `CommitUnknown`: the file may or may not be there, now

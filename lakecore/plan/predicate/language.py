@@ -253,7 +253,7 @@ def split_by_columns(predicate: Predicate, columns: Collection[str]) -> tuple[Pr
 
 
 def condition_on(predicate: Predicate | None, columns: Collection[str]) -> Predicate | None:
-    """What a predicate (None: none) demands of these columns alone; None if that is nothing."""
+    """The part of a predicate that concerns these columns alone; None if there is none."""
     if predicate is None:
         return None
     within, _ = split_by_columns(predicate, columns)

@@ -78,7 +78,7 @@ __all__ = [
 log = logging.getLogger("lakecore.commit")
 
 _FEW = 2
-"""So many snapshots are looked at sooner than the next one comes."""
+"""Up to this many snapshots are checked faster than new ones arrive."""
 
 
 def commit(
