@@ -11,6 +11,7 @@ import ast
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -334,3 +335,18 @@ def test_what_a_rule_allows_is_not_found(
     rule: Callable[[Module], Iterator[str]], path: str, code: str
 ) -> None:
     assert list(rule(Module(path, code))) == []
+
+
+def test_no_modules_import_each_other_even_for_types_alone() -> None:
+    names = {
+        module.path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): module
+        for module in modules()
+    }
+    imports: dict[str, set[str]] = {name: set() for name in names}
+    for name, module in names.items():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                found = {f"{node.module}.{each.name}" for each in node.names} & names.keys()
+                imports[name] |= found or ({node.module} & names.keys())
+
+    TopologicalSorter(imports).prepare()  # CycleError names the modules

@@ -7,7 +7,8 @@ from lakecore.frames.filtered import FilteredSource
 from lakecore.frames.source import BatchSource
 from lakecore.memory import Budget
 from lakecore.plan.predicate import Compare, Op, Predicate, all_of, any_of, to_polars
-from lakecore.table.runs.read import ReadPlan, batch_size, read_split
+from lakecore.table.runs.read import batch_size, read_split
+from lakecore.table.runs.read_plan import ReadPlan
 from lakecore.table.runs.split_files import SplitFiles, missing_is_corrupt
 
 __all__ = [

@@ -10,7 +10,7 @@ INVARIANT: what did not change is not touched: such a column is the file's own a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -35,23 +35,10 @@ from lakecore.model.types import (
     inner_types,
 )
 from lakecore.rows.casts import cast, cast_may_fail, rule_of
+from lakecore.rows.mapping import ColumnMapping
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnMapping:
-    """One column wanted, and the file's column that holds it; None if the file has none."""
-
-    read: Field
-    stored: Field | None
-    changed: bool
-
-    @property
-    def renamed(self) -> bool:
-        """Whether the file has the column under another name."""
-        return self.stored is not None and self.stored.name != self.read.name
 
 
 def map_fields(read: Sequence[Field], stored: Sequence[Field]) -> tuple[ColumnMapping, ...]:

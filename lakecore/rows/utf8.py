@@ -16,7 +16,7 @@ from lakecore.model.arrow_arrays import inner_of, nested_like
 from lakecore.model.types import BINARIES, STRINGS, Atomic
 
 if TYPE_CHECKING:
-    from lakecore.rows.evolution import ColumnMapping
+    from lakecore.rows.mapping import ColumnMapping
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _WORD_BYTES = 8

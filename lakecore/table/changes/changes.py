@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.predicate import Predicate
     from lakecore.table.context import TableContext
-    from lakecore.table.runs.read import ReadPlan
+    from lakecore.table.runs.read_plan import ReadPlan
 
 KIND_COLUMN = Field(id=VALUE_KIND_ID, name=ROW_KIND, type=parse_type("STRING NOT NULL"))
 _TEXTS = pa.array(KIND_TEXTS, pa.string())

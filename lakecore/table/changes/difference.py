@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.changes.changes import Wanted
     from lakecore.table.context import TableContext
-    from lakecore.table.runs.read import ReadPlan
+    from lakecore.table.runs.read_plan import ReadPlan
 
 _Bucket = tuple[bytes, int]
 _Version = tuple["EntryIdentity", "tuple[IndexFile, VectorRange] | None"]

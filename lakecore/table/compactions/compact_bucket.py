@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from lakecore.table.compactions.compact_merge import Changes
     from lakecore.table.compactions.compact_plan import BucketCompaction
     from lakecore.table.context import TableContext
-    from lakecore.table.runs.read import ReadPlan
+    from lakecore.table.runs.read_plan import ReadPlan
 
 _KIND_ROWS = 262_144
 _MERGE_SHARE = 6

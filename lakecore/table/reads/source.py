@@ -22,7 +22,8 @@ from lakecore.table.reads.scan import ScanContext, ScanPlan, plan_scan
 from lakecore.table.runs.large_rows import are_large
 from lakecore.table.runs.native_files import native_paths
 from lakecore.table.runs.native_rows import native_rows
-from lakecore.table.runs.read import ReadPlan, read_split
+from lakecore.table.runs.read import read_split
+from lakecore.table.runs.read_plan import ReadPlan
 from lakecore.table.runs.split_files import SplitFiles
 from lakecore.table.runs.windows import READER, on_reader
 

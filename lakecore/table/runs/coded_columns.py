@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.model.files import Split
     from lakecore.model.types import Field
-    from lakecore.table.runs.read import ReadPlan
+    from lakecore.table.runs.read_plan import ReadPlan
 
 _LEAST_ROWS = 65_536
 """Splits with fewer rows are not worth a look at the footers."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import DataFile, Split
     from lakecore.model.types import Field
     from lakecore.table.runs.bucket_files import RollingWriter
-    from lakecore.table.runs.read import ReadPlan
+    from lakecore.table.runs.read_plan import ReadPlan
 
 _LARGE_SHARE = 1 / 64
 _LEAST_BYTES = 1 << 20

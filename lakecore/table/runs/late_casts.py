@@ -28,7 +28,8 @@ from lakecore.merge.groups import is_valid
 from lakecore.model.rows import KEY_PREFIX
 from lakecore.model.types import Atomic, Field, arrow_schema, arrow_type, with_nullable
 from lakecore.plan.predicate import condition_on, to_arrow
-from lakecore.rows.evolution import ColumnMapping, convert, map_fields, may_fail
+from lakecore.rows.evolution import convert, map_fields, may_fail
+from lakecore.rows.mapping import ColumnMapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import DataFile
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import DataType
-    from lakecore.table.runs.read import ReadPlan
+    from lakecore.table.runs.read_plan import ReadPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

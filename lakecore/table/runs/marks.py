@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lakecore.merge.spec import Slice
     from lakecore.model.files import DataFile
-    from lakecore.table.runs.read import ReadPlan
+    from lakecore.table.runs.read_plan import ReadPlan
     from lakecore.table.runs.split_files import SplitFiles
 
 

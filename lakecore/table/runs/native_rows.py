@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import Split
     from lakecore.model.types import Field
     from lakecore.table.runs.native_parts import Part
-    from lakecore.table.runs.read import ReadPlan
+    from lakecore.table.runs.read_plan import ReadPlan
 
 _ROWS_MIN = 65_536
 """For fewer rows, calling Polars costs more than it saves."""

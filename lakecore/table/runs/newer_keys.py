@@ -30,7 +30,7 @@ from lakecore.table.runs.windows import called_back
 
 if TYPE_CHECKING:
     from lakecore.model.files import Split
-    from lakecore.table.runs.read import ReadPlan
+    from lakecore.table.runs.read_plan import ReadPlan
 
 _SPAN_MAX = 8
 """The most possible keys for each stored row: the flags then take as many bytes as the keys."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
-    from lakecore.rows.evolution import ColumnMapping
+    from lakecore.rows.mapping import ColumnMapping
 
 _ROW_BITS = 40
 _PLACE = f"{KEY_PREFIX}PLACE"

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakecore.errors import Uncomputable
-from lakecore.io.files.checks import Checks
 from lakecore.io.files.data_files import BatchSize
 from lakecore.io.spill import SpillDirectory
 from lakecore.lsm.levels import SortedRun, runs_are_ordered
@@ -38,17 +37,15 @@ from lakecore.table.runs.split_files import KIND_FIELD, SEQUENCE_FIELD, SplitFil
 from lakecore.table.runs.windows import BATCHES_HELD, merge_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
-    from lakecore.format.layout import Layout
     from lakecore.io.stores.store import Store
     from lakecore.memory import Budget
-    from lakecore.merge.spec import MergeFunction, MergeSpec
+    from lakecore.merge.spec import MergeFunction
     from lakecore.model.files import Split
-    from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
-    from lakecore.plan.predicate import Predicate
     from lakecore.table.runs.places import Places
+    from lakecore.table.runs.read_plan import ReadPlan
 
 _BATCH_ROWS_MAX = 262_144
 _ROW_BYTES = 16
@@ -58,33 +55,6 @@ _LOCAL_READERS, _REMOTE_READERS = 2, 8
 for the moments in which who reads it waits for the interpreter."""
 _LEASE_SHARE = 4
 _LEASE_LEAST_BYTES = 8 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadPlan:
-    """Everything that reading a split needs, except the store and the budget. Picklable.
-
-    - `schema`: the schema of the returned rows; `schemas`: those of the files, by id;
-    - `columns`: the names of the returned columns, in order;
-    - `predicate`: may prune row groups;
-    - `system_columns`: sections also return the sequence number and the kind of each row;
-    - `checks`: how often the bytes of a file are compared with their checksums.
-    """
-
-    layout: Layout
-    schema: TableSchema
-    schemas: Mapping[int, TableSchema]
-    columns: tuple[str, ...]
-    engine: str
-    merge: MergeSpec
-    predicate: Predicate | None = None
-    system_columns: bool = False
-    checks: Checks = Checks.ONCE
-
-    @property
-    def output(self) -> pa.Schema:
-        """The Arrow schema of the batches."""
-        return pa.schema([self.schema.arrow.field(name) for name in self.columns])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.model.types import Field
     from lakecore.plan.predicate import Predicate
-    from lakecore.rows.evolution import ColumnMapping
+    from lakecore.rows.mapping import ColumnMapping
 
 _LOW, _HIGH, _NULLS = range(3)
 

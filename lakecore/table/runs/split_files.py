@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from lakecore.lsm.levels import SortedRun
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
-    from lakecore.rows.evolution import ColumnMapping
+    from lakecore.rows.mapping import ColumnMapping
     from lakecore.table.runs.places import Places
-    from lakecore.table.runs.read import ReadPlan
+    from lakecore.table.runs.read_plan import ReadPlan
 
 SEQUENCE_FIELD = Field(
     id=SEQUENCE_NUMBER_ID, name=SEQUENCE_NUMBER, type=Atomic(root=Root.BIGINT, nullable=False)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot, Tag
     from lakecore.model.types import Field
-    from lakecore.rows.evolution import ColumnMapping
+    from lakecore.rows.mapping import ColumnMapping
     from lakecore.table.context import TableContext
 
 __all__ = ["system_rows"]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import DataFile, Split
     from lakecore.model.types import Field
     from lakecore.table.handle import Table
-    from lakecore.table.runs.read import ReadPlan
+    from lakecore.table.runs.read_plan import ReadPlan
 
 COMMITS = 7
 ENGINES: dict[str, dict[str, str]] = {

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from lakecore.model.files import Split
     from lakecore.table.handle import Table
-    from lakecore.table.runs.read import ReadPlan
+    from lakecore.table.runs.read_plan import ReadPlan
 
 ALL_TYPES = {
     "v_bool": "BOOLEAN",

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.model.files import Split
     from lakecore.table.handle import Table
-    from lakecore.table.runs.read import ReadPlan
+    from lakecore.table.runs.read_plan import ReadPlan
 
 
 def source_of(table: Table) -> TableSource:
