@@ -128,12 +128,16 @@ def reload_context(context: TableContext) -> TableContext:
 def with_schema(context: TableContext, schema: TableSchema) -> TableContext:
     """The same table with another of its schemas; it keeps dynamic options."""
     options = schema.parsed_options(_dynamic_options(context), table=context.identifier)
+    return with_options(replace(context, schema=schema), options)
+
+
+def with_options(context: TableContext, options: TableOptions) -> TableContext:
+    """The same table with other options, and what follows from them."""
     return replace(
         context,
-        schema=schema,
         options=options,
         layout=_laid_out(context.layout, options),
-        partitions=Partitions(schema, options),
+        partitions=Partitions(context.schema, options),
     )
 
 

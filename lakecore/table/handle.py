@@ -5,7 +5,6 @@ Every method is one call to the verb of its name.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from lakecore.errors import InvalidRequest, Unsupported
@@ -19,7 +18,6 @@ from lakecore.model.option_rules import validate_scan
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.model.validation import check_dynamic_rules
 from lakecore.options import check_option_change, option_texts, parse_options
-from lakecore.plan.partitions import Partitions
 from lakecore.plan.predicate import from_polars
 from lakecore.table.changes.between import changes_between, changes_of_options
 from lakecore.table.changes.changes import ChangesSource
@@ -27,7 +25,13 @@ from lakecore.table.changes.stream import StreamRequest, stream_changes
 from lakecore.table.commits.commit import CommitRequest, commit, last_committed
 from lakecore.table.commits.commit_change import check_commit
 from lakecore.table.compactions.change_options import check_vectors_change
-from lakecore.table.context import TableContext, load_context, reload_context, require_table
+from lakecore.table.context import (
+    TableContext,
+    load_context,
+    reload_context,
+    require_table,
+    with_options,
+)
 from lakecore.table.publication import EXCLUSIVE_CREATE, write_schema
 from lakecore.table.reads.explain import Explanation, explain
 from lakecore.table.reads.readable import Readable, lazy
@@ -176,9 +180,7 @@ class Table(Readable):
         keyed = bool(context.schema.primary_keys)
         check_vectors_change(context.history, context.options, options, keyed=keyed)
         _set_budget(context.budget, options, given)
-        return Table(
-            replace(context, options=options, partitions=Partitions(context.schema, options))
-        )
+        return Table(with_options(context, options))
 
     def refresh(self) -> Table:
         """A new `Table` object with the newest schema; it keeps branch and dynamic options."""

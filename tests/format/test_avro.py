@@ -64,10 +64,8 @@ def test_a_record_that_may_be_null_stays_whole() -> None:
 def test_null_in_place_of_a_record_is_corrupt() -> None:
     rows: list[dict[str, Any]] = [*ROWS, {"_NAME": "c", "_IN": None, "_LAST": 9}]
 
-    with pytest.raises(CorruptTable, match="damaged") as error:
+    with pytest.raises(CorruptTable, match=r"damaged.*path=m"):
         list(read_container(_container(["null", NULLABLE_INNER], rows), "m", RECORD))
-
-    assert "_IN" in str(error.value)
 
 
 def test_container_of_a_damaged_schema_is_corrupt() -> None:

@@ -166,13 +166,7 @@ def open_parquet(  # noqa: PLR0913  the file, and how its values come
             # `check_chunks` has already verified these pages.
             page_checksum_verification=pages,
         )
-        try:
-            file = opened(metadata=footer)
-        except pa.ArrowInvalid as error:
-            if metadata is not None or _NULLABLE_KEYS not in str(error):
-                raise
-            file = opened(metadata=metadata_as(store, path, with_maps_as_lists))
-        with file:
+        with opened(metadata=footer) as file:
             if local is not None:
                 source.close()
             yield file
@@ -196,8 +190,14 @@ def metadata_as(store: Store, path: str, change: Callable[[memoryview], bytes]) 
     """The footer of a file, changed."""
     with store.open_input(path) as file:
         footer = _Tail(file, path).footer
+    return _changed(memoryview(footer), path, change)
+
+
+def _changed(
+    footer: memoryview, path: str, change: Callable[[memoryview], bytes]
+) -> pq.FileMetaData:
     try:
-        changed = change(memoryview(footer))
+        changed = change(footer)
     except (AssertionError, LookupError, StopIteration, ValueError) as error:
         raise CorruptTable("the footer of a Parquet file is damaged", path=path) from error
     return pq.read_metadata(pa.BufferReader(changed))
@@ -218,11 +218,19 @@ def checksums_of(file: pa.NativeFile, path: str, metadata: pq.FileMetaData) -> n
 
 
 def _read_footer(file: pa.NativeFile, path: str) -> pq.FileMetaData:
-    """The footer of a file. Raises CorruptTable if it has a checksum that is not its own."""
+    """The footer of a file. Raises CorruptTable if it has a checksum that is not its own.
+
+    Maps whose keys are declared nullable, which Arrow refuses, are lists in it.
+    """
     tail = _Tail(file, path)
     footer = tail.footer
     whole = b"".join([MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC])
-    metadata = pq.read_metadata(pa.BufferReader(whole))
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(whole))
+    except pa.ArrowInvalid as error:
+        if _NULLABLE_KEYS not in str(error):
+            raise
+        metadata = _changed(memoryview(footer), path, with_maps_as_lists)
     chunks = metadata.num_row_groups * metadata.num_columns
     read_trailer(tail.before(trailer_bytes(chunks)), chunks, path, footer)
     return metadata

@@ -226,7 +226,7 @@ def test_rows_get_the_schema_of_today_by_field_id() -> None:
 
 
 def test_file_in_another_place_is_read_there_and_packed_into_the_table() -> None:
-    table = filled(1)
+    table = filled(1).copy({"lakecore.external-paths": "memory://elsewhere"})
     store = table.context.store
     with table.new_write() as writer:
         writer.write(rows(table.schema, "7 x"))
