@@ -226,13 +226,13 @@ def test_rows_get_the_schema_of_today_by_field_id() -> None:
 
 
 def test_file_in_another_place_is_read_there_and_packed_into_the_table() -> None:
-    table = filled(1).copy({"lakecore.external-paths": "memory://elsewhere"})
+    table = filled(1).copy({"lakecore.external-paths": "memory://warehouse/elsewhere"})
     store = table.context.store
     with table.new_write() as writer:
         writer.write(rows(table.schema, "7 x"))
         (message,) = writer.prepare_commit()
     (file,) = message.new_files
-    place = f"memory://elsewhere/{file.name}"
+    place = f"memory://warehouse/elsewhere/{file.name}"
     here = f"{table.path}/bucket-0/{file.name}"
     store.put(place, store.read(here))
     store.delete(here)
