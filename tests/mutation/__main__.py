@@ -21,13 +21,14 @@ from pathlib import Path
 from tests.mutation.mutants import Mutant, compiles, mutants
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("merge", "lsm", "plan", "table", "format", "io")
+PARTS = ("merge", "lsm", "plan", "rows", "table", "format", "io")
 SURVIVORS = Path(__file__).parent / "survivors.txt"
 CAUGHT_SHARE_MIN = 0.95
 LAWS = {
     "merge": ("merge_functions", "aggregators", "changelogs", "engines_table"),
     "lsm": ("packing", "picking", "fixed_points", "compaction_steps"),
-    "plan": ("predicate", "filters", "conform", "pruned_reads"),
+    "plan": ("predicate", "filters", "pruned_reads"),
+    "rows": ("conform", "values_come_back"),
     "table": ("table_machine", "races", "crash", "engines_table", "verbs", "changes"),
     "format": ("binary_row", "metadata", "manifests", "types"),
     "io": ("data_files", "table_machine"),
