@@ -73,8 +73,9 @@ def test_show_gives_schema_options_and_snapshots(
 
 
 def test_show_gives_what_its_flags_ask_for(
-    warehouse: Path, capfd: pytest.CaptureFixture[str]
+    warehouse: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     _, out, _ = run(capfd, "show", orders(warehouse), "--files")
 
     assert out.count(".parquet") == 2
