@@ -151,7 +151,7 @@ class Readable(ABC):
         - numbers, booleans and timestamps without nulls: NumPy's int8 to int64, float32, float64,
           bool, datetime64; strings: `str`;
         - integers and booleans with nulls: `Int8` to `Int64` and `boolean`;
-        - floats with nulls: NaN is null; floats with both nulls and NaN: `pandas.ArrowDtype`;
+        - floats with nulls: NaN stands for null; floats that hold NaN: `pandas.ArrowDtype`;
         - DECIMAL, DATE, TIME, binary and nested columns: `pandas.ArrowDtype`.
 
         Raises Unsupported unless pandas is installed.
