@@ -157,7 +157,6 @@ class ScanOptions:
     consumer_expiration_time_ms: int | None = option(
         "consumer.expiration-time", DURATION, None, MAINTAIN,
         "Age at which a consumer expires.",
-        no_effect=_NO_CONSUMERS,
     )
     consumer_ignore_progress: bool = option(
         "consumer.ignore-progress", FLAG, False, MAINTAIN,

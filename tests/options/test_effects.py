@@ -112,7 +112,6 @@ NO_EFFECT = {
     "compaction.delete-ratio-threshold",
     "compaction.file-num-limit",
     "consumer.changelog-only",
-    "consumer.expiration-time",
     "consumer.ignore-progress",
     "consumer.mode",
     "continuous.discovery-interval",

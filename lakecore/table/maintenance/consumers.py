@@ -1,0 +1,154 @@
+"""The consumers of a table: one file each, `consumer/consumer-ID`, which holds the next snapshot.
+
+The file is overwritten in place (https://paimon.apache.org/docs/master/flink/consumer-id/).
+Expiry keeps every snapshot from the smallest `next_snapshot` on. A branch has its own consumers.
+
+INVARIANT: a consumer whose file cannot be read is an error, and never counts as absent: expiry
+would delete snapshots that it needs.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lakecore.errors import CorruptTable, InvalidRequest, NotFound
+from lakecore.format.layout import CONSUMER_PREFIX
+from lakecore.format.metadata import decode_consumer, encode_consumer
+from lakecore.model.consumer import Consumer
+
+if TYPE_CHECKING:
+    from lakecore.io.stores.store import FileStatus
+    from lakecore.table.context import TableContext
+
+_READS_MAX, _WAIT_SECONDS = 10, 0.2
+"""As in Java: another writer may be overwriting the file, so a damaged one is read again."""
+
+
+def list_consumers(context: TableContext) -> tuple[Consumer, ...]:
+    """All consumers, sorted by id. Raises CorruptTable if a file is damaged."""
+    found = []
+    for name, status in _files(context):
+        number = read_consumer(context, name)
+        if number is not None:  # else it was deleted after the listing
+            found.append(
+                Consumer(consumer_id=name, next_snapshot=number, modified_ms=status.modified_ms)
+            )
+    return tuple(sorted(found, key=lambda consumer: consumer.consumer_id))
+
+
+def read_consumer(context: TableContext, consumer_id: str) -> int | None:
+    """The next snapshot of a consumer; None if there is no consumer of that id.
+
+    Raises InvalidRequest for an id that cannot be a file name, CorruptTable for a damaged file.
+    """
+    path = context.layout.consumer(checked_consumer_id(consumer_id))
+    for attempt in range(_READS_MAX):
+        try:
+            number = decode_consumer(context.store.read(path), path)
+        except NotFound:
+            return None
+        except CorruptTable:
+            if attempt + 1 == _READS_MAX:
+                raise
+            context.ambient.sleep(_WAIT_SECONDS)
+        else:
+            return number
+    return None
+
+
+def write_consumer(context: TableContext, consumer_id: str, next_snapshot: int) -> None:
+    """Record that a consumer reads this snapshot next. The consumer is created if it is absent."""
+    path = context.layout.consumer(checked_consumer_id(consumer_id))
+    context.store.put(path, encode_consumer(next_snapshot))
+
+
+def delete_consumer(context: TableContext, consumer_id: str) -> None:
+    """Delete a consumer; nothing happens if there is none of that id."""
+    context.store.delete(context.layout.consumer(checked_consumer_id(consumer_id)))
+
+
+def smallest_next_snapshot(context: TableContext) -> int | None:
+    """The first snapshot that a consumer still needs; None without consumers.
+
+    Raises CorruptTable if a file is damaged: nothing may expire then.
+    """
+    return min((each.next_snapshot for each in list_consumers(context)), default=None)
+
+
+def clear_consumers(
+    context: TableContext,
+    including: str | None = None,
+    excluding: str | None = None,
+    *,
+    dry_run: bool = False,
+) -> tuple[str, ...]:
+    """Delete the consumers whose whole id matches a pattern; returns the ids, sorted.
+
+    `including` None means all, `excluding` None means no exception. Damaged consumers are deleted
+    too. Raises InvalidRequest for a pattern that is no regular expression.
+    """
+    chosen = _pattern("including", including)
+    spared = _pattern("excluding", excluding)
+    names = sorted(
+        name
+        for name, _ in _files(context)
+        if (chosen is None or chosen.fullmatch(name))
+        and (spared is None or not spared.fullmatch(name))
+    )
+    if not dry_run:
+        for name in names:
+            delete_consumer(context, name)
+    return tuple(names)
+
+
+def expire_consumers(context: TableContext) -> tuple[str, ...]:
+    """Delete consumers that are older than `consumer.expiration-time`; returns their ids, sorted.
+
+    The age is the time since the progress was last recorded: the modification time of the file. If
+    the option is not set, or the storage keeps no times, no consumer expires.
+    """
+    age_ms = context.options.consumer_expiration_time_ms
+    if age_ms is None:
+        return ()
+    oldest_ms = context.ambient.now_ms() - age_ms
+    names = sorted(
+        name
+        for name, status in _files(context)
+        if status.modified_ms is not None and status.modified_ms < oldest_ms
+    )
+    for name in names:
+        delete_consumer(context, name)
+    return tuple(names)
+
+
+def checked_consumer_id(consumer_id: object) -> str:
+    """The id. Raises InvalidRequest unless it is a text that is not blank."""
+    if not isinstance(consumer_id, str) or not consumer_id.strip():
+        raise InvalidRequest("a consumer id is a text that is not blank", consumer_id=consumer_id)
+    return consumer_id
+
+
+def _files(context: TableContext) -> list[tuple[str, FileStatus]]:
+    """The ids and files of all consumers, those that cannot be read included."""
+    children = context.store.list(context.layout.consumer_dir)
+    named = [(status.path.rpartition("/")[2], status) for status in children]
+    return [
+        (name.removeprefix(CONSUMER_PREFIX), status)
+        for name, status in named
+        if name.startswith(CONSUMER_PREFIX) and name != CONSUMER_PREFIX and not status.is_directory
+    ]
+
+
+def _pattern(argument: str, text: str | None) -> re.Pattern[str] | None:
+    if text is None:
+        return None
+    try:
+        return re.compile(text)
+    except (re.error, TypeError) as error:
+        raise InvalidRequest(
+            "the pattern of consumer ids is not a regular expression",
+            argument=argument,
+            pattern=text,
+            why=error,
+        ) from error
