@@ -17,7 +17,7 @@ SPARK ?=
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore tests property_tests bench conftest.py)
+SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore examples tests property_tests bench conftest.py)
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
@@ -84,7 +84,7 @@ spark: $(VENV)/.installed-spark ## write and read tables by Spark (Java 17, Mave
 	$(PYTEST) -m spark tests/spark $(ARGS)
 
 demo-spark: $(VENV)/.installed-spark ## run a batch pipeline by Spark on real data (Java 17)
-	$(BIN)/python -m spark_bridge.demo $(ARGS)
+	$(BIN)/python examples/spark_pipeline.py $(ARGS)
 
 bench-spark: $(VENV)/.installed-spark ## measure Spark jobs beside the JVM connector (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers --spark

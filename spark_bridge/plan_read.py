@@ -28,8 +28,8 @@ from lakecore.distributed.planning import (
 )
 from lakecore.distributed.tables import MemoryStore
 from lakecore.distributed.values import Atomic, Root, arrow_type, with_nullable
-from spark_bridge.pieces import Cutting, make_tasks
 from spark_bridge.read_job import ReadJob
+from spark_bridge.read_tasks import Cutting, make_tasks
 from spark_bridge.types import spark_arrow_schema, spark_schema
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER
 from spark_bridge.assigners import assigners_of
 from spark_bridge.check import check_schema
 from spark_bridge.failures import DATA_ERRORS
-from spark_bridge.finish import (
+from spark_bridge.job_commit import (
     Publication,
     author_of,
     publish,

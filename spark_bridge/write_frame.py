@@ -4,7 +4,7 @@
    fits the table, and reads the state of the table.
 2. Rows are shuffled to the task that owns their bucket (`placement.py`); it writes files
    (`task.py`).
-3. One action collects the outcomes on the driver, which commits them (`finish.py`).
+3. One action collects the outcomes on the driver, which commits them (`job_commit.py`).
 
 There are two ways to run the executor function. By default, Spark shuffles by the number of the
 owner, and a task receives its rows unsorted (`repartitionById`, `mapInArrow`); this needs the least
@@ -34,7 +34,7 @@ from spark_bridge.assigners import assigners_of
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.check import check_schema, with_types_of
 from spark_bridge.failures import DATA_ERRORS, raised_as_own
-from spark_bridge.finish import (
+from spark_bridge.job_commit import (
     Publication,
     author_of,
     publish,

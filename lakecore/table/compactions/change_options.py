@@ -11,7 +11,7 @@ change only while every stored row is still read in the same way:
    other, so each bucket must be one run above level 0 without tombstones. Switching it off: deleted
    rows would reappear, so no file may have a deletion vector.
 3. *Names of partition directories*: while the directories of existing partitions stay the same.
-4. Whether compaction looks up rows: see `change_lookup.py`.
+4. Whether compaction looks up rows: see `lookup_option_change.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lakecore.model.schema_change import RemoveOption, SetOption
 from lakecore.options import parse_known
 from lakecore.plan.partitions import Partitions
 from lakecore.plan.splits import may_hold_deletions
-from lakecore.table.compactions.change_lookup import check_lookup_change
+from lakecore.table.compactions.lookup_option_change import check_lookup_change
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -177,7 +177,7 @@ def _rules(
         spec = merge_spec(schema, options)
     except Unsupported:
         return None
-    # `change_lookup.py` checks whether rows are looked up.
+    # `lookup_option_change.py` checks whether rows are looked up.
     aggregates = tuple(each for each in spec.aggregates if each.column in columns)
     groups = tuple(
         replace(group, columns=tuple(name for name in group.columns if name in columns))
