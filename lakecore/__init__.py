@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakecore.model.compaction import CompactionResult
     from lakecore.model.files import CommitMessage
     from lakecore.model.schema_change import Move, SchemaChange
-    from lakecore.model.snapshot import CommitResult
+    from lakecore.model.snapshot import CommitResult, Tag, TagDeletion
     from lakecore.scalar.values import SqlExpression, sql_expr
     from lakecore.session import Session, connect, open_table
     from lakecore.table.handle import Table
@@ -53,6 +53,8 @@ __all__ = [
     "SqlExpression",
     "StorageError",
     "Table",
+    "Tag",
+    "TagDeletion",
     "Uncomputable",
     "Unsupported",
     "__version__",
@@ -80,7 +82,7 @@ _HOMES = {
     "lakecore.model.compaction": ("CompactionResult",),
     "lakecore.model.files": ("CommitMessage",),
     "lakecore.model.schema_change": ("Move", "SchemaChange"),
-    "lakecore.model.snapshot": ("CommitResult",),
+    "lakecore.model.snapshot": ("CommitResult", "Tag", "TagDeletion"),
     "lakecore.scalar.values": ("SqlExpression", "sql_expr"),
     "lakecore.session": ("Session", "connect", "open_table"),
     "lakecore.table.handle": ("Table",),

@@ -26,6 +26,8 @@ PUBLIC = [
     "SqlExpression",
     "StorageError",
     "Table",
+    "Tag",
+    "TagDeletion",
     "Uncomputable",
     "Unsupported",
     "__version__",

@@ -1,4 +1,4 @@
-"""Schema, snapshot, tag, consumer and hint files <-> values.
+"""Schema, snapshot, tag, consumer, hint and success files <-> values.
 
 The JSON is formatted like Java's, including the field order, so an unchanged value has exactly the
 bytes that Java wrote. Unknown fields are ignored; an absent optional field is None, never 0. A
@@ -220,6 +220,16 @@ def decode_hint(data: bytes) -> int | None:
     """The snapshot a hint points at; None if it is unreadable, as a half-written hint may be."""
     text = data.decode("ascii", errors="replace").strip()
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+
+
+def encode_success(created_ms: int, modified_ms: int) -> bytes:
+    """The bytes of a success file, with the times when it was made and last written."""
+    return _to_bytes({"creationTime": created_ms, "modificationTime": modified_ms})
+
+
+def decode_success(data: bytes, path: str) -> int:
+    """When a success file was made, in milliseconds since 1970."""
+    return _Record.parse(data, path, "success file").number("creationTime")
 
 
 # --- JSON ---------------------------------------------------------------------------------------

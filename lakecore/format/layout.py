@@ -37,6 +37,7 @@ __all__ = [
     "POSTPONE_BUCKET",
     "SCHEMA_PREFIX",
     "SNAPSHOT_PREFIX",
+    "SUCCESS_FOLDER",
     "TAG_PREFIX",
     "Layout",
     "data_file_name",
@@ -60,6 +61,7 @@ BRANCH_PREFIX = "branch-"
 CONSUMER_PREFIX = "consumer-"
 CHANGELOG_PREFIX = "changelog-"
 BUCKET_PREFIX = "bucket-"
+SUCCESS_FOLDER = "tag-success-file"
 DROPPED_MARK = ".dropped"
 LATEST = "LATEST"
 EARLIEST = "EARLIEST"
@@ -149,6 +151,10 @@ class Layout:
     def tag(self, name: str) -> str:
         """The tag of that name."""
         return f"{self.tag_dir}/{one_name(TAG_PREFIX + name, 'tag')}"
+
+    def tag_success(self, name: str) -> str:
+        """The success file of the tag of that name."""
+        return f"{self.tag_dir}/{SUCCESS_FOLDER}/{one_name(f'{name}_SUCCESS', 'tag')}"
 
     @property
     def consumer_dir(self) -> str:

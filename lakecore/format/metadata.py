@@ -16,11 +16,13 @@ from lakecore.format.json_files import (
     decode_hint,
     decode_schema,
     decode_snapshot,
+    decode_success,
     decode_tag,
     encode_consumer,
     encode_hint,
     encode_schema,
     encode_snapshot,
+    encode_success,
     encode_tag,
 )
 from lakecore.format.manifest_files import (
@@ -38,6 +40,7 @@ __all__ = [
     "decode_manifest_list",
     "decode_schema",
     "decode_snapshot",
+    "decode_success",
     "decode_tag",
     "encode_consumer",
     "encode_hint",
@@ -46,5 +49,6 @@ __all__ = [
     "encode_manifest_list",
     "encode_schema",
     "encode_snapshot",
+    "encode_success",
     "encode_tag",
 ]

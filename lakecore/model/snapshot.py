@@ -59,16 +59,41 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tag:
-    """A named snapshot that expiration leaves alone.
+    """A named snapshot, whose rows stay when the snapshot expires.
 
-    `create_time` is the wall clock as (year, month, day, hour, minute, second, nanosecond);
-    `retained_seconds` how long to keep it, None for ever.
+    - `name`: the name of the tag;
+    - `snapshot`: the snapshot, with its id, its time and its schema;
+    - `create_time`: when the tag was made, by its maker's wall clock, as (year, month, day, hour,
+      minute, second, nanosecond). None for a tag that stays until it is deleted;
+    - `retained_seconds`: how long the tag stays after that time; None if until it is deleted.
     """
 
     name: str
     snapshot: Snapshot
     create_time: tuple[int, ...] | None = None
     retained_seconds: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Tag({self.name!r}, snapshot_id={self.snapshot.id})"
+
+    @property
+    def snapshot_id(self) -> int:
+        """The id of the snapshot."""
+        return self.snapshot.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagDeletion:
+    """What `Table.delete_tag` deleted: the tag `name`, which kept the snapshot `snapshot_id`.
+
+    `files_deleted` counts the files that nothing else in the table used, `bytes_deleted` the bytes
+    of the data files among them. In a dry run they are what would be deleted.
+    """
+
+    name: str
+    snapshot_id: int
+    files_deleted: int = 0
+    bytes_deleted: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

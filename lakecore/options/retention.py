@@ -162,8 +162,7 @@ class RetentionOptions:
     )
     tag_default_time_retained_ms: int | None = option(
         "tag.default-time-retained", DURATION, None, MAINTAIN,
-        "Age up to which tags are kept.",
-        no_effect=_NO_TAGS,
+        "How long tags stay whose maker states no time; unset: until they are deleted.",
     )
     tag_time_expire_enabled: bool = option(
         "tag.time-expire-enabled", FLAG, True, MAINTAIN,
@@ -177,7 +176,6 @@ class RetentionOptions:
     )
     tag_create_success_file: bool = option(
         "tag.create-success-file", FLAG, False, MAINTAIN,
-        "Write a success file for each tag.",
-        no_effect=_NO_TAGS,
+        "Write a success file for each new tag.",
     )
     # fmt: on

@@ -144,6 +144,7 @@ PATHS: dict[str, Callable[[str], str]] = {
 }
 GIVEN: dict[str, Callable[[str], str]] = {
     "tag": MAIN.tag,
+    "success file": MAIN.tag_success,
     "consumer": MAIN.consumer,
     "branch": lambda name: MAIN.on_branch(name).snapshot_dir,
 }

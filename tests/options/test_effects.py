@@ -22,7 +22,13 @@ READ_AS_TEXT = {
     "streaming.read.snapshot.delay": "lakecore/table/changes/stream.py",
 }
 # Options without an effect whose value is still looked at, to refuse what would be wrong.
-LOOKED_AT = {"partition.expiration-time": "lakecore/table/verbs/compaction.py"}
+LOOKED_AT = {
+    "partition.expiration-time": "lakecore/table/verbs/compaction.py",
+    "tag.automatic-creation": "lakecore/plan/tag_periods.py",
+    "tag.creation-period": "lakecore/plan/tag_periods.py",
+    "tag.creation-period-duration": "lakecore/plan/tag_periods.py",
+    "tag.period-formatter": "lakecore/plan/tag_periods.py",
+}
 
 
 @cache
@@ -141,11 +147,9 @@ NO_EFFECT = {
     "tag.automatic-completion",
     "tag.automatic-creation",
     "tag.batch.customized-name",
-    "tag.create-success-file",
     "tag.creation-delay",
     "tag.creation-period",
     "tag.creation-period-duration",
-    "tag.default-time-retained",
     "tag.num-retained-max",
     "tag.period-formatter",
     "tag.time-expire-enabled",

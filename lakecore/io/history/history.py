@@ -193,7 +193,11 @@ class History:
 
     def tag_names(self) -> tuple[str, ...]:
         """The names of all tags, sorted."""
-        names = (status.path.rpartition("/")[2] for status in self.store.list(self.layout.tag_dir))
+        # The folder of success files begins like a tag, too.
+        files = (
+            each.path for each in self.store.list(self.layout.tag_dir) if not each.is_directory
+        )
+        names = (path.rpartition("/")[2] for path in files)
         return tuple(sorted(name[4:] for name in names if name.startswith("tag-")))
 
     def tag(self, name: str) -> Tag:

@@ -1,0 +1,85 @@
+"""The names and times of automatic tags. Pure.
+
+An automatic tag has the name of the period that ended: `2024-01-01` is the tag of that day. Times
+are wall clocks in milliseconds, counted as if the clock showed UTC. The rules are Paimon's
+(https://paimon.apache.org/docs/master/maintenance/manage-tags/).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from lakecore.options.choices import TagCreation, TagFormatter, TagPeriod
+
+if TYPE_CHECKING:
+    from lakecore.options import TableOptions
+
+_HOUR_MS = 3_600_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PARTS = {"%Y": "([0-9]{4})", "%m": "([0-9]{2})", "%d": "([0-9]{2})", "%H": "([0-9]{2})"}
+_PARTS["%M"] = "([0-9]{2})"
+
+_DAYS = {
+    TagFormatter.WITH_DASHES: "%Y-%m-%d",
+    TagFormatter.WITHOUT_DASHES: "%Y%m%d",
+    TagFormatter.WITHOUT_DASHES_AND_SPACES: "%Y%m%d",
+}
+_HOURS = {
+    TagFormatter.WITH_DASHES: "%Y-%m-%d %H",
+    TagFormatter.WITHOUT_DASHES: "%Y%m%d %H",
+    TagFormatter.WITHOUT_DASHES_AND_SPACES: "%Y%m%d%H",
+}
+_MINUTES = "%Y%m%d%H%M"
+
+
+@dataclass(frozen=True, slots=True)
+class TagPeriods:
+    """Periods of one length, and how their tags are named."""
+
+    length_ms: int
+    pattern: str
+
+    def name(self, start_ms: int) -> str:
+        """The name of the tag of the period that begins then."""
+        then = _EPOCH + timedelta(milliseconds=start_ms)
+        # NOTE: `strftime` pads no year below 1000.
+        return then.strftime(self.pattern.replace("%Y", f"{then.year:04}"))
+
+    def start_ms(self, name: str) -> int | None:
+        """When the period of a tag begins; None for a name that no automatic tag has."""
+        if self.pattern in _DAYS.values():
+            name = name.partition(" ")[0]
+        found = re.fullmatch(re.sub("%.", lambda part: _PARTS[part[0]], self.pattern), name)
+        if found is None:
+            return None
+        try:
+            then = datetime(*map(int, found.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
+        except ValueError:
+            return None
+        return (then - _EPOCH) // timedelta(milliseconds=1)
+
+    def ended_ms(self, time_ms: int) -> int:
+        """When the last period that ended by then begins."""
+        return time_ms // self.length_ms * self.length_ms - self.length_ms
+
+    def is_automatic(self, name: str) -> bool:
+        """Whether a tag of that name counts as an automatic one."""
+        return self.start_ms(name) is not None
+
+
+def tag_periods(options: TableOptions) -> TagPeriods | None:
+    """The periods of a table's automatic tags; None if it makes none, or one for each batch."""
+    if options.tag_automatic_creation in {TagCreation.NONE, TagCreation.BATCH}:
+        return None
+    if options.tag_creation_period_duration_ms is not None:
+        return TagPeriods(options.tag_creation_period_duration_ms, _MINUTES)
+    match options.tag_creation_period:
+        case TagPeriod.DAILY:
+            return TagPeriods(24 * _HOUR_MS, _DAYS[options.tag_period_formatter])
+        case TagPeriod.HOURLY:
+            return TagPeriods(_HOUR_MS, _HOURS[options.tag_period_formatter])
+        case TagPeriod.TWO_HOURS:
+            return TagPeriods(2 * _HOUR_MS, _HOURS[TagFormatter.WITH_DASHES])

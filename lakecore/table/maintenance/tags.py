@@ -1,0 +1,283 @@
+"""Tags: names for snapshots. A tag keeps the rows of its snapshot after the snapshot expires.
+
+A tag is one file, and each verb makes one change that counts: the tag is there, or it is not.
+
+1. `create_tag` creates the file where none exists. If the snapshot expired meanwhile, its files may
+   be gone; the tag is then removed, and the call fails.
+2. `replace_tag` writes the file over the old one.
+3. `rename_tag` creates the new file, then deletes the old one. After a crash both tags exist.
+4. `delete_tag` deletes the file.
+
+The names and rules are Paimon's (https://paimon.apache.org/docs/master/maintenance/manage-tags/).
+With `tag.create-success-file`, `tag/tag-success-file/NAME_SUCCESS` follows a tag that was created
+and goes with one that was deleted.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from lakecore.errors import (
+    AlreadyExists,
+    CommitUnknown,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+)
+from lakecore.format import metadata
+from lakecore.format.layout import SUCCESS_FOLDER, TAG_PREFIX
+from lakecore.model.snapshot import Snapshot, Tag, TagDeletion
+from lakecore.model.times import to_milliseconds
+from lakecore.options.kinds import DURATION
+from lakecore.plan.tag_periods import tag_periods
+from lakecore.table.context import require_table
+
+if TYPE_CHECKING:
+    from lakecore.table.context import TableContext
+    from lakecore.table.reads.travel import Travel
+
+__all__ = [
+    "all_tags",
+    "check_tag_name",
+    "create_tag",
+    "delete_tag",
+    "known_tag",
+    "make_tag",
+    "rename_tag",
+    "replace_tag",
+    "retained_ms",
+]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_RESERVED = SUCCESS_FOLDER.removeprefix(TAG_PREFIX)
+
+
+def all_tags(context: TableContext) -> tuple[Tag, ...]:
+    """The tags, by snapshot and name. A tag that is deleted meanwhile is left out."""
+    found = []
+    for name in context.history.tag_names():
+        with suppress(NotFound):
+            found.append(context.history.tag(name))
+    return tuple(sorted(found, key=lambda tag: (tag.snapshot.id, tag.name)))
+
+
+def create_tag(
+    context: TableContext, name: str, at: Travel, time_retained: str | timedelta | None
+) -> Tag:
+    """A new tag of the snapshot; `tag.default-time-retained` holds if no time is given."""
+    check_tag_name(context, name)
+    retained = retained_ms(time_retained)
+    require_table(context)
+    if name in context.history.tag_names():
+        raise _taken(context, name)
+    if retained is None:
+        retained = context.options.tag_default_time_retained_ms
+    return make_tag(context, name, _snapshot_at(context, at), retained)
+
+
+def make_tag(context: TableContext, name: str, snapshot: Snapshot, retained: int | None) -> Tag:
+    """The new tag of a snapshot; `retained` is in milliseconds, None for ever.
+
+    Raises AlreadyExists if the name is taken, NotFound if the snapshot expires meanwhile.
+    """
+    _check_no_second_automatic(context, name, snapshot)
+    if context.options.tag_create_success_file:
+        context.layout.tag_success(name)  # which may be too long
+    tag = _tag(context, name, snapshot, retained)
+    path, data = context.layout.tag(name), metadata.encode_tag(tag)
+    try:
+        made = context.store.put_if_absent(path, data)
+    except CommitUnknown:
+        if context.store.read(path) != data:
+            raise
+        made = True
+    if not made:
+        raise _taken(context, name)
+    if not _still_kept(context, snapshot, name):
+        context.store.delete(path)
+        raise NotFound(
+            "the snapshot expired while it was tagged; tag a newer one",
+            snapshot_id=snapshot.id,
+            tag=name,
+            table=context.identifier,
+        )
+    _write_success(context, name)
+    return tag
+
+
+def replace_tag(
+    context: TableContext, name: str, at: Travel, time_retained: str | timedelta | None
+) -> Tag:
+    """The tag of that name, now of another snapshot. Its old time to live does not hold on."""
+    retained = retained_ms(time_retained)
+    known_tag(context, name)
+    snapshot = _snapshot_at(context, at)
+    _check_no_second_automatic(context, name, snapshot)
+    tag = _tag(context, name, snapshot, retained)
+    context.store.put(context.layout.tag(name), metadata.encode_tag(tag))
+    return tag
+
+
+def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
+    """The tag under its new name."""
+    check_tag_name(context, new_name)
+    tag = known_tag(context, name)
+    if new_name in context.history.tag_names():
+        raise _taken(context, new_name)
+    data = context.store.read(context.layout.tag(name))
+    if not context.store.put_if_absent(context.layout.tag(new_name), data):
+        raise _taken(context, new_name)
+    context.store.delete(context.layout.tag(name))
+    return replace(tag, name=new_name)
+
+
+def delete_tag(context: TableContext, name: str, *, dry_run: bool = False) -> TagDeletion:
+    """Delete a tag."""
+    tag = known_tag(context, name)
+    if not dry_run:
+        context.store.delete(context.layout.tag(name))
+        if context.options.tag_create_success_file:
+            context.store.delete(context.layout.tag_success(name))
+    return TagDeletion(name=name, snapshot_id=tag.snapshot.id)
+
+
+def known_tag(context: TableContext, name: str) -> Tag:
+    """The tag of that name. Raises NotFound, naming the known ones."""
+    check_tag_name(context, name)
+    require_table(context)
+    return context.history.tag(name)
+
+
+def check_tag_name(context: TableContext, name: object) -> None:
+    """Raise InvalidRequest for what cannot be the name of a tag."""
+    if not isinstance(name, str):
+        raise InvalidRequest("a tag is named by a text", tag=name)
+    if not name.strip():
+        raise InvalidRequest("the name of a tag is not blank", tag=name)
+    if name == _RESERVED:
+        raise InvalidRequest(
+            "a tag cannot have this name: its file would be the folder of success files", tag=name
+        )
+    context.layout.tag(name)  # raises for a name that leads elsewhere
+
+
+def retained_ms(given: str | timedelta | None) -> int | None:
+    """How long a tag is kept, in milliseconds; None for ever."""
+    if given is None:
+        return None
+    if isinstance(given, timedelta):
+        milliseconds = given // timedelta(milliseconds=1)
+    elif isinstance(given, str):
+        try:
+            milliseconds = DURATION.parse(given)
+        except ValueError as error:
+            raise InvalidRequest(
+                "time_retained is no duration, such as '1 d' or '12 h'",
+                time_retained=given,
+                why=error,
+            ) from error
+    else:
+        raise InvalidRequest(
+            "time_retained is a duration as text, such as '1 d', or a timedelta",
+            time_retained=given,
+        )
+    if milliseconds < 0:
+        raise InvalidRequest("time_retained is negative", time_retained=given)
+    return milliseconds
+
+
+def _snapshot_at(context: TableContext, at: Travel) -> Snapshot:
+    """The snapshot to tag, alive or kept by another tag. Raises NotFound if it is not there."""
+    if at.snapshot_id is not None:
+        alive = context.history.snapshot_if_there(at.snapshot_id)
+        tagged = (tag.snapshot for tag in all_tags(context) if tag.snapshot.id == at.snapshot_id)
+        found = alive or next(tagged, None)
+        return found or context.history.snapshot(at.snapshot_id)
+    if at.timestamp is not None:
+        return _first_since(context, to_milliseconds(at.timestamp))
+    latest = context.history.latest_snapshot()
+    if latest is None:
+        raise NotFound("the table has no snapshot to tag", table=context.identifier)
+    return latest
+
+
+def _first_since(context: TableContext, time_ms: int) -> Snapshot:
+    """The oldest snapshot, alive or tagged, that was committed then or later."""
+    history = context.history
+    ids = history.snapshot_ids()
+    low, high = 0, len(ids)
+    while low < high:
+        middle = (low + high) // 2
+        if history.snapshot(ids[middle]).time_ms < time_ms:
+            low = middle + 1
+        else:
+            high = middle
+    found = [history.snapshot(ids[low])] if low < len(ids) else []
+    found += [tag.snapshot for tag in all_tags(context) if tag.snapshot.time_ms >= time_ms]
+    if not found:
+        raise NotFound(
+            "no snapshot was committed at or after this time",
+            time_ms=time_ms,
+            latest_ms=history.snapshot(ids[-1]).time_ms if ids else None,
+            table=context.identifier,
+        )
+    return min(found, key=lambda snapshot: (snapshot.time_ms, snapshot.id))
+
+
+def _tag(context: TableContext, name: str, snapshot: Snapshot, retained: int | None) -> Tag:
+    """The tag as it is written: without times if it stays for ever, as old readers want it."""
+    if retained is None:
+        return Tag(name=name, snapshot=snapshot)
+    seconds, milliseconds = divmod(context.ambient.local_wall_clock_ms(), 1000)
+    then = _EPOCH + timedelta(seconds=seconds)
+    return Tag(
+        name=name,
+        snapshot=snapshot,
+        create_time=(*then.timetuple()[:6], milliseconds * 1_000_000),
+        retained_seconds=retained / 1000,
+    )
+
+
+def _check_no_second_automatic(context: TableContext, name: str, snapshot: Snapshot) -> None:
+    """Raise InvalidRequest for the name of an automatic tag if the snapshot has such a tag."""
+    periods = tag_periods(context.options)
+    if periods is None or not periods.is_automatic(name):
+        return
+    for tag in all_tags(context):
+        if tag.snapshot == snapshot and periods.is_automatic(tag.name) and tag.name != name:
+            raise InvalidRequest(
+                "the snapshot has an automatic tag already; give the tag a name that is no period",
+                snapshot_id=snapshot.id,
+                automatic_tag=tag.name,
+                tag=name,
+                table=context.identifier,
+            )
+
+
+def _still_kept(context: TableContext, snapshot: Snapshot, name: str) -> bool:
+    """Whether something other than the new tag has kept the files of the snapshot until now."""
+    if context.history.snapshot_if_there(snapshot.id) is not None:
+        return True
+    return any(tag.snapshot == snapshot for tag in all_tags(context) if tag.name != name)
+
+
+def _write_success(context: TableContext, name: str) -> None:
+    """Write the success file of a tag, if the table asks for one."""
+    if not context.options.tag_create_success_file:
+        return
+    path, now = context.layout.tag_success(name), context.ambient.now_ms()
+    created = now
+    with suppress(LakecoreError):
+        created = metadata.decode_success(context.store.read(path), path)
+    context.store.put(path, metadata.encode_success(created, now))
+
+
+def _taken(context: TableContext, name: str) -> AlreadyExists:
+    return AlreadyExists(
+        "the tag exists; delete it, replace it or choose another name",
+        tag=name,
+        table=context.identifier,
+    )
