@@ -152,7 +152,7 @@ def _watch(
     with _stop_on_signal() as stop:
         status(at(f"watching {context.identifier}, every {interval_seconds:g} s"))
         steps = run_compaction(
-            context, request, interval_seconds=interval_seconds, stop=stop, told=report
+            context, request, interval_seconds=interval_seconds, stop=stop, report=report
         )
     status(at(f"stopped after {steps} commits"))
 

@@ -108,14 +108,14 @@ class _Bounds:
 class StatsCollector:
     """Statistics of the rows of one file, collected while they are written.
 
-    `modes` are those of `fields`, in order. Batches may have other columns besides. Bounds of the
-    columns `told` are not computed; the caller passes them to `tell`.
+    `modes` are those of `fields`, in order. Batches may have more columns. Bounds of the
+    columns `supplied` are not computed; the caller passes them to `supply`.
     """
 
     fields: Sequence[Field]
     modes: Sequence[StatsMode]
     file_format: str = "parquet"
-    told: Container[str] = ()
+    supplied: Container[str] = ()
     _bounds: list[_Bounds] = field(init=False)
     _places: Mapping[str, int] = field(init=False)
 
@@ -130,7 +130,7 @@ class StatsCollector:
             if mode.kind is StatsKind.NONE:
                 continue
             values = rows.column(column.name)
-            unseen = mode.kind is StatsKind.COUNTS or column.name in self.told
+            unseen = mode.kind is StatsKind.COUNTS or column.name in self.supplied
             if not (unseen and values.type == CODED) and (
                 pa.types.is_dictionary(values.type) or pa.types.is_string_view(values.type)
             ):
@@ -138,7 +138,7 @@ class StatsCollector:
             bounds.null_count += values.null_count
             if (
                 mode.kind is not StatsKind.COUNTS
-                and column.name not in self.told
+                and column.name not in self.supplied
                 and not bounds.unknown
                 and has_bounds(column.type, self.file_format)
                 and values.null_count < len(values)
@@ -149,7 +149,7 @@ class StatsCollector:
                 else:
                     bounds.widen(*found)
 
-    def tell(self, name: str, low: str, high: str) -> None:
+    def supply(self, name: str, low: str, high: str) -> None:
         """Take in bounds of a column of texts."""
         bounds = self._bounds[self._places[name]]
         bounds.widen(pa.array([low], pa.string()), pa.array([high], pa.string()))

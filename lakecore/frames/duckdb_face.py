@@ -54,7 +54,7 @@ def relation(source: BatchSource, connection: DuckDBConnection | None = None) ->
     names = source.schema.names
     if isinstance(source, CheckedSource):
         source.check_files()
-    if _told_apart(names) and all(_reads_alike(field.type) for field in source.schema):
+    if _are_distinct(names) and all(_reads_alike(field.type) for field in source.schema):
         files = source.native_files(names)
         if files and len(files) <= FOOTERS_MAX and not any(map(_PATTERN.search, files)):
             columns = [duckdb.ColumnExpression(name) for name in names]
@@ -64,7 +64,7 @@ def relation(source: BatchSource, connection: DuckDBConnection | None = None) ->
     return owner.from_arrow(dataset(source))
 
 
-def _told_apart(names: list[str]) -> bool:
+def _are_distinct(names: list[str]) -> bool:
     """Whether each name means one column to DuckDB."""
     return len({name.lower() for name in names}) == len(names) and "*" not in names
 
@@ -73,7 +73,7 @@ def _scan_of(files: Sequence[str], schema: pa.Schema) -> str:
     """DuckDB's own scan of the files.
 
     DuckDB takes the bounds of a row group for those of all its values, and Parquet's leave out NaN:
-    it must be told, or it filters and aggregates as if there were none.
+    the scan states it, or it filters and aggregates as if there were none.
     """
     paths = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
     floats = any(pa.types.is_floating(field.type) for field in schema)

@@ -67,25 +67,25 @@ class ChangedKeys:
 
 
 def changed_keys(
-    window: Sequence[Slice], spec: MergeSpec, told_level: int | None = None
+    window: Sequence[Slice], spec: MergeSpec, before_level: int | None = None
 ) -> ChangedKeys:
-    """The changed keys of a window; `told_level` is set for a full-compaction changelog."""
+    """The changed keys of a window; `before_level` is set for a full-compaction changelog."""
     by_run = shared_codes([part.keys for part in window])
     codes = np.concatenate(by_run)
     levels = np.repeat([part.level for part in window], [part.keys.length for part in window])
     alive = np.concatenate(countable_rows(window, by_run, spec))
     counted = alive
-    if told_level is not None and spec.complete_levels:
+    if before_level is not None and spec.complete_levels:
         # A lower level has absorbed the row of the deepest level, but no changelog has reported it.
         each = countable_rows(window, by_run, replace(spec, complete_levels=False))
         counted = np.concatenate(each)
     rows = np.flatnonzero(alive)
     keys, places = np.unique(codes[rows], return_index=True)
-    is_before = counted & (levels > 0 if told_level is None else levels == told_level)
+    is_before = counted & (levels > 0 if before_level is None else levels == before_level)
     before = np.full(len(keys), NONE)
     at, held = _places(keys, codes, is_before)
     before[at] = held
-    if told_level is None:
+    if before_level is None:
         changed = np.zeros(len(keys), bool)
         changed[_places(keys, codes, alive & (levels == 0))[0]] = True
     else:

@@ -202,16 +202,16 @@ def check_bucket_function(schema: TableSchema, options: TableOptions) -> None:
         return
     keys = options.bucket_key or schema.trimmed_primary_keys
     roots = [getattr(schema.by_name[name].type, "root", None) for name in keys]
-    told = [f"{name} {schema.by_name[name].type}" for name in keys]
+    shown = [f"{name} {schema.by_name[name].type}" for name in keys]
     if function is BucketFunction.MOD and roots not in ([Root.INT], [Root.BIGINT]):
         raise InvalidRequest(
             "bucket-function.type=mod needs one bucket key of type INT or BIGINT",
-            bucket_key=told,
+            bucket_key=shown,
             table=options.table,
         )
     if function is BucketFunction.HIVE and not set(roots).isdisjoint({None, *TIMESTAMPS}):
         raise InvalidRequest(
             "bucket-function.type=hive takes no timestamps, and no types with parts",
-            bucket_key=told,
+            bucket_key=shown,
             table=options.table,
         )

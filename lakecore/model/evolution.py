@@ -174,9 +174,9 @@ class _Draft:
             case MoveKind.LAST:
                 return len(fields)
             case MoveKind.AFTER | MoveKind.BEFORE:
-                assert move.beside is not None
-                at_beside = index_of(fields, move.beside)
-                return at_beside + (move.kind is MoveKind.AFTER)
+                assert move.column is not None
+                at_column = index_of(fields, move.column)
+                return at_column + (move.kind is MoveKind.AFTER)
 
     def rename_column(self, change: RenameColumn) -> None:
         path = find_path(self.fields, change.path)
@@ -282,9 +282,9 @@ class _Draft:
 
     def move_column(self, name: str, move: Move) -> None:
         at = index_of(self.fields, name)
-        if move.beside == name:
+        if move.column == name:
             raise InvalidRequest(
-                "a column cannot move beside itself", column=name, table=self.table
+                "a column cannot move next to itself", column=name, table=self.table
             )
         others = self.fields[:at] + self.fields[at + 1 :]
         place = self.place(others, move, nested=False)

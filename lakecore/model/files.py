@@ -128,7 +128,7 @@ class CommitMessage:
     - `new_index_files`: replace the bucket's index files of the same type;
     - `base_snapshot_id`: the snapshot that the writer read (None: an empty table);
       `base_snapshot_uuid` distinguishes it from a later one with the same id (None: unknown);
-    - `compact_beside`: the files above level 0 that a compaction with look-ups left unchanged
+    - `compact_unchanged`: the files above level 0 that a compaction with look-ups left unchanged
       (None: no look-ups); they must still be there at the commit;
     - `compact_schema_id`: the schema that the compaction used (None: nothing was compacted).
     """
@@ -144,7 +144,7 @@ class CommitMessage:
     compact_after: tuple[DataFile, ...] = ()
     compact_changelog_files: tuple[DataFile, ...] = ()
     compact_index_files: tuple[IndexFile, ...] = ()
-    compact_beside: tuple[str, ...] | None = None
+    compact_unchanged: tuple[str, ...] | None = None
     compact_schema_id: int | None = None
     base_snapshot_id: int | None = None
     base_snapshot_uuid: str | None = None

@@ -35,10 +35,10 @@ class MoveKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A position among the columns: first, last, or directly before or after `beside`."""
+    """A position among the columns: first, last, or directly before or after `column`."""
 
     kind: MoveKind
-    beside: str | None = None
+    column: str | None = None
 
     @staticmethod
     def first() -> Move:

@@ -90,7 +90,7 @@ def _check_overlap(entries: Sequence[ManifestEntry], key_fields: Sequence[Field]
 
 def check_levels(live: Iterable[ManifestEntry], messages: Sequence[CommitMessage]) -> None:
     """Rule 5, against the live files of the partitions that the messages touch."""
-    looked = {(m.partition, m.bucket): m for m in messages if m.compact_beside is not None}
+    looked = {(m.partition, m.bucket): m for m in messages if m.compact_unchanged is not None}
     if not looked:
         return
     there: dict[tuple[bytes, int], set[str]] = defaultdict(set)
@@ -99,7 +99,7 @@ def check_levels(live: Iterable[ManifestEntry], messages: Sequence[CommitMessage
             there[entry.partition, entry.bucket].add(entry.file.name)
     for bucket, message in looked.items():
         left = there[bucket] - {file.name for file in message.compact_before}
-        changed = left ^ set(message.compact_beside or ())
+        changed = left ^ set(message.compact_unchanged or ())
         if changed:
             raise CommitConflict(
                 "another commit compacted a bucket whose rows were looked up; read the table again "

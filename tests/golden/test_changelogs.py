@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakecore as lc
-from lakecore.table.changes.past import past_of
+from lakecore.table.changes.retained import retained_changes
 from tests.golden.test_fixtures import FIXTURES, READ, bag_columns, columns_of, expected, in_bags
 from tests.interop import values
 from tests.interop.arrow_values import from_arrow
@@ -99,10 +99,10 @@ def by_key(changes: Iterable[Change], columns: list[Column], keys: Iterable[str]
 def test_changes_of_every_snapshot_are_those_java_streamed(name: str) -> None:
     for branch, snapshots in streamed(name):
         table = lc.open_table(FIXTURES / name, branch=branch)
-        past = past_of(table.context)
-        assert past is not None
-        left = {each: found for each, found in snapshots.items() if each >= past.earliest}
-        ours = dict(table.stream(past.earliest, "latest"))
+        retained = retained_changes(table.context)
+        assert retained is not None
+        left = {each: found for each, found in snapshots.items() if each >= retained.earliest}
+        ours = dict(table.stream(retained.earliest, "latest"))
 
         assert ours.keys() == left.keys(), branch
         for snapshot_id, (schema_id, java) in left.items():

@@ -68,11 +68,13 @@ def shown(rows: pa.Table) -> str:
     )
 
 
-def told(text: str, *, told_level: int | None = None, compared: Sequence[str] | None = None) -> str:
+def told(
+    text: str, *, before_level: int | None = None, compared: Sequence[str] | None = None
+) -> str:
     """The changelog of merging the window."""
-    window, spec = window_of(text), SPEC if told_level else LOOKUP
+    window, spec = window_of(text), SPEC if before_level else LOOKUP
     merged = pa.concat_tables(MERGE_FUNCTIONS["deduplicate"](window, spec))
-    keys = changed_keys(window, spec, told_level)
+    keys = changed_keys(window, spec, before_level)
     assert keys.count == merged.num_rows
     changed = keys.changed
     before = keys.before[changed]
@@ -124,18 +126,18 @@ def test_lookup_compares_keys_of_level_0_with_the_lowest_level_above(
         ("L0 a3 | L3 a2-D | L5 b1", "a3+I"),
     ],
 )
-def test_full_compaction_compares_what_has_other_rows_with_the_told_level(
+def test_full_compaction_compares_what_has_other_rows_with_the_before_level(
     window: str, wanted: str
 ) -> None:
-    assert told(window, told_level=5) == wanted
+    assert told(window, before_level=5) == wanted
 
 
-@pytest.mark.parametrize("told_level", [None, 5])
-def test_equal_rows_are_no_change_where_they_are_compared(told_level: int | None) -> None:
+@pytest.mark.parametrize("before_level", [None, 5])
+def test_equal_rows_are_no_change_where_they_are_compared(before_level: int | None) -> None:
     window = "L0 a1 b2 c3 | L5 a1 b1"
 
-    assert told(window, told_level=told_level, compared=("k", "v")) == "b1-U b2+U c3+I"
-    assert told(window, told_level=told_level, compared=("k",)) == "c3+I"
+    assert told(window, before_level=before_level, compared=("k", "v")) == "b1-U b2+U c3+I"
+    assert told(window, before_level=before_level, compared=("k",)) == "c3+I"
 
 
 def test_rows_keep_the_numbers_that_they_have_in_the_table() -> None:
@@ -159,7 +161,7 @@ def test_nothing_before_and_nothing_after_is_nothing() -> None:
     assert changelog_rows(none, rows_of("a1-D"), np.array([NONE]), None).num_rows == 0
 
 
-def test_told_level_is_compared_though_a_lower_one_took_it_up() -> None:
+def test_before_level_is_compared_though_a_lower_one_took_it_up() -> None:
     window = window_of("L2 a2 b2 | L5 a1")
 
     keys = changed_keys(window, LOOKUP, 5)

@@ -162,7 +162,7 @@ def test_other_indexes_and_other_partitions_may_change() -> None:
 def looked_up(before: str, beside: str | None) -> CommitMessage:
     """A compaction of some files, beside others of the levels above 0."""
     there = None if beside is None else tuple(file.name for file in files(beside))
-    return replace(message(1), compact_before=tuple(files(before)), compact_beside=there)
+    return replace(message(1), compact_before=tuple(files(before)), compact_unchanged=there)
 
 
 @pytest.mark.parametrize(

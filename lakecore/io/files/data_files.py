@@ -115,7 +115,7 @@ def open_writer(
     It raises StorageError if the storage is full: no disk space, or a quota is used up.
     """
     with _refusals(path):
-        return _Told(
+        return _Translated(
             _format(write_format.format, path).open(store, path, fields, write_format), path
         )
 
@@ -198,7 +198,7 @@ def small_dictionaries(store: Store, path: str, columns: Sequence[str]) -> tuple
     return parquet_open.small_dictionaries(store, path, columns)
 
 
-class _Told:
+class _Translated:
     """A writer that translates storage errors into lakecore's errors."""
 
     def __init__(self, writer: RunWriter, path: str) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _PROBE_ROWS = 1_024
 _DECODED_RATIO = 4
-_BATCHES_BESIDE = 3
+_EXTRA_BATCHES = 3
 """What streaming holds, in batches: one, the pieces of the next, and what is read ahead."""
 _PIECES = 16
 """Pieces of a streamed batch."""
@@ -100,7 +100,7 @@ def read_orc(
 
 def _fitting(batch: BatchSize, row_bytes: float) -> int:
     """How many rows of so many bytes a batch has that is streamed."""
-    return max(1, min(batch.rows, int(batch.size_bytes / _BATCHES_BESIDE / row_bytes)))
+    return max(1, min(batch.rows, int(batch.size_bytes / _EXTRA_BATCHES / row_bytes)))
 
 
 def _by_stripe(

@@ -239,9 +239,11 @@ class _RowSizes:
     def of(self, index: int) -> float:
         """The bytes of a row of a row group."""
         group = self._metadata.row_group(index)
-        told = sum(group.column(leaf).total_uncompressed_size for leaf in self._leaves)
-        told += sum(group.column(leaf).num_values * width for leaf, width in self._repeated.items())
-        mean: float = told / max(1, group.num_rows) + sum(self._hidden.values())
+        stored_bytes = sum(group.column(leaf).total_uncompressed_size for leaf in self._leaves)
+        stored_bytes += sum(
+            group.column(leaf).num_values * width for leaf, width in self._repeated.items()
+        )
+        mean: float = stored_bytes / max(1, group.num_rows) + sum(self._hidden.values())
         return max(1.0, self._width / 8, self._seen, mean)
 
     def hidden(self, index: int) -> list[str]:

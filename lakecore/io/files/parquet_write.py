@@ -222,7 +222,9 @@ class ParquetWriter:
         table, coded = _with_one_dictionary(table)
         data = self._encoded(table)
         bounds = _text_bounds(data, table, self._texts, coded)
-        return _Part(data, bounds, {self._leaves[name]: _told(coded[name]) for name in coded})
+        return _Part(
+            data, bounds, {self._leaves[name]: _text_statistics(coded[name]) for name in coded}
+        )
 
     def _encoded(self, table: pa.Table) -> pa.Buffer:
         encoding = self._encoding or encoding_of(table, self._fields, self._format)
@@ -278,7 +280,7 @@ class _Part(NamedTuple):
 
 
 class _Texts(NamedTuple):
-    """A column of texts whose bounds are told: its leaf, and how many characters they need."""
+    """A column of texts whose bounds are reported: its leaf, and how many characters they need."""
 
     name: str
     leaf: int
@@ -320,7 +322,7 @@ def _with_one_dictionary(table: pa.Table) -> tuple[pa.Table, dict[str, CodedColu
     return table, coded
 
 
-def _told(column: CodedColumn) -> TextStatistics:
+def _text_statistics(column: CodedColumn) -> TextStatistics:
     return TextStatistics(column.texts.null_count, _kept(column.low), _kept(column.high))
 
 

@@ -26,12 +26,12 @@ from lakecore.options import IncrementalScanMode, ScanMode
 from lakecore.plan.changes import Taken, mode_between, taken_between
 from lakecore.table.changes.changes import ChangesSource, StoredRows
 from lakecore.table.changes.difference import Difference
-from lakecore.table.changes.past import past_of
+from lakecore.table.changes.retained import retained_changes
 
 if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot, Tag
     from lakecore.table.changes.changes import Change
-    from lakecore.table.changes.past import Past
+    from lakecore.table.changes.retained import RetainedChanges
     from lakecore.table.context import TableContext
 
 Point: TypeAlias = Time | None
@@ -102,28 +102,28 @@ class _Found:
 def _changes(
     context: TableContext, start: Point | _Stated, end: Point | _Stated
 ) -> tuple[Change, ...]:
-    past = past_of(context)
+    retained = retained_changes(context)
     since, until = _named(context, start), _named(context, end)
-    if past is None:
+    if retained is None:
         if isinstance(until, int) or (isinstance(since, int) and since != 0):
             raise NotFound(
                 "the table has no snapshot yet",
-                start=_told(start),
-                end=_told(end),
+                start=_given(start),
+                end=_given(end),
                 table=context.identifier,
             )
         return ()
     mode = mode_between(context.options)
-    last = _found(past, until, at_start=False)
+    last = _found(retained, until, at_start=False)
     if start is None and mode is IncrementalScanMode.DIFF:
         first = _Found(0)  # to compare with nothing takes no history
     else:
-        first = _found(past, since, at_start=True)
+        first = _found(retained, since, at_start=True)
     if first.id > last.id:
         raise InvalidRequest(
             "the start comes after the end",
-            start=_told(start),
-            end=_told(end),
+            start=_given(start),
+            end=_given(end),
             start_snapshot=first.id,
             end_snapshot=last.id,
             table=context.identifier,
@@ -136,7 +136,9 @@ def _changes(
     if mode is IncrementalScanMode.DIFF:
         before = _state(context, first) if first.id > 0 else None
         return (Difference(before=before, after=_state(context, last)),)
-    taken = [(each, taken_between(each, mode)) for each in past.snapshots(first.id + 1, last.id)]
+    taken = [
+        (each, taken_between(each, mode)) for each in retained.snapshots(first.id + 1, last.id)
+    ]
     return tuple(
         StoredRows(snapshot=snapshot, changelog=what is Taken.CHANGELOG)
         for snapshot, what in taken
@@ -175,45 +177,45 @@ def _named_by_text(context: TableContext, text: str, *, may_be_time: bool) -> _N
     return context.history.tag(text)
 
 
-def _found(past: Past, point: _Named, *, at_start: bool) -> _Found:
+def _found(retained: RetainedChanges, point: _Named, *, at_start: bool) -> _Found:
     match point:
         case None:
-            return _Found(_before_all(past, "the beginning") if at_start else past.latest)
+            return _Found(_before_all(retained, "the beginning") if at_start else retained.latest)
         case int():
-            return _Found(_known(past, point, at_start=at_start))
+            return _Found(_known(retained, point, at_start=at_start))
         case _Time():
-            return _at_time(past, point, at_start=at_start)
+            return _at_time(retained, point, at_start=at_start)
         case tag:
             return _Found(tag.snapshot.id, tag)
 
 
-def _known(past: Past, snapshot_id: int, *, at_start: bool) -> int:
+def _known(retained: RetainedChanges, snapshot_id: int, *, at_start: bool) -> int:
     """The id, if the changes from there on still exist; else NotFound."""
-    earliest = past.earliest - 1 if at_start else past.earliest
+    earliest = retained.earliest - 1 if at_start else retained.earliest
     if at_start and snapshot_id == 0:
-        return _before_all(past, "snapshot 0")
-    if not earliest <= snapshot_id <= past.latest:
-        raise past.gone(snapshot_id + 1 if at_start and snapshot_id < earliest else snapshot_id)
+        return _before_all(retained, "snapshot 0")
+    if not earliest <= snapshot_id <= retained.latest:
+        raise retained.gone(snapshot_id + 1 if at_start and snapshot_id < earliest else snapshot_id)
     return snapshot_id
 
 
-def _at_time(past: Past, point: _Time, *, at_start: bool) -> _Found:
-    newest = past.newest_at(point.time_ms)
+def _at_time(retained: RetainedChanges, point: _Time, *, at_start: bool) -> _Found:
+    newest = retained.newest_at(point.time_ms)
     if newest is not None:
         return _Found(newest)
     # A range that ends before the first snapshot is empty.
-    return _Found(_before_all(past, str(point.given)) if at_start else past.earliest - 1)
+    return _Found(_before_all(retained, str(point.given)) if at_start else retained.earliest - 1)
 
 
-def _before_all(past: Past, told: str) -> int:
+def _before_all(retained: RetainedChanges, start: str) -> int:
     """The id before the first snapshot. Raises NotFound if the first snapshot has expired."""
-    if past.earliest > 1:
+    if retained.earliest > 1:
         raise NotFound(
             "changes since then have expired; begin after the earliest that are left, or before it",
-            start=told,
-            earliest=past.earliest,
-            earliest_ms=past.snapshot(past.earliest).time_ms,
-            table=past.context.identifier,
+            start=start,
+            earliest=retained.earliest,
+            earliest_ms=retained.snapshot(retained.earliest).time_ms,
+            table=retained.context.identifier,
         )
     return 0
 
@@ -239,5 +241,5 @@ def _time(given: Time) -> _Time:
     return _Time(to_milliseconds(given), given)
 
 
-def _told(point: Point | _Stated) -> object:
+def _given(point: Point | _Stated) -> object:
     return point.given if isinstance(point, _Stated) else point

@@ -19,7 +19,7 @@ from lakecore.model.merge_rules import check_changelog
 from lakecore.options import ScanMode
 from lakecore.plan.changes import Taken, taken_by_stream
 from lakecore.table.changes.changes import ChangesSource, Replaced, State, StoredRows
-from lakecore.table.changes.past import past_of
+from lakecore.table.changes.retained import retained_changes
 from lakecore.table.context import require_table
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.changes.changes import Change
-    from lakecore.table.changes.past import Past
+    from lakecore.table.changes.retained import RetainedChanges
     from lakecore.table.context import TableContext
 
 LATEST: Literal["latest"] = "latest"
@@ -64,31 +64,31 @@ def stream_changes(
     Raises NotFound if snapshots have expired, now or during iteration.
     """
     _check(context, request)
-    past = past_of(context)
-    if past is None:
+    retained = retained_changes(context)
+    if retained is None:
         return iter(())
-    last = past.latest if request.until == LATEST else request.until
+    last = retained.latest if request.until == LATEST else request.until
     assert isinstance(last, int)
-    if last > past.latest:
+    if last > retained.latest:
         raise Unsupported(
             "a stream that waits for snapshots to come is not supported; end it at one there is",
             until=last,
-            latest=past.latest,
+            latest=retained.latest,
             table=context.identifier,
         )
     first = request.from_snapshot
     if first is None:
-        if last < past.latest:
+        if last < retained.latest:
             raise InvalidRequest(
                 "a stream without from_snapshot begins with the latest state, and this one would "
                 "end before it",
                 until=last,
-                latest=past.latest,
+                latest=retained.latest,
                 table=context.identifier,
             )
-        return iter(_whole(context, past))
-    if not past.earliest <= first <= past.latest + 1:
-        raise past.gone(first)
+        return iter(_whole(context, retained))
+    if not retained.earliest <= first <= retained.latest + 1:
+        raise retained.gone(first)
     if first > last + 1:
         raise InvalidRequest(
             "the stream begins after its end",
@@ -96,7 +96,7 @@ def stream_changes(
             until=last,
             table=context.identifier,
         )
-    return _follow(context, past, first, last)
+    return _follow(context, retained, first, last)
 
 
 def _check(context: TableContext, request: StreamRequest) -> None:
@@ -138,16 +138,16 @@ def _unsupported(key: str, value: str, context: TableContext) -> Unsupported:
     )
 
 
-def _whole(context: TableContext, past: Past) -> list[tuple[int, ChangesSource]]:
-    state = State(snapshot=past.snapshot(past.latest))
-    return [(past.latest, ChangesSource(context=context, changes=(state,)))]
+def _whole(context: TableContext, retained: RetainedChanges) -> list[tuple[int, ChangesSource]]:
+    state = State(snapshot=retained.snapshot(retained.latest))
+    return [(retained.latest, ChangesSource(context=context, changes=(state,)))]
 
 
 def _follow(
-    context: TableContext, past: Past, first: int, last: int
+    context: TableContext, retained: RetainedChanges, first: int, last: int
 ) -> Iterator[tuple[int, ChangesSource]]:
     for snapshot_id in range(first, last + 1):
-        snapshot = past.snapshot(snapshot_id)
+        snapshot = retained.snapshot(snapshot_id)
         # The table may have been dropped or replaced since the previous item.
         require_table(context)
         change = _change(context, snapshot)

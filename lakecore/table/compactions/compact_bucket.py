@@ -33,7 +33,7 @@ from lakecore.model.files import CommitMessage, FileSource, Split
 from lakecore.model.rows import RETRACTS
 from lakecore.options import ChangelogProducer, MergeEngine
 from lakecore.plan.splits import may_hold_deletions
-from lakecore.table.compactions.compact_merge import BATCHES_BESIDE, CompactionMerge
+from lakecore.table.compactions.compact_merge import EXTRA_BATCHES, CompactionMerge
 from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
 from lakecore.table.reads.source import TableSource
 from lakecore.table.runs.bucket_files import (
@@ -112,7 +112,7 @@ def compact_bucket(
         compact_before=tuple(before),
         compact_after=tuple(after),
         compact_changelog_files=changelog,
-        compact_beside=rewriter.beside,
+        compact_unchanged=rewriter.unchanged,
         compact_schema_id=context.schema.id,
         base_snapshot_id=compaction.base_snapshot_id,
     )
@@ -142,7 +142,7 @@ class _Rewriter:
         deepest = max(file.level for file in (*compaction.files, *compaction.others))
         self._to_last = level >= max(options.level_count - 1, deepest)
         # The deepest level is not always the last one: the number of levels may have grown.
-        self._told_level = deepest or level
+        self._before_level = deepest or level
         self._plan = self._read_plan()
         self._fields = merge_fields((), self._plan)
         read = tuple((file,) for file in (*compaction.files, *self._above))
@@ -166,7 +166,7 @@ class _Rewriter:
             self._upper = self._upper_levels()
 
     @property
-    def beside(self) -> tuple[str, ...] | None:
+    def unchanged(self) -> tuple[str, ...] | None:
         """If rows are looked up, the files above level 0 that the compaction does not change."""
         if not self._context.options.needs_lookup:
             return None
@@ -247,10 +247,12 @@ class _Rewriter:
         takes_up = self._compaction.level > 0 and any(file.level == 0 for file in files)
         upper = self._upper if takes_up else None
         full = options.changelog_producer is ChangelogProducer.FULL_COMPACTION
-        told = self._changes if (self._to_last if full else takes_up) else None
-        if told is None and not any(self._must_meet(file) for file in files if file.level == 0):
+        changelog = self._changes if (self._to_last if full else takes_up) else None
+        if changelog is None and not any(
+            self._must_meet(file) for file in files if file.level == 0
+        ):
             upper = None
-        if upper is None and told is None:
+        if upper is None and changelog is None:
             return None
         compared: tuple[str, ...] | None = None
         if options.changelog_producer_row_deduplicate:
@@ -260,8 +262,8 @@ class _Rewriter:
         return CompactionMerge(
             engine=MERGE_FUNCTIONS[options.merge_engine],
             upper=upper,
-            changelog=told,
-            told_level=self._told_level if full and told is not None else None,
+            changelog=changelog,
+            before_level=self._before_level if full and changelog is not None else None,
             compared=compared,
             first_row=options.merge_engine is MergeEngine.FIRST_ROW,
             equal=self._equal,
@@ -287,10 +289,10 @@ class _Rewriter:
     ) -> None:
         context, split = self._context, self._split(section)
         left, held_bytes = split.row_count, 0
-        beside = 0 if merge is None else BATCHES_BESIDE
+        extra = 0 if merge is None else EXTRA_BATCHES
         room = MergeRoom(
             share=_MERGE_SHARE,
-            batches_beside=beside,
+            extra_batches=extra,
             places=self._places,
             late=self._late,
             coded=coded,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lakecore.merge.spec import MergeFunction, MergeSpec, Slice
     from lakecore.table.compactions.lookup import UpperLevels
 
-BATCHES_BESIDE = 6
+EXTRA_BATCHES = 6
 """Batches held in addition to those of the runs: looked-up rows, rows before and after, order."""
 
 
@@ -53,7 +53,7 @@ class CompactionMerge:
 
     - `upper`: the levels above the output; None if there are none or no look-up is needed;
     - `changelog`: the writer of changes; None if there is no changelog;
-    - `told_level`: set for a full-compaction changelog, which compares with this level;
+    - `before_level`: set for a full-compaction changelog, which compares with this level;
     - `compared`, `equal`: see `changelog_rows`;
     - `late`: casts that are applied to rows before they are compared or written.
     """
@@ -62,7 +62,7 @@ class CompactionMerge:
     engine: MergeFunction
     upper: UpperLevels | None
     changelog: Changes | None
-    told_level: int | None
+    before_level: int | None
     compared: Sequence[str] | None
     first_row: bool
     equal: Equal = equal_rows
@@ -71,7 +71,7 @@ class CompactionMerge:
     def __call__(self, window: Sequence[Slice], spec: MergeSpec) -> Iterator[pa.Table]:
         """The merged rows; see `MergeFunction`."""
         known: np.ndarray | None = None
-        keys = changed_keys(window, spec, self.told_level)
+        keys = changed_keys(window, spec, self.before_level)
         new = keys.without_before
         if self.upper is not None and len(new):
             wanted = order_columns([column_of(window, name, keys.first[new]) for name in spec.key])
@@ -82,12 +82,12 @@ class CompactionMerge:
                 found = self.upper.rows(wanted)
                 if found:
                     window = [*window, *found]
-                    keys = changed_keys(window, spec, self.told_level)
+                    keys = changed_keys(window, spec, self.before_level)
         done = 0
         for merged in self.engine(window, replace(spec, keep_deletions=True)):
             piece = slice(done, done + merged.num_rows)
             done = piece.stop
-            self._tell(window, keys, known, piece, merged)
+            self._write_changes(window, keys, known, piece, merged)
             keep = np.ones(merged.num_rows, bool)
             if known is not None:
                 keep &= ~known[piece]
@@ -97,7 +97,7 @@ class CompactionMerge:
             yield filter_rows(merged, keep)
         assert done == keys.count, "every key of the window was merged to one row"
 
-    def _tell(
+    def _write_changes(
         self,
         window: Sequence[Slice],
         keys: ChangedKeys,
@@ -122,8 +122,8 @@ class CompactionMerge:
         at = np.where(held, np.cumsum(held) - 1, NONE)
         rows = _all_rows(window).take(pa.array(before[held]))
         after = filter_rows(merged, changed)
-        told = changelog_rows(rows, after, at, self.compared, self._equal)
-        self.changelog.write(self.late.cast(told))
+        changes = changelog_rows(rows, after, at, self.compared, self._equal)
+        self.changelog.write(self.late.cast(changes))
 
     def _equal(self, left: pa.Table, right: pa.Table, columns: Sequence[str]) -> np.ndarray:
         cast = self.late.cast

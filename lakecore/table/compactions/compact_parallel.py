@@ -89,21 +89,21 @@ class Tally:
         with self._lock:
             self._buckets = self._buckets_done + len(plan)
             self._rows = self._rows_done + sum(planned.row_count for planned in plan)
-            self._tell()
+            self._report()
 
     def rows(self, more: int) -> None:
         """Count `more` rows as done."""
         with self._lock:
             self._rows_done += more
-            self._tell()
+            self._report()
 
     def bucket(self) -> None:
         """Count one bucket as done."""
         with self._lock:
             self._buckets_done += 1
-            self._tell()
+            self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._progress is not None:
             self._progress(
                 CompactionProgress(

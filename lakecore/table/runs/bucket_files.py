@@ -92,7 +92,7 @@ class FileShape:
         )
 
     @property
-    def told_texts(self) -> dict[str, int | None]:
+    def text_bounds(self) -> dict[str, int | None]:
         """String columns whose bounds the Parquet writer reports, with their truncation length."""
         if self.write_format.format != "parquet":
             return {}
@@ -262,11 +262,11 @@ class _OpenFile:
         self._name = name
         self._fields = shape.physical_fields
         path = place.layout.file_in_bucket(place.partition_path, place.bucket, name)
-        told = shape.told_texts
-        write_format = replace(shape.write_format, text_bounds=tuple(told.items()))
+        text_bounds = shape.text_bounds
+        write_format = replace(shape.write_format, text_bounds=tuple(text_bounds.items()))
         self.writer: RunWriter = open_writer(place.store, path, self._fields, write_format)
         self._stats = StatsCollector(
-            shape.schema.fields, shape.stats_modes, write_format.format, told
+            shape.schema.fields, shape.stats_modes, write_format.format, text_bounds
         )
         self._unseen: list[pa.Table] = []
         self._unseen_rows = self._unseen_bytes = 0
@@ -327,7 +327,7 @@ class _OpenFile:
         self._see()
         size_bytes, row_count = self.writer.close()
         for name, (low, high) in self.writer.text_bounds.items():
-            self._stats.tell(name, low, high)
+            self._stats.supply(name, low, high)
         shape = self._shape
         names = shape.bounded_names
         assert self._sequence_min is not None

@@ -79,12 +79,12 @@ class LateCasts:
             for field in stored
             if field.id == each.column.id and _nullable(field) == each.stored.type
         }
-        beside = set(self.fields)
+        second = set(self.fields)
         at_once = [field for field in stored if field not in late.values()]
-        plain = iter(map_fields([field for field in fields if field not in beside], at_once))
+        plain = iter(map_fields([field for field in fields if field not in second], at_once))
         return tuple(
             ColumnMapping(read=field, stored=late.get(field), changed=False)
-            if field in beside
+            if field in second
             else next(plain)
             for field in fields
         )
@@ -93,7 +93,7 @@ class LateCasts:
         """Rows with the columns of `map_fields`, packed for the merge."""
         if not self.packed:
             return rows
-        for name, stored in self._beside.items():
+        for name, stored in self._stored_names.items():
             columns = [rows.column(part) for part in (name, *stored)]
             kinds = [pa.field(str(at), column.type) for at, column in enumerate(columns)]
             null = np.logical_and.reduce([~is_valid(column) for column in columns])
@@ -109,12 +109,12 @@ class LateCasts:
         if self.wanted is not None:
             rows = rows.filter(self.wanted)
         rows = self._unpacked(rows)
-        beside = {each.name for each in self.fields}
-        schema = rows.select([name for name in rows.schema.names if name not in beside]).schema
+        stored = {each.name for each in self.fields}
+        schema = rows.select([name for name in rows.schema.names if name not in stored]).schema
         return pa.Table.from_batches([self._cast(batch) for batch in rows.to_batches()], schema)
 
     @property
-    def _beside(self) -> Mapping[str, list[str]]:
+    def _stored_names(self) -> Mapping[str, list[str]]:
         """For each column, its columns of stored values."""
         names = dict.fromkeys(each.column.name for each in self.casts)
         return {
@@ -126,7 +126,7 @@ class LateCasts:
         if not self.packed:
             return rows
         fields = {each.column.name: each.column for each in self.casts}
-        for name, stored in self._beside.items():
+        for name, stored in self._stored_names.items():
             at = rows.schema.get_field_index(name)
             value, *parts = (
                 pc.struct_field(rows.column(at), [part]) for part in range(1 + len(stored))

@@ -61,13 +61,13 @@ _LEASE_LEAST_BYTES = 8 << 20
 class MergeRoom:
     """The share of the budget that merging a section takes: the budget divided by `share`.
 
-    The merge function holds `batches_beside` batches in addition to those of the runs. A merge
+    The merge function holds `extra_batches` batches in addition to those of the runs. A merge
     function other than the plan's engine gets `places` (large rows) or `late` casts. The columns
     `coded` are returned dictionary-encoded where possible.
     """
 
     share: int = _LEASE_SHARE
-    batches_beside: int = 0
+    extra_batches: int = 0
     places: Places | None = None
     late: LateCasts = NO_LATE_CASTS
     coded: frozenset[str] = frozenset()
@@ -130,7 +130,7 @@ def _merged_runs(
     readers = _LOCAL_READERS if files.are_local else _REMOTE_READERS
     with budget.acquire_up_to(budget.size_bytes // room.share, _LEASE_LEAST_BYTES) as lease:
         at_once = runs_at_once(runs, len(fields), budget)
-        batches = BATCHES_HELD * min(len(runs), at_once) + room.batches_beside
+        batches = BATCHES_HELD * min(len(runs), at_once) + room.extra_batches
         size = batch_size(fields, lease.size_bytes // batches)
         with closing(SpillDirectory()) as spills:
             if len(runs) <= at_once:

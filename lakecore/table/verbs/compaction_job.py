@@ -61,7 +61,7 @@ class Setback:
     seconds: float
 
 
-Told: TypeAlias = "Callable[[StepDone | Setback], None]"
+Report: TypeAlias = "Callable[[StepDone | Setback], None]"
 
 
 def run_compaction(
@@ -70,7 +70,7 @@ def run_compaction(
     *,
     interval_seconds: float,
     stop: Stop,
-    told: Told,
+    report: Report,
 ) -> int:
     """Compact until `stop` is set. Returns the number of committed steps."""
     steps = setbacks = 0
@@ -82,7 +82,7 @@ def run_compaction(
             nonlocal steps, began_ms
             steps += 1
             now_ms = ambient.now_ms()
-            told(StepDone(step=step, seconds=(now_ms - began_ms) / 1000))
+            report(StepDone(step=step, seconds=(now_ms - began_ms) / 1000))
             began_ms = now_ms
 
         def look(at: CompactionProgress) -> None:
@@ -97,7 +97,7 @@ def run_compaction(
         except (CommitConflict, CommitUnknown, Uncomputable, OSError) as error:
             seconds = min(BACK_OFF_SECONDS_MIN * 2 ** min(setbacks, 30), BACK_OFF_SECONDS_MAX)
             setbacks += 1
-            told(Setback(error=error, seconds=seconds))
+            report(Setback(error=error, seconds=seconds))
             stop.wait(seconds)
             continue
         setbacks = 0

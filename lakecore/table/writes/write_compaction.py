@@ -141,7 +141,7 @@ class WriteCompaction:
             if plan is None:
                 return message
             try:
-                done = do_work(state.context, plan, _untold)
+                done = do_work(state.context, plan, _no_report)
             except (CorruptTable, NotFound):
                 state = self._state([message])
                 if state is not None and _all_there(plan, message, state):
@@ -165,7 +165,7 @@ class WriteCompaction:
                 compact_after=done.compact_after,
                 compact_changelog_files=done.compact_changelog_files,
                 compact_index_files=done.compact_index_files,
-                compact_beside=done.compact_beside,
+                compact_unchanged=done.compact_unchanged,
                 compact_schema_id=done.compact_schema_id,
             )
         log.info("compaction left table=%s bucket=%d", self._context.identifier, message.bucket)
@@ -323,6 +323,6 @@ def _is_writable(context: TableContext) -> bool:
     return True
 
 
-def _untold(rows: int) -> None:
+def _no_report(rows: int) -> None:
     """Ignore the progress of a compaction within a write."""
     del rows

@@ -415,7 +415,7 @@ def test_compaction_whose_rows_above_have_changed_is_a_conflict() -> None:
         theirs,
         compact_before=(upper,),
         compact_after=(replace(upper, name="data-other-0.parquet"),),
-        compact_beside=None,
+        compact_unchanged=None,
     )
     commit(table.context, CommitRequest(messages=[moved], user="other"))
 

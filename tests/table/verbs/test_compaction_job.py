@@ -56,7 +56,7 @@ def run(
     told: list[StepDone | Setback] = []
     context = reopened(table, store=store or table.context.store).context
     request = CompactionRequest(**how)  # type: ignore[arg-type]
-    steps = run_compaction(context, request, interval_seconds=7.0, stop=waits, told=told.append)
+    steps = run_compaction(context, request, interval_seconds=7.0, stop=waits, report=told.append)
     assert steps == sum(isinstance(each, StepDone) for each in told)
     return told
 

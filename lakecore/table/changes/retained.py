@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class RetainedChanges:
     """The snapshots whose changes exist: the ids from `earliest` to `latest`."""
 
     context: TableContext
@@ -43,7 +43,7 @@ class Past:
                 return history.changelog(snapshot_id)
         except NotFound as error:
             # It has expired in the meantime.
-            raise (past_of(self.context) or self).gone(snapshot_id) from error
+            raise (retained_changes(self.context) or self).gone(snapshot_id) from error
 
     def snapshots(self, first: int, last: int) -> list[Snapshot]:
         """The snapshots from `first` to `last`. Raises NotFound, naming the earliest id."""
@@ -79,7 +79,7 @@ class Past:
         )
 
 
-def past_of(context: TableContext) -> Past | None:
+def retained_changes(context: TableContext) -> RetainedChanges | None:
     """The changes that can be read now; None if nothing was ever committed.
 
     Raises NotFound if the table was dropped or replaced.
@@ -94,4 +94,4 @@ def past_of(context: TableContext) -> Past | None:
     while earliest - 1 in there:
         earliest -= 1
     reached = frozenset(each for each in kept if each >= earliest)
-    return Past(context=context, earliest=earliest, latest=live[-1], kept=reached)
+    return RetainedChanges(context=context, earliest=earliest, latest=live[-1], kept=reached)
