@@ -307,9 +307,9 @@ def test_columns_move(name: str, move: Move, order: str) -> None:
     assert names(after(make(), SchemaChange.update_column_position(name, move))) == order
 
 
-def test_column_cannot_move_beside_itself_or_beside_nothing() -> None:
+def test_column_cannot_move_next_to_itself_or_to_nothing() -> None:
     own = SchemaChange.update_column_position("v", Move.after("v"))
-    assert "beside itself" in refused(make(), own)
+    assert "next to itself" in refused(make(), own)
     lost = SchemaChange.update_column_position("v", Move.after("q"))
     assert "column=q" in refused(make(), lost, NotFound)
 
