@@ -292,7 +292,7 @@ def test_comment_that_is_no_text_makes_no_table(tmp_path: Path) -> None:
     session = lc.connect(str(tmp_path))
     session.create_database("d")
 
-    with pytest.raises(lc.InvalidRequest, match="the comment of a table is a text"):
+    with pytest.raises(lc.InvalidRequest, match="the comment of a table is a string"):
         session.create_table("d.t", {"id": "INT"}, comment=5)  # type: ignore[arg-type]
 
     assert not session.table_exists("d.t")

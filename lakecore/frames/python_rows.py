@@ -263,7 +263,7 @@ def _with_named_index(frame: PandasFrame) -> PandasFrame:
         return (frame.droplevel(unnamed) if unnamed else frame).reset_index(drop=False)
     except ValueError as error:
         raise InvalidRequest(
-            "a column is there twice: an index has the name of a column",
+            "two columns have the same name: an index has the name of a column",
             column=next((name for name in names if name in list(frame.columns)), names),
         ) from error
 

@@ -204,7 +204,7 @@ def _aggregates(schema: TableSchema, options: TableOptions) -> tuple[Aggregate, 
             )
         if not AGGREGATE_FUNCTIONS[function](kind):
             raise Unsupported(
-                "the aggregate function does not take the column's type",
+                "the aggregate function does not support the column's type",
                 column=name,
                 type=kind,
                 function=function,

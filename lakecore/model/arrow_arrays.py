@@ -1,8 +1,8 @@
-"""Arrow arrays seen as another type: nested layouts are rebuilt around the leaves, values shared.
+"""Converts Arrow arrays between types that differ only in layout, without copying values.
 
-Arrow's own casts refuse what is harmless here (a nullable part that becomes NOT NULL, other names
-of parts) and copy what need not be copied. INVARIANT: an array that already has the type comes
-back as it is.
+Nested arrays are rebuilt around the same values. Arrow's own casts refuse harmless changes (a
+nullable field that becomes NOT NULL, other field names) and copy more than necessary.
+INVARIANT: an array that already has the type is returned unchanged.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Leaf: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
-"""Turns an array without parts into one of the type."""
+"""Converts a non-nested array to the type."""
 
 _t = pa.types
 _FEW_COLUMNS = 64
 
 
 def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The array by Arrow's cast; ArrowInvalid if a value does not fit.
+    """Arrow's cast of the array; raises ArrowInvalid if a value does not fit.
 
-    A timestamp without zone becomes one in UTC, and back, with the same number inside.
+    A timestamp without a zone becomes one in UTC, and vice versa, with the same stored number.
     """
     source = array.type
     if (
@@ -41,7 +41,10 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def retype(array: pa.Array, target: pa.DataType, leaf: Leaf = cast_leaf) -> pa.Array:
-    """The array as that type: same nesting, parts by position, leaves by `leaf`."""
+    """The array as that type.
+
+    Same nesting, fields matched by position, leaves converted by `leaf`.
+    """
     source = array.type
     if source == target:
         return array
@@ -69,10 +72,10 @@ def retype(array: pa.Array, target: pa.DataType, leaf: Leaf = cast_leaf) -> pa.A
 
 
 def with_parts_of(array: pa.Array, target: pa.DataType, *, may_lack: bool = False) -> pa.Array:
-    """The array with the parts of its structs by the names of the target, in its order.
+    """The array with its struct fields matched by name to the target, and in the target's order.
 
-    One that is not there is null if it `may_lack` and be null, and else ArrowInvalid. Types of
-    parts, and names of elements, keys and values, are as they were.
+    A missing field is null if `may_lack` is set and the field is nullable; otherwise ArrowInvalid.
+    The types of fields, and the names of list elements, map keys and map values, do not change.
     """
     if _has_parts_of(array.type, target):
         return array
@@ -96,7 +99,7 @@ def with_parts_of(array: pa.Array, target: pa.DataType, *, may_lack: bool = Fals
 
 
 def _has_parts_of(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether structs have the parts that the target has; of another nesting nothing is said."""
+    """Whether structs have the target's field names in its order; True if the nesting differs."""
     if source == target or not _t.is_nested(target):
         return True
     if _t.is_struct(target) and _t.is_struct(source):
@@ -113,9 +116,10 @@ def _has_parts_of(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def size_of(rows: pa.Table | pa.RecordBatch) -> int:
-    """The bytes that the values of rows take: `nbytes`, which walks each chunk of each column.
+    """The bytes of the rows, roughly as `nbytes`, but faster with many columns.
 
-    Of many columns those that have a width are counted by it, for what their nulls take is little.
+    `nbytes` visits each chunk of each column. With many columns, fixed-width ones are computed from
+    their width, without their null bitmaps, which are small.
     """
     if rows.num_columns <= _FEW_COLUMNS:
         return int(rows.nbytes)
@@ -128,21 +132,21 @@ def size_of(rows: pa.Table | pa.RecordBatch) -> int:
 def retype_chunked(
     column: pa.ChunkedArray, target: pa.DataType, leaf: Leaf = cast_leaf
 ) -> pa.ChunkedArray:
-    """The column as that type, chunk by chunk."""
+    """The column as that type, converted chunk by chunk."""
     if column.type == target:
         return column
     return pa.chunked_array([retype(chunk, target, leaf) for chunk in column.chunks], type=target)
 
 
 def inner_of(array: pa.Array) -> list[pa.Array]:
-    """The parts of a struct, the keys and values of a map, the elements of a list."""
+    """The children of a nested array: struct fields, map keys and values, or list elements."""
     if _t.is_struct(array.type):
         return [array.field(index) for index in range(array.type.num_fields)]
     return [array.keys, array.items] if _t.is_map(array.type) else [array.values]
 
 
 def nested_like(like: pa.Array, target: pa.DataType, inner: Sequence[pa.Array]) -> pa.Array:
-    """An array of the type around others, as `inner_of` has them; nulls and offsets of `like`."""
+    """An array of the type around other children (see `inner_of`); nulls and offsets of `like`."""
     if _t.is_struct(target):
         return struct_array(like, inner, list(target))
     if _t.is_map(target):
@@ -162,11 +166,12 @@ def struct_array(
 
 
 def without_nulls_under_nulls(array: pa.Array, above: pa.Array | None = None) -> pa.Array:
-    """The array with any value in place of a null that a NOT NULL part has under a null.
+    """The array without nulls in NOT NULL struct fields, where the struct itself is null.
 
-    To take null from a struct leaves null in all its parts, which Arrow's Parquet writer refuses of
-    a NOT NULL one. A null of its own in such a part stays, for the writer to refuse. `above` masks
-    the places whose parents are all valid; all of them, unless said.
+    Taking a null from a struct array makes all its children null, and Arrow's Parquet writer
+    refuses a null in a NOT NULL field. Such nulls are replaced by arbitrary values. A null in a
+    struct that is not null stays, so that the writer refuses it. `above` masks the positions where
+    all parents are valid; None means everywhere.
     """
     kind = array.type
     if not _t.is_nested(kind) or not len(array):
@@ -182,7 +187,7 @@ def without_nulls_under_nulls(array: pa.Array, above: pa.Array | None = None) ->
 
 
 def _any_value(child: pa.Array, field: pa.Field, above: pa.Array) -> pa.Array:
-    """A NOT NULL part without validity, if its nulls are all under nulls."""
+    """A NOT NULL child without its validity bitmap, if all its nulls are under null parents."""
     if field.nullable or not child.null_count or pc.any(pc.and_(above, child.is_null())).as_py():
         return child
     kind = child.type
@@ -195,10 +200,10 @@ def _any_value(child: pa.Array, field: pa.Field, above: pa.Array) -> pa.Array:
 
 
 def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch, whose parts without rows have the one offset that they may lack.
+    """The batch, with the single offset that empty variable-length children may lack.
 
-    Below lists and maps that are all empty, Arrow for Java before 19 (that of Spark 4.1) writes
-    none. Arrow here takes what lies behind for it, which ends the process.
+    Arrow for Java before 19 (used by Spark 4.1) writes no offsets for empty children of lists and
+    maps. Arrow C++ would then read past the buffer, and the process would crash.
     """
     columns = batch.columns
     whole = [_with_offsets(column) for column in columns]
@@ -210,7 +215,7 @@ def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _with_offsets(array: pa.Array) -> pa.Array:
     kind = array.type
     if not len(array) and (_t.is_nested(kind) or _is_text_or_bytes(kind)):
-        # Not `pa.nulls`, whose parts all have one buffer, of the size of another's.
+        # Not `pa.nulls`: all its children share one buffer, whose size fits only one of them.
         return pa.array([], kind)
     if not _t.is_nested(kind) or _t.is_union(kind):
         return array
@@ -221,12 +226,12 @@ def _with_offsets(array: pa.Array) -> pa.Array:
 
 
 def rows_only(count: int) -> pa.RecordBatch:
-    """A batch of so many rows without columns."""
+    """A batch of that many rows without columns."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))
 
 
 def list_like(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
-    """A list or map array over other values: the nulls and offsets of `array`, shared."""
+    """A list or map array around other values; it shares nulls and offsets with `array`."""
     return pa.Array.from_buffers(
         target,
         len(array),

@@ -1,4 +1,4 @@
-"""What a schema must keep about its columns, keys and buckets."""
+"""The rules of a schema about columns, keys and buckets."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ if TYPE_CHECKING:
 
 _COMPLEX = (Array, Map, Multiset, Row)
 NESTING_MAX = 32
-"""Types in types. Arrow reads some 48 ARRAYs in ARRAYs from Parquet, and more of the others."""
+"""The deepest nesting of types.
+
+Arrow reads about 48 nested ARRAYs from Parquet, other types deeper.
+"""
 
 
 def check_column_names(schema: TableSchema, options: TableOptions) -> None:
-    """Columns are there, named once and not blank, and no name is one of the reserved."""
+    """There is a column; names are unique, not blank, and not reserved."""
     if not schema.fields:
-        raise InvalidRequest("a table needs a column", table=options.table)
+        raise InvalidRequest("a table needs at least one column", table=options.table)
     _check_names(schema.fields, "", options.table)
     for name in schema.names:
         if name in SYSTEM_COLUMNS or name == ROW_KIND or name.startswith(KEY_PREFIX):
@@ -49,12 +52,14 @@ def _check_names(fields: Iterable[Field], inside: str, table: str) -> None:
         if not name.strip():
             raise InvalidRequest("a column name is blank", inside=inside, table=table)
         if count > 1:
-            raise InvalidRequest("a column name is there twice", column=inside + name, table=table)
+            raise InvalidRequest(
+                "two columns have the same name", column=inside + name, table=table
+            )
     for column in columns:
         for row in _rows_in(column.type):
             if not row.fields:
                 raise InvalidRequest(
-                    "a ROW needs a field", column=inside + column.name, table=table
+                    "a ROW needs at least one field", column=inside + column.name, table=table
                 )
             _check_names(row.fields, f"{inside}{column.name}.", table)
 
@@ -72,12 +77,12 @@ def _rows_in(data_type: DataType) -> tuple[Row, ...]:
 
 
 def check_nesting(schema: TableSchema, options: TableOptions) -> None:
-    """No type is nested deeper than all formats and engines read it back."""
+    """No type is nested deeper than all formats and engines can read."""
     for field in schema.fields:
         depth = _depth(field.type)
         if depth > NESTING_MAX:
             raise InvalidRequest(
-                "the type is nested too deep: its values could not be read back",
+                "the type is nested too deeply: its values could not be read back",
                 column=field.name,
                 depth=depth,
                 most=NESTING_MAX,
@@ -107,7 +112,7 @@ def check_keys_are_columns(schema: TableSchema, options: TableOptions) -> None:
                 )
             if count > 1:
                 raise InvalidRequest(
-                    f"a column is twice in the {role}", column=name, table=options.table
+                    f"the {role} names a column twice", column=name, table=options.table
                 )
             column = schema.by_name[name]
             if isinstance(column.type, _COMPLEX):
@@ -120,14 +125,14 @@ def check_keys_are_columns(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_primary_key(schema: TableSchema, options: TableOptions) -> None:
-    """A key has one row: in one partition and one bucket, unless buckets are dynamic."""
+    """Rows of one key share a partition and a bucket, unless buckets are dynamic."""
     if not schema.primary_keys:
         if options.primary_key_nullable:
             raise needs_primary_key("primary-key.nullable", options)
         return
     if not schema.trimmed_primary_keys:
         raise InvalidRequest(
-            "the primary key is only partition keys: a partition would hold one row",
+            "the primary key consists only of partition keys: a partition would hold one row",
             primary_key=schema.primary_keys,
             partition_keys=schema.partition_keys,
             table=options.table,
@@ -135,7 +140,8 @@ def check_primary_key(schema: TableSchema, options: TableOptions) -> None:
     missing = [name for name in schema.partition_keys if name not in schema.primary_keys]
     if missing and options.bucket >= 1:
         raise InvalidRequest(
-            "the primary key must hold every partition key, but in dynamic buckets (bucket=-1)",
+            "the primary key must contain every partition key, unless buckets are "
+            "dynamic (bucket=-1)",
             missing=missing,
             primary_key=schema.primary_keys,
             bucket=options.bucket,
@@ -143,14 +149,14 @@ def check_primary_key(schema: TableSchema, options: TableOptions) -> None:
         )
     if missing and options.sequence_field:
         raise InvalidRequest(
-            "sequence.field needs a primary key that holds every partition key",
+            "sequence.field needs a primary key that contains every partition key",
             missing=missing,
             table=options.table,
         )
 
 
 def check_key_nullability(schema: TableSchema, options: TableOptions) -> None:
-    """Key columns are NOT NULL: null equals nothing, so its rows would never merge."""
+    """Key columns are NOT NULL: null equals nothing, so rows with a null key would never merge."""
     for name in schema.primary_keys:
         if schema.by_name[name].nullable is not options.primary_key_nullable:
             raise InvalidRequest(
@@ -166,7 +172,7 @@ def check_defaults(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_bucket(schema: TableSchema, options: TableOptions) -> None:
-    """The bucket key goes with the number of buckets, and with the primary key."""
+    """The bucket key fits the number of buckets and the primary key."""
     if options.bucket_key and options.bucket == -1:
         raise InvalidRequest(
             "bucket-key needs a fixed number of buckets: set bucket, or leave bucket-key out",
@@ -177,7 +183,7 @@ def check_bucket(schema: TableSchema, options: TableOptions) -> None:
         raise needs_primary_key("bucket", options)
     if not schema.primary_keys and options.bucket >= 1 and not options.bucket_key:
         raise InvalidRequest(
-            "a table without a primary key needs bucket-key for a fixed number of buckets",
+            "a table without a primary key with a fixed number of buckets needs bucket-key",
             bucket=options.bucket,
             table=options.table,
         )
@@ -188,7 +194,8 @@ def check_bucket(schema: TableSchema, options: TableOptions) -> None:
             )
         if schema.primary_keys and name not in schema.primary_keys:
             raise InvalidRequest(
-                "bucket-key must be part of the primary key: a key would have several buckets",
+                "bucket-key must be part of the primary key: otherwise a key would be in "
+                "several buckets",
                 column=name,
                 primary_key=schema.primary_keys,
                 table=options.table,
@@ -196,7 +203,7 @@ def check_bucket(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_bucket_function(schema: TableSchema, options: TableOptions) -> None:
-    """The function mod has the one number that it divides, hive columns of types that it knows."""
+    """The function mod needs one integer key; hive needs columns of types that it can hash."""
     function = options.bucket_function_type
     if function is BucketFunction.DEFAULT or options.bucket < 1:
         return
@@ -211,7 +218,7 @@ def check_bucket_function(schema: TableSchema, options: TableOptions) -> None:
         )
     if function is BucketFunction.HIVE and not set(roots).isdisjoint({None, *TIMESTAMPS}):
         raise InvalidRequest(
-            "bucket-function.type=hive takes no timestamps, and no types with parts",
+            "bucket-function.type=hive supports neither timestamps nor nested types",
             bucket_key=shown,
             table=options.table,
         )

@@ -1,4 +1,4 @@
-"""What a schema must keep about merging: sequences, merge engines, aggregates, changelogs."""
+"""The rules of a schema about merging: sequence fields, merge engines, aggregates, changelogs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def needs_primary_key(key: str, options: TableOptions) -> InvalidRequest:
-    """The error of an option that only a table with a primary key may have."""
+    """The error for an option that needs a primary key."""
     return InvalidRequest(
         "the option needs a primary key",
         option=key,
@@ -35,7 +35,7 @@ def needs_primary_key(key: str, options: TableOptions) -> InvalidRequest:
 
 
 def check_fields_families(schema: TableSchema, options: TableOptions) -> None:
-    """Every `fields.X.*` option is about a column."""
+    """Every `fields.X.*` option names a column."""
     for key in options.texts:
         found = member(key)
         if found is None:
@@ -46,7 +46,7 @@ def check_fields_families(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_sequence(schema: TableSchema, options: TableOptions) -> None:
-    """Sequence fields order the rows of a key, and are merged by nothing else."""
+    """Sequence fields order the rows, so they have no aggregate function and exclude first-row."""
     if not options.sequence_field:
         return
     if options.merge_engine is MergeEngine.FIRST_ROW:
@@ -68,7 +68,7 @@ def check_sequence(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_row_kind(schema: TableSchema, options: TableOptions) -> None:
-    """The column of row kinds is there and holds text."""
+    """The column that `rowkind.field` names exists and is a string."""
     name = options.rowkind_field
     if name is None:
         return
@@ -92,7 +92,7 @@ def check_row_kind(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_merge_engine(schema: TableSchema, options: TableOptions) -> None:
-    """The merge engine goes with keys, changelog, deletion vectors and functions."""
+    """The merge engine fits the keys, changelog producer, deletion vectors and functions."""
     if not schema.primary_keys:
         if options.merge_engine is not MergeEngine.DEDUPLICATE:
             raise needs_primary_key("merge-engine", options)
@@ -100,13 +100,13 @@ def check_merge_engine(schema: TableSchema, options: TableOptions) -> None:
     if options.merge_engine is MergeEngine.FIRST_ROW:
         if options.changelog_producer not in (ChangelogProducer.NONE, ChangelogProducer.LOOKUP):
             raise InvalidRequest(
-                "merge-engine=first-row goes with changelog-producer none or lookup",
+                "merge-engine=first-row supports only changelog-producer none and lookup",
                 changelog_producer=options.changelog_producer,
                 table=options.table,
             )
         if options.deletion_vectors_enabled:
             raise InvalidRequest(
-                "merge-engine=first-row needs no deletion vectors, and takes none",
+                "merge-engine=first-row does not support deletion vectors",
                 table=options.table,
             )
     if options.merge_engine is MergeEngine.PARTIAL_UPDATE:
@@ -116,14 +116,14 @@ def check_merge_engine(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_changelog(schema: TableSchema, options: TableOptions) -> None:
-    """The changelog producer goes with keys, overwrites and compaction."""
+    """The changelog producer fits the keys, overwrites and compaction."""
     producer = options.changelog_producer
     if producer is not ChangelogProducer.NONE and not schema.primary_keys:
         raise needs_primary_key("changelog-producer", options)
     emitted_late = producer in (ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION)
     if emitted_late and options.streaming_read_overwrite:
         raise InvalidRequest(
-            "streaming-read-overwrite would give changes twice with this changelog-producer",
+            "streaming-read-overwrite would emit changes twice with this changelog-producer",
             changelog_producer=producer,
             table=options.table,
         )
@@ -131,13 +131,13 @@ def check_changelog(schema: TableSchema, options: TableOptions) -> None:
         raise needs_primary_key("streaming-read-overwrite", options)
     if producer is ChangelogProducer.LOOKUP and options.full_compaction_delta_commits is not None:
         raise InvalidRequest(
-            "full-compaction.delta-commits does not go with changelog-producer=lookup",
+            "full-compaction.delta-commits cannot be combined with changelog-producer=lookup",
             full_compaction_delta_commits=options.full_compaction_delta_commits,
             table=options.table,
         )
     if producer is ChangelogProducer.FULL_COMPACTION and options.deletion_vectors_enabled:
         raise InvalidRequest(
-            "deletion vectors go with changelog-producer none, input or lookup",
+            "deletion vectors need changelog-producer none, input or lookup",
             changelog_producer=producer,
             table=options.table,
         )
@@ -231,7 +231,7 @@ def _check_aggregates(schema: TableSchema, options: TableOptions) -> None:
 
 
 def _need_parts(function: str, name: str, data_type: DataType, options: TableOptions) -> None:
-    """The options of a function name parts of the ROWs that the column holds."""
+    """The options of an aggregate function name fields of the ROWs in its column."""
     match data_type:
         case Array(element=Row() as row) | Map(value=Row() as row):
             parts = [field.name for field in row.fields]
@@ -247,7 +247,7 @@ def _need_parts(function: str, name: str, data_type: DataType, options: TableOpt
         wrong = [part for part in names if part not in parts]
         if wrong or (not names and (function, option) == ("nested_partial_update", "nested-key")):
             raise InvalidRequest(
-                "the aggregate function needs parts of the column's rows",
+                "the aggregate function needs fields of the ROWs in the column",
                 column=name,
                 function=function,
                 option=f"fields.{name}.{option}",
@@ -258,9 +258,11 @@ def _need_parts(function: str, name: str, data_type: DataType, options: TableOpt
 
 
 def aggregate_functions(schema: TableSchema, options: TableOptions) -> dict[str, str]:
-    """The function of each column that the engine folds by one: its own, or that of all.
+    """For each column that the merge engine folds.
 
-    The columns of the primary key have none, nor have those that order others in a group.
+    Its own aggregate function, else the default one.
+
+    Primary-key columns have none, nor do the sequence columns of a sequence group.
     """
     aggregates_all = options.merge_engine is MergeEngine.AGGREGATION
     if not aggregates_all and options.merge_engine is not MergeEngine.PARTIAL_UPDATE:
@@ -280,13 +282,13 @@ def aggregate_functions(schema: TableSchema, options: TableOptions) -> dict[str,
 
 
 def _check_grouped(schema: TableSchema, options: TableOptions) -> None:
-    """A function of a partial-update table needs an order, which only a sequence group gives."""
+    """Functions of a partial-update table need an order, which only a sequence group defines."""
     grouped = {name for columns in options.fields_sequence_group.values() for name in columns}
     for name, function in aggregate_functions(schema, options).items():
         if function != "last_non_null_value" and name not in grouped:
             raise InvalidRequest(
                 "merge-engine=partial-update aggregates only columns of a sequence group; put the "
-                "column into one, or take last_non_null_value",
+                "column into one, or use last_non_null_value",
                 column=name,
                 function=function,
                 table=options.table,
@@ -307,7 +309,7 @@ def _need_function(function: str, key: str, options: TableOptions) -> None:
 def _need_type(function: str, name: str, schema: TableSchema, options: TableOptions) -> None:
     if not AGGREGATE_FUNCTIONS[function](schema.by_name[name].type):
         raise InvalidRequest(
-            "the aggregate function does not take the column's type",
+            "the aggregate function does not support the column's type",
             column=name,
             type=schema.by_name[name].type,
             function=function,
@@ -318,7 +320,7 @@ def _need_type(function: str, name: str, schema: TableSchema, options: TableOpti
 def _need_column(name: str, key: str, schema: TableSchema, options: TableOptions) -> None:
     if name not in schema.by_name:
         raise InvalidRequest(
-            "the option names a column that is not there",
+            "the option names a column that does not exist",
             option=key,
             column=name,
             columns=schema.names,
@@ -335,7 +337,7 @@ def _is_rows(data_type: DataType) -> bool:
 
 
 def _is_map_of_rows(data_type: DataType) -> bool:
-    """The rows have a value and a time at least."""
+    """A map whose values are ROWs with at least two fields: one value and its time."""
     rows = data_type.value if isinstance(data_type, Map) else None
     return isinstance(rows, Row) and len(rows.fields) > 1
 
@@ -345,7 +347,7 @@ def _is_plain(data_type: DataType) -> bool:
 
 
 def _is_string(data_type: DataType) -> bool:
-    """Text of any length: what is put together outgrows any other."""
+    """STRING without a length limit, because joined values outgrow any limit."""
     return _of_roots(Root.VARCHAR)(data_type) and getattr(data_type, "length", 0) == LENGTH_MAX
 
 
@@ -380,4 +382,4 @@ AGGREGATE_FUNCTIONS: Mapping[str, Callable[[DataType], bool]] = {
     "hll_sketch": _is_bytes,
     "theta_sketch": _is_bytes,
 }
-"""The aggregate functions, each with the types that it takes."""
+"""The aggregate functions, each with a check of the types that it supports."""

@@ -1,4 +1,4 @@
-"""What a schema must keep about sizes, levels, formats, expiry and where a scan starts."""
+"""The rules of a schema about sizes, levels, formats, expiry and the start of a scan."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def validate_scan(options: TableOptions) -> None:
-    """Raise InvalidRequest if the `scan.*` options name no one place to start, or more than one."""
+    """Raise InvalidRequest unless the `scan.*` options name the one start that the mode needs."""
     chosen = {mode: [key for key in keys if key in options.texts] for mode, keys in _STARTS.items()}
     starts = {mode: keys for mode, keys in chosen.items() if keys}
     mode = options.scan_mode
     if len(starts) > 1 or any(len(keys) > 1 for keys in starts.values()):
         raise InvalidRequest(
-            "the scan options name more than one place to start",
+            "the scan options name more than one start",
             options=[key for keys in starts.values() for key in keys],
             table=options.table,
         )
@@ -41,7 +41,7 @@ def validate_scan(options: TableOptions) -> None:
     stray = [key for other, keys in starts.items() if other is not wanted for key in keys]
     if stray:
         raise InvalidRequest(
-            "the option does not go with the scan mode",
+            "the option cannot be combined with the scan mode",
             option=stray[0],
             scan_mode=mode,
             table=options.table,
@@ -67,7 +67,7 @@ _STARTS: Mapping[ScanMode, tuple[str, ...]] = {
 
 
 def check_sizes(schema: TableSchema, options: TableOptions) -> None:
-    """Sizes are more than nothing, and waits in order."""
+    """Sizes are greater than 0, and the shortest wait is not longer than the longest."""
     del schema
     for key, size in (
         ("target-file-size", options.target_file_size_bytes),
@@ -88,13 +88,13 @@ def check_sizes(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_levels(schema: TableSchema, options: TableOptions) -> None:
-    """Options per level name levels that there are."""
+    """Options for single levels name only levels that exist."""
     del schema
     beyond = {*options.file_format_per_level, *options.file_compression_per_level}
     wrong = sorted(level for level in beyond if level >= options.level_count)
     if wrong and options.num_levels is not None:
         raise InvalidRequest(
-            "an option per level names a level that the table has not",
+            "an option for a level names a level that the table does not have",
             level=wrong[0],
             num_levels=options.num_levels,
             table=options.table,
@@ -102,7 +102,7 @@ def check_levels(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_formats(schema: TableSchema, options: TableOptions) -> None:
-    """Each format holds the types of the columns."""
+    """Every format can store the types of the columns."""
     formats = {options.file_format, *options.file_format_per_level.values()}
     if "avro" not in formats | {options.changelog_file_format}:
         return
@@ -112,7 +112,7 @@ def check_formats(schema: TableSchema, options: TableOptions) -> None:
             timed = part.root is Root.TIME or part.root in TIMESTAMPS
             if timed and (part.precision or 0) > most:
                 raise InvalidRequest(
-                    f"avro holds {what} of up to {most} fraction digits",
+                    f"avro stores {what} with at most {most} fraction digits",
                     column=column.name,
                     type=column.type,
                     table=options.table,
@@ -120,7 +120,7 @@ def check_formats(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_retained(schema: TableSchema, options: TableOptions) -> None:
-    """What expiry keeps at least is no more than it keeps at most."""
+    """The minimum number of retained snapshots is not greater than the maximum."""
     del schema
     least, most = options.snapshot_num_retained_min, options.snapshot_num_retained_max
     pairs = (
@@ -144,7 +144,7 @@ def check_retained(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_record_expiry(schema: TableSchema, options: TableOptions) -> None:
-    """The age of a row has a column to be measured by."""
+    """Record expiry needs a time column of a fitting type."""
     name = options.record_level_time_field
     if name is None:
         if options.record_level_expire_time_ms is not None:
@@ -167,7 +167,7 @@ def check_record_expiry(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_partition_expiry(schema: TableSchema, options: TableOptions) -> None:
-    """Only what has partitions can lose them."""
+    """Partition expiry needs a partitioned table."""
     if options.partition_expiration_time_ms is not None and not schema.partition_keys:
         raise InvalidRequest(
             "partition.expiration-time needs a table with partitions", table=options.table
@@ -175,7 +175,7 @@ def check_partition_expiry(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_row_tracking(schema: TableSchema, options: TableOptions) -> None:
-    """Row ids are for append tables without fixed buckets."""
+    """Row tracking needs a table without a primary key and with bucket=-1."""
     if options.row_tracking_enabled and (schema.primary_keys or options.bucket != -1):
         raise InvalidRequest(
             "row-tracking.enabled needs a table without a primary key, and bucket=-1",
@@ -201,6 +201,6 @@ def check_snapshot_ordering(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_scan(schema: TableSchema, options: TableOptions) -> None:
-    """A scan has one place to start."""
+    """The scan options name one start."""
     del schema
     validate_scan(options)

@@ -1,11 +1,11 @@
-"""How a table takes rows of another schema: the changes of Paimon's `write.merge-schema`.
+"""Schema changes that a write makes with Paimon's option `write.merge-schema`.
 
-- A column that the table lacks is added after the others, and nullable; so is a part of a ROW.
-- Where types may widen, a column whose type the given one holds, every value of it exactly, becomes
-  of that type. Another keeps its type: its values fit it, or the write is refused.
-- Keys keep their types, and so do elements, map keys and map values. Texts and bytes keep their
-  lengths, since Arrow states none.
-
+- A column that the table does not have is added after the others, and is nullable; so is a new
+  field of a ROW.
+- If types may widen, a column gets the type of the incoming values if that type holds every value
+  of the old one exactly. Otherwise the column keeps its type, and the incoming values must fit it.
+- Keys keep their types. So do array elements, map keys and map values. Strings and bytes keep their
+  lengths, because Arrow types have none.
 See https://paimon.apache.org/docs/master/spark/sql-write/#write-merge-schema
 """
 
@@ -48,10 +48,10 @@ _EXACT = {
 def merge_changes(
     fields: Sequence[Field], given: pa.Schema, *, widen: bool, fixed: Collection[str]
 ) -> list[Change]:
-    """What must change for the table to have the columns given; nothing, if it has them.
+    """The schema changes by which the table gets the given columns; empty if it has them already.
 
-    `fixed` are columns that keep their type. Raises InvalidRequest for a new column whose name
-    differs from another's by case alone, or whose type is not known.
+    Columns in `fixed` keep their type. Raises InvalidRequest for a new column whose name differs
+    from another's only by case, or whose type is unknown.
     """
     columns = [each for each in given if each.name != ROW_KIND]
     return list(_merged(fields, columns, (), widen=widen, fixed=fixed))
@@ -80,7 +80,7 @@ def _merged(
 def _changed(
     old: DataType, given: pa.DataType, path: tuple[str, ...], *, widen: bool
 ) -> Iterator[Change]:
-    """The changes of one column, or of a part."""
+    """The changes of one column, or of a nested field."""
     if isinstance(old, Row) and _t.is_struct(given):
         yield from _merged(old.fields, list(given), path, widen=widen)
     elif isinstance(old, Array) and (_t.is_list(given) or _t.is_large_list(given)):
@@ -94,7 +94,7 @@ def _changed(
 
 
 def _is_known(given: pa.DataType) -> bool:
-    """Whether there is a type like it: a value of another is refused when it is written."""
+    """Whether a Paimon type corresponds; writing values of other types is refused later."""
     others = (_t.is_null, _t.is_duration, _t.is_interval)
     return not any(is_other(given) for is_other in others) and not (
         _t.is_decimal(given) and (given.precision > 38 or given.scale < 0)
@@ -102,7 +102,7 @@ def _is_known(given: pa.DataType) -> bool:
 
 
 def _is_wider(old: Atomic, new: Atomic) -> bool:
-    """Whether the new type holds every value of the old one, and more."""
+    """Whether the new type is a different one that holds every value of the old type."""
     if new.root in INTEGERS:
         return old.root in INTEGERS and INTEGERS.index(new.root) > INTEGERS.index(old.root)
     if new.root in _EXACT:
@@ -125,12 +125,12 @@ def _check_new(column: pa.Field, path: tuple[str, ...], known: Sequence[str]) ->
     like = [name for name in known if name.lower() == column.name.lower()]
     if like:
         raise InvalidRequest(
-            "a new column differs from another by upper and lower case alone",
+            "a new column differs from another column only by upper and lower case",
             column=".".join(path),
             did_you_mean=like,
         )
     if _t.is_null(column.type):
         raise InvalidRequest(
-            "a new column has nulls alone, so that its type is not known: leave it out, or cast it",
+            "a new column has only nulls, so its type is unknown: leave it out, or cast it",
             column=".".join(path),
         )

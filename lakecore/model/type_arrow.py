@@ -1,7 +1,8 @@
-"""Paimon's types and their Arrow twins.
+"""Paimon's types and their Arrow equivalents (their Arrow twins).
 
-Arrow twins follow the units that Paimon stores: TIME is `time32[ms]`, TIMESTAMP(p) is `s` never,
-`ms` for p <= 3, `us` for p <= 6, `ns` for p <= 9; a local-zoned timestamp carries the zone UTC.
+The units are those that Paimon stores. TIME is `time32[ms]`. TIMESTAMP(p) is in `ms` for p <= 3, in
+`us` for p <= 6, in `ns` for p <= 9, and never in `s`. A timestamp with local time zone has the zone
+UTC.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def timestamp_unit(precision: int) -> str:
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type in which lakecore gives out and takes in values of this type."""
+    """The Arrow type in which lakecore returns and accepts values of this type."""
     match data_type:
         case Atomic(root=Root.DECIMAL, precision=precision, scale=scale):
             assert precision is not None
@@ -82,7 +83,7 @@ def arrow_type(data_type: DataType) -> pa.DataType:
 
 
 def arrow_field(field: Field) -> pa.Field:
-    """The Arrow field of a column, nullability included."""
+    """The Arrow field of a column, including its nullability."""
     return pa.field(field.name, arrow_type(field.type), nullable=field.nullable)
 
 
@@ -92,10 +93,11 @@ def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
 
 
 def from_arrow(arrow: pa.DataType, *, nullable: bool = True, context: str = "") -> DataType:  # noqa: C901, PLR0912  one case a type, nothing else
-    """The Paimon type that holds every value of an Arrow type.
+    """The Paimon type that can hold every value of an Arrow type.
 
-    Unsigned integers take the next wider signed type; a zoned timestamp becomes a local-zoned one
-    (the instant stays, the zone's name does not). Raises Unsupported for a type without a twin.
+    Unsigned integers map to the next wider signed type. A timestamp with a zone maps to a
+    local-zoned one, which keeps the instant but not the name of the zone. Raises Unsupported for a
+    type without an equivalent.
     """
     t = pa.types
 
@@ -154,13 +156,14 @@ def from_arrow(arrow: pa.DataType, *, nullable: bool = True, context: str = "") 
         return Array(element=element, nullable=nullable)
     if t.is_struct(arrow):
         return Row(fields=fields_from_arrow(list(arrow), context=context), nullable=nullable)
-    raise Unsupported("no Paimon type holds this Arrow type", type=arrow, column=context)
+    raise Unsupported("no Paimon type can hold this Arrow type", type=arrow, column=context)
 
 
 def plain_type(arrow: pa.DataType) -> pa.DataType:
-    """The type without what only says how values are laid out, or what they stand for.
+    """The type without layouts and extensions.
 
-    Extension types are their storage; dictionaries, run ends and list views the values in them.
+    Extension types become their storage type; dictionaries, run-end encoding and list views become
+    the type of their values.
     """
     t = pa.types
     if isinstance(arrow, pa.BaseExtensionType):
@@ -195,20 +198,22 @@ def fields_from_arrow(fields: Sequence[pa.Field], *, context: str = "") -> tuple
 
 
 def fields_from_polars(schema: Mapping[str, pl.DataType | DataTypeClass]) -> tuple[Field, ...]:
-    """The same for the columns of a Polars schema; InvalidRequest for Python objects."""
+    """The same for a Polars schema. Raises InvalidRequest for columns of Python objects."""
     frame = pl.DataFrame(schema=schema)
     check_no_objects(frame)
     return fields_from_arrow(list(frame.to_arrow().schema))
 
 
 def check_no_objects(frame: pl.DataFrame) -> None:
-    """Raise InvalidRequest for a column of Python objects, of which Arrow gets the addresses.
+    """Raise InvalidRequest for Python objects or 128-bit integers.
 
-    Or one of 128-bit integers, which Arrow does not have.
+    Arrow would get the addresses of Python objects, and has no 128-bit integers.
     """
     for name, kind in frame.schema.items():
         if kind == pl.Object:
-            raise InvalidRequest("a column of Python objects has no type in a table", column=name)
+            raise InvalidRequest(
+                "a column of Python objects cannot be stored in a table", column=name
+            )
         if _is_wide(kind):
             raise InvalidRequest(
                 "a column of 128-bit integers has no Arrow type: cast it to pl.Int64 or "

@@ -1,8 +1,8 @@
-"""Paimon's types as text and as the JSON of a schema file.
+"""Parses and prints Paimon's types as text and as the JSON of a schema file.
 
-Text form (https://paimon.apache.org/docs/master/concepts/spec/schema/): `DECIMAL(10, 2) NOT NULL`;
-nested types are JSON objects in a schema file, and `ARRAY<INT>`, `MAP<STRING, INT>`,
-`ROW<x INT, y STRING NOT NULL>` in text. Parsing ignores case and blanks.
+Text form (https://paimon.apache.org/docs/master/concepts/spec/schema/): `DECIMAL(10, 2) NOT NULL`.
+Nested types are JSON objects in a schema file, and `ARRAY<INT>`, `MAP<STRING, INT>`, `ROW<x INT, y
+STRING NOT NULL>` in text. The parser ignores case and blanks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _IDS = range(-(1 << 31), 1 << 31)
 _DEPTH_MAX = 100
-"""Types in types, past which Python's stack may not do. New tables may have fewer."""
+"""The deepest nesting that the recursion limit of Python allows. New tables have a lower limit."""
 _DIGITS_MAX = 10
 _UNKNOWN_TO_US = frozenset({"VARIANT", "BLOB", "VECTOR", "GEOMETRY", "GEOGRAPHY"})
 
@@ -39,11 +39,11 @@ _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|([A-Za-z_][A-Za-z0-9_$]*)|(\d+)|(.)
 
 
 def parse_type(source: Json, *, context: str = "", depth: int = 0) -> DataType:
-    """The type that a schema file's JSON, or a type text such as `DECIMAL(10, 2)`, says.
+    """The type that a schema file's JSON, or a type text such as `DECIMAL(10, 2)`, describes.
 
-    ROW fields in text get the ids 0, 1, ... ; creating a table assigns new ids.
-    `depth` says in how many types it is. Raises InvalidRequest with the text for anything that is
-    not a type, Unsupported for VARIANT and its younger siblings, and for too many types in types.
+    ROW fields in text get the ids 0, 1, ... ; creating a table assigns new ids. `depth` is the
+    number of types around this one. Raises InvalidRequest for anything that is not a type;
+    Unsupported for VARIANT and other types without support, and for types nested too deeply.
     """
     check_depth(depth, context)
     if isinstance(source, str):
@@ -52,7 +52,7 @@ def parse_type(source: Json, *, context: str = "", depth: int = 0) -> DataType:
         parser.end()
         return data_type
     if not isinstance(source, dict):
-        raise InvalidRequest("a type is a text or a JSON object", type=source, column=context)
+        raise InvalidRequest("a type is a string or a JSON object", type=source, column=context)
     head = str(source.get("type", "")).strip().upper()
     nullable = not re.search(r"\bNOT\s+NULL$", head)
     root = re.split(r"[\s<(]", head, maxsplit=1)[0]
@@ -79,23 +79,23 @@ def parse_type(source: Json, *, context: str = "", depth: int = 0) -> DataType:
                 raise InvalidRequest("unknown type", type=source, column=context)
     except KeyError as error:
         raise InvalidRequest(
-            "a nested type lacks a part", type=root, part=error.args[0], column=context
+            "a nested type lacks an inner type", type=root, part=error.args[0], column=context
         ) from error
 
 
 def check_depth(depth: int, column: str) -> None:
-    """Raise Unsupported for a type in so many types that nothing can read its values."""
+    """Raise Unsupported for a type that is nested too deeply to read its values."""
     if depth > _DEPTH_MAX:
-        raise Unsupported("the type is nested too deep", most=_DEPTH_MAX, column=column)
+        raise Unsupported("the type is nested too deeply", most=_DEPTH_MAX, column=column)
 
 
 def parse_field(source: Json, *, depth: int = 0) -> Field:
-    """The field that a schema file's JSON describes, `depth` types deep."""
+    """The field that a schema file's JSON describes; `depth` is the number of types around it."""
     if not isinstance(source, dict) or not {"id", "name", "type"} <= source.keys():
         raise InvalidRequest("a field needs id, name and type", field=source)
     name, number = str(source["name"]), source["id"]
     if not isinstance(number, int) or isinstance(number, bool) or number not in _IDS:
-        raise InvalidRequest("the id of a field is a number", column=name, id=number)
+        raise InvalidRequest("the id of a field must be a number", column=name, id=number)
     description, default = source.get("description"), source.get("defaultValue")
     return Field(
         id=number,
@@ -179,11 +179,11 @@ class _TypeText:
                 digits = self.peek()
                 is_number = digits.isdecimal() and len(digits) <= _DIGITS_MAX
                 if not is_number or len(given) == len(defaults):
-                    raise self.fail("bad length, precision or scale in the type")
+                    raise self.fail("invalid length, precision or scale in the type")
                 given.append(int(digits))
                 self.at += 1
             if not given:
-                raise self.fail("bad length, precision or scale in the type")
+                raise self.fail("invalid length, precision or scale in the type")
         return (*given, *defaults[len(given) :])
 
     def type(self) -> DataType:

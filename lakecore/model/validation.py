@@ -1,9 +1,10 @@
-"""Creating a schema, and the rules that every schema must keep before it is written.
+"""Creates a schema, and checks the rules that every schema must keep before it is written.
 
-Each rule looks at one thing and raises InvalidRequest with its own sentence; together they are
-what Paimon checks of what lakecore knows. A table that breaks one would lose or mix up rows in
-some engine. What is right in Paimon but not done here raises Unsupported when the table is read or
-written, not here: a schema may describe more than lakecore does.
+Each rule checks one thing and raises InvalidRequest with its own message. Together they are
+Paimon's checks for every option that lakecore knows. A table that breaks a rule would lose or mix
+up rows in some engine.
+A schema that is valid in Paimon but not supported by lakecore passes here. Reading or writing such
+a table raises Unsupported.
 """
 
 from __future__ import annotations
@@ -81,17 +82,17 @@ def create_schema(  # noqa: PLR0913  the parts of a table, all by name
     now_ms: int,
     table: str = "",
 ) -> TableSchema:
-    """The first schema of a new table: columns numbered, keys NOT NULL, every rule kept.
+    """The first schema of a new table: columns numbered, key columns NOT NULL, all rules checked.
 
-    Columns are an Arrow or Polars schema, Paimon's type texts by name, or fields (whose ids do not
-    count). `primary-key` and `partition` among the options become the keys.
+    Columns are an Arrow or Polars schema, Paimon's type texts by name, or fields (their ids are
+    ignored). The options `primary-key` and `partition` become the keys.
     """
     given = dict(options or {})
     for key, value in given.items():
         if not isinstance(value, str):
-            raise InvalidRequest("an option's value is a text", option=key, value=value)
+            raise InvalidRequest("the value of an option is a string", option=key, value=value)
     if comment is not None and not isinstance(comment, str):
-        raise InvalidRequest("the comment of a table is a text", comment=comment, table=table)
+        raise InvalidRequest("the comment of a table is a string", comment=comment, table=table)
     primary, partitions, kept = lift_keys(given, primary_keys, partition_keys, table=table)
     fields = _fields(columns)
     nullable_keys = parse_options(kept, table=table, creating=True).primary_key_nullable
@@ -113,16 +114,20 @@ def create_schema(  # noqa: PLR0913  the parts of a table, all by name
 
 
 def check_stored(options: Mapping[str, str], *, table: str = "") -> None:
-    """Raise InvalidRequest for an option that says where a table is, and so cannot lie in it."""
+    """Raise InvalidRequest for an option that says where a table is: a table cannot store it."""
     for key, harmless, way_out in (
-        ("path", None, "a table lies where its name says; lakecore.open_table takes any path"),
-        ("branch", "main", "open one by open_table(branch=...), or as 'db.table$branch_NAME'"),
-        ("auto-create", "false", "give it to lakecore.open_table"),
+        (
+            "path",
+            None,
+            "the name of a table determines its path; lakecore.open_table opens any path",
+        ),
+        ("branch", "main", "open a branch by open_table(branch=...), or as 'db.table$branch_NAME'"),
+        ("auto-create", "false", "pass it to lakecore.open_table"),
     ):
         text = options.get(key)
         if text is not None and text.lower() != harmless:
             raise InvalidRequest(
-                "the option is no property of a table",
+                "the option cannot be stored in a table",
                 option=key,
                 value=text,
                 way_out=way_out,
@@ -137,14 +142,14 @@ def lift_keys(
     *,
     table: str = "",
 ) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, str]]:
-    """The primary keys, the partition keys, and the options without the two that may give them."""
+    """The primary keys, the partition keys, and the options without the two that can state them."""
     kept = dict(options)
     keys: list[tuple[str, ...]] = []
     for key, declared in (("primary-key", primary_keys), ("partition", partition_keys)):
         text = kept.pop(key, None)
         if text is not None and declared:
             raise InvalidRequest(
-                "the keys are given twice, as columns and as an option",
+                "the keys are stated twice, as an argument and as an option",
                 option=key,
                 columns=tuple(declared),
                 table=table,
@@ -157,7 +162,7 @@ def lift_keys(
 def key_columns(
     fields: Sequence[Field], primary_keys: Sequence[str], *, nullable: bool = False
 ) -> tuple[Field, ...]:
-    """The fields with those of the primary key NOT NULL (or nullable)."""
+    """The fields, with those of the primary key NOT NULL (or nullable)."""
     return tuple(
         replace(column, type=with_nullable(column.type, nullable=nullable))
         if column.name in primary_keys
@@ -171,7 +176,7 @@ def validate_schema(
 ) -> None:
     """Raise InvalidRequest for the first rule that the schema breaks.
 
-    Options are parsed as those of a new table unless given.
+    `options` default to the schema's own, parsed as for a new table.
     """
     if options is None:
         options = parse_options(schema.options, table=table, creating=True)
@@ -180,16 +185,18 @@ def validate_schema(
 
 
 def check_dynamic_rules(schema: TableSchema, options: TableOptions, *, table: str = "") -> None:
-    """Raise InvalidRequest if options that hold for one object break a rule.
+    """Raise InvalidRequest if dynamic options of one `Table` object break a rule.
 
-    What the table breaks by itself is let pass: another engine made it, and reads it. The number of
-    buckets is the table's own: what one writer put elsewhere, others would not find. So is whether
-    compaction looks up rows: one that does leaves levels of which others would count each.
+    A rule that the stored options break already is not checked: another engine created the table
+    and reads it. Two options cannot differ from the stored ones:
+    - `bucket`: other writers and readers would not find rows in a bucket of another numbering;
+    - whether compaction looks up rows: a table that does so has levels in which a reader without
+      lookup would count rows twice.
     """
     stated = parse_known(schema.stated_options, table=table)
     if options.bucket != stated.bucket:
         raise InvalidRequest(
-            "bucket does not change for one object: alter the table",
+            "bucket cannot be a dynamic option: alter the table",
             bucket=stated.bucket,
             given=options.bucket,
             table=table,
@@ -197,7 +204,7 @@ def check_dynamic_rules(schema: TableSchema, options: TableOptions, *, table: st
     levels_count = options.folds_rows or bool(options.sequence_field)
     if levels_count and options.needs_lookup != stated.needs_lookup:
         raise InvalidRequest(
-            "whether compaction looks up rows does not change for one object: alter the table",
+            "options that make compaction look up rows cannot be dynamic: alter the table",
             changelog_producer=options.changelog_producer,
             force_lookup=options.force_lookup,
             deletion_vectors=options.deletion_vectors_enabled,

@@ -1,7 +1,6 @@
 """The hash of Hive's buckets, for tables with `bucket-function.type=hive`.
 
-A row's hash folds its fields as `31 * hash + field`; null counts 0. Arithmetic wraps in 32
-bits.
+A row's hash folds its fields as `31 * hash + field`; null counts as 0. Arithmetic wraps in 32 bits.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _SMALL = {Root.TINYINT: "i1", Root.SMALLINT: "i2", Root.INT: "i4", Root.DATE: "i
 
 
 def hive_hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> NDArray[np.uint32]:
-    """The Hive hash of each row, as its 32 bits."""
+    """The Hive hash of each row, as unsigned 32-bit numbers."""
     rows = len(columns[0])
     out = np.zeros(rows, dtype=np.uint32)
     for start in range(0, rows, _CHUNK_ROWS):
@@ -69,13 +68,16 @@ def _folded(bits: NDArray[np.uint64]) -> NDArray[np.uint32]:
 
 
 def _canonical(values: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Negative zero as zero, and every NaN as the same one."""
+    """Negative zero as positive zero, and every NaN as the same NaN."""
     positive = np.where(values == 0, values.dtype.type(0), values)
     return np.where(np.isnan(values), values.dtype.type(np.nan), positive)
 
 
 def _text_hash(array: pa.Array) -> NDArray[np.uint32]:
-    """Bytes b0..bn as b0 * 31**n + ... + bn: differences of one running sum of all bytes."""
+    """The hash b0 * 31**n + ...
+
+    + bn of bytes b0..bn, from differences of one running sum of all bytes.
+    """
     content, starts, lengths = byte_ranges(array)
     ends = starts + lengths
     powers = np.full(int(lengths.max(initial=0)) + 1, _31)
@@ -90,7 +92,7 @@ def _text_hash(array: pa.Array) -> NDArray[np.uint32]:
 
 
 def _decimal_hash(array: pa.Array, scale: int) -> NDArray[np.uint32]:
-    """31 * (hash of the unscaled integer) + scale, without the zeros that end the fraction."""
+    """31 * (hash of the unscaled integer) + scale, without the trailing zeros of the fraction."""
     low, high = decimal_limbs(array)
     negative = high < 0
     limbs = _magnitude(low, high.view(np.uint64), negative)

@@ -1,3 +1,3 @@
-"""Rows made to fit a schema: conformed, cast, and evolved from the columns of older files."""
+"""Conforms incoming rows to a schema, casts values, and reads older files under a newer schema."""
 
 from __future__ import annotations

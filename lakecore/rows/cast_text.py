@@ -1,7 +1,7 @@
-"""Casts from and to text, by column: how Java prints values, and what it reads as values.
+"""Casts from and to text, one column at a time, by the rules of Java's printing and parsing.
 
-Text that cannot be read raises NoCast with the first such text. Regular expressions see all values
-of a column at once; numbers are then computed from the groups.
+Text that cannot be parsed raises NoCast with the first such value. A regular expression matches the
+whole column at once; numbers are then computed from its groups.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class NoCast(ValueError):
-    """A value that has no cast; the message is the value."""
+    """A value that cannot be cast; the message is the value."""
 
 
 # --- to text --------------------------------------------------------------------------------------
 
 
 def string_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """Text cut to the target's length in characters; CHAR filled up with blanks."""
+    """Text cut to the target's length in characters; CHAR is padded with blanks."""
     length = target.length or LENGTH_MAX
     if length < LENGTH_MAX:
         array = pc.utf8_slice_codeunits(array, 0, length)
@@ -59,7 +59,7 @@ def string_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arra
 
 
 def integer_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
-    """Plain digits."""
+    """The decimal digits."""
     return string_to_string(array.cast(pa.string()), source, target)
 
 
@@ -69,7 +69,10 @@ def boolean_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arr
 
 
 def float_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
-    """The shortest digits, as `1.5`, from a thousandth up to ten millions; else as `1.5E-4`."""
+    """`1.5` if the absolute value is at least 0.001 and below 10^7, else `1.5E-4`.
+
+    Shortest digits.
+    """
     plain = array.cast(pa.string())
     size = pc.abs(array)
     decimal = pc.or_(pc.equal(size, 0.0), pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)))
@@ -83,7 +86,7 @@ def float_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array
 
 
 def decimal_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
-    """All digits of the scale, never an exponent."""
+    """All digits of the scale, without an exponent."""
     scale = source.scale or 0
     digits = pa.Array.from_buffers(
         pa.decimal128(38, 0), len(array), array.buffers(), array.null_count, array.offset
@@ -100,12 +103,15 @@ def decimal_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arr
 
 
 def date_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """As `2024-01-31`."""
+    """Format `2024-01-31`."""
     return array.cast(pa.string())
 
 
 def time_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """As `12:34:05.12`: digits of the precision, without zeros at the end but for the first."""
+    """Format `12:34:05.12`, to the precision (at most 3 digits).
+
+    Trailing zeros are cut to one digit.
+    """
     digits = min(source.precision or 0, 3)
     full = array.cast(pa.string())
     if not digits:
@@ -116,7 +122,7 @@ def time_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
 
 
 def timestamp_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """As `2024-01-31 12:34:05.120`, with as many digits as the precision; UTC if zoned."""
+    """Format `2024-01-31 12:34:05.120`, with as many digits as the precision; zoned: in UTC."""
     digits = source.precision or 0
     bare = array.cast(pa.timestamp(array.type.unit)) if array.type.tz else array
     shown = pc.replace_substring_regex(bare.cast(pa.string()), rf"(\.\d{{{digits}}}\d*?)0+$", r"\1")
@@ -124,12 +130,12 @@ def timestamp_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.A
 
 
 def binary_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """The bytes taken as UTF-8, whole: Java cuts nothing here."""
+    """The bytes as UTF-8, uncut: Java does not cut to the target's length here."""
     return decode_text(array)
 
 
 def binary_to_binary(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """Bytes cut to the target's length; BINARY filled up with zero bytes."""
+    """Bytes cut to the target's length; BINARY is padded with zero bytes."""
     length = target.length or LENGTH_MAX
     sizes = pc.binary_length(array)
     if pc.any(pc.greater(sizes, length)).as_py():
@@ -140,7 +146,7 @@ def binary_to_binary(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arra
 
 
 def string_to_binary(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
-    """The UTF-8 bytes, cut or filled."""
+    """The UTF-8 bytes, cut or padded."""
     return binary_to_binary(array.cast(pa.binary()), source, target)
 
 
@@ -156,14 +162,14 @@ def string_to_boolean(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arr
 
 
 def string_to_integer(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """The whole part of a plain number; one that does not fit is an error."""
+    """The part before the point; InvalidRequest if it does not fit the type."""
     _check(array, pc.match_substring_regex(array, _INTEGER))
     whole = pc.replace_substring_regex(array, r"^\+|\..*$", "")
     return pc.replace_substring_regex(whole, r"^(-?)$", r"\10").cast(arrow_type(target))
 
 
 def string_to_float(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """What Java's parser takes: blanks around, an exponent, a final d or f, NaN and Infinity."""
+    """What Java's parser accepts: blanks around, an exponent, a final d or f, NaN, Infinity."""
     parts = pc.extract_regex(array, _FLOAT)
     _check(array, parts.is_valid())
     sign = pc.replace_substring(pc.struct_field(parts, "sign"), "+", "")
@@ -173,13 +179,16 @@ def string_to_float(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array
 
 
 def to_wide_decimal(array: pa.Array) -> pa.Array:
-    """Text as decimals of 38 digits before and after the point."""
+    """Text as decimals with up to 38 digits before and 38 after the point."""
     _check(array, pc.match_substring_regex(array, _DECIMAL))
     return pc.replace_substring_regex(array, r"^\+", "").cast(_WIDE_DECIMAL)
 
 
 def string_to_date(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """A day number, or `2024-01-31`, `2024-01`, after blanks, or before one and anything."""
+    """A day number, `2024-01-31` or `2024-01`.
+
+    Blanks before, and text after a blank, are ignored.
+    """
     numbers = _matches(array, _DAY_NUMBER)
     parts = pc.extract_regex(array, _DATE)
     days, valid = _days(
@@ -193,7 +202,10 @@ def string_to_date(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
 
 
 def string_to_time(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """A count of milliseconds, or `12:34`, `12:34:05`, `12:34:05.678` rounded; blanks or not."""
+    """A number of milliseconds, or `12:34`, `12:34:05`, `12:34:05.678` (rounded).
+
+    Blanks around the parts are ignored.
+    """
     numbers = _matches(array, _DAY_NUMBER)
     parts = pc.extract_regex(array, _TIME)
     _check(array, pa.array(parts.is_valid().to_numpy(zero_copy_only=False) | numbers))
@@ -205,9 +217,10 @@ def string_to_time(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
 
 
 def string_to_timestamp(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """As `2024-01-31`, `2024-01-31 12:34:05.678` or with a T, extra digits dropped; UTC if zoned.
+    """From `2024-01-31` or `2024-01-31 12:34:05.678` (also with a T); zoned types take it as UTC.
 
-    A plain number, where the type has no zone, counts units of the precision (0, 3, 6 or 9 digits).
+    Digits beyond the precision are dropped. For a type without a zone, a plain number counts units
+    of the precision (0, 3, 6 or 9 digits).
     """
     wanted = arrow_type(target)
     precision = target.precision or 0
@@ -235,7 +248,7 @@ def string_to_timestamp(array: pa.Array, source: Atomic, target: Atomic) -> pa.A
 
 
 def _check(array: pa.Array, valid: pa.Array) -> None:
-    """Raise NoCast with the first value that is neither null nor valid."""
+    """Raise NoCast with the first value that is not null and not valid."""
     bad = pc.and_(array.is_valid(), pc.invert(valid.fill_null(False)))
     if pc.any(bad).as_py():
         raise NoCast(repr(pc.filter(array, bad)[0].as_py()))
@@ -247,14 +260,14 @@ def _matches(array: pa.Array, pattern: str) -> NDArray[np.bool_]:
 
 
 def _group(parts: pa.Array, name: str, default: int = 0) -> NDArray[np.int64]:
-    """The numbers of a group, `default` where it is absent or empty."""
+    """The numbers of a group; `default` if the group is absent or empty."""
     texts = pc.struct_field(parts, name)
     numbers = pc.if_else(pc.equal(texts, ""), str(default), texts).fill_null(str(default))
     return np.asarray(numbers.cast(pa.int64()))
 
 
 def _digits(texts: pa.Array, count: int) -> NDArray[np.int64]:
-    """Fraction digits as a number of exactly so many digits."""
+    """The fraction digits as an integer, padded or cut to `count` digits."""
     padded = pc.utf8_slice_codeunits(pc.utf8_rpad(texts.fill_null(""), count, "0"), 0, count)
     return np.asarray(padded.cast(pa.int64()))
 
@@ -266,7 +279,10 @@ def _days(
     *,
     clamp: bool = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Days since the epoch, and which dates exist; `clamp` takes the month's last day for later."""
+    """Days since the epoch, and a mask of valid dates.
+
+    `clamp` reduces a day to the month's last day.
+    """
     valid = (months >= 1) & (months <= 12) & (days >= 1) & (days <= 31) & (years < 300_000)
     index = np.where(valid, (years - 1970) * 12 + months - 1, 0)
     first = index.astype("M8[M]").astype("M8[D]").astype(np.int64)
@@ -282,7 +298,7 @@ def _days(
 def _joined(
     array: pa.Array, values: NDArray[np.int64], numbers: NDArray[np.bool_], step: int = 1
 ) -> pa.Array:
-    """The computed values, but the texts' own where they are plain numbers; nulls as in `array`."""
+    """The computed values; where the text is a plain number, that number. Nulls as in `array`."""
     if numbers.any():
         own = pc.if_else(pa.array(numbers), array, "0").fill_null("0").cast(pa.int64())
         values = np.where(numbers, np.asarray(own) * step, values)
@@ -296,7 +312,7 @@ def _special_floats(array: pa.Array) -> pa.Array:
 
 
 def _scientific(texts: pa.Array) -> pa.Array:
-    """Arrow's shortest texts, as `0.00015` or `1e+20`, in Java's form: `1.5E-4`, `1.0E20`."""
+    """Arrow's shortest form, `0.00015` or `1e+20`, rewritten in Java's form: `1.5E-4`, `1.0E20`."""
     parts = pc.extract_regex(
         texts, r"^(?P<sign>-?)(?P<whole>\d+)(?:\.(?P<fraction>\d+))?(?:e(?P<exponent>[+-]?\d+))?$"
     )
@@ -322,7 +338,7 @@ def _group_signed(texts: pa.Array) -> NDArray[np.int64]:
 
 
 def _zero_filled(array: pa.Array, length: int) -> pa.Array:
-    """Values of at most `length` bytes, filled up with zero bytes."""
+    """Values of at most `length` bytes, padded with zero bytes."""
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(array) + 1]
     sizes = np.diff(offsets)
     data = np.frombuffer(array.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]

@@ -1,15 +1,14 @@
-"""Values of one atomic type as values of another: Paimon's casts, by column.
+"""Paimon's casts from one atomic type to another, one column at a time.
 
-A column whose type was changed is stored as it was written, and cast when it is read. The rules are
-those of Java, so that every engine reads the same:
-
-- integers narrow by dropping high bits; floats truncate, saturate at INT or BIGINT, NaN is 0;
-- decimals round half up; what then has too many digits is null;
-- text is cut to its length, CHAR is filled with blanks; text that is no number, date, ... is an
-  error, in Java as here;
+If the type of a column was changed, its old files keep the old type and their values are cast when
+they are read. The rules are those of Java, so that every engine reads the same values:
+- integers narrow by dropping high bits; floats are truncated and saturate at the range of INT or
+  BIGINT, and NaN becomes 0;
+- decimals round half up; a result with too many digits becomes null;
+- text is cut to its length, and CHAR is padded with blanks; text that cannot be parsed raises an
+  error, as in Java;
 - a timestamp with local time zone is cast as in the zone UTC.
-
-`CASTS` is the table of them. A pair that is not in it raises Unsupported.
+`CASTS` is the table of all casts. A pair of types without an entry raises Unsupported.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ _COMPACT_DIGITS = 18
 
 
 def cast(array: pa.Array, source: Atomic, target: Atomic, column: str = "") -> pa.Array:
-    """The values of type `source` as values of type `target`, in its Arrow type.
+    """The values of type `source` cast to type `target`, in its Arrow type.
 
-    Raises Unsupported if Paimon has no such cast, InvalidRequest if a value has no cast.
+    Raises Unsupported if Paimon has no such cast, and InvalidRequest if a value cannot be cast.
     """
     if replace(source, nullable=True) == replace(target, nullable=True):
         return array
@@ -59,7 +58,7 @@ def cast(array: pa.Array, source: Atomic, target: Atomic, column: str = "") -> p
 
 
 def rule_of(source: Atomic, target: Atomic, column: str = "") -> Cast:
-    """The cast between two types; Unsupported naming both if there is none."""
+    """The cast between two types. Raises Unsupported, naming both, if there is none."""
     families = (_family(source), _family(target))
     rule = CASTS.get(families)
     whole = target.root is Root.VARCHAR and target.length == LENGTH_MAX
@@ -74,9 +73,10 @@ def rule_of(source: Atomic, target: Atomic, column: str = "") -> Cast:
 
 
 def cast_may_fail(source: Atomic, target: Atomic) -> bool:
-    """Whether a value of the one type may be an error as one of the other.
+    """Whether casting a value of `source` to `target` may raise an error.
 
-    Of times, one that nanoseconds cannot count: those beyond microseconds are too far to matter.
+    Casts to timestamps count only if the target has nanoseconds, because int64 nanoseconds end in
+    2262. The range of microseconds is far larger than any date in use.
     """
     if replace(source, nullable=True) == replace(target, nullable=True):
         return False
@@ -103,7 +103,7 @@ def _family(data_type: Atomic) -> str:
 
 
 def _numbers(array: pa.Array) -> NDArray[np.generic]:
-    """The values as NumPy sees them, 0 where null."""
+    """The values as a NumPy array, 0 where null."""
     filled = array.fill_null(pa.scalar(0, array.type)) if array.null_count else array
     values: NDArray[np.generic] = filled.to_numpy(zero_copy_only=False)
     return values
@@ -163,7 +163,7 @@ def _decimal_to_decimal(array: pa.Array, source: Atomic, target: Atomic) -> pa.A
 
 
 def _float_to_decimal(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """Through the shortest text of the double, as Java does; a float is widened first."""
+    """Through the shortest text of the double, as in Java; a FLOAT is widened first."""
     doubles = array.cast(pa.float64())
     finite = pc.is_finite(doubles)
     if pc.any(pc.invert(finite)).as_py():
@@ -184,8 +184,8 @@ def _float_to_decimal(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arr
 
 
 def _decimal_to_integer(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
-    """Truncated, then the low bits."""
-    # A type without whole digits has no room for the 0 that is left.
+    """Truncated, then cut to the low bits."""
+    # A decimal type with scale = precision has no digit for the 0 before the point.
     wide = array.cast(pa.decimal256(_WIDE_DIGITS, _scale(source)))
     whole = pc.round(wide, ndigits=0, round_mode="towards_zero")
     unscaled = whole.cast(pa.decimal128(_DIGITS_MAX, 0))
@@ -230,7 +230,7 @@ def _scale(data_type: Atomic) -> int:
 
 
 def _bare(array: pa.Array) -> pa.Array:
-    """Timestamps without their zone, which is UTC: the same numbers."""
+    """Timestamps without their zone, which is UTC; the stored numbers are unchanged."""
     return array.cast(pa.timestamp(array.type.unit)) if array.type.tz else array
 
 
@@ -248,7 +248,10 @@ def _timestamp_to_timestamp(array: pa.Array, source: Atomic, target: Atomic) -> 
 
 
 def _truncated(array: pa.Array, digits: int) -> pa.Array:
-    """Fraction digits dropped: within the millisecond downwards, above it towards zero."""
+    """Timestamps with the fraction cut to `digits` digits, as Java does it.
+
+    More than 3 digits: rounded down. Otherwise: rounded down to milliseconds, then towards zero.
+    """
     per_second = _per_second(array)
     values = _int64s(array)
     step = per_second // 10**digits
@@ -346,9 +349,9 @@ CASTS: dict[tuple[str, str], Cast] = {
 """The cast from one family of types to another."""
 
 _TO_STRING_ONLY = {text.date_to_string, text.time_to_string, text.timestamp_to_string}
-"""Casts whose target is STRING itself: Paimon has none to CHAR(n) and VARCHAR(n)."""
+"""Casts whose target must be STRING: Paimon has none to CHAR(n) and VARCHAR(n)."""
 _NOT_OF_SMALL_INTEGERS = {("timestamp", "integer"), ("integer", "timestamp")}
-"""Casts that Paimon has for INT and BIGINT alone."""
+"""Casts that Paimon has only for INT and BIGINT."""
 _TOTAL_FROM_TEXT = {"string", "binary"}
 _MAY_FAIL = {
     *(
@@ -359,6 +362,6 @@ _MAY_FAIL = {
     ("float", "decimal"),
     ("integer", "timestamp"),
 }
-"""Casts that some values do not have."""
+"""Casts that raise an error for some values."""
 _OF_MANY_DAYS = {("date", "timestamp"), ("timestamp", "timestamp")}
 _MICROSECONDS = 6

@@ -1,14 +1,13 @@
-"""Rows that were handed in, as rows of the table with a kind each; or the first that is none.
+"""Turns the rows given to a write into rows of the table, each with its kind, or raises an error.
 
-1. Columns are matched by name, case-sensitive, in any order. A column of the table that is missing
-   counts as null. Nothing else may be there but `_row_kind`.
-2. Values are brought to the column's type without loss (`rows/fit.py`).
-3. A null, handed in or missing, becomes the column's default value; only a null that was handed in
-   for a NOT NULL column is an error first. That is Paimon's order.
-4. Kinds come from `_row_kind`, or from the column that `rowkind.field` names.
+1. Columns are matched by name, case-sensitive, in any order. A missing column counts as null.
+   Columns that the table does not have are an error, except `_row_kind`.
+2. Values are converted to the column's type without loss (`rows/fit.py`).
+3. A null, given or missing, becomes the column's default value. A null given for a NOT NULL column
+   is an error even if the column has a default. This is Paimon's order of checks.
+4. Row kinds come from `_row_kind`, or from the column that `rowkind.field` names.
 5. Rows of kinds that the table ignores are dropped.
-
-NOT NULL holds for rows of every kind, for deletions too: data files have no place for such a null.
+NOT NULL applies to rows of every kind, also to deletions: data files cannot store such a null.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _KIND_TEXTS = pa.array(KIND_TEXTS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindRule:
-    """How a table takes row kinds: from which column, whether at all, and which it ignores."""
+    """Which column holds the row kinds of a table, whether it takes kinds, and which it ignores."""
 
     rowkind_field: str | None
     keyed: bool
@@ -61,9 +60,11 @@ class ConformedBatch:
 def conform(
     batch: pa.RecordBatch, schema: TableSchema, *, first_row: int, kinds: KindRule
 ) -> ConformedBatch:
-    """The rows of the batch as rows of the table; `first_row` numbers its first within the write.
+    """The rows of the batch as rows of the table.
 
-    Raises InvalidRequest naming column, value and row number for what does not fit.
+    `first_row` is the row number of the batch's first row.
+
+    Raises InvalidRequest with column, value and row number for the first value that does not fit.
     """
     given = batch.schema.names
     check_once(given)
@@ -109,7 +110,7 @@ def _column(batch: pa.RecordBatch, field: Field, schema: TableSchema, first_row:
 
 
 def _default(field: Field) -> pa.Scalar:
-    """The default value of the column; quotes around its text do not count."""
+    """The default value of the column; single quotes around its text are removed."""
     if not isinstance(field.type, Atomic):
         raise Unsupported(
             "default values of nested types are not supported", column=field.name, type=field.type
@@ -129,7 +130,7 @@ def _kinds(
         return None if index < 0 else _parsed(batch.column(index), ROW_KIND, first_row)
     if index >= 0:
         raise InvalidRequest(
-            "kinds come from the column of rowkind.field: leave out the other",
+            "kinds come from the column of rowkind.field: leave out _row_kind",
             column=ROW_KIND,
             rowkind_field=rule.rowkind_field,
         )
@@ -159,7 +160,7 @@ def _parsed(column: pa.Array, name: str, first_row: int) -> pa.Array | None:
 
 
 def _check_none(changes: pa.Array, codes: pa.Array, name: str, first_row: int) -> None:
-    """A table without a primary key has nothing that a row could change or delete."""
+    """Raise InvalidRequest for any kind but +I: a table without a key cannot find old rows."""
     index = pc.index(changes, pa.scalar(True)).as_py()
     if index >= 0:
         raise InvalidRequest(

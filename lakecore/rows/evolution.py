@@ -1,11 +1,10 @@
 """How a file written under an older schema is read under a newer one.
 
-1. A column, and a field inside a ROW, is found in the file's schema by its id, under whatever name
-   it had. One that is not there is null in every row: it was added later.
-2. If its type was changed since, the values are cast (`rows/casts.py`). Elements of arrays and keys
-   and values of maps have no id and match by position.
-
-INVARIANT: what did not change is not touched: such a column is the file's own array.
+1. A column, or a field inside a ROW, is found in the file's schema by its id; its name may have
+   changed. A column that the file does not have was added later, and is null in every row.
+2. If the type was changed since, the values are cast (`rows/casts.py`). Elements of arrays, and
+   keys and values of maps, have no ids and match by position.
+INVARIANT: a column that did not change is the file's own array, not a copy.
 """
 
 from __future__ import annotations
@@ -42,27 +41,27 @@ if TYPE_CHECKING:
 
 
 def map_fields(read: Sequence[Field], stored: Sequence[Field]) -> tuple[ColumnMapping, ...]:
-    """For each field to read, its place in the fields of the file's schema.
+    """For each field to read, the field of the file's schema that holds it.
 
-    Raises Unsupported naming both types if a type was changed to one that it has no cast to.
+    Raises Unsupported with both types if a type was changed and Paimon has no cast for the change.
     """
     by_id = {field.id: field for field in stored}
     return tuple(_mapping(field, by_id.get(field.id)) for field in read)
 
 
 def stored_fields(mappings: Sequence[ColumnMapping]) -> tuple[Field, ...]:
-    """The file's columns that must be read, each once, in order."""
+    """The columns of the file that must be read, each once, in order."""
     found = [mapping.stored for mapping in mappings if mapping.stored is not None]
     return tuple(dict.fromkeys(found))
 
 
 def is_identity(mappings: Sequence[ColumnMapping]) -> bool:
-    """Whether a batch of the stored fields is already what is to be read."""
+    """Whether a batch of the stored fields needs no change."""
     return not any(m.changed or m.renamed or m.stored is None for m in mappings)
 
 
 def conform_batch(batch: pa.RecordBatch, mappings: Sequence[ColumnMapping]) -> pa.RecordBatch:
-    """The columns to read, in order, in their Arrow types, from a batch of the file's columns."""
+    """The columns to read, in order and in their Arrow types, made from a batch of file columns."""
     schema = arrow_schema([mapping.read for mapping in mappings])
     if batch.schema == schema and is_identity(mappings):
         return batch
@@ -74,7 +73,10 @@ def conform_batch(batch: pa.RecordBatch, mappings: Sequence[ColumnMapping]) -> p
 
 
 def convert(array: pa.Array, stored: DataType, read: DataType, column: str) -> pa.Array:
-    """The values of one type as values of another, which `map_fields` found to be a changed one."""
+    """The values of the stored type converted to the read type.
+
+    `map_fields` says which columns changed.
+    """
     target = arrow_type(read)
     match stored, read:
         case Atomic(), Atomic():
@@ -95,7 +97,7 @@ def convert(array: pa.Array, stored: DataType, read: DataType, column: str) -> p
 
 
 def may_fail(stored: DataType, read: DataType) -> bool:
-    """Whether there may be values that cannot be cast."""
+    """Whether some values of the stored type cannot be cast."""
     match stored, read:
         case Atomic(), Atomic():
             return cast_may_fail(stored, read)
@@ -113,7 +115,7 @@ def _mapping(read: Field, stored: Field | None) -> ColumnMapping:
 
 
 def _changed(stored: DataType, read: DataType, column: str) -> bool:
-    """Whether values must be cast or rebuilt; Unsupported if they cannot be."""
+    """Whether values must be cast or rebuilt; raises Unsupported if they cannot be."""
     match stored, read:
         case Atomic(), Atomic():
             return _needs_cast(stored, read, column)

@@ -1,11 +1,13 @@
-"""An Arrow array as a column of a table: nested parts matched, values checked, nulls looked for.
+"""Converts an Arrow array to the type of a table column.
 
-Layouts that say the same are taken: dictionaries, run ends, extension types by their storage, large
-and fixed and viewed lists, lists of key-value structs for MAP and MULTISET. Fields of a ROW are
-matched by name. `rows/fit_values.py` holds the rules of values without parts.
+Matches nested parts, checks values and nulls.
 
-INVARIANT: an array that has the type and passes comes back as it is. Values behind a null list or
-struct do not exist: they are never checked.
+All Arrow layouts of the same values are accepted: dictionaries, run-end encoding, extension types
+(by their storage type), large, fixed-size and view lists, and lists of key-value structs for MAP
+and MULTISET. Fields of a ROW are matched by name. `rows/fit_values.py` has the rules for atomic
+values.
+INVARIANT: an array that already has the type and is valid is returned unchanged. Values under a
+null list or struct do not exist, and are never checked.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ _INT32_MAX = 2_147_483_647
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where an array stands: the dotted name of its column, and the row of each value."""
+    """Where an array belongs: the dotted name of its column, and the row number of each value."""
 
     column: str
     first_row: int = 0
@@ -52,11 +54,14 @@ class Place:
     lists: pa.Array | None = None
 
     def inside(self, part: str, lists: pa.Array | None = None) -> Place:
-        """The place of a part; of the values inside `lists`, if they are many a row."""
+        """The place of a nested part.
+
+        For elements of `lists`, with the row that holds each element.
+        """
         return Place(column=f"{self.column}.{part}", above=self, lists=lists)
 
     def row(self, index: int) -> int:
-        """The number of the row, over the whole write, that holds the value at this position."""
+        """The row number, counted over the whole write, that holds the value at this position."""
         if self.above is None:
             return self.first_row + index
         if self.lists is not None:
@@ -79,9 +84,11 @@ class Place:
 def fit(
     array: pa.Array, data_type: DataType, place: Place, alive: pa.Array | None = None
 ) -> pa.Array:
-    """The array in the Arrow type of `data_type`; InvalidRequest for the first misfit.
+    """The array in the Arrow type of `data_type`.
 
-    `alive` says which positions exist, where the struct around them may be null.
+    Raises InvalidRequest for the first value that misfits.
+
+    `alive` masks the positions that exist, if the struct around them may be null.
     """
     array = _plain(array)
     try:
@@ -105,7 +112,7 @@ def fit(
 
 
 def show(value: pa.Scalar) -> str:
-    """The value as a person reads it, cut if it is long."""
+    """The value as text for an error message, cut if it is long."""
     if not value.is_valid:
         return "null"
     if _t.is_timestamp(value.type) and value.type.tz:
@@ -120,7 +127,7 @@ def show(value: pa.Scalar) -> str:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """The values without the wrapping that Arrow types may put around them."""
+    """The plain array inside dictionary, run-end and extension types."""
     while True:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
@@ -133,19 +140,22 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _decoded(array: pa.DictionaryArray) -> pa.Array:
-    """Each row's value of the dictionary."""
+    """The dictionary value of each row."""
     return _taken(array.dictionary, array.indices)
 
 
 def _repeated(array: pa.RunEndEncodedArray) -> pa.Array:
-    """Each row's value of its run, of whatever type: Arrow itself decodes a few."""
+    """The run's value of each row.
+
+    Arrow can decode only some value types, so this does it itself.
+    """
     places = np.arange(len(array)) + array.offset
     runs = np.searchsorted(array.run_ends.to_numpy(), places, side="right")
     return _taken(_plain(array.values), pa.array(runs))
 
 
 def _taken(values: pa.Array, indices: pa.Array) -> pa.Array:
-    """The values at these places; PyArrow takes none of views, as Polars categories are."""
+    """The values at these positions, also for views, which PyArrow's `take` refuses."""
     kind = values.type
     if _t.is_string_view(kind):
         values = values.cast(pa.large_string())
@@ -160,7 +170,7 @@ def _taken(values: pa.Array, indices: pa.Array) -> pa.Array:
 
 
 def _is_wide(values: pa.Array, indices: pa.Array) -> bool:
-    """Whether the values at these places may take more bytes than 32 bits count."""
+    """Whether the values at these positions may need more bytes than 32-bit offsets can count."""
     longest = pc.max(pc.binary_length(values)).as_py() or 0
     return int(longest) * len(indices) > _INT32_MAX
 
@@ -240,7 +250,7 @@ def _fit_map(array: pa.Array, data_type: Map, place: Place) -> pa.Array:
 
 
 def _check_keys(keys: pa.Array, place: Place) -> None:
-    """Raise InvalidRequest for a key that is in a map twice."""
+    """Raise InvalidRequest for a key that occurs twice in a map."""
     if not len(keys):
         return
     rows = np.searchsorted(_offsets(place.lists), np.arange(len(keys)), side="right")
@@ -248,7 +258,7 @@ def _check_keys(keys: pa.Array, place: Place) -> None:
     if repeats.any():
         index = int(repeats.argmax())
         raise InvalidRequest(
-            "a key is in a map twice",
+            "a map has the same key twice",
             column=place.column,
             value=show(keys[index]),
             row=place.row(index),
@@ -256,7 +266,7 @@ def _check_keys(keys: pa.Array, place: Place) -> None:
 
 
 def _entry_lists(array: pa.Array) -> pa.Array:
-    """The maps as lists of structs `key`, `value`; lists of such structs are maps as they are."""
+    """The maps as lists of structs `key`, `value`; a list of such structs is returned unchanged."""
     if _t.is_map(array.type):
         entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
         validity, offsets = array.buffers()[:2]
@@ -276,9 +286,9 @@ def _entry_lists(array: pa.Array) -> pa.Array:
 
 
 def check_names(given: list[str], known: list[str], *, inside: str = "", also: str = "") -> None:
-    """Raise InvalidRequest for a name that is not known, or is there twice.
+    """Raise InvalidRequest for a name that is unknown or occurs twice.
 
-    `also` is a name that may have been meant, but is no column.
+    `also` is another valid name, suggested for misspelt ones, that is not a column.
     """
     strange = next((name for name in given if name not in known), None)
     if strange is not None:
@@ -292,21 +302,21 @@ def check_names(given: list[str], known: list[str], *, inside: str = "", also: s
 
 
 def check_once(names: list[str], *, inside: str = "") -> None:
-    """Raise InvalidRequest for a name that two columns have, as either may be meant."""
+    """Raise InvalidRequest for a name that two columns have, because it is ambiguous."""
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidRequest("a column is there twice", column=inside + twice)
+        raise InvalidRequest("two columns have the same name", column=inside + twice)
 
 
 def _near(name: str, known: list[str]) -> dict[str, list[str]]:
-    """The known names that were perhaps meant."""
+    """Known names that resemble the given one."""
     lowered = {one.lower(): one for one in known}
     near = difflib.get_close_matches(name.lower(), lowered, n=3)
     return {"did_you_mean": [lowered[one] for one in near]} if near else {}
 
 
 def _is_empty(array: pa.Array) -> bool:
-    """Whether the array says nothing at all, so that its type does not matter."""
+    """Whether the array has only nulls, so that its type does not matter."""
     return _t.is_null(array.type) or (
         len(array) > 0 and array.null_count == len(array) and not _t.is_nested(array.type)
     )
@@ -323,7 +333,7 @@ def _is_list(arrow: pa.DataType) -> bool:
 
 
 def _offsets(lists: pa.Array) -> NDArray[np.int32]:
-    """Where each list starts in the flattened values, and where the last one ends."""
+    """The start of each list in the flattened values, and the end of the last list."""
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
     ends = np.cumsum(lengths, dtype=np.int64)
     if ends.size and ends[-1] > _INT32_MAX:

@@ -1,17 +1,17 @@
-"""Values without parts as values of an atomic type, or the first one that is none.
+"""Converts arrays of atomic values to a column's type, and finds the first value that does not fit.
 
-Nothing is lost on the way in, with one exception: a wider float or a DECIMAL that goes to FLOAT or
-DOUBLE is rounded to the nearest, since Python's floats are all DOUBLE. What is taken:
-
-- integers, whole floats and whole decimals for integers, but no float from 2^53 on, for it may
-  have lost digits before; integers and decimals for DECIMAL;
-- dates, and timestamps at midnight, for DATE; dates for TIMESTAMP;
-- zoned timestamps for TIMESTAMP WITH LOCAL TIME ZONE, the others for TIMESTAMP, never crosswise;
+No value may lose information, with one exception: a wider float or a DECIMAL written to FLOAT or
+DOUBLE is rounded to the nearest value, because Python's floats are all DOUBLE. Accepted are:
+- for integer columns: integers, whole decimals, and whole floats below 2^53, since larger floats
+  may already have lost digits;
+- for DECIMAL: integers and decimals;
+- for DATE: dates, and timestamps at midnight;
+- for TIMESTAMP: dates, and timestamps without a zone;
+- for TIMESTAMP WITH LOCAL TIME ZONE: timestamps with a zone;
 - every layout of strings and of bytes; lengths count code points and bytes.
-
-An array without any value fits every type. Each check is one vector operation; the position of the
-value at fault is looked for only after a check failed. INVARIANT: an array that has the type and
-passes comes back as it is.
+An array with only nulls fits every type. Each check is one vector operation; the position of the
+first bad value is searched only after a check failed. INVARIANT: an array that already has the type
+and is valid is returned unchanged.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TOO_MANY_BYTES = "a batch holds at most 2 GiB of a column: write smaller batches
 
 
 class Misfit(ValueError):
-    """A value that does not fit: the rule, and its position; None if the whole array's type."""
+    """A value that misfits: the rule and its position (None: the whole array's type is wrong)."""
 
     def __init__(self, rule: str, index: int | None = None) -> None:
         super().__init__(rule)
@@ -59,7 +59,7 @@ class Misfit(ValueError):
 
 
 def fit_values(array: pa.Array, target: Atomic) -> pa.Array:
-    """The values in the Arrow type of `target`; Misfit naming the first that does not fit."""
+    """The values in the Arrow type of `target`; Misfit for the first value that does not fit."""
     nothing = len(array) > 0 and array.null_count == len(array)
     if _t.is_null(array.type) or (nothing and array.type != arrow_type(target)):
         return pa.nulls(len(array), arrow_type(target))
@@ -83,7 +83,7 @@ def _boolean(array: pa.Array, target: Atomic) -> pa.Array:
 
 def _integer(array: pa.Array, target: Atomic) -> pa.Array:
     wanted = arrow_type(target)
-    rule = "the value is no whole number in the range of the column's type"
+    rule = "the value is not a whole number in the range of the column's type"
     if array.type == wanted:
         return array
     if _t.is_decimal(array.type):
@@ -96,7 +96,7 @@ def _integer(array: pa.Array, target: Atomic) -> pa.Array:
 
 
 def _integer_of_float(array: pa.Array, wanted: pa.DataType, rule: str) -> pa.Array:
-    """Whole floats, but none so large that another integer may have been rounded to it."""
+    """Whole floats below 2^53; larger ones may be another integer, rounded."""
     if _t.is_float16(array.type):
         array = array.cast(pa.float32())
     out = _cast(array, wanted, rule)
@@ -130,14 +130,14 @@ def _float(array: pa.Array, target: Atomic) -> pa.Array:
 
 
 def _float_of_decimal(array: pa.Array) -> pa.Array:
-    """The nearest float64 of each decimal; Arrow's own cast is off by one in many."""
+    """The nearest float64 of each decimal; Arrow's own cast is often off by one bit."""
     scale = array.type.scale
     if array.type.precision <= _WORD_DIGITS and 0 <= scale <= _EXACT_POWER_MAX:
         wide = array.cast(pa.decimal128(_WORD_DIGITS, scale))
         data, start = wide.buffers()[1] or b"", 16 * wide.offset
         numbers = np.frombuffer(data, np.int64, 2 * len(wide), start)[::2]
         if not (np.abs(numbers) > _EXACT_INTEGER_MAX).any():
-            # Both sides are exact, so the one division rounds to the nearest.
+            # Both operands are exact, so the single division rounds to the nearest value.
             nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
             return pa.array(numbers / 10.0**scale, mask=nulls)
     return array.cast(pa.string()).cast(pa.float64())
@@ -150,7 +150,7 @@ def _decimal(array: pa.Array, target: Atomic) -> pa.Array:
         array = array.cast(pa.decimal128(_INTEGER_DIGITS, 0))
     elif not _t.is_decimal(array.type):
         raise _wrong_type(
-            "a float is no exact decimal: cast it first" if _t.is_floating(array.type) else ""
+            "a float is not an exact decimal: cast it first" if _t.is_floating(array.type) else ""
         )
     else:
         # DuckDB gives a HUGEINT of 39 digits as a DECIMAL(38, 0).
@@ -159,10 +159,10 @@ def _decimal(array: pa.Array, target: Atomic) -> pa.Array:
 
 
 def _rescaled(array: pa.Array, wanted: pa.DataType, rule: str) -> pa.Array:
-    """The same decimals with the digits of the type.
+    """The same decimals with the precision and scale of the type.
 
-    NOTE: Arrow multiplies first and looks for an overflow after, and misses some. So the digits
-    that the type leaves for the unscaled number are checked before.
+    NOTE: Arrow multiplies first and misses some overflows. Therefore the number of integer digits
+    is checked before the cast.
     """
     source = array.type
     digits = wanted.precision - (wanted.scale - source.scale)
@@ -203,7 +203,7 @@ def _time(array: pa.Array, target: Atomic) -> pa.Array:
         out = _cast(array, pa.time32("ms"), "TIME is stored in milliseconds: the value is finer")
     numbers = _numbers(out)
     if numbers.size and (numbers.min() < 0 or numbers.max() >= _DAY_MS):
-        _check_numbers(out, (numbers < 0) | (numbers >= _DAY_MS), "no time of a day")
+        _check_numbers(out, (numbers < 0) | (numbers >= _DAY_MS), "the value is not a time of day")
     _check_multiple(out, 10 ** (3 - digits), _TOO_FINE)
     return out
 
@@ -217,7 +217,7 @@ def _timestamp(array: pa.Array, target: Atomic) -> pa.Array:
     if not _t.is_timestamp(array.type):
         raise _wrong_type()
     if array.type.tz:
-        raise _wrong_type("an instant is no local time: take the zone off it first")
+        raise _wrong_type("a timestamp with a zone is not a local time: remove the zone first")
     return _fine(array, target)
 
 
@@ -225,12 +225,12 @@ def _timestamp_ltz(array: pa.Array, target: Atomic) -> pa.Array:
     if not _t.is_timestamp(array.type):
         raise _wrong_type()
     if not array.type.tz:
-        raise _wrong_type("a timestamp without a zone is no instant: give it a zone first")
+        raise _wrong_type("a timestamp without a zone is not an instant: add a zone first")
     return _fine(array, target)
 
 
 def _fine(array: pa.Array, target: Atomic) -> pa.Array:
-    """The timestamps in the unit of the type, after a look at their fraction digits."""
+    """The timestamps in the unit of the type; Misfit for fraction digits beyond its precision."""
     wanted = arrow_type(target)
     given, kept = _UNIT_DIGITS[array.type.unit], _UNIT_DIGITS[wanted.unit]
     if given > kept:
@@ -251,7 +251,7 @@ def _string(array: pa.Array, target: Atomic) -> pa.Array:
     out = _compact(array, pa.string())
     _check_utf8(out)
     length = target.length or LENGTH_MAX
-    # Bytes are at least as many as code points, and much faster to count.
+    # The byte length is an upper bound of the number of code points, and much faster to compute.
     if length < LENGTH_MAX and _longest(out) > length:
         _check(
             pc.greater(pc.utf8_length(out), length),
@@ -280,17 +280,17 @@ def _binary(array: pa.Array, target: Atomic) -> pa.Array:
 
 
 def _compact(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The same texts or bytes with 32-bit offsets."""
+    """The same strings or bytes with 32-bit offsets."""
     if array.type == wanted:
         return array
     if _t.is_string_view(array.type) or _t.is_binary_view(array.type):
-        # Arrow's cast of views does not look whether 32 bits count their bytes.
+        # Arrow's cast of views does not check that 32-bit offsets are enough.
         if total_bytes(array) > _BYTES_MAX:
             raise Misfit(TOO_MANY_BYTES)
         return array.cast(wanted)
     with suppress(pa.ArrowInvalid):
         return array.cast(wanted)
-    try:  # A slice far into a large array: its offsets start at 0 in a copy.
+    try:  # For a slice near the end of a large array: the offsets of a copy start at 0.
         return pa.concat_arrays([array, array.slice(0, 0)]).cast(wanted)
     except pa.ArrowInvalid as error:
         raise Misfit(TOO_MANY_BYTES) from error
@@ -301,7 +301,7 @@ def _longest(array: pa.Array) -> int:
 
 
 def _check_utf8(array: pa.Array) -> None:
-    """Raise Misfit for a text that is not UTF-8; ASCII is recognised at the speed of memory."""
+    """Raise Misfit for a string that is not UTF-8. Pure ASCII is recognised quickly."""
     offsets, content = array.buffers()[1:]
     if not len(array) or content is None:
         return
@@ -316,9 +316,9 @@ def _check_utf8(array: pa.Array) -> None:
 
 
 def first_failing(array: pa.Array, operation: Callable[[pa.Array], object]) -> int:
-    """The position of the first value on which the operation raises; by halving.
+    """The position of the first value for which the operation raises, found by bisection.
 
-    The operation fails on an array when it fails on a value of it.
+    The operation must fail on an array exactly if it fails on one of its values.
     """
     low, high = 0, len(array)
     while high - low > 1:
@@ -333,7 +333,7 @@ def first_failing(array: pa.Array, operation: Callable[[pa.Array], object]) -> i
 
 
 def _cast(array: pa.Array, wanted: pa.DataType, rule: str) -> pa.Array:
-    """The array by Arrow's checked cast."""
+    """Arrow's checked cast; raises Misfit with the position of the first value that fails."""
     try:
         return array.cast(wanted)
     except pa.ArrowInvalid as error:
@@ -341,7 +341,7 @@ def _cast(array: pa.Array, wanted: pa.DataType, rule: str) -> pa.Array:
 
 
 def _check_valid(array: pa.Array, rule: str) -> None:
-    """Raise Misfit for a value that contradicts the array's own type."""
+    """Raise Misfit for a value that is invalid for the array's own type."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -350,7 +350,7 @@ def _check_valid(array: pa.Array, rule: str) -> None:
 
 
 def _check(wrong: pa.Array, rule: str) -> None:
-    """Raise Misfit if any is true; null is not."""
+    """Raise Misfit at the first true value of the mask; null counts as false."""
     index = pc.index(wrong, pa.scalar(True)).as_py()
     if index >= 0:
         raise Misfit(rule, index)
@@ -365,14 +365,14 @@ def _check_multiple(array: pa.Array, unit: int, rule: str) -> None:
 
 
 def _check_numbers(array: pa.Array, wrong: NDArray[np.bool_], rule: str) -> None:
-    """As `_check`, where the slots of nulls hold anything."""
+    """As `_check`, but the mask is computed from raw values, so nulls are excluded here."""
     _check(pc.and_(pa.array(wrong), array.is_valid()), rule)
 
 
 def _numbers(array: pa.Array) -> NDArray[np.signedinteger]:
-    """What the slots of the array hold, those of nulls too."""
+    """The raw numbers of the array, including arbitrary ones in the slots of nulls."""
     data, width = array.buffers()[1], array.type.bit_width // 8
-    # A buffer may be longer than its values, by any number of bytes.
+    # A buffer may be longer than its values by any number of bytes.
     return np.frombuffer(data or b"", f"i{width}", len(array), width * array.offset)
 
 

@@ -1,4 +1,4 @@
-"""Where a column that is read is found in a file."""
+"""The file column that holds a column to read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ColumnMapping"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnMapping:
-    """One column wanted, and the file's column that holds it; None if the file has none."""
+    """A column to read, and the file's column that holds it; None if the file has none."""
 
     read: Field
     stored: Field | None
@@ -21,5 +21,5 @@ class ColumnMapping:
 
     @property
     def renamed(self) -> bool:
-        """Whether the file has the column under another name."""
+        """Whether the column has another name in the file."""
         return self.stored is not None and self.stored.name != self.read.name

@@ -40,7 +40,7 @@ def decode_text(array: pa.Array) -> pa.Array:
 
 
 def text_of(array: pa.Array, mapping: ColumnMapping) -> pa.Array | None:
-    """What of a file's column becomes text, as Arrow's text unchecked; None: nothing."""
+    """The strings in a file's column, as unvalidated Arrow strings; None if the column has none."""
     stored, read = mapping.stored, mapping.read.type
     if _holds_text(array.type):
         return array
@@ -51,7 +51,7 @@ def text_of(array: pa.Array, mapping: ColumnMapping) -> pa.Array | None:
 
 
 def is_utf8(array: pa.Array) -> bool:
-    """Whether all texts inside are UTF-8."""
+    """Whether all strings inside are valid UTF-8."""
     if _t.is_string(array.type) and _is_ascii(array):
         return True
     try:
@@ -62,7 +62,7 @@ def is_utf8(array: pa.Array) -> bool:
 
 
 def with_utf8(array: pa.Array) -> pa.Array:
-    """The array with the texts inside as `decode_text` gives them."""
+    """The array with every string inside decoded as by `decode_text`."""
     kind = array.type
     if _t.is_string(kind):
         return decode_text(array)
@@ -72,14 +72,14 @@ def with_utf8(array: pa.Array) -> pa.Array:
 
 
 def _is_ascii(array: pa.Array) -> bool:
-    """Whether all bytes of the texts are ASCII: an eighth of the work of looking at each text."""
+    """Whether all bytes of the strings are ASCII; checks eight bytes at a time, not each string."""
     _, offsets, data = array.buffers()
     if data is None or not len(array):
         return True
     ends = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
     first, last = int(ends[0]), int(ends[-1])
     given = np.frombuffer(data, np.uint8)
-    # Whole words, from one that begins before the first text.
+    # Whole words; the first one may begin before the first string.
     first -= first % _WORD_BYTES
     words_end = last - last % _WORD_BYTES
     words = given[first:words_end].view(np.uint64)

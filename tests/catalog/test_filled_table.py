@@ -76,7 +76,7 @@ def test_row_kinds_are_no_column(tmp_path: Path) -> None:
     ("data", "error", "why"),
     [
         ([{"id": 1}, {"id": None}], InvalidRequest, "NOT NULL. column=id value=null row=1"),
-        ([{"id": 1, "x": None}], InvalidRequest, "nulls alone.* column=x"),
+        ([{"id": 1, "x": None}], InvalidRequest, "only nulls.* column=x"),
         ([], InvalidRequest, "no columns"),
         ([{}], InvalidRequest, "no columns"),
         ({"id": [1], "_row_kind": ["+X"]}, InvalidRequest, "unknown row kind"),

@@ -288,7 +288,7 @@ class _Array(_Stream):
 
 @pytest.mark.parametrize("make", COLUMNS_TWICE.values(), ids=COLUMNS_TWICE)
 def test_column_that_is_there_twice_is_refused_by_name(make: Callable[[], object]) -> None:
-    with pytest.raises(InvalidRequest, match="a column is there twice") as caught:
+    with pytest.raises(InvalidRequest, match="two columns have the same name") as caught:
         list(incoming_batches(make()))
 
     assert caught.value.facts["column"] == "_row_kind"

@@ -126,14 +126,14 @@ STRICTER = (
     # Rows would be looked for in other buckets.
     "the type of a bucket key cannot change",
     # Java fails with the first rows.
-    "the aggregate function does not take the column's type",
+    "the aggregate function does not support the column's type",
     "the default value is no value of the column's type",
     # They would do nothing.
     "unknown table option",
     "the option needs a primary key",
     "the option cannot change. option=path",
     # Keys are partitioned across, which only dynamic buckets allow.
-    "the primary key must hold every partition key",
+    "the primary key must contain every partition key",
 )
 NOTHING_CHANGES = (
     # An option that is not set, keys and types as they are.

@@ -76,13 +76,13 @@ OPTIONS = {
 }
 STRICTER = (
     # Java fails with the first rows.
-    "the aggregate function does not take the column's type",
+    "the aggregate function does not support the column's type",
     "a primary-key column cannot be in a sequence group",
     # Java follows one of the two.
     "two options contradict each other",
     # They would do nothing.
     "needs a primary key",
-    "must hold every partition key",
+    "must contain every partition key",
 )
 TABLES = 400
 

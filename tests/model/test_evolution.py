@@ -530,7 +530,7 @@ def test_rows_of_one_kind_go_on_being_skipped_while_those_of_another_are() -> No
 
 
 def test_branch_is_no_property_of_a_table() -> None:
-    assert "no property" in refused(make(), SchemaChange.set_option("branch", "b1"))
+    assert "cannot be stored" in refused(make(), SchemaChange.set_option("branch", "b1"))
     assert after(make(), SchemaChange.set_option("branch", "main")).options["branch"] == "main"
 
 

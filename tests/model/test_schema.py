@@ -99,12 +99,12 @@ def test_keys_among_the_options_become_the_keys() -> None:
 
 
 def test_keys_given_twice_are_refused() -> None:
-    with pytest.raises(InvalidRequest, match=r"given twice.*option=primary-key"):
+    with pytest.raises(InvalidRequest, match=r"stated twice.*option=primary-key"):
         make({"a": "INT"}, primary_keys=["a"], options={"primary-key": "a"})
 
 
 def test_option_that_is_no_text_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="an option's value is a text"):
+    with pytest.raises(InvalidRequest, match="the value of an option is a string"):
         create_schema({"a": "INT"}, options={"bucket": 2}, now_ms=0)  # type: ignore[dict-item]
 
 

@@ -112,10 +112,10 @@ def test_right_tables_are_right(keys: str, partitions: str, options: str) -> Non
     [
         ("x", "", "", "the primary key is not a column"),
         ("", "x", "", "the partition key is not a column"),
-        ("k k", "", "", "a column is twice in the primary key"),
-        ("k p", "p p", "", "a column is twice in the partition key"),
-        ("p", "p", "", "the primary key is only partition keys"),
-        ("k", "p", "bucket=2", "must hold every partition key"),
+        ("k k", "", "", "the primary key names a column twice"),
+        ("k p", "p p", "", "the partition key names a column twice"),
+        ("p", "p", "", "the primary key consists only of partition keys"),
+        ("k", "p", "bucket=2", "must contain every partition key"),
         ("a", "", "", "a column of this type cannot be a primary key"),
         ("m", "", "", "a column of this type cannot be a primary key"),
         ("r", "", "", "a column of this type cannot be a primary key"),
@@ -127,13 +127,13 @@ def test_right_tables_are_right(keys: str, partitions: str, options: str) -> Non
         ("", "", "bucket=-2", "the option needs a primary key"),
         ("", "", "bucket-key=k", "bucket-key needs a fixed number of buckets"),
         ("", "", "bucket=2 bucket-key=x", "the bucket-key is not a column"),
-        ("", "", "bucket=2 bucket-key=k,k", "a column is twice in the bucket-key"),
+        ("", "", "bucket=2 bucket-key=k,k", "the bucket-key names a column twice"),
         ("", "p", "bucket=2 bucket-key=p", "a partition key cannot be in bucket-key"),
         ("k", "", "bucket=2 bucket-key=v", "bucket-key must be part of the primary key"),
         ("s", "", "bucket=2 bucket-function.type=mod", "bucket-function.type=mod needs one"),
         ("k v", "", "bucket=2 bucket-function.type=mod", "bucket-function.type=mod needs one"),
         ("k", "", "sequence.field=x", "the sequence.field is not a column"),
-        ("k", "", "sequence.field=v,v", "a column is twice in the sequence.field"),
+        ("k", "", "sequence.field=v,v", "the sequence.field names a column twice"),
         ("", "", "sequence.field=v", "the option needs a primary key"),
         ("k", "p", "sequence.field=v", "sequence.field needs a primary key"),
         ("k", "", "merge-engine=first-row sequence.field=v", "takes no sequence.field"),
@@ -148,41 +148,51 @@ def test_right_tables_are_right(keys: str, partitions: str, options: str) -> Non
         ("", "", "rowkind.field=s", "the option needs a primary key"),
         ("", "", "merge-engine=first-row", "the option needs a primary key"),
         ("", "", "changelog-producer=input", "the option needs a primary key"),
-        ("k", "", "merge-engine=first-row changelog-producer=input", "none or lookup"),
-        ("k", "", "merge-engine=first-row deletion-vectors.enabled=true", "no deletion vectors"),
+        ("k", "", "merge-engine=first-row changelog-producer=input", "none and lookup"),
+        (
+            "k",
+            "",
+            "merge-engine=first-row deletion-vectors.enabled=true",
+            "does not support deletion vectors",
+        ),
         (
             "k",
             "",
             "changelog-producer=full-compaction deletion-vectors.enabled=true",
-            "deletion vectors go with",
+            "deletion vectors need changelog",
         ),
         (
             "k",
             "",
             "changelog-producer=lookup streaming-read-overwrite=true",
-            "would give changes twice",
+            "would emit changes twice",
         ),
         ("", "", "streaming-read-overwrite=true", "the option needs a primary key"),
         (
             "k",
             "",
             "changelog-producer=lookup full-compaction.delta-commits=3",
-            "full-compaction.delta-commits does not go with",
+            "full-compaction.delta-commits cannot be combined",
         ),
         ("", "", "full-compaction.delta-commits=3", "the option needs a primary key"),
         (
             "k",
             "",
             "changelog-producer.row-deduplicate-ignore-fields=v,x",
-            "names a column that is not there",
+            "names a column that does not exist",
         ),
         ("", "", "primary-key.nullable=true", "the option needs a primary key"),
-        ("k", "", "fields.x.aggregate-function=sum", "names a column that is not there"),
-        ("k", "", "fields.v,x.sequence-group=s", "names a column that is not there"),
-        ("", "", "fields.x.stats-mode=none", "names a column that is not there"),
+        ("k", "", "fields.x.aggregate-function=sum", "names a column that does not exist"),
+        ("k", "", "fields.v,x.sequence-group=s", "names a column that does not exist"),
+        ("", "", "fields.x.stats-mode=none", "names a column that does not exist"),
         ("", "", "target-file-size=0", "the size must be more than 0"),
         ("", "", "commit.min-retry-wait=1h", "commit.min-retry-wait is longer"),
-        ("k", "", "num-levels=3 file.format.per.level=3:avro", "a level that the table has not"),
+        (
+            "k",
+            "",
+            "num-levels=3 file.format.per.level=3:avro",
+            "a level that the table does not have",
+        ),
         ("", "", "snapshot.num-retained.max=9", "snapshot.num-retained.min is greater"),
         ("", "", "changelog.num-retained.max=9", "changelog.num-retained.min is greater"),
         ("", "", "partition.expiration-time=1d", "needs a table with partitions"),
@@ -193,11 +203,11 @@ def test_right_tables_are_right(keys: str, partitions: str, options: str) -> Non
         ("", "", "row-tracking.enabled=true bucket=1 bucket-key=k", "row-tracking.enabled needs"),
         ("k", "", "sequence.snapshot-ordering=true", "needs write-only=true"),
         ("", "", "sequence.snapshot-ordering=true", "the option needs a primary key"),
-        ("", "", "scan.snapshot-id=1 scan.tag-name=t", "more than one place to start"),
-        ("", "", "scan.snapshot-id=1 scan.timestamp-millis=5", "more than one place to start"),
+        ("", "", "scan.snapshot-id=1 scan.tag-name=t", "more than one start"),
+        ("", "", "scan.snapshot-id=1 scan.timestamp-millis=5", "more than one start"),
         ("", "", "scan.mode=from-snapshot", "the scan mode needs one more option"),
         ("", "", "scan.mode=from-timestamp scan.snapshot-id=1", "needs one more option"),
-        ("", "", "scan.mode=latest scan.snapshot-id=1", "does not go with the scan mode"),
+        ("", "", "scan.mode=latest scan.snapshot-id=1", "cannot be combined with the scan mode"),
     ],
 )
 def test_each_rule_has_its_own_error(
@@ -221,7 +231,7 @@ GROUPS = ENGINE + "fields.v.sequence-group=s "
         (GROUPS + "fields.t.sequence-group=s", "a column is in two sequence groups"),
         (ENGINE + "fields.v.sequence-group=s,s", "a column is .* twice in one"),
         (GROUPS + "fields.t.sequence-group=k", "a primary-key column cannot be in a sequence"),
-        (GROUPS + "fields.t.sequence-group=x", "names a column that is not there"),
+        (GROUPS + "fields.t.sequence-group=x", "names a column that does not exist"),
         (GROUPS + "partial-update.remove-record-on-delete=true", "contradict each other"),
         (
             ENGINE + "ignore-delete=true partial-update.remove-record-on-delete=true",
@@ -241,39 +251,42 @@ GROUPS = ENGINE + "fields.v.sequence-group=s "
             "merge-engine=aggregation fields.k.aggregate-function=sum",
             "a primary-key column cannot have an aggregate function",
         ),
-        ("merge-engine=aggregation fields.s.aggregate-function=sum", "does not take the column's"),
-        ("merge-engine=aggregation fields.default-aggregate-function=sum", "take .* column=p"),
+        (
+            "merge-engine=aggregation fields.s.aggregate-function=sum",
+            "does not support the column's",
+        ),
+        ("merge-engine=aggregation fields.default-aggregate-function=sum", "support .* column=p"),
         (
             ENGINE + "fields.default-aggregate-function=sum "
             "fields.v.sequence-group=p,s,c,t,b,a,m,r,u,ar",
-            "take .* column=p",
+            "support .* column=p",
         ),
         (
             "merge-engine=aggregation fields.m.aggregate-function=merge_map_with_keytime",
-            "does not take the column's",
+            "does not support the column's",
         ),
-        ("merge-engine=aggregation " + NESTED + "nested_partial_update", "needs parts .* missing"),
+        ("merge-engine=aggregation " + NESTED + "nested_partial_update", "needs fields .* missing"),
         (
             "merge-engine=aggregation fields.ar.nested-key=zz " + NESTED + "nested_update",
-            r"needs parts .*nested-key missing=\[zz\]",
+            r"needs fields .*nested-key missing=\[zz\]",
         ),
         (
             "merge-engine=aggregation fields.ar.nested-key=x "
             "fields.ar.nested-sequence-field=y " + NESTED + "nested_update",
-            r"needs parts .*nested-sequence-field missing=\[y\]",
+            r"needs fields .*nested-sequence-field missing=\[y\]",
         ),
-        ("merge-engine=aggregation fields.v.aggregate-function=listagg", "does not take"),
-        ("merge-engine=aggregation fields.c.aggregate-function=listagg", "does not take"),
+        ("merge-engine=aggregation fields.v.aggregate-function=listagg", "does not support"),
+        ("merge-engine=aggregation fields.c.aggregate-function=listagg", "does not support"),
         (
             REMOVING + "fields.v.ignore-retract=true",
             "contradict each other",
         ),
-        ("merge-engine=aggregation fields.v.aggregate-function=bool_or", "does not take"),
-        ("merge-engine=aggregation fields.s.aggregate-function=collect", "does not take"),
-        ("merge-engine=aggregation fields.a.aggregate-function=merge_map", "does not take"),
-        ("merge-engine=aggregation fields.a.aggregate-function=nested_update", "does not take"),
-        ("merge-engine=aggregation fields.a.aggregate-function=max", "does not take"),
-        ("merge-engine=aggregation fields.s.aggregate-function=rbm32", "does not take"),
+        ("merge-engine=aggregation fields.v.aggregate-function=bool_or", "does not support"),
+        ("merge-engine=aggregation fields.s.aggregate-function=collect", "does not support"),
+        ("merge-engine=aggregation fields.a.aggregate-function=merge_map", "does not support"),
+        ("merge-engine=aggregation fields.a.aggregate-function=nested_update", "does not support"),
+        ("merge-engine=aggregation fields.a.aggregate-function=max", "does not support"),
+        ("merge-engine=aggregation fields.s.aggregate-function=rbm32", "does not support"),
     ],
 )
 def test_merging_fields_has_rules(options: str, sentence: str) -> None:
@@ -301,12 +314,12 @@ def test_aggregate_functions_take_their_types(column: str, function: str) -> Non
 @pytest.mark.parametrize(
     ("columns", "sentence"),
     [
-        ({}, "a table needs a column"),
+        ({}, "a table needs at least one column"),
         ({" ": "INT"}, "a column name is blank"),
         ({"": "INT"}, "a column name is blank"),
-        ({"a": "ARRAY<ROW<>>"}, r"a ROW needs a field\. column=a"),
-        ({"r": "ROW<x INT, x INT>"}, r"a column name is there twice\. column=r\.x"),
-        ({"a": "ARRAY<ROW<x ROW<y INT, y INT>>>"}, r"there twice\. column=a\.x\.y"),
+        ({"a": "ARRAY<ROW<>>"}, r"a ROW needs at least one field\. column=a"),
+        ({"r": "ROW<x INT, x INT>"}, r"two columns have the same name\. column=r\.x"),
+        ({"a": "ARRAY<ROW<x ROW<y INT, y INT>>>"}, r"the same name\. column=a\.x\.y"),
         ({"_KEY_a": "INT"}, "the column name is reserved"),
         ({"_SEQUENCE_NUMBER": "BIGINT"}, "the column name is reserved"),
         ({"_VALUE_KIND": "TINYINT"}, "the column name is reserved"),
@@ -323,14 +336,14 @@ def test_column_names_have_rules(columns: dict[str, str], sentence: str) -> None
 
 @pytest.mark.parametrize("options", ["path=/elsewhere", "branch=b1", "auto-create=TRUE"])
 def test_what_says_where_a_table_is_is_not_stored_in_it(options: str) -> None:
-    with pytest.raises(InvalidRequest, match="no property of a table"):
+    with pytest.raises(InvalidRequest, match="cannot be stored in a table"):
         check("", "", options)
 
 
 def test_column_twice_is_refused() -> None:
     field = Field(id=0, name="a", type=parse_type("INT"))
 
-    with pytest.raises(InvalidRequest, match="a column name is there twice"):
+    with pytest.raises(InvalidRequest, match="two columns have the same name"):
         create_schema([field, field], now_ms=0)
 
 
@@ -345,7 +358,7 @@ def test_column_twice_is_refused() -> None:
 def test_avro_holds_no_finer_times(fine: str, refused: str) -> None:
     make(columns={"t": fine}, file__format="avro")
     make(columns={"t": refused})
-    with pytest.raises(InvalidRequest, match=r"avro holds time.* of up to [36]"):
+    with pytest.raises(InvalidRequest, match=r"avro stores time.* at most [36]"):
         make(columns={"t": refused}, file__format="avro")
 
 
@@ -353,7 +366,7 @@ def test_avro_holds_no_finer_times(fine: str, refused: str) -> None:
 def test_hive_hashes_no_timestamps(kind: str) -> None:
     options = {"bucket": "2", "bucket-function.type": "hive"}
     make("d", columns={"d": "TIME NOT NULL"}, **options)
-    with pytest.raises(InvalidRequest, match="hive takes no timestamps"):
+    with pytest.raises(InvalidRequest, match="hive supports neither timestamps"):
         make("d", columns={"d": f"{kind} NOT NULL"}, **options)
 
 
@@ -405,5 +418,5 @@ def test_type_of_json_nested_without_end_is_no_recursion_error() -> None:
 
 @pytest.mark.parametrize("kind", ["CHAR({})", "DECIMAL({}, 2)", "TIMESTAMP({})"])
 def test_length_of_many_digits_is_refused(kind: str) -> None:
-    with pytest.raises(InvalidRequest, match="bad length, precision or scale"):
+    with pytest.raises(InvalidRequest, match="invalid length, precision or scale"):
         parse_type(kind.format("9" * 5_000))

@@ -273,7 +273,7 @@ def test_kinds_come_from_a_column_of_the_table(spark: SparkSession, tmp_path: Pa
         (lambda df: df.withColumn("x", f.lit(1)), "unknown column"),
         (lambda df: df.drop("id"), "NOT NULL is missing"),
         (lambda df: df.withColumn("n", f.lit("a")), "not of the column's type"),
-        (lambda df: df.select("*", "n"), "a column is there twice. column=n"),
+        (lambda df: df.select("*", "n"), "two columns have the same name. column=n"),
         (lambda df: df.withColumn("n", f.expr("make_dt_interval(1)")), "does not exchange"),
     ],
 )

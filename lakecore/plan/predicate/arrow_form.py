@@ -1,14 +1,14 @@
-"""pyarrow's compute expressions as predicates, and back.
+"""Converts pyarrow compute expressions to predicates, and back.
 
-`from_arrow` reads the form in which an expression travels between processes: an Arrow IPC file
-whose one row holds the literals (and options of calls) with their exact types, and whose schema
-metadata hold the tree in prefix order: `call`, `field_ref`, `literal`, `options`, `end`. Unlike
-Substrait this form needs no binding to a schema, refuses no implicit cast (a TIME column against
-DuckDB's TIME literal), and an unknown call costs no more than itself.
-
-Arrow's NaN is greater than nothing, and ours is greater than all: `>` and `>=` on floats are bounds
-when read, and gain `is_nan` when written. Its `is_in` tells the two zeros apart, which we do not:
-it is a bound where a zero is among the values.
+`from_arrow` reads the serialized form of an expression: an Arrow IPC file. Its single row holds the
+literals (and the options of calls) with their exact types; its schema metadata hold the tree in
+prefix order: `call`, `field_ref`, `literal`, `options`, `end`. Unlike Substrait, this form is not
+bound to a schema and accepts implicit casts (a TIME column compared with DuckDB's TIME literal). An
+unknown call makes only itself Unknown.
+In Arrow, NaN is not greater than any number; in the predicate language it is greater than all
+numbers. Therefore `>` and `>=` on floats are read as upper bounds (at most these rows), and are
+written with an additional `is_nan`. Arrow's `is_in` distinguishes -0.0 from 0.0, and the predicate
+language does not; `is_in` with a zero in its list is also read as an upper bound.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ _OPS = {
     "greater": Op.GT,
     "greater_equal": Op.GE,
 }
-_NULL_MATCHES, _NULL_SKIPPED = 0, 1  # of the four ways in which `is_in` takes nulls
+_NULL_MATCHES, _NULL_SKIPPED = 0, 1  # two of the four null behaviours of `is_in`
 
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """A column, or a part of one."""
+    """A column, or a nested field of one."""
 
     name: str
     part: bool = False
@@ -84,7 +84,10 @@ _Tree: TypeAlias = _Reference | _Call | pa.Scalar
 
 
 def from_arrow(expression: pc.Expression, schema: Schema) -> Predicate:
-    """What an expression says of the rows it keeps; InvalidRequest for an unknown column."""
+    """The predicate for the rows that the expression keeps.
+
+    InvalidRequest for an unknown column.
+    """
     known = columns(schema)
     tree = _tree(expression)
     check_columns(_names(tree), known)
@@ -92,7 +95,7 @@ def from_arrow(expression: pc.Expression, schema: Schema) -> Predicate:
 
 
 def arrow_columns(expression: pc.Expression) -> list[str]:
-    """The columns that an expression needs."""
+    """The columns that an expression reads."""
     return list(dict.fromkeys(_names(_tree(expression))))
 
 
@@ -176,7 +179,7 @@ def _predicate(tree: _Tree, known: dict[str, Column]) -> Predicate:
 
 
 def _of_column(call: _Call, column: Column) -> Predicate:
-    """What a function of one column says."""
+    """The predicate for a function with one column as its input."""
     match call.function:
         case "is_valid":
             return IsNotNull(column.name)
@@ -207,7 +210,7 @@ def _comparison(op: Op, left: _Tree, right: _Tree, known: dict[str, Column]) -> 
 
 
 def _is_in(call: _Call, column: Column) -> Predicate | None:
-    """What `is_in` says of the rows that are not null; None if it is not certain."""
+    """The predicate of `is_in` for rows that are not null; None if it cannot be determined."""
     if call.options is None or call.options.type.get_field_index("value_set") < 0:
         return None
     values = call.options["value_set"].values.drop_null()
@@ -226,7 +229,7 @@ def _finds_null(call: _Call) -> bool:
 
 
 def _starts_with(call: _Call, column: Column) -> Predicate:
-    """What `starts_with` says; its pattern is a string of any bytes."""
+    """The predicate of `starts_with`; its pattern may be any bytes."""
     assert call.options is not None
     pattern = call.options["pattern"].as_buffer().to_pybytes()
     try:
@@ -236,7 +239,7 @@ def _starts_with(call: _Call, column: Column) -> Predicate:
 
 
 def _option(call: _Call, name: str) -> object:
-    """An option of a call; None if it has none of that name."""
+    """An option of a call; None if the call has no such option."""
     if call.options is None or call.options.type.get_field_index(name) < 0:
         return None
     return call.options[name].as_py()
@@ -287,8 +290,8 @@ def _read(word: tuple[str, str], words: Iterator[tuple[str, str]], row: list[pa.
 
 
 def _metadata(schema: pa.Schema) -> list[tuple[str, str]]:
-    """The metadata in order and with equal keys kept, which `schema.metadata` loses."""
-    capsule = schema.__arrow_c_schema__()  # Arrow's C data interface: format, name, metadata, ...
+    """The metadata in order, with duplicate keys, which `schema.metadata` would drop."""
+    capsule = schema.__arrow_c_schema__()  # Arrow's C data interface
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     members = ctypes.cast(pointer(capsule, b"arrow_schema"), ctypes.POINTER(ctypes.c_void_p))

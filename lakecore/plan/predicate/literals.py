@@ -1,10 +1,11 @@
-"""A column against a literal of any type: the predicate that says it in the column's own type.
+"""Compares a column with a literal of any type: the predicate in the column's own type.
 
-Both sides are compared as exact numbers, wherever the engines do so too. A literal between two
-values of the column's type (1.5 for an INT), or beyond its range, is folded: `x > 1.5` is `x > 1`
-and `x = 1.5` is false, but null where x is. Where an engine rounds before it compares (a DECIMAL
-or a large BIGINT against a float; a FLOAT against what no FLOAT is), only bounds are certain; where
-the types have nothing to do with each other, nothing is.
+Both sides are compared as exact numbers if the engines do the same. A literal between two values of
+the column's type (1.5 for an INT), or outside its range, is replaced by an equivalent comparison:
+`x > 1.5` becomes `x > 1`, and `x = 1.5` is false, but null where x is null.
+Some engines round before they compare: a DECIMAL or a large BIGINT with a float, or a FLOAT column
+with a value that no FLOAT equals. In these cases the predicate is only a range, or Unknown. If the
+two types are not comparable, the predicate is Unknown.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ _NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
 _NS_OF_DAY = 86_400_000_000_000
 _DOUBLE_EXACT = 1 << 53
 _FLOAT_EXACT = 1 << 24
-_SLACK = Fraction(1, 1 << 50)  # of a DECIMAL turned into a double, however an engine rounds
+_SLACK = Fraction(1, 1 << 50)  # relative error of a DECIMAL converted to a double, in any engine
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column by name, and its Arrow type."""
+    """A column: its name and Arrow type."""
 
     name: str
     type: pa.DataType
@@ -65,14 +66,14 @@ def columns(schema: Schema) -> dict[str, Column]:
 
 
 def check_columns(names: Iterable[str], known: dict[str, Column], **facts: object) -> None:
-    """Raise InvalidRequest for a name that is no column."""
+    """Raise InvalidRequest for a name that is not a column."""
     for name in names:
         if name not in known:
             raise InvalidRequest("unknown column", column=name, columns=list(known), **facts)
 
 
 def compare(column: Column, op: Op, literal: pa.Scalar) -> Predicate:
-    """`column op literal`, in values of the column's type."""
+    """The predicate `column op literal`, with a value of the column's type."""
     if not literal.is_valid:
         return NULL
     literal = _plain(literal)
@@ -101,7 +102,10 @@ def compare(column: Column, op: Op, literal: pa.Scalar) -> Predicate:
 
 
 def is_in(column: Column, literals: pa.Array) -> Predicate:
-    """`column IN literals`; a null among them makes null of what is not found."""
+    """`column IN literals`.
+
+    With a null in the list, a value that is not found gives null, not false.
+    """
     nulls = (NULL,) if literals.null_count else ()
     literals = _as_column(column, literals.drop_null())
     if literals.type == column.type and not _t.is_floating(column.type):
@@ -110,7 +114,7 @@ def is_in(column: Column, literals: pa.Array) -> Predicate:
 
 
 def one_of(column: Column, literals: Iterable[pa.Scalar]) -> Predicate:
-    """Whether the column equals one of the literals, which may differ in type."""
+    """Whether the column equals one of the literals, whose types may differ."""
     found = [compare(column, Op.EQ, literal) for literal in literals]
     exact = [one.value for one in found if isinstance(one, Compare)]
     parts = [one for one in found if not isinstance(one, Compare)]
@@ -123,7 +127,7 @@ def between(column: Column, lower: pa.Scalar, upper: pa.Scalar) -> Predicate:
 
 
 def starts_with(column: Column, prefix: pa.Scalar) -> Predicate:
-    """Whether the column, a string or binary, begins with the prefix."""
+    """Whether the column, a string or binary, starts with the prefix."""
     if not prefix.is_valid:
         return NULL
     prefix = _plain(prefix)
@@ -134,7 +138,7 @@ def starts_with(column: Column, prefix: pa.Scalar) -> Predicate:
 
 
 def range_around(column: Column, op: Op, literal: pa.Scalar, slack: Fraction) -> Predicate:
-    """What `column op literal` is confined to, if an engine may shift either side by the slack."""
+    """A range that contains `column op literal` even if an engine shifts a side by the slack."""
     position = _position(column.type, literal) if literal.is_valid else None
     if position is None:
         return UNKNOWN
@@ -142,7 +146,7 @@ def range_around(column: Column, op: Op, literal: pa.Scalar, slack: Fraction) ->
 
 
 def position_unit(kind: pa.DataType) -> Fraction | None:
-    """The distance of neighbouring values of the type, in the number they are compared as."""
+    """The nanoseconds in one unit of a timestamp or time type; None for other types."""
     if _t.is_timestamp(kind) or _t.is_time(kind):
         return Fraction(_NS[kind.unit])
     return None
@@ -152,7 +156,10 @@ def position_unit(kind: pa.DataType) -> Fraction | None:
 
 
 def _position(kind: pa.DataType, literal: pa.Scalar) -> Fraction | None:
-    """The literal as the exact number that values of `kind` are compared as; None: no such."""
+    """The literal as an exact number, in the scale in which `kind` is compared.
+
+    None: not comparable.
+    """
     other = literal.type
     if _is_number(kind):
         return _number(literal) if _is_number(other) else None
@@ -179,7 +186,7 @@ def _number(literal: pa.Scalar) -> Fraction | None:
 
 
 def _fold(column: Column, op: Op, position: Fraction) -> Predicate:
-    """The comparison against the greatest value of the type that is not above the position."""
+    """The comparison, rewritten for the greatest value of the type that is at most the position."""
     unit, least, greatest = _grid(column.type)
     step = math.floor(position / unit)
     if least <= step <= greatest:
@@ -205,7 +212,7 @@ def _fold(column: Column, op: Op, position: Fraction) -> Predicate:
 
 
 def _grid(kind: pa.DataType) -> tuple[Fraction, int, int]:
-    """The distance between neighbouring values, and the least and greatest as counts of it."""
+    """The distance between neighbouring values of the type, and its range as multiples of it."""
     if _t.is_decimal(kind):
         greatest = 10**kind.precision - 1
         return Fraction(1, 10**kind.scale), -greatest, greatest
@@ -235,7 +242,10 @@ def _compare_same(column: Column, op: Op, literal: pa.Scalar, *, same: bool) -> 
 
 
 def _compare_float(column: Column, op: Op, position: Fraction, literal: pa.Scalar) -> Predicate:
-    """Against a FLOAT or DOUBLE, which an engine may round the literal to, or be widened from."""
+    """A comparison with a FLOAT or DOUBLE column.
+
+    An engine may round the literal to the column's type, or widen the column.
+    """
     single = _t.is_float32(column.type)
     nearest = _nearest(position, single=single)
     if nearest is None:
@@ -264,7 +274,7 @@ def _nearest(position: Fraction, *, single: bool) -> Fraction | None:
 
 
 def _rounds_alike(literal: pa.Scalar) -> bool:
-    """Whether any engine makes the same double of the literal: a decimal of few digits."""
+    """Whether every engine converts the literal to the same double: true for short decimals."""
     if not _t.is_decimal(literal.type):
         return False
     _, digits, exponent = literal.as_py().as_tuple()
@@ -304,7 +314,7 @@ def _in(column: Column, values: pa.Array) -> Predicate:
 
 
 def _as_column(column: Column, literals: pa.Array) -> pa.Array:
-    """The literals in the column's type if it holds every one of them exactly, else as they are."""
+    """The literals in the column's type if it holds all of them exactly, else in their own type."""
     kind, other = column.type, _plain(literals).type
     alike = (
         (_t.is_integer(kind) and _t.is_integer(other))
@@ -320,7 +330,7 @@ def _as_column(column: Column, literals: pa.Array) -> pa.Array:
 
 
 def _plain(value: pa.Scalar | pa.Array) -> pa.Scalar | pa.Array:
-    """The same value without dictionary and in the plain string or binary layout."""
+    """The same value without dictionary encoding, in the plain string or binary layout."""
     kind = value.type
     if _t.is_dictionary(kind):
         value = value.cast(kind.value_type)

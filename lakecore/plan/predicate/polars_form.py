@@ -1,10 +1,9 @@
-"""Polars expressions as predicates, and back.
+"""Converts Polars expressions to predicates, and back.
 
-`from_polars` walks the JSON form of an expression. What it does not know becomes Unknown, at the
-smallest part that contains it; a part without columns is a literal, which Polars itself evaluates.
-
-Polars compares timestamps in the coarser unit of both sides, so an exact predicate exists only
-where the literal is a whole number of the column's units; otherwise its bounds are kept.
+`from_polars` walks the JSON form of an expression. An unknown node makes the smallest condition
+that contains it Unknown. A part without columns is a literal, and Polars evaluates it.
+Polars compares timestamps in the coarser unit of the two sides. The predicate is therefore exact
+only if the literal is a whole number of the column's units; otherwise it is a range.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ _CLOSED = {
 }
 _OF_EACH_ROW = {"Not", "AllHorizontal", "AnyHorizontal", "IsNull", "IsNotNull"}
 _LITERAL_NODES = {"Literal", "Cast", "Agg", "Alias", "BinaryExpr"}
-_WIDER = {  # casts that keep the order of these columns, and so may be looked through
+_WIDER = {  # casts that keep the order of these columns, and so can be ignored
     "Int8": _t.is_int8,
     "Int16": lambda kind: kind in (pa.int8(), pa.int16()),
     "Int32": lambda kind: kind in (pa.int8(), pa.int16(), pa.int32()),
@@ -80,12 +79,12 @@ _WIDER = {  # casts that keep the order of these columns, and so may be looked t
 
 
 def from_polars(expression: pl.Expr, schema: Schema) -> Predicate:
-    """What an expression says of the rows it keeps; InvalidRequest for an unknown column."""
+    """The predicate for the rows that it keeps; InvalidRequest for an unknown column."""
     known = columns(schema)
     check_columns(expression.meta.root_names(), known)
     try:
         return _from_expression(expression, known)
-    except RecursionError:  # thousands of values, each beside the next
+    except RecursionError:  # thousands of nested nodes
         return UNKNOWN
 
 
@@ -120,9 +119,9 @@ def to_polars(predicate: Predicate) -> pl.Expr | None:
 
 
 def operands(expression: pl.Expr) -> list[pl.Expr] | None:
-    """What a comparison, sum, `not`, cast or the like is computed from, value by value.
+    """The inputs of an elementwise operation (a comparison, sum, `not`, cast and the like).
 
-    Without single values; None if the expression is anything else.
+    Inputs that are single values are left out. None for any other expression.
     """
     match _tree_of(expression):
         case {"BinaryExpr": {"left": left, "right": right}}:
@@ -145,7 +144,7 @@ def operands(expression: pl.Expr) -> list[pl.Expr] | None:
 
 
 def compares_with_null(expression: pl.Expr) -> bool:
-    """Whether some value in it is compared with a literal null, which is true of no row."""
+    """Whether the expression compares something with a literal null, which is never true."""
     waiting = [_tree_of(expression)]
     while waiting:
         match waiting.pop():
@@ -180,7 +179,7 @@ def _compared(left: pl.Expr, op: Op, right: pl.Expr) -> pl.Expr:
 def _literal(value: pa.Scalar) -> pl.Expr:
     """The value as a literal of the column's Polars type."""
     series = pl.Series(pa.array([value], value.type))
-    if series.dtype.is_temporal():  # Python's own values end at microseconds
+    if series.dtype.is_temporal():  # Python's own datetimes end at microseconds
         return pl.lit(series.to_physical().item()).cast(series.dtype)
     return pl.lit(series.item(), dtype=series.dtype)
 
@@ -194,7 +193,7 @@ def _from_expression(expression: pl.Expr, known: dict[str, Column]) -> Predicate
 
 
 def _tree_of(expression: pl.Expr) -> Json:
-    """The JSON form of an expression; None if there is none, as with a Python function within."""
+    """The JSON form of an expression; None if it has none (a Python function inside)."""
     try:
         tree: Json = json.loads(expression.meta.serialize(format="json"))
     except (pl.exceptions.PolarsError, ValueError):
@@ -203,7 +202,7 @@ def _tree_of(expression: pl.Expr) -> Json:
 
 
 def _from_parts(expression: pl.Expr, known: dict[str, Column]) -> Predicate:
-    """What the sides of an `and` or `or` say, where the whole cannot be written as JSON."""
+    """The predicate of an `and` or `or` from its two sides, if the whole has no JSON form."""
     inputs = expression.meta.pop()
     if len(inputs) == 2:
         right, left = inputs
@@ -215,7 +214,7 @@ def _from_parts(expression: pl.Expr, known: dict[str, Column]) -> Predicate:
 
 
 def _predicate(tree: Json, known: dict[str, Column]) -> Predicate:
-    """What a boolean expression says; Unknown for any other."""
+    """The predicate of a boolean expression; Unknown if it is not understood."""
     match tree:
         case {"BinaryExpr": {"left": left, "op": op, "right": right}}:
             return _binary(str(op), left, right, known)
@@ -287,9 +286,10 @@ def _function(function: Json, inputs: list[Json], known: dict[str, Column]) -> P
 
 
 def _against(side: Json, column: Column, op: Op, value: pa.Scalar) -> Predicate:
-    """An expression of a column, which may be rounded by a cast to Float64, against a literal.
+    """The comparison of a column, perhaps cast to Float64, with a literal.
 
-    The literal is rounded likewise: as floats, 2**60 is 2**60 - 1.
+    If the column is cast to Float64, the literal is rounded in the same way, because the cast maps
+    different integers to the same float: 2**60 - 1 and 2**60 compare as equal.
     """
     if value.is_valid and _rounds(side, column):
         if _t.is_integer(value.type):
@@ -302,7 +302,7 @@ def _against(side: Json, column: Column, op: Op, value: pa.Scalar) -> Predicate:
 
 
 def _is_of_milliseconds(value: pa.Scalar) -> bool:
-    """Whether a timestamp is a whole number of milliseconds; true of anything else."""
+    """Whether a timestamp is a whole number of milliseconds; True for any other type."""
     unit = position_unit(value.type)
     return unit is None or not value.is_valid or Fraction(value.value) * unit % 1_000_000 == 0
 
@@ -321,7 +321,10 @@ def _compare(column: Column, op: Op, value: pa.Scalar) -> Predicate:
 
 
 def _is_in(column: Column, value: pa.Scalar, *, nulls_equal: bool) -> Predicate:
-    """Nulls in the list match nothing, and make nothing null, unless they are equal to nulls."""
+    """The predicate of `is_in`.
+
+    Nulls in the list match null rows if `nulls_equal`, else nothing.
+    """
     if not _t.is_large_list(value.type) or not value.is_valid:
         return UNKNOWN
     values = value.values
@@ -334,7 +337,7 @@ def _is_in(column: Column, value: pa.Scalar, *, nulls_equal: bool) -> Predicate:
 
 
 def _rounds(tree: Json, column: Column) -> bool:
-    """Whether an expression of a column may be another number than the column's."""
+    """Whether the expression casts a column to Float64, which may round its values."""
     match tree:
         case {"Cast": {"dtype": {"Literal": "Float64"}}}:
             return not _t.is_floating(column.type)
@@ -343,7 +346,7 @@ def _rounds(tree: Json, column: Column) -> bool:
 
 
 def _column(tree: Json, known: dict[str, Column]) -> Column | None:
-    """The column that an expression is, or is a wider form of."""
+    """The column that the expression is, directly or under a cast that keeps values and order."""
     match tree:
         case {"Column": str(name)}:
             return known.get(name)
@@ -380,7 +383,7 @@ def _value(tree: Json) -> pa.Scalar | None:
 
 
 def _is_literal(tree: Json) -> bool:
-    """Whether an expression is made of literals, casts and arithmetic alone."""
+    """Whether an expression consists only of literals, casts and arithmetic."""
     if not isinstance(tree, dict) or len(tree) != 1:
         return False
     ((node, parts),) = tree.items()

@@ -103,7 +103,7 @@ def columns_of_rows(data: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     for field in fields:
         if pa.types.is_null(field.type):
             raise InvalidRequest(
-                "a column has nulls alone, and no type is known: cast it, or give a schema",
+                "a column has only nulls, and no type is known: cast it, or give a schema",
                 column=field.name,
             )
     return pa.schema(fields), iter(()) if first is None else chain((first,), batches)

@@ -288,5 +288,5 @@ def test_requests_that_cannot_be_are_refused(
 def test_overwrites_are_not_asked_for_where_changes_would_come_twice() -> None:
     table = history("1 a", changelog_producer="lookup", write_only="true")
 
-    with pytest.raises(InvalidRequest, match="would give changes twice"):
+    with pytest.raises(InvalidRequest, match="would emit changes twice"):
         reopened(table).copy({"streaming-read-overwrite": "true"}).stream(1, "latest")

@@ -536,7 +536,7 @@ def refusals() -> Sequence[tuple[str, Any, str]]:
             lambda t: t.merge(
                 pa.table([pa.array([1]), pa.array([2])], names=["id", "id"]), on="id"
             ).when_matched_delete(),
-            r"a column is there twice. column=id",
+            r"two columns have the same name. column=id",
         ),
         (
             "on cannot be computed",

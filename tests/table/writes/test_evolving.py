@@ -157,11 +157,11 @@ def test_keys_keep_their_types() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (pa.table({"id": [1], "V": [1]}), "case alone. column=V did_you_mean=\\[v\\]"),
-        (pa.table({"id": [1], "_ROW_KIND": ["-D"]}), "case alone. column=_ROW_KIND"),
-        (pa.table({"id": [1], "n": pa.nulls(1)}), "nulls alone.* column=n"),
+        (pa.table({"id": [1], "V": [1]}), "lower case. column=V did_you_mean=\\[v\\]"),
+        (pa.table({"id": [1], "_ROW_KIND": ["-D"]}), "lower case. column=_ROW_KIND"),
+        (pa.table({"id": [1], "n": pa.nulls(1)}), "only nulls.* column=n"),
         (pa.table({"id": [1, None], "n": [1, 2]}), "NOT NULL. column=id value=null row=1"),
-        (pa.table([[1], [2], [3]], ["id", "n", "n"]), "there twice. column=n"),
+        (pa.table([[1], [2], [3]], ["id", "n", "n"]), "the same name. column=n"),
         (pa.table({"id": [1], "_VALUE_KIND": [1]}), "reserved. column=_VALUE_KIND"),
     ],
     ids=str,
