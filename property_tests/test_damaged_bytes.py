@@ -1,7 +1,7 @@
 """A file of which bytes changed gives the rows of before, or an error of lakecore; never others.
 
-Files are data files of each format, deletion vectors and hash indexes, manifests and their lists,
-snapshots and schemas. A byte is flipped, a block zeroed or copied, a file cut short or made longer.
+Files are data files of each format, manifests and their lists, snapshots and schemas; index files
+have laws of their own. A byte is flipped, a block zeroed or copied, a file cut or made longer.
 
 ORC and Avro files of other programs have no checksums: only those of lakecore's are looked at here.
 JSON has none either: a digit of a snapshot may become another, so of that only the kind of the
@@ -12,68 +12,25 @@ from __future__ import annotations
 
 import random
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from lakecore.errors import LakecoreError
 from lakecore.io.stores.local import LocalStore
+from property_tests.byte_damage import FACES, Rows, in_order, mutated
 from tests.tables import new_table, reopened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from lakecore.table.handle import Table
-
-Rows = list[dict[str, Any]]
 
 COLUMNS = {"id": "BIGINT NOT NULL", "v": "STRING", "n": "DOUBLE", "a": "ARRAY<INT>"}
 ROWS: Rows = [
     {"id": number, "v": f"name-{number * 7919 % 97}", "n": number / 7, "a": [number, None]}
     for number in range(150)
 ]
-
-
-def compacted(table: Table) -> Rows:
-    table.compact(full=True)
-    rows: Rows = table.to_arrow().to_pylist()
-    return rows
-
-
-FACES: dict[str, Callable[[Table], Rows]] = {
-    "to_polars": lambda table: table.to_polars().to_dicts(),
-    "scan": lambda table: table.scan().collect().to_dicts(),
-    "where": lambda table: table.to_polars(where="id >= 0 AND id < 1000").to_dicts(),
-    "to_arrow": lambda table: table.to_arrow().to_pylist(),
-    "to_batches": lambda table: [row for batch in table.to_batches() for row in batch.to_pylist()],
-    "dataset": lambda table: table.to_arrow_dataset().to_table().to_pylist(),
-    "to_duckdb": lambda table: table.to_duckdb().to_arrow_table().to_pylist(),
-    "compact": compacted,
-}
-
-
-def mutated(data: bytes, chance: random.Random) -> bytes:
-    """The bytes, changed in one place."""
-    changed = bytearray(data)
-    at = chance.randrange(len(data))
-    match chance.choice(["bit", "bit", "bit", "byte", "zeros", "copy", "cut", "more"]):
-        case "bit":
-            changed[at] ^= 1 << chance.randrange(8)
-        case "byte":
-            changed[at] = chance.randrange(256)
-        case "zeros":
-            changed[at : at + 512] = bytes(len(changed[at : at + 512]))
-        case "copy":
-            source = chance.randrange(len(data))
-            piece = data[source : source + 64]
-            changed[at : at + len(piece)] = piece
-            del changed[len(data) :]
-        case "cut":
-            del changed[at:]
-        case _:
-            changed[at:at] = bytes(chance.randrange(256) for _ in range(8))
-    return bytes(changed)
 
 
 def made(path: Path, keys: list[str], file_format: str) -> Table:
@@ -88,10 +45,6 @@ def made(path: Path, keys: list[str], file_format: str) -> Table:
     table.write(ROWS)
     table.write([{**ROWS[7], "v": "newer"}] if keys else [{**ROWS[7], "id": 150}])
     return table
-
-
-def in_order(rows: Rows) -> Rows:
-    return sorted(rows, key=lambda row: row["id"])
 
 
 def damage(

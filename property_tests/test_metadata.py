@@ -305,4 +305,6 @@ def test_deletion_vectors_survive(
 def test_hash_indexes_survive(hashes: list[int]) -> None:
     stored = np.array(hashes, dtype=np.int32)
 
-    assert decode_hashes(encode_hashes(stored), "").tolist() == hashes
+    data, file = encode_hashes(stored, "w")
+
+    assert decode_hashes(data, file, "").tolist() == hashes

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lakecore.distributed.placing import BUCKETS_MAX, decode_hashes
+from lakecore.distributed.placing import BUCKETS_MAX, read_hashes
 from lakecore.distributed.values import HASH_INDEX
 
 if TYPE_CHECKING:
@@ -55,23 +55,7 @@ def assigners_of(context: TableContext, parallelism: int = 1, *, overwrite: bool
     ]
     if sum(entry.file.row_count for entry in found) > HASHES_MAX:
         return 1
-    return fitting(
-        (
-            (
-                entry.bucket,
-                decode_hashes(
-                    context.store.read(
-                        path := context.layout.live_index_file(
-                            context.partitions.path(entry.partition), entry.bucket, entry.file
-                        )
-                    ),
-                    path,
-                ),
-            )
-            for entry in found
-        ),
-        most,
-    )
+    return fitting(((entry.bucket, read_hashes(context, entry)) for entry in found), most)
 
 
 def fitting(index: Iterable[tuple[int, NDArray[np.int32]]], most: int) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from lakecore.format.binary_row import hash_rows
-from lakecore.format.hash_index import decode_hashes
 from lakecore.plan.bucketing import bucket_ids
 from lakecore.plan.dynamic_bucket import BUCKETS_MAX
 from lakecore.plan.partitions import bucket_key_fields
 from lakecore.rows.conform import KindRule, conform
+from lakecore.table.writes.dynamic_index import read_hashes
 
 __all__ = [
     "BUCKETS_MAX",
@@ -15,6 +15,6 @@ __all__ = [
     "bucket_ids",
     "bucket_key_fields",
     "conform",
-    "decode_hashes",
     "hash_rows",
+    "read_hashes",
 ]

@@ -40,6 +40,7 @@ __all__ = [
     "SUCCESS_FOLDER",
     "TAG_PREFIX",
     "Layout",
+    "checksum_in",
     "data_file_name",
     "file_index_name",
     "index_file_name",
@@ -69,6 +70,7 @@ EARLIEST = "EARLIEST"
 NAME_BYTES_MAX = 255
 _PLAIN_NAME = re.compile(r"[\w+=@~,#% -][\w.+=@~,#% -]{0,254}", re.ASCII)
 _UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f\ud800-\udfff]")
+_CHECKSUM = re.compile(r"-crc32-([0-9a-f]{8})\Z")
 _ID_MAX = 2**63 - 1
 _COMPRESSION_SUFFIXES = {
     "zstd": "zst",
@@ -344,9 +346,16 @@ def index_manifest_name(committer: str, counter: int) -> str:
     return f"index-manifest-{committer}-{counter}"
 
 
-def index_file_name(writer: str, counter: int) -> str:
-    """The name of a deletion-vector or hash index file."""
-    return f"index-{writer}-{counter}"
+def index_file_name(writer: str, counter: int, checksum: int | None = None) -> str:
+    """The name of a deletion-vector or hash index file; it may hold the CRC-32 of the file."""
+    ending = "" if checksum is None else f"-crc32-{checksum:08x}"
+    return f"index-{writer}-{counter}{ending}"
+
+
+def checksum_in(name: str) -> int | None:
+    """The CRC-32 that the name of an index file holds; None if it holds none."""
+    found = _CHECKSUM.search(name)
+    return None if found is None else int(found[1], 16)
 
 
 def statistics_name(writer: str, counter: int) -> str:

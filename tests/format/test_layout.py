@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lakecore.errors import CorruptTable, InvalidRequest, LakecoreError, Unsupported
 from lakecore.format.layout import (
     Layout,
+    checksum_in,
     data_file_name,
     file_index_name,
     index_file_name,
@@ -222,7 +223,14 @@ def test_file_names_are_prefix_writer_and_counter() -> None:
     assert manifest_list_name("u", 1) == "manifest-list-u-1"
     assert index_manifest_name("u", 1) == "index-manifest-u-1"
     assert index_file_name("u", 1) == "index-u-1"
+    assert index_file_name("u", 0, 0xAB) == "index-u-0-crc32-000000ab"
     assert statistics_name("u", 1) == "stat-u-1"
+
+
+def test_checksum_of_an_index_file_is_in_its_name() -> None:
+    assert checksum_in(index_file_name("u", 0, 2**32 - 1)) == 2**32 - 1
+    assert checksum_in(index_file_name("u", 12345678)) is None
+    assert checksum_in("index-u-crc32-000000ab-0") is None
 
 
 def test_paths_of_a_real_table_are_there() -> None:

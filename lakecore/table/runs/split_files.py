@@ -115,7 +115,7 @@ class SplitFiles:
             del batch
 
     def check(self) -> None:
-        """Raise CorruptTable if a file is missing or visibly damaged; reads no data.
+        """Raise CorruptTable if a file or its deletion vector is missing or visibly damaged.
 
         Only files on local disks are checked; others would be fetched twice.
         """
@@ -131,6 +131,7 @@ class SplitFiles:
             with missing_is_corrupt(path):
                 check_size(self.store, path, file)
                 check_file(self.store, path, file.row_count, names, plan.checks)
+            self.deleted_rows(file)
 
     def slices(self, run: SortedRun, fields: Sequence[Field], size: BatchSize) -> Iterator[Slice]:
         """The rows of a run, to be merged; see `slices_of`."""
@@ -329,7 +330,7 @@ class SplitFiles:
             return None
         index_file, where = split.vectors[file.name]
         path = self.plan.layout.live_index_file(split.partition_path, split.bucket, index_file)
-        with missing_is_corrupt(self.path(file)):
+        with missing_is_corrupt(path):
             data = self.store.read(path)
         positions = decode_vectors(data, [where], path, file.row_count)[file.name]
         return positions.astype(np.int64)

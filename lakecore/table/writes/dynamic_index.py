@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.format.hash_index import decode_hashes, encode_hashes
-from lakecore.format.layout import index_file_name
 from lakecore.model.files import HASH_INDEX, IndexFile
 from lakecore.plan.dynamic_bucket import (
     BUCKETS_MAX,
@@ -21,10 +20,12 @@ from lakecore.plan.dynamic_bucket import (
     HashIndexState,
     assign_dynamic,
 )
+from lakecore.table.runs.split_files import missing_is_corrupt
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from lakecore.model.manifest import IndexEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.options import TableOptions
     from lakecore.table.context import TableContext
@@ -40,10 +41,7 @@ class DynamicIndex:
         hashes: dict[int, np.ndarray] = {}
         for entry in context.history.index_entries(snapshot):
             if entry.partition == partition and entry.file.index_type == HASH_INDEX:
-                path = context.layout.live_index_file(
-                    self._partition_path, entry.bucket, entry.file
-                )
-                hashes[entry.bucket] = decode_hashes(context.store.read(path), path)
+                hashes[entry.bucket] = read_hashes(context, entry)
         self._state = HashIndexState.of(hashes)
         self._rule = _rule(context.options)
         self.grown: set[int] = set()
@@ -58,15 +56,18 @@ class DynamicIndex:
     def write(self, bucket: int) -> tuple[IndexFile, str]:
         """The new index file of a bucket, and its path."""
         context = self._context
-        hashes = self._state.hashes_of(bucket)
-        name = index_file_name(context.ambient.new_uuid(), 0)
-        path = context.layout.index_file(name, self._partition_path, bucket)
-        data = encode_hashes(hashes)
+        data, file = encode_hashes(self._state.hashes_of(bucket), context.ambient.new_uuid())
+        path = context.layout.index_file(file.name, self._partition_path, bucket)
         context.store.put(path, data)
-        file = IndexFile(
-            index_type=HASH_INDEX, name=name, size_bytes=len(data), row_count=len(hashes)
-        )
         return file, path
+
+
+def read_hashes(context: TableContext, entry: IndexEntry) -> np.ndarray:
+    """The hashes of a hash index file. Raises CorruptTable if it is missing or damaged."""
+    partition_path = context.partitions.path(entry.partition)
+    path = context.layout.live_index_file(partition_path, entry.bucket, entry.file)
+    with missing_is_corrupt(path):
+        return decode_hashes(context.store.read(path), entry.file, path)
 
 
 def _rule(options: TableOptions) -> DynamicBucketRule:

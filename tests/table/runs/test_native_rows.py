@@ -555,7 +555,7 @@ def test_missing_deletion_vectors_are_damage(runs: str, tmp_path: Path) -> None:
     (tmp_path / "t" / "index" / "index-1").unlink()
 
     for rows_of in (table.to_arrow, table.to_polars):
-        with pytest.raises(CorruptTable, match=f"missing.*expired.*{file.name}"):
+        with pytest.raises(CorruptTable, match=r"missing.*expired.*index-1"):
             rows_of()
 
 

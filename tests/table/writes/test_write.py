@@ -10,7 +10,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from lakecore.errors import CommitConflict, CommitUnknown, InvalidRequest, Unsupported
+from lakecore.errors import (
+    CommitConflict,
+    CommitUnknown,
+    CorruptTable,
+    InvalidRequest,
+    Unsupported,
+)
 from lakecore.format.layout import Layout
 from lakecore.io.files.data_files import read_file
 from lakecore.model.evolution import evolve
@@ -20,7 +26,7 @@ from lakecore.plan.bucketing import bucket_ids
 from lakecore.table.handle import write_schema
 from lakecore.table.runs.bucket_files import data_shape
 from tests.stores import FailingStore, StoreFailure
-from tests.tables import held, new_table, put, reopened, rows
+from tests.tables import held, in_directory, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -420,6 +426,23 @@ def test_writer_of_dynamic_buckets_commits_before_it_goes_on() -> None:
             table.commit(second)
 
     assert held(table) == "1 a"
+
+
+def test_index_that_is_missing_or_changed_is_damage() -> None:
+    table = new_table(bucket="-1")
+    put(table, "1 a | 2 a")
+    (name,) = in_directory(table, "index")
+    store, path = table.context.store, f"{table.path}/index/{name}"
+    data = store.read(path)
+
+    store.put(path, data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(CorruptTable, match=rf"fails its checksum.*{name}"):
+        put(reopened(table), "1 b")
+    store.delete(path)
+    with pytest.raises(CorruptTable, match=rf"is missing.*{name}"):
+        put(reopened(table), "1 b")
+
+    assert held(table) == "1 a | 2 a"
 
 
 def test_partitions_have_indexes_of_their_own() -> None:
