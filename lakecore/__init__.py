@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from lakecore.model.compaction import CompactionResult
     from lakecore.model.files import CommitMessage
+    from lakecore.model.retention import ExpiredSnapshots, FilesDeleted
     from lakecore.model.schema_change import Move, SchemaChange
     from lakecore.model.snapshot import CommitResult, Tag, TagDeletion
     from lakecore.scalar.values import SqlExpression, sql_expr
@@ -43,6 +44,8 @@ __all__ = [
     "CommitUnknown",
     "CompactionResult",
     "CorruptTable",
+    "ExpiredSnapshots",
+    "FilesDeleted",
     "InvalidRequest",
     "LakecoreError",
     "MergeInto",
@@ -81,6 +84,7 @@ _HOMES = {
     ),
     "lakecore.model.compaction": ("CompactionResult",),
     "lakecore.model.files": ("CommitMessage",),
+    "lakecore.model.retention": ("ExpiredSnapshots", "FilesDeleted"),
     "lakecore.model.schema_change": ("Move", "SchemaChange"),
     "lakecore.model.snapshot": ("CommitResult", "Tag", "TagDeletion"),
     "lakecore.scalar.values": ("SqlExpression", "sql_expr"),

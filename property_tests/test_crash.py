@@ -177,6 +177,10 @@ class OutageStore:
         with self._change():
             self.inner.delete_directory(path)
 
+    def remove_empty_directory(self, path: str) -> None:
+        with self._change():
+            self.inner.remove_empty_directory(path)
+
     def rename_directory(self, source: str, target: str) -> None:
         with self._change():
             self.inner.rename_directory(source, target)

@@ -79,6 +79,10 @@ class RacedStore:
         self._step()
         self.inner.delete_directory(path)
 
+    def remove_empty_directory(self, path: str) -> None:
+        self._step()
+        self.inner.remove_empty_directory(path)
+
     def rename_directory(self, source: str, target: str) -> None:
         self._step()
         self.inner.rename_directory(source, target)

@@ -100,6 +100,10 @@ class FailingStore:
         with self._change("delete_directory", path):
             self.inner.delete_directory(path)
 
+    def remove_empty_directory(self, path: str) -> None:
+        with self._change("remove_empty_directory", path):
+            self.inner.remove_empty_directory(path)
+
     @property
     def renames_at_once(self) -> bool:
         return self.inner.renames_at_once

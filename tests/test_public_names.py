@@ -16,6 +16,8 @@ PUBLIC = [
     "CommitUnknown",
     "CompactionResult",
     "CorruptTable",
+    "ExpiredSnapshots",
+    "FilesDeleted",
     "InvalidRequest",
     "LakecoreError",
     "MergeInto",

@@ -1,15 +1,17 @@
-"""Reads small files concurrently: on an object store, latency dominates."""
+"""Reads and removes small files concurrently: on an object store, latency dominates."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 READERS = 8
-"""The number of files read concurrently."""
+"""The number of files read or removed concurrently."""
+_AT_ONCE = 10_000
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -21,3 +23,13 @@ def read_all(read: Callable[[Key], Value], keys: Sequence[Key]) -> list[Value]:
         return [read(key) for key in keys]
     with ThreadPoolExecutor(min(READERS, len(keys))) as pool:
         return list(pool.map(read, keys))
+
+
+def delete_all(delete: Callable[[str], None], paths: Iterable[str]) -> int:
+    """Call `delete` for each path, several at a time. Returns how many; raises the first error."""
+    count = 0
+    left = iter(paths)
+    while some := list(islice(left, _AT_ONCE)):
+        read_all(delete, some)
+        count += len(some)
+    return count

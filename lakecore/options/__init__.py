@@ -18,7 +18,7 @@ from lakecore.options.choices import (
     ScanMode,
     SortOrder,
 )
-from lakecore.options.kinds import SIZE
+from lakecore.options.kinds import DURATION, SIZE
 from lakecore.options.known import DECLARED, RENAMED, find_option, member
 from lakecore.options.nearest import nearest
 from lakecore.options.option import Option
@@ -29,6 +29,7 @@ from lakecore.options.texts import OptionValue, option_text, option_texts
 
 __all__ = [
     "DECLARED",
+    "DURATION",
     "POSTPONE_BUCKET",
     "RENAMED",
     "SIZE",

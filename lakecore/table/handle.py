@@ -32,6 +32,7 @@ from lakecore.table.context import (
     require_table,
     with_options,
 )
+from lakecore.table.maintenance.retention_verbs import RetentionVerbs
 from lakecore.table.maintenance.tag_verbs import TagVerbs
 from lakecore.table.publication import EXCLUSIVE_CREATE, write_schema
 from lakecore.table.reads.explain import Explanation, explain
@@ -75,7 +76,7 @@ __all__ = ["MEMORY_BUDGET", "Table", "load_table", "write_schema"]
 MEMORY_BUDGET = "lakecore.memory-budget"
 
 
-class Table(TagVerbs, Readable):
+class Table(TagVerbs, RetentionVerbs, Readable):
     """A Paimon table.
 
     Returned by `Session.get_table`, `Session.create_table` and `lakecore.open_table`.

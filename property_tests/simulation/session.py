@@ -124,6 +124,11 @@ class Session:
 
         self._change("delete_directory", path, lambda: remove(1.0), torn=lambda: remove(0.5))
 
+    def remove_empty_directory(self, path: str) -> None:
+        self._change(
+            "remove_empty_directory", path, lambda: self.disk.files.remove_empty_directory(path)
+        )
+
     def rename_directory(self, source: str, target: str) -> None:
         self._change(
             "rename_directory", source, lambda: self.disk.files.rename_directory(source, target)

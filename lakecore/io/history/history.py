@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import CorruptTable, LakecoreError, NotFound, StorageError
 from lakecore.format import metadata
-from lakecore.format.layout import DROPPED_MARK, MAIN_BRANCH, parse_numbered
+from lakecore.format.layout import CONSUMER_PREFIX, DROPPED_MARK, MAIN_BRANCH, parse_numbered
 from lakecore.format.manifest_columns import decode_entries
 from lakecore.io.history.cache import Cache
 from lakecore.io.history.commits import Commits
@@ -123,6 +123,13 @@ class History:
             return ids
         return tuple(number for number in ids if number >= earliest)
 
+    def earliest_snapshot_id(self) -> int | None:
+        """The smallest live snapshot id, by the EARLIEST hint; None if nothing was committed."""
+        hint = self._hint(self.layout.earliest_hint)
+        if hint is not None and self.store.exists(self.layout.snapshot(hint)):
+            return hint
+        return min(self._numbers(self.layout.snapshot_dir, "snapshot-"), default=None)
+
     def keep_earliest_hint(self, latest: int) -> None:
         """Write the EARLIEST hint if it is missing; snapshot `latest` exists."""
         path = self.layout.earliest_hint
@@ -132,6 +139,11 @@ class History:
             while first > 1 and self.store.exists(self.layout.snapshot(first - 1)):
                 first -= 1
             self.store.put(path, str(first).encode())
+        self._earliest_hinted = True
+
+    def write_earliest_hint(self, earliest: int) -> None:
+        """Point the EARLIEST hint at a snapshot; earlier ones are gone."""
+        self.store.put(self.layout.earliest_hint, str(earliest).encode())
         self._earliest_hinted = True
 
     def latest_snapshot_id(self) -> int | None:
@@ -190,6 +202,17 @@ class History:
         changelog = metadata.decode_snapshot(self.store.read(path), path)
         _check_number(changelog.id, snapshot_id, path)
         return changelog
+
+    def consumers(self) -> dict[str, int]:
+        """The next snapshot of each consumer, by consumer id. Raises CorruptTable for a bad one."""
+        statuses = self.store.list(self.layout.consumer_dir)
+        names = [status.path.rpartition("/")[2] for status in statuses]
+        ids = [name[len(CONSUMER_PREFIX) :] for name in names if name.startswith(CONSUMER_PREFIX)]
+        found: dict[str, int] = {}
+        for consumer_id, path in zip(ids, map(self.layout.consumer, ids), strict=True):
+            with suppress(NotFound):  # deleted since the listing
+                found[consumer_id] = metadata.decode_consumer(self.store.read(path), path)
+        return found
 
     def tag_names(self) -> tuple[str, ...]:
         """The names of all tags, sorted."""

@@ -144,6 +144,11 @@ class LocalStore:
                 with suppress(FileNotFoundError):  # somebody else removes it too; go on with them
                     shutil.rmtree(local)
 
+    def remove_empty_directory(self, path: str) -> None:
+        # Whatever the reason why it stays, nothing is lost: a writer may have been faster.
+        with suppress(OSError):
+            os.rmdir(self._at(path))
+
     @property
     def renames_at_once(self) -> bool:
         return True

@@ -210,6 +210,9 @@ class RemoteStore:
             if not self._files.isdir(key):
                 self._files.pipe_file(f"{key}/{DIRECTORY_MARKER}", b"", mode="overwrite")
 
+    def remove_empty_directory(self, path: str) -> None:
+        """Nothing: here, a directory is there only while a file is in it."""
+
     def open_input(self, path: str) -> pa.NativeFile:
         with self._plain_errors(path):
             file = self._files.open(_key(path), "rb", block_size=READ_AHEAD_BYTES)

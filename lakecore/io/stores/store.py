@@ -90,6 +90,10 @@ class Store(Protocol):
         """Remove a directory and all that is below it; that it is absent is fine."""
         ...
 
+    def remove_empty_directory(self, path: str) -> None:
+        """Remove a directory if nothing is in it; that it is absent, or holds files, is fine."""
+        ...
+
     @property
     def renames_at_once(self) -> bool:
         """Whether `rename_directory` is one step, of which nobody sees a part."""
@@ -239,6 +243,12 @@ class MemoryStore:
                 self._files.pop(name, None)
                 self._directories.discard(name)
             self._directories.discard(directory)
+
+    def remove_empty_directory(self, path: str) -> None:
+        directory = path.rstrip("/")
+        with self._lock:
+            if not self._below(directory):
+                self._directories.discard(directory)
 
     def rename_directory(self, source: str, target: str) -> None:
         source, target = source.rstrip("/"), target.rstrip("/")

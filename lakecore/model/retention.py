@@ -1,0 +1,85 @@
+"""The results of expiry and rollback, and of their dry runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakecore.display import pairs_html, pairs_text, short_repr, show_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesDeleted:
+    """The files that an expiry or a rollback deletes, by kind.
+
+    `data_bytes` is the size of the data files, as manifests state it. Files that their data files
+    own (file indexes) are counted with them.
+    """
+
+    data_files: int = 0
+    data_bytes: int = 0
+    changelog_files: int = 0
+    manifests: int = 0
+    index_files: int = 0
+    statistics: int = 0
+
+    def shown(self) -> list[tuple[str, object]]:
+        """What there is of each kind, for people."""
+        lines: list[tuple[str, object]] = []
+        if self.data_files:
+            lines.append(("data files", f"{self.data_files:,} ({show_bytes(self.data_bytes)})"))
+        for name, count in (
+            ("changelog files", self.changelog_files),
+            ("manifests", self.manifests),
+            ("index files", self.index_files),
+            ("statistics", self.statistics),
+        ):
+            if count:
+                lines.append((name, f"{count:,}"))
+        return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiredSnapshots:
+    """The result of `Table.expire_snapshots`.
+
+    - `snapshots_expired`: how many snapshots expired;
+    - `earliest_snapshot_id`: the first that is left; None if the table has no snapshot;
+    - `changelogs_kept`: the changelogs of expired snapshots that are kept as long-lived ones;
+    - `files`: what was deleted, by kind;
+    - `held_by_consumer`: the consumer without which more would have expired, or None;
+    - `unreadable_snapshots`: expired snapshots of which a manifest was missing or damaged: their
+      data files are left to `remove_orphan_files`;
+    - `dry_run`: whether nothing was deleted; the numbers are then those of a real run.
+    """
+
+    snapshots_expired: int = 0
+    earliest_snapshot_id: int | None = None
+    changelogs_kept: int = 0
+    files: FilesDeleted = FilesDeleted()
+    held_by_consumer: str | None = None
+    unreadable_snapshots: tuple[int, ...] = ()
+    dry_run: bool = False
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def __str__(self) -> str:
+        return pairs_text(self._shown())
+
+    def _repr_html_(self) -> str:
+        return pairs_html("Expiry of snapshots", self._shown())
+
+    def _shown(self) -> list[tuple[str, object]]:
+        lines: list[tuple[str, object]] = [("snapshots expired", f"{self.snapshots_expired:,}")]
+        if self.earliest_snapshot_id is not None:
+            lines.append(("earliest snapshot", self.earliest_snapshot_id))
+        if self.changelogs_kept:
+            lines.append(("changelogs kept", f"{self.changelogs_kept:,}"))
+        lines += self.files.shown()
+        if self.held_by_consumer is not None:
+            lines.append(("held by consumer", self.held_by_consumer))
+        if self.unreadable_snapshots:
+            lines.append(("unreadable", ", ".join(map(str, self.unreadable_snapshots))))
+        if self.dry_run:
+            lines.append(("dry run", "nothing was deleted"))
+        return lines

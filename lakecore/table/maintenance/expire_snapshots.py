@@ -1,0 +1,300 @@
+"""Expiry of snapshots: the oldest go, with all files that nothing else reaches.
+
+https://paimon.apache.org/docs/master/maintenance/manage-snapshots/
+
+1. `plan/retention.py` says which snapshots expire: the range [earliest, end).
+2. Data files: what the deltas of (earliest, end] delete and do not add again. Not deleted is what a
+   tag, another branch or a long-lived changelog reaches.
+3. Changelog files of the expired snapshots, unless they are kept as long-lived changelogs.
+4. Metadata of the expired snapshots that neither the snapshot `end` nor a tag nor a branch reaches.
+5. Deletion in the order of `deletion.py`; then each snapshot's changelog is kept where that is due,
+   and its file is deleted, from the oldest on; then the hint EARLIEST.
+
+A crash leaves snapshots that the next run expires again. If the snapshot `end`, a tag or a branch
+cannot be read, nothing is deleted. If the delta of an expiring snapshot cannot be read, the data
+files that it names stay.
+
+INVARIANT: everything is planned before the first file is deleted, and the tags are listed once more
+in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from lakecore.errors import CommitConflict, CorruptTable
+from lakecore.io.parallel import delete_all, read_all
+from lakecore.model.files import FileSource
+from lakecore.model.manifest import FileKind
+from lakecore.model.retention import ExpiredSnapshots
+from lakecore.options import ChangelogProducer
+from lakecore.plan.retention import Retention, end_of_snapshots
+from lakecore.table.context import require_table
+from lakecore.table.maintenance.deletion import Deletion, delete_files_of, metadata_left
+from lakecore.table.maintenance.reachable import (
+    KEY,
+    Metadata,
+    Reach,
+    changelogs_of,
+    entry_frame,
+    metadata_of,
+    other_branches,
+    states,
+    tags_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.model.snapshot import Snapshot, Tag
+    from lakecore.options import TableOptions
+    from lakecore.table.context import TableContext
+
+log = logging.getLogger("lakecore.expire")
+
+
+def retention_of(context: TableContext) -> Retention:
+    """What the options of the table say of snapshots."""
+    options = context.options
+    return Retention(
+        retain_max=options.snapshot_num_retained_max,
+        retain_min=options.snapshot_num_retained_min,
+        older_than_ms=context.ambient.now_ms() - options.snapshot_time_retained_ms,
+        max_deletes=options.snapshot_expire_limit,
+    )
+
+
+def keeps_changelogs(options: TableOptions) -> bool:
+    """Whether changelogs live longer than snapshots: an option `changelog.*` keeps more."""
+    longest, least = options.changelog_num_retained_max, options.changelog_num_retained_min
+    time_ms = options.changelog_time_retained_ms
+    return (
+        (longest is not None and longest > options.snapshot_num_retained_max)
+        or (least is not None and least > options.snapshot_num_retained_min)
+        or (time_ms is not None and time_ms > options.snapshot_time_retained_ms)
+    )
+
+
+def expire_snapshots(
+    context: TableContext, keep: Retention | None = None, *, dry_run: bool = False
+) -> ExpiredSnapshots:
+    """Expire the oldest snapshots; by default as the options say.
+
+    Raises CorruptTable, with nothing deleted, if the first snapshot to stay, a tag, a branch or a
+    consumer cannot be read; StorageError if the storage refuses, and a later call goes on.
+    """
+    keep = retention_of(context) if keep is None else keep
+    history = context.history
+    latest = history.latest_snapshot()
+    require_table(context)
+    earliest = None if latest is None else history.earliest_snapshot_id()
+    if latest is None or earliest is None:
+        return ExpiredSnapshots(dry_run=dry_run)
+    end, consumer = _end(context, earliest, latest, keep)
+    snapshots = _snapshots(context, earliest, end) if end > earliest else []
+    if not snapshots or snapshots[-1].id != end or len(snapshots) == 1:
+        # Nothing expires, or another process expires the same snapshots.
+        if not dry_run:
+            history.keep_earliest_hint(latest.id)
+        return ExpiredSnapshots(
+            earliest_snapshot_id=earliest, held_by_consumer=consumer, dry_run=dry_run
+        )
+    work = _Expiry(context, tuple(snapshots), keeps=keeps_changelogs(context.options))
+    return work.run(consumer, dry_run=dry_run)
+
+
+def _end(
+    context: TableContext, earliest: int, latest: Snapshot, keep: Retention
+) -> tuple[int, str | None]:
+    """The first snapshot that stays, and the consumer that holds more back, if one does."""
+
+    def times_of(ids: Sequence[int]) -> list[int | None]:
+        found = read_all(context.history.snapshot_if_there, ids)
+        return [None if each is None else each.time_ms for each in found]
+
+    free = end_of_snapshots(earliest, latest.id, keep, None, times_of)
+    only_changelogs = context.options.consumer_changelog_only and keeps_changelogs(context.options)
+    if free == earliest or only_changelogs:
+        return free, None
+    consumers = context.history.consumers()
+    if not consumers:
+        return free, None
+    slowest = min(consumers, key=lambda name: (consumers[name], name))
+    if consumers[slowest] >= free:
+        return free, None
+    return max(consumers[slowest], earliest), slowest
+
+
+def _snapshots(context: TableContext, earliest: int, end: int) -> list[Snapshot]:
+    """The snapshots from `earliest` to `end`, both included, that are there."""
+    found = read_all(context.history.snapshot_if_there, range(earliest, end + 1))
+    return [each for each in found if each is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Expiry:
+    """One run: `snapshots` are those that expire, and the first that stays."""
+
+    context: TableContext
+    snapshots: tuple[Snapshot, ...]
+    keeps: bool  # whether changelogs outlive their snapshots
+
+    def run(self, consumer: str | None, *, dry_run: bool) -> ExpiredSnapshots:
+        context, expiring = self.context, self.snapshots[:-1]
+        tags = tags_of(context.history)
+        plan = self._plan(tags)
+        if not dry_run:
+            if {tag.name for tag in tags} != set(context.history.tag_names()):
+                raise CommitConflict(
+                    "tags were made or deleted while the expiry was planned; do it again",
+                    table=context.identifier,
+                )
+            delete_files_of(context, plan)
+            self._delete_snapshots()
+            log.info(
+                "expired table=%s snapshots=%d earliest=%d data_files=%d manifests=%d",
+                context.identifier,
+                len(expiring),
+                self.snapshots[-1].id,
+                plan.counts.data_files,
+                plan.counts.manifests,
+            )
+        return ExpiredSnapshots(
+            snapshots_expired=len(expiring),
+            earliest_snapshot_id=self.snapshots[-1].id,
+            changelogs_kept=len(expiring) if self.keeps else 0,
+            files=plan.counts,
+            held_by_consumer=consumer,
+            unreadable_snapshots=plan.unreadable,
+            dry_run=dry_run,
+        )
+
+    # --- planning ---------------------------------------------------------------------------------
+
+    def _plan(self, tags: Sequence[Tag]) -> Deletion:
+        context, history = self.context, self.context.history
+        expiring, end = self.snapshots[:-1], self.snapshots[-1]
+        # Where files themselves are the changelog, a changelog needs what it added.
+        added_is_changelog = (
+            self.keeps and context.options.changelog_producer is ChangelogProducer.NONE
+        )
+        data, unreadable = self._deleted_files(keep_appended=added_is_changelog)
+        changelog = self._changelog_files() if not self.keeps else data.clear()
+        near = [tag.snapshot for tag in self._tags_near(tags)]
+        others = other_branches(context)
+        # Long-lived changelogs of a time when they were kept are still there to be read.
+        kept = [] if self.keeps else changelogs_of(history)
+        candidates = pl.concat([data, changelog])
+        if len(candidates):
+            reach = Reach(history, candidates)
+            for snapshot in near:
+                reach.add_live(snapshot)
+            for branch in others:
+                reach.add_branch(branch)
+            for each in kept:
+                reach.add_changelog(each)
+            data, changelog = reach.without_reached(data), reach.without_reached(changelog)
+        metadata = metadata_left(
+            context, expiring, data=not added_is_changelog, changelog=not self.keeps
+        )
+        stays = metadata_of(context, [end, *near], changelog=False)
+        for branch in others:
+            stays |= metadata_of(context, [state.snapshot for state in states(branch)])
+        stays |= _metadata_of_changelogs(context, kept)
+        return Deletion(
+            data=data, changelog=changelog, metadata=metadata - stays, unreadable=unreadable
+        )
+
+    def _deleted_files(self, *, keep_appended: bool) -> tuple[pl.DataFrame, tuple[int, ...]]:
+        """What the deltas after the first expiring snapshot delete, and do not add again.
+
+        With `keep_appended`, files that a writer added stay; what compactions wrote does not.
+        """
+        history = self.context.history
+
+        def read(snapshot: Snapshot) -> pl.DataFrame | None:
+            try:
+                return _changes(entry_frame(history, history.delta_manifests(snapshot)))
+            except CorruptTable as error:
+                log.warning(
+                    "the data files that a snapshot deletes are kept: its manifests cannot be "
+                    "read. table=%s snapshot=%d reason=%s",
+                    self.context.identifier,
+                    snapshot.id,
+                    error,
+                )
+                return None
+
+        later = self.snapshots[1:]
+        frames = read_all(read, later)
+        unreadable = tuple(
+            each.id for each, frame in zip(later, frames, strict=True) if frame is None
+        )
+        empty = _changes(entry_frame(history, ()))
+        changes = pl.concat([empty, *(frame for frame in frames if frame is not None)])
+        last = changes.group_by(KEY, maintain_order=True).last()
+        gone = last.filter(~pl.col("added"))
+        if keep_appended:
+            appended = pl.col("_FILE_SOURCE").fill_null(int(FileSource.APPEND)) == FileSource.APPEND
+            gone = gone.filter(~appended)
+        return gone.drop("added"), unreadable
+
+    def _changelog_files(self) -> pl.DataFrame:
+        """The changelog files of the expiring snapshots; those that cannot be listed stay."""
+        history = self.context.history
+        frames = [_changes(entry_frame(history, ()))]
+        for snapshot in self.snapshots[:-1]:
+            name = snapshot.changelog_manifest_list
+            try:
+                manifests = history.manifest_list(name, snapshot.changelog_manifest_list_size)
+                frames.append(_changes(entry_frame(history, manifests)))
+            except CorruptTable:
+                continue
+        return pl.concat(frames).filter("added").drop("added")
+
+    def _tags_near(self, tags: Sequence[Tag]) -> Sequence[Tag]:
+        """The tags that can share a file with an expiring snapshot.
+
+        History is a line: what an older tag shares with it, the newest tag at or before it has,
+        too. A tag beyond the latest snapshot is of a rollback that did not end: then all count.
+        """
+        first, end = self.snapshots[0].id, self.snapshots[-1].id
+        latest = self.context.history.latest_snapshot_id() or end
+        if tags and tags[-1].snapshot.id > latest:
+            return tags
+        before = [tag for tag in tags if tag.snapshot.id <= first]
+        nearest = before[-1].snapshot.id if before else first
+        return [tag for tag in tags if nearest <= tag.snapshot.id < end]
+
+    # --- deletion ---------------------------------------------------------------------------------
+
+    def _delete_snapshots(self) -> None:
+        context, history = self.context, self.context.history
+        layout, store = context.layout, context.store
+        expiring, end = self.snapshots[:-1], self.snapshots[-1]
+
+        def keep_changelog(snapshot: Snapshot) -> None:
+            store.put(layout.changelog(snapshot.id), store.read(layout.snapshot(snapshot.id)))
+
+        if self.keeps:
+            read_all(keep_changelog, expiring)
+            store.put(layout.changelog_latest_hint, str(expiring[-1].id).encode())
+        delete_all(store.delete, [layout.snapshot(snapshot.id) for snapshot in expiring])
+        history.write_earliest_hint(end.id)
+
+
+def _changes(frame: pl.DataFrame) -> pl.DataFrame:
+    """One row a file: whether it is added, else it is deleted."""
+    added = (pl.col("_KIND") == FileKind.ADD).any().alias("added")
+    others = [name for name in frame.columns if name not in {*KEY, "_KIND"}]
+    return frame.group_by(KEY, maintain_order=True).agg(added, pl.col(others).last())
+
+
+def _metadata_of_changelogs(context: TableContext, kept: Sequence[Snapshot]) -> Metadata:
+    """What readers of long-lived changelogs need: their changelogs, else their deltas."""
+    found = metadata_left(context, kept, data=True, changelog=True)
+    return Metadata(lists=found.lists, manifests=found.manifests)

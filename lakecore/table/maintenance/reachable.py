@@ -1,0 +1,340 @@
+"""What a snapshot, a tag, a branch or a long-lived changelog reaches: the files that must stay.
+
+A *state* is a snapshot, a tag or a long-lived changelog of a branch; `states` lists them. A state
+reaches metadata (`metadata_of`) and data files. Data files are told apart by partition, bucket and
+name (`KEY`), because tables that were migrated may hold equal names in several partitions; a file
+that only changed its level is the same file.
+
+Data files are handled as columns, and only candidates for deletion are looked for: `Reach` reads
+each manifest once, keeps what concerns the candidates, and says which of them are reached.
+
+INVARIANT: a manifest that cannot be read raises an error. Nothing counts as unreached because it
+could not be looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from lakecore.errors import CorruptTable, NotFound
+from lakecore.format.layout import BRANCH_PREFIX, MAIN_BRANCH, one_name
+from lakecore.io.parallel import read_all
+from lakecore.model.manifest import FileKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from lakecore.io.history.history import History
+    from lakecore.model.manifest import ManifestFile
+    from lakecore.model.snapshot import Snapshot, Tag
+    from lakecore.table.context import TableContext
+
+__all__ = [
+    "KEY",
+    "Metadata",
+    "Reach",
+    "State",
+    "StateKind",
+    "branch_names",
+    "data_paths",
+    "entry_frame",
+    "history_of",
+    "metadata_of",
+    "other_branches",
+    "states",
+    "tags_of",
+]
+
+KEY = ("_PARTITION", "_BUCKET", "_FILE_NAME")
+"""The columns that tell data files apart."""
+_USED = (*KEY, "_KIND", "_EXTRA_FILES", "_EXTERNAL_PATH", "_FILE_SOURCE", "_FILE_SIZE")
+_SCHEMA: Mapping[str, pl.DataType | type[pl.DataType]] = {
+    "_PARTITION": pl.Binary,
+    "_BUCKET": pl.Int32,
+    "_FILE_NAME": pl.String,
+    "_KIND": pl.Int32,
+    "_EXTRA_FILES": pl.List(pl.String),
+    "_EXTERNAL_PATH": pl.String,
+    "_FILE_SOURCE": pl.Int32,
+    "_FILE_SIZE": pl.Int64,
+}
+
+
+class StateKind(StrEnum):
+    """What keeps files."""
+
+    SNAPSHOT = "snapshot"
+    TAG = "tag"
+    CHANGELOG = "changelog"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """A snapshot, a tag or a long-lived changelog of a branch; `name` is the tag's, or the id."""
+
+    kind: StateKind
+    branch: str
+    name: str
+    snapshot: Snapshot
+
+
+def branch_names(context: TableContext) -> tuple[str, ...]:
+    """The names of all branches of the table except main, sorted."""
+    statuses = context.store.list(context.layout.branches_dir)
+    names = (status.path.rpartition("/")[2] for status in statuses if status.is_directory)
+    return tuple(name[len(BRANCH_PREFIX) :] for name in names if name.startswith(BRANCH_PREFIX))
+
+
+def history_of(context: TableContext, branch: str) -> History:
+    """The history of a branch of the table; `main` too."""
+    if branch == context.layout.branch:
+        return context.history
+    return context.publication.history(context.store, context.layout.on_branch(branch))
+
+
+def other_branches(context: TableContext) -> tuple[History, ...]:
+    """The histories of all branches but the context's own; main's first."""
+    names = (MAIN_BRANCH, *branch_names(context))
+    return tuple(history_of(context, name) for name in names if name != context.layout.branch)
+
+
+def tags_of(history: History) -> tuple[Tag, ...]:
+    """The tags of a branch, in the order of their snapshots."""
+
+    def read(name: str) -> Tag | None:
+        try:
+            return history.tag(name)
+        except NotFound:  # deleted since the listing
+            return None
+
+    found = [tag for tag in read_all(read, history.tag_names()) if tag is not None]
+    return tuple(sorted(found, key=lambda tag: tag.snapshot.id))
+
+
+def states(history: History) -> Iterator[State]:
+    """All that keeps files in a branch: its snapshots, its tags, and its long-lived changelogs."""
+    branch = history.layout.branch
+    ids = history.snapshot_ids()
+    for snapshot in read_all(history.snapshot_if_there, ids):
+        if snapshot is not None:
+            yield _state(StateKind.SNAPSHOT, branch, str(snapshot.id), snapshot)
+    for tag in tags_of(history):
+        yield _state(StateKind.TAG, branch, tag.name, tag.snapshot)
+    for changelog in changelogs_of(history):
+        yield _state(StateKind.CHANGELOG, branch, str(changelog.id), changelog)
+
+
+def _state(kind: StateKind, branch: str, name: str, snapshot: Snapshot) -> State:
+    return State(kind=kind, branch=branch, name=name, snapshot=snapshot)
+
+
+def changelogs_of(history: History) -> list[Snapshot]:
+    """The long-lived changelogs of a branch, by id."""
+
+    def read(snapshot_id: int) -> Snapshot | None:
+        try:
+            return history.changelog(snapshot_id)
+        except NotFound:
+            return None
+
+    return [each for each in read_all(read, history.changelog_ids()) if each is not None]
+
+
+# --- metadata -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """The paths of metadata that states reach.
+
+    `lists` holds manifest lists and index manifests, `manifests` what manifest lists name,
+    `index_files` what index manifests name.
+    """
+
+    lists: frozenset[str] = frozenset()
+    manifests: frozenset[str] = frozenset()
+    index_files: frozenset[str] = frozenset()
+    statistics: frozenset[str] = frozenset()
+
+    def __or__(self, other: Metadata) -> Metadata:
+        return Metadata(
+            lists=self.lists | other.lists,
+            manifests=self.manifests | other.manifests,
+            index_files=self.index_files | other.index_files,
+            statistics=self.statistics | other.statistics,
+        )
+
+    def __sub__(self, other: Metadata) -> Metadata:
+        return Metadata(
+            lists=self.lists - other.lists,
+            manifests=self.manifests - other.manifests,
+            index_files=self.index_files - other.index_files,
+            statistics=self.statistics - other.statistics,
+        )
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """All paths."""
+        return self.lists | self.manifests | self.index_files | self.statistics
+
+
+def metadata_of(
+    context: TableContext, found: Iterable[Snapshot], *, changelog: bool = True
+) -> Metadata:
+    """The metadata that these snapshots, or snapshots of tags, reach.
+
+    Without `changelog`, changelogs are left out. Raises CorruptTable if a list cannot be read.
+    """
+    history, layout = context.history, context.layout
+    names: dict[str, int | None] = {}
+    index_manifests: dict[str, Snapshot] = {}
+    statistics: set[str] = set()
+    for snapshot in found:
+        names |= dict(lists_of(snapshot, changelog=changelog))
+        if snapshot.index_manifest is not None:
+            index_manifests.setdefault(snapshot.index_manifest, snapshot)
+        if snapshot.statistics is not None:
+            statistics.add(snapshot.statistics)
+    listed = read_all(lambda item: history.manifest_list(*item), list(names.items()))
+    indexes = read_all(history.index_entries, list(index_manifests.values()))
+    return Metadata(
+        lists=frozenset(map(layout.manifest, (*names, *index_manifests))),
+        manifests=frozenset(layout.manifest(m.name) for some in listed for m in some),
+        index_files=frozenset(
+            layout.live_index_file(context.partitions.path(e.partition), e.bucket, e.file)
+            for some in indexes
+            for e in some
+        ),
+        statistics=frozenset(map(layout.statistics, statistics)),
+    )
+
+
+def lists_of(snapshot: Snapshot, *, changelog: bool = True) -> list[tuple[str, int | None]]:
+    """The names of the manifest lists of a snapshot, with their sizes where they are known."""
+    found: list[tuple[str, int | None]] = [
+        (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
+        (snapshot.delta_manifest_list, snapshot.delta_manifest_list_size),
+    ]
+    if changelog and snapshot.changelog_manifest_list is not None:
+        size = snapshot.changelog_manifest_list_size
+        found.append((snapshot.changelog_manifest_list, size))
+    return found
+
+
+# --- data files -----------------------------------------------------------------------------------
+
+
+def entry_frame(history: History, manifests: Sequence[ManifestFile]) -> pl.DataFrame:
+    """The entries of manifests as columns, in order. Raises CorruptTable."""
+    frames = read_all(lambda each: _frame(history, each), manifests)
+    return pl.concat(frames) if frames else pl.DataFrame(schema=_SCHEMA)
+
+
+def _frame(history: History, manifest: ManifestFile) -> pl.DataFrame:
+    frame = history.entry_columns(manifest)
+    return frame.select(pl.col(name).cast(_SCHEMA[name]) for name in _USED)
+
+
+class Reach:
+    """Which of some candidate files are reached. Each manifest is read once."""
+
+    def __init__(self, history: History, candidates: pl.DataFrame) -> None:
+        """`candidates` has the columns `KEY`; `history` is that of any branch of the table."""
+        self._history = history
+        self._among = candidates.select(KEY).unique()
+        self._frames: dict[str, pl.DataFrame] = {}
+        self._reached: list[pl.DataFrame] = []
+
+    def add_live(self, snapshot: Snapshot) -> None:
+        """The live files of a snapshot are reached."""
+        frame = self._entries(self._history.manifests(snapshot))
+        sign = 1 - 2 * pl.col("_KIND")
+        live = frame.group_by(KEY).agg(sign.sum().alias("count")).filter(pl.col("count") > 0)
+        self._reached.append(live.select(KEY))
+
+    def add_added(self, manifests: Sequence[ManifestFile]) -> None:
+        """The files that manifests add are reached."""
+        frame = self._entries(manifests)
+        self._reached.append(frame.filter(pl.col("_KIND") == FileKind.ADD).select(KEY))
+
+    def add_branch(self, history: History, *, without: frozenset[str] = frozenset()) -> None:
+        """All that a branch keeps is reached; `without` names tags that do not count.
+
+        Snapshots follow each other: what the first has, and what each later one adds, is all.
+        """
+        before: int | None = None
+        for state in states(history):
+            match state.kind:
+                case StateKind.SNAPSHOT:
+                    if before == state.snapshot.id - 1:
+                        self.add_added(self._history.delta_manifests(state.snapshot))
+                    else:
+                        self.add_live(state.snapshot)
+                    self._add_changelog(state.snapshot)
+                    before = state.snapshot.id
+                case StateKind.TAG if state.name not in without:
+                    self.add_live(state.snapshot)
+                case StateKind.CHANGELOG:
+                    self.add_changelog(state.snapshot)
+
+    def add_changelog(self, changelog: Snapshot) -> None:
+        """What a reader of a long-lived changelog needs: its changelog, else the files it added."""
+        if changelog.changelog_manifest_list is not None:
+            self._add_changelog(changelog)
+            return
+        try:
+            manifests = self._history.delta_manifests(changelog)
+        except CorruptTable:
+            # Where changelogs are produced, expiry removes the delta: there is nothing to read.
+            if self._history.store.exists(
+                self._history.layout.manifest(changelog.delta_manifest_list)
+            ):
+                raise
+            return
+        self.add_added(manifests)
+
+    def _add_changelog(self, snapshot: Snapshot) -> None:
+        name = snapshot.changelog_manifest_list
+        if name is not None:
+            size = snapshot.changelog_manifest_list_size
+            self.add_added(self._history.manifest_list(name, size))
+
+    def without_reached(self, candidates: pl.DataFrame) -> pl.DataFrame:
+        """The candidates that nothing reaches."""
+        if not self._reached:
+            return candidates
+        return candidates.join(
+            pl.concat(self._reached).unique(), on=KEY, how="anti", maintain_order="left"
+        )
+
+    def _entries(self, manifests: Sequence[ManifestFile]) -> pl.DataFrame:
+        fresh = [m for m in {m.name: m for m in manifests}.values() if m.name not in self._frames]
+        columns = (*KEY, "_KIND")
+
+        def read(manifest: ManifestFile) -> pl.DataFrame:
+            frame = _frame(self._history, manifest).select(columns)
+            return frame.join(self._among, on=KEY, how="semi")
+
+        self._frames |= dict(zip((m.name for m in fresh), read_all(read, fresh), strict=True))
+        frames = [self._frames[manifest.name] for manifest in manifests]
+        empty = pl.DataFrame(schema={name: _SCHEMA[name] for name in columns})
+        return pl.concat([empty, *frames])
+
+
+def data_paths(context: TableContext, files: pl.DataFrame) -> Iterator[str]:
+    """The paths of data files, each followed by those of its extra files."""
+    layout, partitions = context.layout, context.partitions
+    columns = (*KEY, "_EXTRA_FILES", "_EXTERNAL_PATH")
+    for partition, bucket, name, extra, external in files.select(columns).iter_rows():
+        if external is not None:
+            path = layout.external(external)
+        else:
+            path = layout.file_in_bucket(partitions.path(partition), bucket, name)
+        yield path
+        parent = path.rpartition("/")[0]
+        for each in extra or ():
+            yield f"{parent}/{one_name(each)}"

@@ -1,0 +1,90 @@
+"""What a user asks of a table about the past: expire it, or go back to it.
+
+Every method is one call into this package; `Table` inherits them.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.arguments import check_flags
+from lakecore.model.times import to_milliseconds
+from lakecore.options import DURATION
+from lakecore.plan.retention import Retention
+from lakecore.table.maintenance import expire_snapshots as snapshots
+
+if TYPE_CHECKING:
+    from lakecore.model.retention import ExpiredSnapshots
+    from lakecore.model.times import Time
+    from lakecore.table.context import TableContext
+
+_SPAN = re.compile(r"\d+\s*[a-zµ]+", re.IGNORECASE)
+
+
+class RetentionVerbs:
+    """The verbs of retention; they need the property `_context` of a table."""
+
+    @property
+    def _context(self) -> TableContext:
+        raise NotImplementedError
+
+    def expire_snapshots(
+        self,
+        *,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: Time | timedelta | None = None,
+        max_deletes: int | None = None,
+        dry_run: bool = False,
+    ) -> ExpiredSnapshots:
+        """Expire the oldest snapshots and delete the files that only they need.
+
+        Commits do this by themselves, as the options of the table say. What is not given is taken
+        from these options:
+
+        - `retain_max`: older snapshots than the newest `retain_max` expire, whatever their age
+          (`snapshot.num-retained.max`);
+        - `retain_min`: the newest `retain_min` always stay (`snapshot.num-retained.min`);
+        - `older_than`: in between, what was replaced by a newer snapshot before this time expires.
+          A time, or an age such as "2 h" (`snapshot.time-retained`);
+        - `max_deletes`: the most that one call expires (`snapshot.expire.limit`).
+
+        With `dry_run`, nothing is deleted; the result says what would be. The files of tags,
+        branches and long-lived changelogs stay, and so does every snapshot from the next one of a
+        consumer on. The rule is Paimon's
+        (https://paimon.apache.org/docs/master/maintenance/manage-snapshots/).
+
+            table.expire_snapshots(retain_max=20, retain_min=5)
+
+        Raises InvalidRequest for numbers that contradict each other; CorruptTable, with nothing
+        deleted, if the first snapshot to stay, a tag, a branch or a consumer cannot be read.
+        """
+        check_flags(dry_run=dry_run)
+        context = self._context
+        keep = snapshots.retention_of(context)
+        given = Retention(
+            retain_max=keep.retain_max if retain_max is None else retain_max,
+            retain_min=keep.retain_min if retain_min is None else retain_min,
+            older_than_ms=_moment(context, older_than, keep.older_than_ms),
+            max_deletes=keep.max_deletes if max_deletes is None else max_deletes,
+        )
+        return snapshots.expire_snapshots(context, given, dry_run=dry_run)
+
+
+def _moment(context: TableContext, given: Time | timedelta | None, default_ms: int) -> int:
+    """A point in time: one that is given, or now less an age that is given."""
+    if given is None:
+        return default_ms
+    if isinstance(given, timedelta):
+        return context.ambient.now_ms() - given // timedelta(milliseconds=1)
+    if isinstance(given, str) and _SPAN.fullmatch(given.strip()):
+        try:
+            return context.ambient.now_ms() - DURATION.parse(given)
+        except ValueError as error:
+            raise InvalidRequest(
+                "the age is not one", older_than=given, allowed=str(error)
+            ) from error
+    return to_milliseconds(given)
