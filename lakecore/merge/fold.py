@@ -160,8 +160,8 @@ class Folded:
 class FoldEngine:
     """A merge function that keeps single rows unchanged and folds the others.
 
-    A folded row does not record retractions, nulls and older sequences. Folding it again can give
-    another row than folding all rows together.
+    A folded row does not record retractions, nulls and older sequences. Folding it again may give
+    another row than folding all rows at once.
     """
 
     chooses_rows: ClassVar = False
@@ -191,7 +191,8 @@ class FoldEngine:
         if kinds is not None:
             contested.kinds = kinds[contested.order]
         folded = _whole_row(contested, self._folded(contested, spec))
-        # Single rows first, then folded rows: which of them are returned, and in which order.
+        # Positions of the returned rows, in order: single rows are numbered first, then folded
+        # rows.
         keep = np.ones(groups.count, bool)
         if not spec.keep_deletions and kinds is not None:
             keep[: len(lone)] = ~np.isin(kinds[lone], [int(kind) for kind in RETRACTS])
@@ -213,10 +214,10 @@ class FoldEngine:
             return self.fold(contested, spec)
         except InvalidRequest:
             for aggregate in spec.aggregates:
-                # A wrong option is not the fault of a key, so it is raised here.
+                # A wrong option is not caused by a key, so it is raised without the search below.
                 AGGREGATORS[aggregate.function](aggregate)
             first, last = 0, contested.groups.count
-        # Bisect to find the failing key.
+        # Bisect to find the key that fails.
         while last - first > 1:
             middle = (first + last) // 2
             try:
@@ -234,7 +235,7 @@ class FoldEngine:
 
 
 def _folded_runs(runs: Sequence[Slice], functions: Mapping[str, Fold]) -> pa.Table | None:
-    """The rows folded run by run; None if that fails; the other way then names the key."""
+    """The rows folded run by run; None if that fails, and then the general path names the key."""
     try:
         return fold_runs(runs, functions)
     except InvalidRequest:
@@ -242,7 +243,9 @@ def _folded_runs(runs: Sequence[Slice], functions: Mapping[str, Fold]) -> pa.Tab
 
 
 def fold_column(contested: Contested, aggregate: Aggregate, chosen: Chosen) -> Column:
-    """One value for each key of the function's column, from the chosen rows; null if none.
+    """One value for each key, from the chosen rows of the function's column.
+
+    Null if none is chosen.
 
     Raises InvalidRequest if rows must be retracted and the function cannot retract.
     """
@@ -262,7 +265,7 @@ def retractable(aggregate: Aggregate, fold: Fold, chosen: Chosen) -> Chosen:
     if aggregate.ignore_retract:
         return chosen.only(~chosen.retract)
     raise InvalidRequest(
-        "the aggregate function cannot take back rows of kind -U and -D; hand in none, or set "
+        "the aggregate function cannot retract rows of kind -U and -D; write no such rows, or set "
         f"fields.{aggregate.column}.ignore-retract or ignore-delete",
         column=aggregate.column,
         function=aggregate.function,

@@ -51,7 +51,7 @@ def refused_kinds(engine: MergeEngine, spec: MergeSpec) -> Refusal | None:
         if spec.remove_on_delete:
             kinds -= {RowKind.DELETE}
         reason = (
-            "the aggregate function cannot take back rows of kind -U and -D; set ignore-delete, or "
+            "the aggregate function cannot retract rows of kind -U and -D; set ignore-delete, or "
             f"fields.{aggregate.column}.ignore-retract"
         )
         facts: dict[str, object] = {"column": aggregate.column, "function": aggregate.function}

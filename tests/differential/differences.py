@@ -45,7 +45,7 @@ REFUSED: Mapping[str, str] = {
     "takes no rows of kind": (
         "Java lets rows of a kind in that the table can never merge; then it cannot be read"
     ),
-    "cannot take back rows of kind": "the same, of a function",
+    "cannot retract rows of kind": "the same, of a function",
 }
 
 NOT_DRAWN: Mapping[str, str] = {

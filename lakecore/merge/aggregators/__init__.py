@@ -11,7 +11,7 @@ Functions work on whole columns, with these exceptions:
   with retractions, `listagg` with a delimiter that overlaps itself), step j takes the j-th row of
   every key.
 
-`AGGREGATORS` maps names to functions; a new function is one entry here and its types in
+`AGGREGATORS` maps names to functions. A new function needs one entry here, and its types in
 `model/merge_rules.py`. An entry binds the function to a column and returns a `Fold`.
 """
 

@@ -16,13 +16,13 @@ from lakecore.merge.groups import Groups, is_valid
 
 
 def last_value(aggregate: Aggregate) -> Fold:
-    """The last value, null or not; null if it is retracted."""
+    """The last value, null or not; null if the last value was retracted."""
     del aggregate
     return Fold(choice=LAST, retracts=True)
 
 
 def last_non_null_value(aggregate: Aggregate) -> Fold:
-    """The last non-null value; null after a non-null value is retracted."""
+    """The last non-null value; null if the last non-null value was retracted."""
     del aggregate
     return Fold(choice=LAST_NON_NULL, retracts=True)
 

@@ -67,12 +67,14 @@ def merge_map(aggregate: Aggregate) -> Fold:
 
 
 def merge_map_with_keytime(aggregate: Aggregate) -> Fold:
-    """The entries of all maps, of each key the one with the greatest time; the earlier of equals.
+    """The entries of all maps.
 
-    The time is a text of the value ROW: the field `fields.X.ts-field`, or the last. An entry whose
-    value is null removes the key, and one without a time counts for nothing, except in the first
-    map, which is taken as it is; any later entry with a time takes the place of such a one.
-    Times compare by code point. (Java compares UTF-16 units, which differs only beyond U+DFFF.)
+    For each key the one with the greatest time, or the earlier of equals.
+
+    The time is a text field of the value ROW: `fields.X.ts-field`, or the last field. An entry
+    whose value is null removes the key. An entry without a time is ignored, except in the first
+    map, which is taken unchanged; any later entry with a time replaces it. Times are compared by
+    code point. (Java compares UTF-16 units, which differs only beyond U+DFFF.)
     """
     time_field = _time_field(aggregate)
 
@@ -91,13 +93,13 @@ def merge_map_with_keytime(aggregate: Aggregate) -> Fold:
         score[place < removed[of_run]] = NONE
         best = _greatest(score, same.runs)
         chosen = same.runs.first((score == best[of_run]) & (score != NONE))
-        # Without any time, an entry of the first map stays as it is.
+        # Without any time, an entry of the first map is kept.
         untouched = (best == NONE) & (removed == NONE) & in_first[same.order[same.runs.starts]]
         chosen = np.where(untouched, same.runs.starts, chosen)
         kept = np.sort(same.order[chosen[chosen != NONE]])
         return elements.of_groups(kept, _held(values, groups, None))
 
-    # A removal takes a key from the map just before it, or from the sum of all: not the same.
+    # A removal acts on the preceding map or on the sum of all maps, with different results.
     return Fold(fold=fold, associates=False)
 
 
@@ -175,7 +177,7 @@ def _time_field(aggregate: Aggregate) -> int:
     name = names[-1] if aggregate.ts_field is None else aggregate.ts_field
     if name not in names:
         raise InvalidRequest(
-            "the option names a field that is not there",
+            "the option names a field that does not exist",
             option=f"fields.{aggregate.column}.ts-field",
             value=name,
             fields=names,
@@ -184,7 +186,7 @@ def _time_field(aggregate: Aggregate) -> int:
     kind = value.fields[place].type
     if not isinstance(kind, Atomic) or kind.root not in STRINGS:
         raise InvalidRequest(
-            "the time of an entry must be a text",
+            "the time of an entry must be a string",
             column=aggregate.column,
             function=aggregate.function,
             field=name,

@@ -1,10 +1,11 @@
-"""The elements of a column of lists or maps, laid end to end in the order they are folded.
+"""The elements of a column of lists or maps, concatenated in fold order.
 
-1. `elements_of` unfolds a column: where each element lies in the child arrays, and the row and the
-   group that hold it. Nothing is copied.
-2. `equal_codes` says which elements are equal, as Paimon's Java says it: null equals null, NaN
-   equals NaN, 0.0 differs from -0.0, maps are equal whatever the order of their entries.
-3. A function decides which elements stay; `Elements.of_groups` folds those up, one list a group.
+1. `elements_of` flattens a column: for each element its position in the child arrays, its row and
+   its group. Nothing is copied.
+2. `equal_codes` finds equal elements by the rules of Paimon's Java: null equals null, NaN equals
+   NaN, 0.0 differs from -0.0, and the order of a map's entries does not matter.
+3. A function decides which elements remain. `Elements.of_groups` builds one list for each group
+   from them.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ class Elements:
         )
 
     def of_groups(self, kept: np.ndarray, held: np.ndarray) -> pa.Array:
-        """Per group the list of the elements at the positions `kept`; null where not `held`.
+        """For each group the list of the elements at the positions `kept`; null where not `held`.
 
-        The positions may stand in any order within a group, and are of groups that are held.
+        Positions may be in any order within a group, and belong only to groups that are held.
         """
         counts = np.bincount(self.groups[kept], minlength=len(held))
         at = pa.array(self.at[kept])
@@ -70,9 +71,9 @@ class Elements:
 
 
 def elements_of(values: pa.Array, groups: Groups) -> Elements:
-    """The elements of a list or map array whose rows are in these groups."""
+    """The elements of the lists or maps in a column."""
     offsets = values.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
-    # A null may still span elements.
+    # A null list may still span elements.
     lengths = np.where(is_valid(values), np.diff(offsets), 0)
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
@@ -91,7 +92,7 @@ def elements_of(values: pa.Array, groups: Groups) -> Elements:
 def lists(
     kind: pa.DataType, counts: np.ndarray, held: np.ndarray, children: Sequence[pa.Array]
 ) -> pa.Array:
-    """A list or map array of that type from the lengths of its lists; null where not `held`."""
+    """A list or map array of that type from the length of each list; null where not `held`."""
     offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
     mask = None if held.all() else pa.array(~held)
     if _t.is_map(kind):
@@ -101,19 +102,19 @@ def lists(
 
 
 def equal_codes(columns: Sequence[np.ndarray | pa.Array]) -> np.ndarray:
-    """Per row of the columns the position of the first row that equals it."""
+    """For each row, the position of the first row that equals it in all columns."""
     frame = pl.DataFrame({str(index): _series(column) for index, column in enumerate(columns)})
     names = frame.columns
-    # INVARIANT: `first` is that of the partition, in row order.
+    # INVARIANT: `first` follows the row order within each partition.
     first = frame.with_row_index("row").select(pl.col("row").first().over(names)).to_series()
     return first.to_numpy().astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Rows sorted by code, rows of one code in their own order: the runs of rows that are alike.
+    """Rows sorted by code (stable), and the runs of rows with equal codes.
 
-    `order[i]` is the row that stands i-th; `runs` are groups over i.
+    `order[i]` is the row at position i; `runs` are groups of positions.
     """
 
     order: np.ndarray
@@ -135,7 +136,7 @@ def _series(column: np.ndarray | pa.Array) -> pl.Series:
 
 
 def _comparable(array: pa.Array) -> pa.Array:
-    """The array with floats as their bits and the entries of maps in an order of their own."""
+    """The array with floats as their bits, and maps with their entries sorted."""
     kind = array.type
     if _t.is_floating(kind):
         return _float_bits(array)
@@ -156,14 +157,14 @@ def _comparable(array: pa.Array) -> pa.Array:
 def _float_bits(array: pa.Array) -> pa.Array:
     single = _t.is_float32(array.type)
     numbers = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False)
-    # Java compares floats by their bits, all NaNs as one.
+    # Java compares floats by their bits, and all NaNs are equal.
     numbers = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers)
     bits = numbers.view(np.int32 if single else np.int64)
     return pa.array(bits, mask=~is_valid(array))
 
 
 def _sorted_entries(array: pa.Array) -> pa.Array:
-    """The maps as lists of (code of the key, value), by code."""
+    """The maps as lists of (code of the key, value), sorted by code."""
     elements = elements_of(array, _each(len(array)))
     keys = equal_codes([elements.child(0)])
     order = np.lexsort([keys, elements.rows])
@@ -174,5 +175,5 @@ def _sorted_entries(array: pa.Array) -> pa.Array:
 
 
 def _each(count: int) -> Groups:
-    """Every row a group of its own."""
+    """Every row as a group of its own."""
     return Groups(np.arange(count), count)

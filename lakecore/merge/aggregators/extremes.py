@@ -1,4 +1,4 @@
-"""The greatest and the least value, in the order of keys: NaN is the greatest, -0.0 below 0.0."""
+"""Maximum and minimum, in the order of keys: NaN is the greatest value, and -0.0 is below 0.0."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _NUMBERED = {*INTEGERS, Root.DATE, Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ
 
 
 def max_of(aggregate: Aggregate) -> Fold:
-    """The greatest value; nulls do not count."""
+    """The greatest value; nulls are ignored."""
     return _extreme_of(aggregate, np.maximum)
 
 
 def min_of(aggregate: Aggregate) -> Fold:
-    """The least value; nulls do not count."""
+    """The least value; nulls are ignored."""
     return _extreme_of(aggregate, np.minimum)
 
 
@@ -36,12 +36,12 @@ def _extreme_of(aggregate: Aggregate, better: np.ufunc) -> Fold:
 
 
 def _is_numbered(aggregate: Aggregate) -> bool:
-    """Whether the values are numbers to Arrow and to NumPy alike: integers, dates and times."""
+    """Whether NumPy orders the values as Arrow does: integers, dates and times."""
     return isinstance(aggregate.type, Atomic) and aggregate.type.root in _NUMBERED
 
 
 def _extreme(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
-    """The greatest or least by the order of keys; of several the first, as only that can differ."""
+    """The maximum or minimum in key order; the first of equal values."""
     known = is_valid(values)
     rows, numbers, left = groups.only(known)
     at = np.full(groups.count, NONE)
@@ -54,7 +54,7 @@ def _extreme(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
 
 
 def _extreme_number(values: pa.Array, groups: Groups, better: np.ufunc) -> pa.Array:
-    """As `_extreme`, for integers, dates and times: nothing has to be looked up."""
+    """As `_extreme`, for integers, dates and times, which need no lookup."""
     known, numbers = is_valid(values), bits_of(values)
     if known.all():
         return with_width(better.reduceat(numbers, groups.starts), None, values.type)

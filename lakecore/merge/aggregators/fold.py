@@ -1,4 +1,4 @@
-"""What an aggregate function is asked, and what it answers."""
+"""The interface of aggregate functions: their parameters, and what they return."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate:
-    """The function of a column, with the options `fields.COLUMN.*` that it may heed."""
+    """The aggregate function of a column, with its options `fields.COLUMN.*`."""
 
     column: str
     function: str
@@ -37,13 +37,13 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which value of a key is taken as it is: the last or the first; whether nulls count."""
+    """A function that returns one of the values: the last or the first, with or without nulls."""
 
     last: bool
     nulls: bool
 
     def __call__(self, valid: np.ndarray, groups: Groups, retract: np.ndarray | None) -> np.ndarray:
-        """The position of the value of each group; NONE for null, and where it is taken back."""
+        """The position of each group's value; NONE for null, and if that value is retracted."""
         if self.nulls:
             at = groups.lasts if self.last else groups.starts
         else:
@@ -59,10 +59,10 @@ FIRST_NON_NULL = Choice(last=False, nulls=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A function as one operation on arrays: what is held and the next value, key by key.
+    """A function as one operation on arrays: the state and the next value -> the new state, by key.
 
-    `neutral`, of the type that is computed on, changes no value that it is joined with. `fits`:
-    whether joining all of these, in whatever order, stays within the type.
+    `neutral`, of the type computed on, changes no value that it is joined with. `fits` says whether
+    joining all these values, in any order, stays within the type.
     """
 
     neutral: np.generic
@@ -70,9 +70,9 @@ class Step:
     fits: Callable[[Sequence[np.ndarray]], bool]
 
     def joined(self, held: np.ndarray, known: np.ndarray, own: np.ndarray) -> np.ndarray:
-        """Values held joined with the next ones, all as integers of the same bits.
+        """The states joined with the next values, all as integers of the same width.
 
-        Anything may stand where a value held is not `known`.
+        Where the state is not `known`, it may hold any value.
         """
         number, nothing = self.neutral.dtype, self.neutral.view(own.dtype)
         left = blended(known, held, nothing)
@@ -84,14 +84,13 @@ class Step:
 class Fold:
     """An aggregate function bound to a column: either `fold` or `choice`.
 
-    `fold` is given values in the order they are to be folded, their groups, and a mask of the
-    values to take back (None: none); it gives one value a group, of the type of the values, having
-    started from nothing. `choice` takes one of the values as it is.
-
-    `step`: the same as `fold` where nothing is taken back, if it can be done so. `retracts`:
-    whether values can be taken back; otherwise the function is never given a mask. `commutes`:
-    whether the order of the values makes no difference. `associates`: whether neighbours may be
-    folded first, whichever they are.
+    `fold` gets the values in fold order, their groups, and a mask of the values to retract (None:
+    none). It starts from nothing, and returns one value for each group, in the type of the values.
+    `choice` returns one of the values.
+    - `step`: the same as `fold` without retractions, where possible.
+    - `retracts`: whether values can be retracted; if not, the function never gets a mask.
+    - `commutes`: whether the order of the values does not matter.
+    - `associates`: whether any neighbouring values may be folded first.
     """
 
     fold: Callable[[pa.Array, Groups, np.ndarray | None], pa.Array] | None = None
@@ -102,7 +101,7 @@ class Fold:
     associates: bool = True
 
     def __call__(self, values: pa.Array, groups: Groups, retract: np.ndarray | None) -> pa.Array:
-        """One value a group, whichever of the two the function is."""
+        """One value for each group."""
         if self.choice is not None:
             return pick(values, self.choice(is_valid(values), groups, retract))
         assert self.fold is not None, "a function folds or chooses"

@@ -1,16 +1,14 @@
-"""Functions over lists of rows, a table inside a column: nested_update, nested_partial_update.
+"""Functions over lists of rows (a table inside a column): nested_update, nested_partial_update.
 
-The rows of all groups are laid end to end and those of one nested key brought together.
-
-- Without a limit each key decides for itself: of its rows since it was last taken back, the last
-  one, or the last of the greatest nested sequence.
-- `count-limit` lets in the keys (or, without nested key, the rows) that come first. As long as
-  nothing is taken back that too has a closed form, the place of a key among those of its group.
-- Taking back makes room, so what is let in depends on the order of both. Then a column is folded
-  in turns: the additions of a group up to where something is taken back are one turn.
-
-Rows that are null count for nothing. The result holds the keys in the order they first appeared;
-Paimon gives no order.
+The rows of all groups are concatenated, and rows with the same nested key are brought together.
+- Without a limit, each key is independent. After its last retraction, its last row remains, or the
+  last of those with the greatest nested sequence.
+- `count-limit` accepts only the first keys of a list (or, without a nested key, the first rows).
+  Without retractions this needs only the rank of each key in its group.
+- A retraction frees room, so the result depends on the order of additions and retractions. Such a
+  column is folded in turns: a turn is the additions of each group up to its next retraction.
+Null rows are ignored. The result holds the keys in the order of their first row; Paimon does not
+define an order.
 """
 
 from __future__ import annotations
@@ -31,10 +29,10 @@ _NULL_KEYS = ("merge", "ignore", "error")
 
 
 def nested_update(aggregate: Aggregate) -> Fold:
-    """The rows of all lists: of each nested key the newest, or, without nested key, all.
+    """The newest row of each nested key in all lists; without a nested key, all rows.
 
-    Taking a list back removes its keys, or, without nested key, every row that equals one of its
-    own. Null if every list added was null.
+    Retracting a list removes its keys, or, without a nested key, every row that equals one of its
+    rows. Null if every added list was null.
     """
     rule = _rule(aggregate)
 
@@ -56,7 +54,7 @@ def nested_update(aggregate: Aggregate) -> Fold:
 
 
 def nested_partial_update(aggregate: Aggregate) -> Fold:
-    """The rows of all lists, those of one nested key as one: of each field the last non-null.
+    """One row for each nested key of all lists, with the last non-null value of each field.
 
     Null if every list was null.
     """
@@ -87,7 +85,7 @@ def nested_partial_update(aggregate: Aggregate) -> Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """How the rows of a column merge: places of the key and sequence fields in the ROW."""
+    """How the rows of a column merge: positions of the key and sequence fields in the ROW."""
 
     column: str
     key: tuple[int, ...]
@@ -100,8 +98,8 @@ class _Rule:
 class _Entries:
     """The rows of all groups, in order, as numbers.
 
-    `codes` are equal for rows of one group and key (without key: for equal rows); `sequence` rises
-    with the nested sequence. Positions given and returned are grouped as the rows are.
+    `codes` are equal for rows of one group and key (without a key: for equal rows). `sequence`
+    increases with the nested sequence. All positions, given and returned, are sorted by group.
     """
 
     groups: np.ndarray
@@ -111,7 +109,7 @@ class _Entries:
     limit: int | None
 
     def admit(self, at: np.ndarray) -> np.ndarray:
-        """What is left of the rows at these positions if they are added one after another."""
+        """The positions that remain if these rows are added one after another."""
         if not self.keyed:
             first: np.ndarray = at[_places(self.groups[at]) < (self.limit or 0)]
             return at if self.limit is None else first
@@ -125,7 +123,7 @@ class _Entries:
         return kept
 
     def outlast(self, taken: np.ndarray) -> np.ndarray:
-        """What is left if the rows marked take back what came before them, without a limit."""
+        """The positions that remain, without a limit, if the `taken` rows retract earlier rows."""
         same = alike(self.codes)
         place = np.arange(len(self.codes))
         since = same.runs.last(taken[same.order])[same.runs.numbers]
@@ -140,7 +138,7 @@ class _Entries:
         return kept
 
     def take_turns(self, taken: np.ndarray) -> np.ndarray:
-        """The same with a limit: additions and what takes them back alternate, group by group."""
+        """As `outlast`, with a limit: groups alternate between additions and retractions."""
         turns = _turns(self.groups, taken)
         order = np.argsort(turns, kind="stable")
         kept = np.empty(0, np.int64)
@@ -160,7 +158,7 @@ class _Entries:
     def _newest(
         self, at: np.ndarray, order: np.ndarray, runs: Groups, counts: np.ndarray
     ) -> np.ndarray:
-        """Per run the place of the last row that counts, of those of the greatest sequence."""
+        """For each run, the position of its last counted row with the greatest sequence."""
         if self.sequence is None or not runs.count:
             return runs.last(counts)
         sequence = np.where(counts, self.sequence[at][order], NONE)
@@ -169,7 +167,10 @@ class _Entries:
 
 
 def _rows(elements: Elements, rule: _Rule) -> tuple[Elements, pa.Array]:
-    """The elements that are not null, and their rows; a null in a nested key as the rule says."""
+    """The non-null elements, and their rows.
+
+    Null in a nested key: see `nested-key-null-strategy`.
+    """
     rows = elements.child()
     counts = is_valid(rows)
     if rule.null_keys != "merge":
@@ -208,14 +209,14 @@ def _entries(elements: Elements, rows: pa.Array, rule: _Rule, *, compared: bool)
 
 
 def _places(numbers: np.ndarray) -> np.ndarray:
-    """The place of each row among those of its group: 0, 1, ..."""
+    """The rank of each row in its group: 0, 1, ..."""
     groups = groups_of(numbers)
     places: np.ndarray = np.arange(len(numbers)) - np.repeat(groups.starts, groups.sizes)
     return places
 
 
 def _turns(numbers: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """How often its group went from adding to taking back, or back, before each row."""
+    """How often the group changed between adding and retracting before each row."""
     changed = np.zeros(len(taken), np.int64)
     changed[1:] = taken[1:] != taken[:-1]
     groups = groups_of(numbers)
@@ -231,7 +232,7 @@ def _rule(aggregate: Aggregate) -> _Rule:
     kind = aggregate.type
     if not isinstance(kind, Array) or not isinstance(kind.element, Row):
         raise InvalidRequest(
-            "the function takes an ARRAY of ROW",
+            "the function needs an ARRAY of ROW",
             column=column,
             function=aggregate.function,
             type=kind,
@@ -262,7 +263,7 @@ def _rule(aggregate: Aggregate) -> _Rule:
         field = kind.element.fields[place]
         if not isinstance(field.type, Atomic):
             raise Unsupported(
-                "a nested sequence field must be of a type without parts",
+                "a nested sequence field must not be of a nested type",
                 column=column,
                 field=field.name,
                 type=field.type,
@@ -281,7 +282,7 @@ def _field_places(row: Row, names: tuple[str, ...], column: str, option: str) ->
     for name in names:
         if name not in known:
             raise InvalidRequest(
-                "the option names a field that is not there",
+                "the option names a field that does not exist",
                 option=f"fields.{column}.nested-{option}",
                 value=name,
                 fields=known,

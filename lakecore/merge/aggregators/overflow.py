@@ -1,4 +1,4 @@
-"""What a result outside the type of its column is."""
+"""The error for a result outside the range of its type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def overflow(aggregate: Aggregate) -> InvalidRequest:
-    """The error of a result that its type cannot hold."""
+    """The error for a result that the column's type cannot hold."""
     return InvalidRequest(
         "the aggregate of a column leaves the range of its type; widen the type",
         column=aggregate.column,

@@ -1,6 +1,7 @@
-"""Products, value by value in merge order: what becomes of an overflow depends on where it happens.
+"""Products, computed value by value in merge order, because an overflow depends on that order.
 
-Integers are an error, a DECIMAL becomes null and the next value begins anew.
+An integer overflow raises an error. A DECIMAL overflow makes the product null, and the next value
+starts a new product.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _DIGITS = 100
 
 
 def product_of(aggregate: Aggregate) -> Fold:
-    """The product of the values, divided by those taken back; nulls do not count."""
+    """The product of the values, divided by retracted values; nulls are ignored."""
     return Fold(fold=partial(_product, aggregate), retracts=True, commutes=True)
 
 
@@ -47,7 +48,7 @@ def _multiply_numbers(
     with np.errstate(all="ignore"):  # infinities and NaN are values; integers are checked
         for number, row in groups.ranks():
             before, value = state[number], numbers[row]
-            # What is taken back from nothing leaves nothing.
+            # Retracting from an empty product leaves it empty.
             counts = known[number] | ~retract[row]
             over = retract[row] & counts
             value = np.where(counts, value, before.dtype.type(1))
@@ -62,7 +63,7 @@ def _multiply_numbers(
 def _multiply_integers(
     aggregate: Aggregate, left: np.ndarray, right: np.ndarray, back: np.ndarray
 ) -> np.ndarray:
-    """Products, or quotients cut towards 0. Raises InvalidRequest where they leave the type."""
+    """Products, or quotients truncated towards 0. Raises InvalidRequest on overflow."""
     limits = np.iinfo(left.dtype)
     if (back & (right == 0)).any():
         raise _no_division(aggregate)
@@ -81,9 +82,10 @@ def _multiply_integers(
 def _multiply_decimals(
     aggregate: Aggregate, values: pa.Array, groups: Groups, retract: np.ndarray
 ) -> pa.Array:
-    """NumPy over Python's integers: a product has up to 76 digits, which no Arrow type multiplies.
+    """NumPy over Python integers: a product may have 76 digits, too many for any Arrow type.
 
-    Rounded half up to the scale; null where it has too many digits, and begun anew there.
+    Products are rounded half up to the scale. A product with too many digits is null, and the next
+    value starts a new one.
     """
     kind = values.type
     unit, limit = 10**kind.scale, 10**kind.precision
@@ -101,7 +103,7 @@ def _multiply_decimals(
         after[times] = _rounded(before[times] * value[times], unit)
         after[over] = _quotients(aggregate, before[over] * unit, value[over])
         state[number] = after
-        # What is taken back from nothing leaves nothing.
+        # Retracting from an empty product leaves it empty.
         known[number] = (np.abs(after) < limit).astype(bool) & (known[number] | ~retract[row])
     scale = Decimal(1).scaleb(-kind.scale)
     with localcontext(prec=_DIGITS):
@@ -115,14 +117,14 @@ def _multiply_decimals(
 
 
 def _rounded(numbers: np.ndarray, unit: int) -> np.ndarray:
-    """The numbers divided by the unit, halves away from 0."""
+    """The numbers divided by the unit, rounded half away from 0."""
     signs = np.where(numbers < 0, -1, 1)
     rounded: np.ndarray = (np.abs(numbers) * 2 + unit) // (2 * unit) * signs
     return rounded
 
 
 def _quotients(aggregate: Aggregate, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Quotients without their sign's rounding: those of a DECIMAL must be exact in Paimon."""
+    """The quotients, rounded half away from 0."""
     if (right == 0).any():
         raise _no_division(aggregate)
     signs = np.where((left < 0) != (right < 0), -1, 1)
@@ -132,7 +134,7 @@ def _quotients(aggregate: Aggregate, left: np.ndarray, right: np.ndarray) -> np.
 
 def _no_division(aggregate: Aggregate) -> InvalidRequest:
     return InvalidRequest(
-        "a product cannot take back the factor 0",
+        "a product cannot retract the factor 0",
         column=aggregate.column,
         function=aggregate.function,
     )

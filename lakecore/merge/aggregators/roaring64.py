@@ -1,11 +1,11 @@
 """64-bit bitmaps <-> the bytes that Java's Roaring64Bitmap writes, which `rbm64` columns hold.
 
-The libraries share one portable form; Java's class writes another one, little-endian throughout
-(but for the keys of leaves, which are big-endian):
+Bitmap libraries share one portable format. Java's class writes another one. Its numbers are
+little-endian, except the keys of leaves, which are big-endian:
 
     0                                            an empty bitmap, or else
     1 | long number of leaves | nodes            a radix tree over the high 48 bits, parents first
-      | int 1 | byte -2 | int slots | slots      what its leaves point at
+      | int 1 | byte -2 | int slots | slots      the containers of the leaves
       | long containers | int 0 | int last slot
 
     node   byte kind | short children | byte n | n bytes of prefix | body
@@ -13,8 +13,9 @@ The libraries share one portable form; Java's class writes another one, little-e
            kind 4, a leaf: 6 bytes of key, long slot
     slot   0, or 1 | byte kind | int cardinality | container    kind 0: runs, 1: bits, 2: array
 
-Containers are the bytes of the portable form, so only what is around them is rewritten. What is
-written here equals Java's bytes up to the order of slots, which in Java tells how a bitmap grew.
+Containers have the bytes of the portable format; only the structure around them differs. The output
+equals Java's bytes, except for the order of slots, which in Java depends on how the bitmap was
+built.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _NO_OFFSETS_BELOW = 4
 
 @dataclass(frozen=True, slots=True)
 class _Container:
-    """The values that share their high 48 bits, `key`."""
+    """The values with the same high 48 bits, `key`."""
 
     key: int
     kind: int
@@ -53,7 +54,7 @@ class _Container:
 
 
 def decode(data: bytes) -> BitMap64:
-    """The bitmap; ValueError, struct.error or IndexError if the bytes hold none."""
+    """The bitmap. Raises ValueError, struct.error or IndexError for other bytes."""
     containers = _from_tree(data) if data[0] else []
     parts = [struct.pack("<Q", len({container.key >> 16 for container in containers}))]
     for high, bucket in groupby(containers, key=lambda container: container.key >> 16):
@@ -62,7 +63,7 @@ def decode(data: bytes) -> BitMap64:
 
 
 def encode(bitmap: BitMap64) -> bytes:
-    """The bytes of the bitmap."""
+    """The bitmap in Java's format."""
     bitmap.run_optimize()
     containers = list(_from_portable(bitmap.serialize()))
     if not containers:
@@ -82,7 +83,7 @@ def encode(bitmap: BitMap64) -> bytes:
 
 
 def _from_tree(data: bytes) -> list[_Container]:
-    """The containers in order of key. Leaves hold whole keys, so branches are only stepped over."""
+    """The containers in order of key. Leaves hold whole keys, so inner nodes are skipped."""
     (leaves,) = struct.unpack_from("<Q", data, 1)
     at = 9
     slot_keys: dict[int, int] = {}
@@ -96,7 +97,7 @@ def _from_tree(data: bytes) -> list[_Container]:
         elif kind in _BODY_BYTES:
             at += _BODY_BYTES[kind]
         else:
-            raise ValueError(f"no node is of kind {kind}")
+            raise ValueError(f"unknown kind of node: {kind}")
     (levels,) = struct.unpack_from("<i", data, at)
     at += 4
     containers = []
@@ -113,7 +114,7 @@ def _from_tree(data: bytes) -> list[_Container]:
 
 
 def _slot(data: bytes, at: int, key: int) -> tuple[_Container, int]:
-    """The container that begins there, and where it ends."""
+    """The container at an offset, and the offset of its end."""
     kind, cardinality = struct.unpack_from("<Bi", data, at)
     at += 5
     if kind == _RUNS:
@@ -123,15 +124,15 @@ def _slot(data: bytes, at: int, key: int) -> tuple[_Container, int]:
     elif kind == _ARRAY:
         size = 2 * cardinality
     else:
-        raise ValueError(f"no container is of kind {kind}")
+        raise ValueError(f"unknown kind of container: {kind}")
     content = data[at : at + size]
     if len(content) < size:
-        raise ValueError("a container is cut short")
+        raise ValueError("a container is truncated")
     return _Container(key, kind, cardinality, content), at + size
 
 
 def _write_node(keys: Sequence[bytes], depth: int, first: int, parts: list[bytes]) -> None:
-    """Append the tree over these keys, sorted, of which `depth` bytes lie above it.
+    """Append the tree over these sorted keys, whose first `depth` bytes are already written.
 
     `first` is the slot of the first key.
     """
@@ -154,9 +155,9 @@ def _write_node(keys: Sequence[bytes], depth: int, first: int, parts: list[bytes
 
 
 def _branch(children: bytes) -> tuple[int, bytes]:
-    """The kind of a node with children under these bytes, sorted, and its body."""
+    """The kind and the body of a node with children under these sorted bytes."""
     count = len(children)
-    # Java keeps each row of bytes in a number, first byte highest, and writes that lowest first.
+    # Java stores each row of bytes as a number, first byte highest, in little-endian order.
     if count <= 4:
         return 0, children.ljust(4, b"\0")[::-1]
     if count <= 16:
@@ -175,7 +176,7 @@ def _branch(children: bytes) -> tuple[int, bytes]:
 
 
 def _to_portable(bucket: Sequence[_Container]) -> bytes:
-    """The 32-bit bitmap of containers that share their high 32 bits."""
+    """The 32-bit bitmap of containers with the same high 32 bits."""
     bucket = [_by_cardinality(container) for container in bucket]
     count = len(bucket)
     has_runs = any(container.kind == _RUNS for container in bucket)
@@ -198,9 +199,9 @@ def _to_portable(bucket: Sequence[_Container]) -> bytes:
 
 
 def _by_cardinality(container: _Container) -> _Container:
-    """The container as its cardinality wants it: the portable form says nothing else of its kind.
+    """The container as an array or as bits, as its cardinality requires in the portable format.
 
-    Java may leave bits where an array would do, and the other way round.
+    Java may write bits for few values, or an array for many.
     """
     wanted = _ARRAY if container.cardinality <= _ARRAY_MAX else _BITS
     if container.kind in (_RUNS, wanted):
@@ -216,7 +217,7 @@ def _by_cardinality(container: _Container) -> _Container:
 
 
 def _from_portable(data: bytes) -> Iterator[_Container]:
-    """The containers of a 64-bit bitmap in order of key."""
+    """The containers of a 64-bit bitmap, in order of key."""
     (buckets,) = struct.unpack_from("<Q", data, 0)
     at = 8
     for _ in range(buckets):

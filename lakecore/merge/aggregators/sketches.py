@@ -1,10 +1,9 @@
-"""Unions of sets that a column holds as bytes: roaring bitmaps, HLL and theta sketches.
+"""Unions of sets stored as bytes: roaring bitmaps, HLL sketches and theta sketches.
 
-The bytes are those of the Java libraries; Paimon says nothing of them itself.
-
-NOTE: here, and nowhere else, Python is called group by group. A union of such sets is a call of the
-library that knows their bytes, and none of them offers one over arrays of sets. So the call is
-made only for groups with more than one set in them; every other value goes through untouched.
+The bytes are those of the Java libraries; Paimon itself does not specify them.
+NOTE: this is the only place that calls Python for each group. Only the libraries can read these
+bytes, and none of them unites arrays of sets. The call is made only for groups with several sets;
+other values are returned unchanged.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
 
     from lakecore.merge.groups import Groups
 
-# What the libraries raise for bytes that are no set of theirs.
+# Exceptions of the libraries for bytes that they cannot read.
 _UNREADABLE = (ValueError, RuntimeError, IndexError, KeyError, struct.error, MemoryError)
 
-# The head of a theta sketch: how many longs it has, and its flags.
+# The header of a theta sketch: its size in longs, and its flags.
 _LONGS = 0x3F
 _FLAGS_AT = 5
 _IS_EMPTY = 0x04
@@ -50,7 +49,7 @@ def rbm32(aggregate: Aggregate) -> Fold:
 
 
 def rbm64(aggregate: Aggregate) -> Fold:
-    """The union of 64-bit roaring bitmaps in the form of Java's Roaring64Bitmap."""
+    """The union of 64-bit roaring bitmaps in the format of Java's Roaring64Bitmap."""
 
     def union(sets: Sequence[bytes]) -> bytes:
         return roaring64.encode(BitMap64.union(*map(roaring64.decode, sets)))
@@ -59,9 +58,9 @@ def rbm64(aggregate: Aggregate) -> Fold:
 
 
 def hll_sketch(aggregate: Aggregate) -> Fold:
-    """The union of HLL sketches of Apache DataSketches, a compact sketch of type HLL_4.
+    """The union of HLL sketches of Apache DataSketches, as a compact sketch of type HLL_4.
 
-    Each sketch in turn sets the size of the union that takes in what came before.
+    At each step, the next sketch determines the size of the union.
     """
     library = _datasketches(aggregate)
 
@@ -96,10 +95,10 @@ def theta_sketch(aggregate: Aggregate) -> Fold:
 
 
 def _as_java(theta: bytes) -> bytes:
-    """A compact theta sketch with the head of Java: equal sketches are equal bytes.
+    """A compact theta sketch with Java's header, so that equal sketches have equal bytes.
 
-    Java flags a single value, writes the sampling probability of more, which is 1.0, and leaves out
-    the hash of the seed where there is no value; no reader heeds any of it.
+    Java sets a flag for a single value, writes the sampling probability 1.0 for several values, and
+    omits the hash of the seed for an empty sketch. No reader uses these fields.
     """
     longs, flags = theta[0] & _LONGS, theta[_FLAGS_AT]
     if longs > 1:
@@ -110,14 +109,14 @@ def _as_java(theta: bytes) -> bytes:
 
 
 def _union_of(aggregate: Aggregate, union: Callable[[Sequence[bytes]], bytes]) -> Fold:
-    """The fold that unites the sets of a group, if there is more than one."""
+    """A fold that unites the sets of each group with several sets."""
 
     def checked(sets: Sequence[bytes]) -> bytes:
         try:
             return union(sets)
         except _UNREADABLE as error:
             raise InvalidRequest(
-                "a value is not what the aggregate function unites",
+                "the aggregate function cannot read a value",
                 column=aggregate.column,
                 function=aggregate.function,
                 reason=error,
@@ -145,7 +144,7 @@ def _union_of(aggregate: Aggregate, union: Callable[[Sequence[bytes]], bytes]) -
 
 
 def _datasketches(aggregate: Aggregate) -> ModuleType:
-    """The optional library, imported at first use."""
+    """The optional library, imported on first use."""
     try:
         import datasketches  # noqa: PLC0415  an extra; most tables have no use for it
     except ImportError as error:

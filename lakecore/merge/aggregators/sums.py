@@ -1,9 +1,9 @@
-"""Sums: one reduction over whole keys.
+"""Sums: one reduction over all rows of each key.
 
-A sum of integers that leaves its type is an error; only the whole sum counts, not those on the way.
-Where a sum of DECIMALs may leave its type on the way, values are taken rank by rank: it becomes
-null, and the next value begins a new sum. Floating point is added in the order of the rows, as
-adding otherwise rounds otherwise.
+- Integers: an error if the total leaves the type; intermediate sums may.
+- DECIMAL: if an intermediate sum may leave the type, values are added rank by rank, because an
+  overflow makes the sum null and the next value starts a new sum.
+- Floating point: added in row order, because another order would round differently.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 LONG_GROUP_ROWS = 64
-"""Groups of floating point with more rows than this are each added by themselves."""
+"""Floating-point groups with more rows are added one group at a time."""
 _SPARE_DIGITS = 20
 _WORD = 32
 _LOW_WORD = np.int64((1 << _WORD) - 1)
 
 
 def sum_of(aggregate: Aggregate) -> Fold:
-    """The sum of the values, less those taken back; nulls do not count."""
+    """The sum of the values minus the retracted values; nulls are ignored."""
     return Fold(
         fold=partial(_sum, aggregate), step=_sum_step(aggregate), retracts=True, commutes=True
     )
@@ -42,7 +42,7 @@ def _sum_step(aggregate: Aggregate) -> Step | None:
     root = aggregate.type.root if isinstance(aggregate.type, Atomic) else None
     if root not in {Root.FLOAT, Root.DOUBLE, *INTEGERS}:
         return None
-    # -0.0 and not 0.0: it leaves -0.0 as it is.
+    # -0.0 is the neutral element: adding 0.0 would turn -0.0 into 0.0.
     neutral = np.dtype(arrow_type(aggregate.type).to_pandas_dtype()).type(-0.0)
     fits = _sum_fits if root in INTEGERS else lambda _: True
     return Step(neutral=neutral, join=np.add, fits=fits)
@@ -78,7 +78,7 @@ def _sum_integers(
     numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
     limits = np.iinfo(numbers.dtype)
     wide = numbers.astype(np.int64, copy=False)
-    # Whatever the order, no sum is further from 0 than the sum of the distances.
+    # In any order, the absolute value of a sum is at most the sum of absolute values.
     furthest = max(int(wide.max()), -int(wide.min())) * int(groups.sizes.max())
     if furthest > limits.max:
         _check_integers(aggregate, wide, groups, retract, limits)
@@ -95,9 +95,11 @@ def _check_integers(
     retract: np.ndarray | None,
     limits: np.iinfo,
 ) -> None:
-    """Raise InvalidRequest if a sum leaves the type; on the way it may, as a later row can mend it.
+    """Raise InvalidRequest if a total leaves the type.
 
-    Sums are taken of the low and the high half of each word, which many rows cannot overflow.
+    Intermediate sums may, as later rows correct them.
+
+    The low and high halves of each word are summed separately, so that many rows cannot overflow.
     """
     halves = [values & _LOW_WORD, values >> _WORD]
     if retract is not None:
@@ -157,8 +159,9 @@ def _sum_decimals(values: pa.Array, groups: Groups, retract: np.ndarray | None) 
 def _add_decimals(
     kind: pa.Decimal128Type, left: pa.Array, right: pa.Array, back: np.ndarray
 ) -> pa.Array:
-    """Sum or difference, null where it has too many digits."""
-    # Java writes sums of up to 18 digits unchecked: what it wrote may have more than its type.
+    """Sum or difference; null if it has too many digits."""
+    # Java does not check sums of up to 18 digits: a stored value may have more digits than its
+    # type.
     wide = pa.decimal256(kind.precision + _SPARE_DIGITS, kind.scale)
     left, right = left.cast(wide), right.cast(wide)
     after = pc.if_else(pa.array(back), pc.subtract(left, right), pc.add(left, right))
@@ -173,9 +176,9 @@ def _by_rank(
     retract: np.ndarray | None,
     step: Callable[[pa.Array, pa.Array, np.ndarray], pa.Array],
 ) -> pa.Array:
-    """Fold values without nulls rank by rank: state, value, whether it is taken back -> state.
+    """Fold values without nulls rank by rank: (state, value, is retracted) -> state.
 
-    Where the state is null the value begins it, with its sign turned if it is taken back.
+    If the state is null, the value becomes the state, negated if it is retracted.
     """
     state = pa.nulls(groups.count, values.type)
     for number, row in groups.ranks():

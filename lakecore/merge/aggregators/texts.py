@@ -1,14 +1,14 @@
-"""listagg: texts joined by a delimiter.
+"""listagg: strings joined by a delimiter.
 
-1. Null and blank texts count for nothing. Blank is what Java calls whitespace: the spaces of
-   Unicode that may break a line, and the control characters 9 to 13 and 28 to 31.
-2. Without `distinct` the others are joined, group by group, in one call.
-3. With `distinct` the first text stays as it is; later ones are split at the delimiter, and a
-   token is added if it is not blank and was not there before.
-
-Each step of 3 splits anew what it has so far. That makes no difference, unless the delimiter can
-overlap itself (as `||` can, after a token that ends in `|`), or is empty (Paimon then splits at
-spaces). Those delimiters go rank by rank, two texts at a time; all others in one step.
+1. Null and blank strings are ignored. Blank means Java's whitespace: the breaking spaces of
+   Unicode, and the control characters 9 to 13 and 28 to 31.
+2. Without `distinct`, the other strings of each group are joined in one call.
+3. With `distinct`, the first string is kept unchanged. Later strings are split at the delimiter,
+   and each token that is not blank and not yet present is added.
+Paimon splits the joined string again at each step of 3. This gives the same result unless the
+delimiter can overlap itself (such as `||` after a token that ends in `|`), or is empty (then Paimon
+splits at spaces). For such delimiters, strings are joined rank by rank, two at a time; for all
+others, in one step.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _BLANK = (
 
 
 def listagg(aggregate: Aggregate) -> Fold:
-    """The texts joined by the delimiter, with `distinct` each token once; null if all are blank.
+    """The strings joined by the delimiter, each token once with `distinct`; null if all are blank.
 
-    A VARCHAR or CHAR of limited length is joined past its length, as Paimon does.
+    As in Paimon, the result of a VARCHAR or CHAR column may exceed the length of its type.
     """
     delimiter = aggregate.delimiter
     distinct = aggregate.distinct
@@ -50,7 +50,7 @@ def listagg(aggregate: Aggregate) -> Fold:
 
 
 def _speaks(values: pa.Array) -> np.ndarray:
-    """A mask of the texts that are neither null nor blank."""
+    """A mask of the strings that are neither null nor blank."""
     mask: np.ndarray = is_valid(values) & ~_is_blank(values)
     return mask
 
@@ -62,13 +62,13 @@ def _is_blank(values: pa.Array) -> np.ndarray:
 
 
 def _join(texts: pa.Array, groups: Groups, delimiter: str) -> pa.Array:
-    """The texts of each group joined."""
+    """The strings of each group joined."""
     offsets = pa.array(np.append(groups.starts, groups.length), pa.int32())
     return pc.binary_join(pa.ListArray.from_arrays(offsets, texts), delimiter)
 
 
 def _join_distinct(texts: pa.Array, groups: Groups, delimiter: str) -> pa.Array:
-    """The first text of each group, joined with the tokens of the others that are new."""
+    """The first string of each group, joined with the new tokens of the others."""
     split = pc.split_pattern(texts, delimiter or " ")
     elements = elements_of(split, groups)
     tokens = elements.child()
@@ -78,7 +78,7 @@ def _join_distinct(texts: pa.Array, groups: Groups, delimiter: str) -> pa.Array:
     if delimiter:
         kept = np.flatnonzero(of_first | fresh)
         return _join(tokens.take(pa.array(kept)), groups_of(elements.groups[kept]), delimiter)
-    # What was split at spaces is not joined by them: the first text goes in whole.
+    # An empty delimiter splits at spaces but joins without them: the first string is kept whole.
     kept = np.flatnonzero(~of_first & fresh)
     parts = pa.concat_arrays([texts.take(pa.array(groups.starts)), tokens.take(pa.array(kept))])
     numbers = np.concatenate([np.arange(groups.count), elements.groups[kept]])
@@ -87,7 +87,7 @@ def _join_distinct(texts: pa.Array, groups: Groups, delimiter: str) -> pa.Array:
 
 
 def _join_distinct_by_rank(texts: pa.Array, groups: Groups, delimiter: str) -> pa.Array:
-    """The same, where what was joined does not split into what it was joined from."""
+    """The same, for delimiters where a joined string does not split into its parts."""
     joined = texts.take(pa.array(groups.starts))
     for rank, (alive, rows) in enumerate(groups.ranks()):
         if rank == 0:
@@ -105,7 +105,7 @@ def _join_distinct_by_rank(texts: pa.Array, groups: Groups, delimiter: str) -> p
 
 
 def _overlaps_itself(delimiter: str) -> bool:
-    """Whether the delimiter is empty or ends as it begins."""
+    """Whether the delimiter is empty, or some proper suffix of it is also a prefix."""
     return not delimiter or any(
         delimiter.startswith(delimiter[cut:]) for cut in range(1, len(delimiter))
     )

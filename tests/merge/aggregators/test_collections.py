@@ -214,8 +214,8 @@ def test_time_field_may_be_named() -> None:
     ("kind", "options", "message"),
     [
         ("MAP<STRING, INT>", {}, "must be rows of at least two fields"),
-        (TIMED, {"ts_field": "u"}, "names a field that is not there"),
-        (TIMED, {"ts_field": "v"}, "the time of an entry must be a text"),
+        (TIMED, {"ts_field": "u"}, "names a field that does not exist"),
+        (TIMED, {"ts_field": "v"}, "the time of an entry must be a string"),
     ],
 )
 def test_column_without_a_time_is_refused(kind: str, options: dict[str, str], message: str) -> None:

@@ -155,7 +155,7 @@ def test_partial_update_needs_a_nested_key() -> None:
 
 
 def test_nested_sequence_with_parts_is_unsupported() -> None:
-    with pytest.raises(Unsupported, match="nested sequence field must be of a type without parts"):
+    with pytest.raises(Unsupported, match="nested sequence field must not be of a nested type"):
         fold(
             "nested_update",
             "ARRAY<ROW<k INT, s ARRAY<INT>>>",
