@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from lakecore.session import Session, connect, open_table
     from lakecore.table.handle import Table
     from lakecore.table.verbs.merge_into import MergeInto
+    from lakecore.table.writes.ingest import IngestResult
+    from lakecore.table.writes.stream_write import StreamWrite
 
 # A fork that comes before the first use is to be noticed, too.
 import_module("lakecore.forks")
@@ -46,6 +48,7 @@ __all__ = [
     "CorruptTable",
     "ExpiredSnapshots",
     "FilesDeleted",
+    "IngestResult",
     "InvalidRequest",
     "LakecoreError",
     "MergeInto",
@@ -55,6 +58,7 @@ __all__ = [
     "Session",
     "SqlExpression",
     "StorageError",
+    "StreamWrite",
     "Table",
     "Tag",
     "TagDeletion",
@@ -91,6 +95,8 @@ _HOMES = {
     "lakecore.session": ("Session", "connect", "open_table"),
     "lakecore.table.handle": ("Table",),
     "lakecore.table.verbs.merge_into": ("MergeInto",),
+    "lakecore.table.writes.ingest": ("IngestResult",),
+    "lakecore.table.writes.stream_write": ("StreamWrite",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

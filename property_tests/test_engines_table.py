@@ -88,7 +88,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakecore.table.runs.read._BATCH_ROWS_MAX", 3)
     monkeypatch.setattr("lakecore.table.writes.bucket_buffer._PIECE_ROWS", 3)
     monkeypatch.setattr("lakecore.table.writes.bucket_buffer.RUNS_MERGED", 3)
-    monkeypatch.setattr("lakecore.table.writes.write._UNLEASED_BYTES", 0)
+    monkeypatch.setattr("lakecore.table.writes.write.UNLEASED_BYTES", 0)
 
 
 @pytest.mark.usefixtures("small_pieces")

@@ -120,9 +120,8 @@ class WriteOptions:
         "Begins the name of the commit user.",
     )
     commit_force_create_snapshot: bool = option(
-        "commit.force-create-snapshot", FLAG, False, OTHER,
-        "Flink: a streaming commit without changes makes a snapshot too.",
-        no_effect="Work of Flink.",
+        "commit.force-create-snapshot", FLAG, False, WRITE,
+        "`ingest` makes a snapshot at each interval, also without rows.",
     )
     commit_force_compact: bool = option(
         "commit.force-compact", FLAG, False, MAINTAIN,

@@ -10,9 +10,9 @@ The changes of a commit were computed from some snapshot; the table may have cha
 5. If compaction looks up rows, the levels above 0 must not have changed since. Another compaction
    may have written a row of the same key into a level that was not searched, and the row of the
    lower level would win, whichever is newer.
-6. The files that a write compacts, including its own, must be the newest of their bucket. Files
-   that another commit added after the writer read the table would stay in level 0, above the
-   output, although they may be older: their rows would win, and deleted rows would reappear.
+6. No older file may stay in level 0 above the files of level 0 that are compacted. A write compacts
+   files that are not committed yet; a file that another commit added before them would stay above
+   the output, although it is older: its rows would win, and deleted rows would reappear.
 7. Dynamic buckets assign keys by an index of the whole partition. If the index has changed, a key
    could be in two buckets.
 """
@@ -116,7 +116,7 @@ def check_newest(
     compacting = {
         (message.partition, message.bucket): message
         for message in messages
-        if key_fields and _own_compacted(message)
+        if key_fields and _new_compacted(message)
     }
     if not compacting:
         return
@@ -140,8 +140,8 @@ def _came_before(
 ) -> DataFile | None:
     """A file of the bucket, in commit order, that violates rule 6; None if there is none."""
     compacted = {file.name for file in message.compact_before}
-    own = _own_compacted(message)
-    last = max((at for at, file in enumerate(files) if file.name in own), default=0)
+    new = _new_compacted(message)
+    last = max((at for at, file in enumerate(files) if file.name in new), default=0)
     newest = max(file.sequence_max for file in message.compact_before)
     between = [
         file
@@ -151,11 +151,9 @@ def _came_before(
     return _first_overlap(message.compact_before, between, key_fields)
 
 
-def _own_compacted(message: CommitMessage) -> set[str]:
-    """The files that a write has both written and compacted."""
-    return {file.name for file in message.compact_before} & {
-        file.name for file in message.new_files
-    }
+def _new_compacted(message: CommitMessage) -> set[str]:
+    """The files of level 0 that are compacted; some may have been committed just before."""
+    return {file.name for file in message.compact_before if file.level == 0}
 
 
 def _first_overlap(

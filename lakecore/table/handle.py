@@ -54,6 +54,7 @@ from lakecore.table.writes.batch_write import (
     write_rows,
 )
 from lakecore.table.writes.evolving import evolve_for
+from lakecore.table.writes.streaming import StreamWrites
 from lakecore.table.writes.write import TableWrite
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ __all__ = ["MEMORY_BUDGET", "Table", "load_table", "write_schema"]
 MEMORY_BUDGET = "lakecore.memory-budget"
 
 
-class Table(TagVerbs, RetentionVerbs, Readable):
+class Table(TagVerbs, RetentionVerbs, StreamWrites, Readable):
     """A Paimon table.
 
     Returned by `Session.get_table`, `Session.create_table` and `lakecore.open_table`.

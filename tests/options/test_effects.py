@@ -114,7 +114,6 @@ NO_EFFECT = {
     "changelog.num-retained.min",
     "changelog.time-retained",
     "commit.force-compact",
-    "commit.force-create-snapshot",
     "compaction.delete-ratio-threshold",
     "compaction.file-num-limit",
     "consumer.changelog-only",

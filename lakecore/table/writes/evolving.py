@@ -26,7 +26,7 @@ from lakecore.model.types import plain_type
 from lakecore.plan.partitions import bucket_key_fields
 from lakecore.table.context import reload_context, with_schema
 from lakecore.table.publication import SchemaProposal
-from lakecore.table.writes.write import batch_limit
+from lakecore.table.writes.buffer_limits import batch_limit
 from lakecore.table.writes.write_start import Unstored, read_base
 
 if TYPE_CHECKING:

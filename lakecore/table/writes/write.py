@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.format.binary_row import hash_rows
-from lakecore.frames.incoming import BYTES_MAX, incoming_batches
+from lakecore.frames.incoming import incoming_batches
 from lakecore.io.spill import SpillDirectory
 from lakecore.merge.kinds import refused_kinds
 from lakecore.merge.spec import merge_spec
@@ -44,28 +44,27 @@ from lakecore.table.commits.commit_change import check_messages
 from lakecore.table.commits.message_files import check_not_committed, delete_files
 from lakecore.table.runs.large_rows import is_large
 from lakecore.table.writes.bucket_buffer import BucketBuffer, BucketKey
+from lakecore.table.writes.buffer_limits import (
+    BUFFER_SHARE,
+    UNLEASED_BYTES,
+    batch_limit,
+    buffer_limit,
+)
 from lakecore.table.writes.dynamic_index import DynamicIndex
 from lakecore.table.writes.write_compaction import WriteCompaction
 from lakecore.table.writes.write_start import WriteStart, read_base
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from types import TracebackType
 
+    from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
-BUFFER_SHARE = 0.35
-"""Part of the budget for buffered rows. Sorting and encoding need memory in addition."""
-_BUFFER_SHARE_LEAST = 0.3
-_BUFFER_SHARE_FREE = 0.4
-_LIBRARIES_BYTES = 128 << 20
-"""Memory of the libraries, subtracted from a budget below the default before shares are taken."""
 _LEASE_STEP_BYTES = 16 << 20
 _LARGE_ROW_SHARE = BUFFER_SHARE / 4
 """A row that takes this part of the budget is written directly, not buffered."""
-_UNLEASED_BYTES = 1 << 20
 _FLUSHERS = 4
-_BATCH_SHARE = 1 / 8
 _ENDED = (
     "the writer has ended, by close or a failure, and what it took in since the last "
     "prepare_commit is dropped: write that again, with a new writer"
@@ -84,15 +83,24 @@ class TableWrite:
     """
 
     def __init__(
-        self, context: TableContext, *, overwrite: bool = False, base: WriteStart | None = None
+        self,
+        context: TableContext,
+        *,
+        overwrite: bool = False,
+        base: WriteStart | None = None,
+        streaming: bool = False,
     ) -> None:
-        """`base`: what is known of the table; by default it is read from the latest snapshot."""
+        """`base`: what is known of the table; by default it is read from the latest snapshot.
+
+        `streaming`: the writer may prepare again before its earlier messages are committed.
+        """
         context.options.require_writable(
             primary_keys=context.schema.primary_keys,
             partition_keys=context.schema.partition_keys,
         )
         self._context = context
         self._overwrite = overwrite
+        self._streaming = streaming
         self._schema, self._options = context.schema, context.options
         self._keyed = bool(self._schema.primary_keys)
         self._kinds = KindRule(
@@ -164,6 +172,17 @@ class TableWrite:
         writer knows new keys only from committed files. If this method fails, all files of the
         writer are removed.
         """
+        return self.prepare_after(())
+
+    def prepare_after(
+        self, in_flight: Sequence[Sequence[CommitMessage]], *, waiting: Iterable[BucketKey] = ()
+    ) -> list[CommitMessage]:
+        """As `prepare_commit`, while earlier messages of this writer are not yet committed.
+
+        `in_flight` has the messages of each earlier commit, oldest first. With dynamic buckets, the
+        writer keeps what it knows of their keys. `waiting` are further buckets, to be compacted
+        only if a full compaction is due.
+        """
         self._require_open()
         try:
             finished = self._finish_all([bucket for _, bucket in sorted(self._buckets.items())])
@@ -173,9 +192,9 @@ class TableWrite:
             raise
         for key, bucket in self._buckets.items():
             self._sequences[key] = bucket.next_sequence
-        self._forget()
+        self._forget(keeps_index=self._streaming)
         try:
-            return self._compaction.compact(messages)
+            return self._compaction.compact(messages, in_flight, waiting)
         except BaseException:
             delete_files(self._context, messages)
             raise
@@ -190,6 +209,16 @@ class TableWrite:
         self._drop()
         check_not_committed(self._context, messages)
         delete_files(self._context, messages)
+
+    def follow(self, before: Snapshot | None, after: Snapshot) -> None:
+        """Own messages became snapshot `after`, whose key index is that of `before` and theirs."""
+        if self._base is not None and self._base.snapshot == before:
+            self._base = replace(self._base, snapshot=after)
+
+    def read_again(self) -> None:
+        """All messages are committed: unless rows are buffered, read the table again."""
+        if not self._buckets:
+            self._forget()
 
     def close(self) -> None:
         """Close the writer and drop the rows written since the last `prepare_commit`."""
@@ -207,10 +236,14 @@ class TableWrite:
                 bucket.abort()
         self._forget()
 
-    def _forget(self) -> None:
+    def _forget(self, *, keeps_index: bool = False) -> None:
         self._buckets = {}
-        self._indexes = {}
-        self._base = self._given
+        if keeps_index and self._indexes:
+            for index in self._indexes.values():
+                index.grown = set()
+        else:
+            self._indexes = {}
+            self._base = self._given
         self._spills.close()
         self._lease.release()
 
@@ -311,13 +344,13 @@ class TableWrite:
         while others hold the budget.
         """
         budget = self._context.budget
-        limit = _buffer_limit(budget.size_bytes)
+        limit = buffer_limit(budget.size_bytes)
         if "write-buffer-size" in self._options.texts:
             limit = min(limit, self._options.write_buffer_size_bytes)
         while True:
             held = sum(bucket.size_bytes for bucket in self._buckets.values())
             wanted = -(-held // _LEASE_STEP_BYTES) * _LEASE_STEP_BYTES
-            if held <= limit and (self._lease.resize(wanted) or held <= _UNLEASED_BYTES):
+            if held <= limit and (self._lease.resize(wanted) or held <= UNLEASED_BYTES):
                 return
             largest = max(self._buckets.values(), key=lambda bucket: bucket.size_bytes)
             if largest.size_bytes == 0:
@@ -364,15 +397,3 @@ class TableWrite:
             base_snapshot_id=self._base_state().snapshot_id,
             base_snapshot_uuid=self._base_state().snapshot_uuid,
         )
-
-
-def batch_limit(budget_bytes: int) -> int:
-    """The most bytes of a batch, after each row has its own copy of its values."""
-    return max(_UNLEASED_BYTES, min(BYTES_MAX, int(budget_bytes * _BATCH_SHARE)))
-
-
-def _buffer_limit(budget_bytes: int) -> int:
-    """The most bytes that all buffers of a writer may hold."""
-    beside = int((budget_bytes - _LIBRARIES_BYTES) * _BUFFER_SHARE_FREE)
-    least = int(budget_bytes * _BUFFER_SHARE_LEAST)
-    return max(least, min(int(budget_bytes * BUFFER_SHARE), beside))

@@ -31,6 +31,7 @@ import logging
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -40,19 +41,17 @@ from lakecore.errors import CorruptTable, NotFound, Uncomputable, Unsupported
 from lakecore.io.files.data_files import read_file
 from lakecore.lsm.universal import Reason
 from lakecore.model.files import DELETION_VECTORS, CommitMessage
-from lakecore.model.manifest import FileKind
-from lakecore.model.snapshot import CommitKind
 from lakecore.table.commits.message_files import delete_compaction_files
 from lakecore.table.compactions.compact_parallel import worker_count
 from lakecore.table.compactions.compact_plan import BucketFiles, files_by_bucket, plan_bucket
 from lakecore.table.compactions.compact_work import do_work
 from lakecore.table.compactions.pack_files import plan_after_write
 from lakecore.table.context import reload_context
+from lakecore.table.writes.full_compaction import due_in_full, last_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
-    from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_work import Work
     from lakecore.table.context import TableContext
     from lakecore.table.writes.bucket_buffer import BucketKey
@@ -73,24 +72,39 @@ class WriteCompaction:
         self._context = context
         self._overwrite = overwrite
         self._idle_picks: dict[BucketKey, int] = {}
+        self._in_flight: Sequence[Sequence[CommitMessage]] = ()
+        self._waiting: frozenset[BucketKey] = frozenset()
 
-    def compact(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
+    def compact(
+        self,
+        messages: Sequence[CommitMessage],
+        in_flight: Sequence[Sequence[CommitMessage]] = (),
+        waiting: Iterable[BucketKey] = (),
+    ) -> list[CommitMessage]:
         """The messages of new files, with the due compactions of their buckets added.
 
-        On failure, the files that compaction wrote are removed; the caller removes the new files.
+        `in_flight` are the messages of earlier commits of this writer that are not yet made: their
+        files count as files of the table. The `waiting` buckets get a message of their own if a
+        full compaction of them is due. On failure, the files that compaction wrote are removed; the
+        caller removes the new files.
         """
-        if not messages or not _compacts(self._context):
+        if not _compacts(self._context):
             return list(messages)
+        touched = {(message.partition, message.bucket) for message in messages}
+        self._in_flight, self._waiting = in_flight, frozenset(waiting) - touched
+        given, messages = len(messages), [*messages, *self._for_waiting()]
+        if not messages:
+            return []
         state = self._state(messages)
         if state is None:
-            return list(messages)
+            return messages[:given]
         done: list[CommitMessage] = []
         try:
             self._compact_all(messages, state, done)
         except BaseException:
             delete_compaction_files(self._context, done)
             raise
-        return done
+        return [each for at, each in enumerate(done) if at < given or each.compact_before]
 
     def compact_again(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
         """Compact what is now due in the buckets of committed messages. Returns new messages."""
@@ -108,6 +122,19 @@ class WriteCompaction:
             for message in messages
         ]
         return [message for message in self.compact(buckets) if message.compact_before]
+
+    def _for_waiting(self) -> list[CommitMessage]:
+        latest = self._context.history.latest_snapshot() if self._waiting else None
+        return [
+            CommitMessage(
+                partition=partition,
+                bucket=bucket,
+                total_buckets=self._context.options.bucket,
+                base_snapshot_id=None if latest is None else latest.id,
+                base_snapshot_uuid=None if latest is None else latest.uuid,
+            )
+            for partition, bucket in sorted(self._waiting)
+        ]
 
     def _compact_all(
         self, messages: Sequence[CommitMessage], state: _State, done: list[CommitMessage]
@@ -190,7 +217,8 @@ class WriteCompaction:
 
     def _plan(self, message: CommitMessage, state: _State) -> Work | None:
         key = (message.partition, message.bucket)
-        if key in state.left_alone:
+        full = key in state.due_in_full
+        if key in state.left_alone or (key in self._waiting and not full):
             return None
         live = state.live.get(key)
         bucket = BucketFiles(
@@ -203,7 +231,6 @@ class WriteCompaction:
         if not state.context.schema.primary_keys:
             return plan_after_write(state.context, bucket)
         idle = self._idle_picks.get(key, 0)
-        full = key in state.due_in_full
         plan = plan_bucket(state.context, bucket, full=full, idle_picks=idle)
         if plan is None:
             self._idle_picks[key] = idle + 1
@@ -228,6 +255,7 @@ class WriteCompaction:
             if not _compacts(context) or not _is_writable(context):
                 return None
         live = {(each.partition, each.bucket): each for each in files_by_bucket(entries, None)}
+        in_compaction = self._add_in_flight(live, touched)
         left_alone = {
             (entry.partition, entry.bucket)
             for entry in context.history.index_entries(snapshot)
@@ -242,9 +270,37 @@ class WriteCompaction:
         return _State(
             context=context,
             live=live,
-            left_alone=frozenset(left_alone),
-            due_in_full=_due_in_full(context, snapshot, _last_levels(context, touched, live)),
+            left_alone=frozenset(left_alone | in_compaction),
+            due_in_full=due_in_full(
+                context, snapshot, last_levels(context, touched, live), self._in_flight
+            ),
         )
+
+    def _add_in_flight(
+        self, live: dict[BucketKey, BucketFiles], touched: Container[BucketKey]
+    ) -> set[BucketKey]:
+        """Add the new files in flight to those of their buckets.
+
+        Returns the buckets with a compaction in flight. If its commit is lost, the files that it
+        replaces stay, so nothing can be planned before that is known.
+        """
+        in_compaction: set[BucketKey] = set()
+        for message in chain.from_iterable(self._in_flight):
+            key = message.partition, message.bucket
+            if key not in touched:
+                continue
+            if message.compact_before:
+                in_compaction.add(key)
+            bucket = live.get(key)
+            files = {} if bucket is None else {file.name: file for file in bucket.files}
+            live[key] = BucketFiles(
+                partition=message.partition,
+                bucket=message.bucket,
+                total_buckets=message.total_buckets,
+                base_snapshot_id=None,
+                files=(*files.values(), *(f for f in message.new_files if f.name not in files)),
+            )
+        return in_compaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,47 +311,6 @@ class _State:
     live: dict[BucketKey, BucketFiles]
     left_alone: frozenset[BucketKey]
     due_in_full: frozenset[BucketKey]
-
-
-def _last_levels(
-    context: TableContext, buckets: Iterable[BucketKey], live: Mapping[BucketKey, BucketFiles]
-) -> Mapping[BucketKey, int]:
-    """The last level of each bucket: its deepest one, if the table once had more levels."""
-    last = context.options.level_count - 1
-    return {
-        key: max([last, *(file.level for file in live[key].files)]) if key in live else last
-        for key in buckets
-    }
-
-
-def _due_in_full(
-    context: TableContext, snapshot: Snapshot | None, last_levels: Mapping[BucketKey, int]
-) -> frozenset[BucketKey]:
-    """The buckets that none of the last commits before this one has compacted in full.
-
-    The snapshots are searched: compactions of any process count, and every snapshot other than a
-    compaction counts as a commit. If old snapshots have expired, a bucket is due.
-    """
-    every = context.options.full_compaction_delta_commits
-    if every is None:
-        return frozenset()
-    history, waiting = context.history, set(last_levels)
-    commits = 1
-    while waiting and commits < every:
-        if snapshot is None:
-            return frozenset()
-        if snapshot.commit_kind is CommitKind.COMPACT:
-            for entry in history.entries(history.delta_manifests(snapshot)):
-                key = entry.partition, entry.bucket
-                if entry.kind is FileKind.ADD and entry.file.level >= last_levels.get(key, 0):
-                    waiting.discard(key)
-        elif snapshot.commit_kind is not CommitKind.ANALYZE:
-            commits += 1
-        try:
-            snapshot = history.snapshot(snapshot.id - 1) if snapshot.id > 1 else None
-        except NotFound:
-            break
-    return frozenset(waiting)
 
 
 def _all_there(plan: Work, message: CommitMessage, state: _State) -> bool:

@@ -90,7 +90,7 @@ def test_rows_that_spill_are_the_rows_that_come_out(
     options: dict[str, Any], runs_merged: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bucket_buffer, "RUNS_MERGED", runs_merged)
-    monkeypatch.setattr("lakecore.table.writes.write._UNLEASED_BYTES", 0)
+    monkeypatch.setattr("lakecore.table.writes.write.UNLEASED_BYTES", 0)
     table = new_table(**{**TINY, **options})
     batches = history(seed=runs_merged, batches=40)
     messages = write_all(table, batches)
