@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Uncomputable,
         Unsupported,
     )
+    from lakecore.model.branches import Branch, FastForwardResult
     from lakecore.model.compaction import CompactionResult
     from lakecore.model.files import CommitMessage
     from lakecore.model.retention import ExpiredSnapshots, FilesDeleted
@@ -40,6 +41,7 @@ import_module("lakecore.forks")
 
 __all__ = [
     "AlreadyExists",
+    "Branch",
     "CommitConflict",
     "CommitMessage",
     "CommitResult",
@@ -47,6 +49,7 @@ __all__ = [
     "CompactionResult",
     "CorruptTable",
     "ExpiredSnapshots",
+    "FastForwardResult",
     "FilesDeleted",
     "IngestResult",
     "InvalidRequest",
@@ -86,6 +89,7 @@ _HOMES = {
         "Uncomputable",
         "Unsupported",
     ),
+    "lakecore.model.branches": ("Branch", "FastForwardResult"),
     "lakecore.model.compaction": ("CompactionResult",),
     "lakecore.model.files": ("CommitMessage",),
     "lakecore.model.retention": ("ExpiredSnapshots", "FilesDeleted"),

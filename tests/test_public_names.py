@@ -10,6 +10,7 @@ from lakecore import errors
 
 PUBLIC = [
     "AlreadyExists",
+    "Branch",
     "CommitConflict",
     "CommitMessage",
     "CommitResult",
@@ -17,6 +18,7 @@ PUBLIC = [
     "CompactionResult",
     "CorruptTable",
     "ExpiredSnapshots",
+    "FastForwardResult",
     "FilesDeleted",
     "IngestResult",
     "InvalidRequest",

@@ -11,7 +11,7 @@ What is atomic, and what is not:
 - renaming a table moves its directory. Local storage does it in one step; an object store copies
   file by file, under a writer's feet, so it is refused unless nobody else writes;
 - dropping a table or a database takes it out of sight in one step, and deletes its files after
-  (`directories.py`): stopped half-way it is gone, and the next drop goes on.
+  (`io/directories.py`): stopped half-way it is gone, and the next drop goes on.
 """
 
 from __future__ import annotations
@@ -19,13 +19,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from lakecore.catalog.directories import (
-    drop_database,
-    drop_table,
-    finish_drop,
-    move_table,
-    sweep,
-)
 from lakecore.catalog.filled_table import create_filled
 from lakecore.catalog.identifier import (
     MAIN_BRANCH,
@@ -46,6 +39,13 @@ from lakecore.errors import (
 )
 from lakecore.format.layout import SCHEMA_PREFIX, SNAPSHOT_PREFIX, Layout, parse_numbered
 from lakecore.io.ambient import SYSTEM, Ambient
+from lakecore.io.directories import (
+    drop_database,
+    drop_table,
+    finish_drop,
+    move_table,
+    sweep,
+)
 from lakecore.io.history.history import History
 from lakecore.model.arguments import check_flags
 from lakecore.model.evolution import evolve

@@ -118,7 +118,7 @@ def reload_context(context: TableContext) -> TableContext:
         context.store,
         context.layout,
         identifier=context.identifier,
-        dynamic_options=_dynamic_options(context),
+        dynamic_options=dynamic_options_of(context),
         ambient=context.ambient,
         budget=context.budget,
         publication=context.publication,
@@ -127,7 +127,7 @@ def reload_context(context: TableContext) -> TableContext:
 
 def with_schema(context: TableContext, schema: TableSchema) -> TableContext:
     """The same table with another of its schemas; it keeps dynamic options."""
-    options = schema.parsed_options(_dynamic_options(context), table=context.identifier)
+    options = schema.parsed_options(dynamic_options_of(context), table=context.identifier)
     return with_options(replace(context, schema=schema), options)
 
 
@@ -151,7 +151,8 @@ def _laid_out(layout: Layout, options: TableOptions) -> Layout:
     )
 
 
-def _dynamic_options(context: TableContext) -> dict[str, str]:
+def dynamic_options_of(context: TableContext) -> dict[str, str]:
+    """The options that hold for this object only."""
     stated = {RENAMED.get(key, key): text for key, text in context.schema.stated_options.items()}
     return {key: text for key, text in context.options.texts.items() if stated.get(key) != text}
 

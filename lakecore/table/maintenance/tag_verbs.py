@@ -6,12 +6,16 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from lakecore.model.arguments import check_flags
-from lakecore.table.maintenance import tags
+from lakecore.table.context import reload_context
+from lakecore.table.maintenance import branches, tags
+from lakecore.table.maintenance.fast_forward import fast_forward
 from lakecore.table.reads.travel import Travel
 
 if TYPE_CHECKING:
     from datetime import timedelta
+    from typing import Self
 
+    from lakecore.model.branches import Branch, FastForwardResult
     from lakecore.model.snapshot import Tag, TagDeletion
     from lakecore.model.times import Time
     from lakecore.table.context import TableContext
@@ -21,6 +25,11 @@ __all__ = ["TagVerbs"]
 
 class TagVerbs:
     """What a table can do with its tags and branches."""
+
+    _bound: TableContext
+
+    @abstractmethod
+    def __init__(self, context: TableContext) -> None: ...
 
     @property
     @abstractmethod
@@ -96,3 +105,84 @@ class TagVerbs:
         [tag.name for tag in table.tags()]
         """
         return tags.all_tags(self._context)
+
+    # --- branches --------------------------------------------------------------------------------
+
+    def create_branch(self, name: str, tag: str | None = None) -> Branch:
+        """Make a branch: a state of the table that others do not see until `fast_forward`.
+
+        The branch begins with the rows and the schema of `tag`, or without it with no rows and the
+        newest schema. It shares data files with the table; nothing is copied
+        (https://paimon.apache.org/docs/master/maintenance/manage-branches/).
+
+        Returns the branch. Raises AlreadyExists if the branch exists, NotFound if there is no such
+        tag, InvalidRequest for a name that is blank, all digits, `main` or no file name.
+
+            table.create_tag("today")
+            table.create_branch("trial", tag="today")
+        """
+        return branches.create_branch(self._context, name, tag)
+
+    def rename_branch(self, old: str, new: str) -> Branch:
+        """Give a branch another name. Returns the branch.
+
+        Raises NotFound if there is no branch `old`, AlreadyExists if there is a branch `new`, and
+        Unsupported on an object store, unless `commit.single-writer` is set.
+
+            table.rename_branch("trial", "experiment")
+        """
+        return branches.rename_branch(self._context, old, new)
+
+    def delete_branch(self, name: str, *, dry_run: bool = False) -> Branch:
+        """Delete a branch with its snapshots, tags and consumers. With `dry_run`, nothing changes.
+
+        Data files that only the branch used stay as orphans.
+
+        Returns what the branch was. Raises NotFound, naming the known branches, if there is none of
+        that name; InvalidRequest for the branch of `scan.fallback-branch`.
+
+            table.delete_branch("experiment")
+        """
+        check_flags(dry_run=dry_run)
+        return branches.delete_branch(self._context, name, dry_run=dry_run)
+
+    def branches(self) -> tuple[Branch, ...]:
+        """The branches of the table by name, without `main`.
+
+        [branch.name for branch in table.branches()]
+        """
+        return branches.list_branches(self._context)
+
+    def branch(self, name: str) -> Self:
+        """The table on a branch, with the newest schema of the branch; `main` is the table itself.
+
+        All reads and writes of the returned table are those of the branch. It keeps the options
+        that hold for this object only. Raises NotFound, naming the known branches, if there is none
+        of that name.
+
+            trial = table.branch("trial")
+            trial.write(rows)
+        """
+        return type(self)(branches.branch_context(self._context, name))
+
+    def fast_forward(self, name: str, *, dry_run: bool = False) -> FastForwardResult:
+        """Give this table the state of a branch. With `dry_run`, nothing changes.
+
+        From the earliest snapshot of the branch on, the table gets the snapshots, schemas and tags
+        of the branch and loses its own; what was written to the table since the branch was made is
+        gone. The branch stays. This object then uses the new schema.
+
+        Nobody else may write the table meanwhile. If the call is interrupted, repeat it: until
+        then readers see an older state of the table or of the branch.
+
+        Returns what was done. Raises NotFound if there is no such branch; InvalidRequest if the
+        branch has no snapshot, or is the one that this table is on; CommitConflict if another
+        writer commits meanwhile.
+
+            table.fast_forward("trial")
+        """
+        check_flags(dry_run=dry_run)
+        result = fast_forward(self._context, name, dry_run=dry_run)
+        if not dry_run:
+            self._bound = reload_context(self._context)
+        return result

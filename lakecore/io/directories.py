@@ -1,4 +1,4 @@
-"""Directories of tables and databases, taken away or moved so that each is whole or gone.
+"""Directories of tables, branches and databases: made, moved or taken away whole.
 
 A directory has many files, and a process may die between any two of them. A table that lost its
 newest snapshots alone would open at an old one and take writes; so a table is taken out of sight
@@ -17,6 +17,10 @@ Where it does not:
 3. everything else is deleted, the mark last. Whoever drops or creates a table of the name goes on
    where a process died.
 
+A new branch is several files. Where the storage renames in one step, they are written to
+`.creating-UUID`, which then gets the name of the branch. Where it does not, the mark is put first,
+and is deleted when the files are there; another process that finds the mark does not touch them.
+
 A table that is copied to its new name has the mark there until its last file is. Then both are
 whole for a moment, and the old one is dropped.
 
@@ -28,20 +32,57 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from lakecore.errors import LakecoreError
+from lakecore.errors import AlreadyExists, LakecoreError
 from lakecore.format.layout import SCHEMA_PREFIX, Layout, parse_numbered
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lakecore.io.ambient import Ambient
     from lakecore.io.stores.store import Store
 
-__all__ = ["drop_database", "drop_table", "finish_drop", "move_table", "sweep"]
+__all__ = ["create_directory", "drop_database", "drop_table", "finish_drop", "move_table", "sweep"]
 
 DROPPED_PREFIX = ".dropped-"
+CREATING_PREFIX = ".creating-"
+
+
+def create_directory(store: Store, path: str, files: Mapping[str, bytes], ambient: Ambient) -> bool:
+    """Make a directory with these files, whole or not at all; False if something is there.
+
+    The files are named by their paths below the directory.
+    """
+    if store.list(path):
+        return False
+    if not store.renames_at_once:
+        mark = Layout(root=path).dropped_mark
+        if not store.put_if_absent(mark, ambient.new_uuid().encode()):
+            return False
+        # Another process may have made the directory between the look and the mark.
+        if [child.path for child in store.list(f"{path}/schema")] != [mark]:
+            store.delete(mark)
+            return False
+        for name, data in files.items():
+            store.put(f"{path}/{name}", data)
+        store.delete(mark)
+        return True
+    made = f"{path.rpartition('/')[0]}/{CREATING_PREFIX}{ambient.new_uuid()}"
+    try:
+        for name, data in files.items():
+            store.put(f"{made}/{name}", data)
+        store.rename_directory(made, path)
+    except AlreadyExists:
+        store.delete_directory(made)
+        return False
+    except BaseException:
+        with suppress(LakecoreError, OSError):
+            store.delete_directory(made)
+        raise
+    return True
 
 
 def drop_table(store: Store, path: str, ambient: Ambient) -> None:
-    """Take a table away: in sight and whole, or out of sight."""
+    """Take a table or a branch away: in sight and whole, or out of sight."""
     if store.renames_at_once:
         _move_out_of_sight(store, path, ambient)
     else:
@@ -61,7 +102,7 @@ def drop_database(store: Store, path: str, ambient: Ambient) -> None:
 
 
 def move_table(store: Store, source: str, target: str, ambient: Ambient) -> None:
-    """Move a table, out of reach of writers, to a place where nothing is."""
+    """Move a table or a branch, out of reach of writers, to a place where nothing is."""
     if store.renames_at_once:
         store.rename_directory(source, target)
         return

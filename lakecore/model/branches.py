@@ -1,0 +1,68 @@
+"""Branches of a table, and what a fast-forward did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakecore.display import pairs_html, pairs_text, short_repr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A branch of a table.
+
+    - `name`: the name of the branch;
+    - `schema_id`: the id of its newest schema; None for what a process that died left of a branch;
+    - `earliest_snapshot_id`, `latest_snapshot_id`: its live snapshots; None if it has none.
+    """
+
+    name: str
+    schema_id: int | None = None
+    earliest_snapshot_id: int | None = None
+    latest_snapshot_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FastForwardResult:
+    """What `Table.fast_forward` did to the table that it was called on.
+
+    - `branch`: the branch whose state the table has now;
+    - `snapshot_id`: the latest snapshot, which is that of the branch;
+    - `snapshots_copied`, `schemas_copied`, `tags_copied`: what came from the branch. What was the
+      same in both is not counted;
+    - `snapshots_deleted`, `schemas_deleted`, `tags_deleted`: what went because the branch does not
+      have it.
+
+    In a dry run these are what would be done.
+    """
+
+    branch: str
+    snapshot_id: int
+    snapshots_copied: int = 0
+    schemas_copied: int = 0
+    tags_copied: int = 0
+    snapshots_deleted: int = 0
+    schemas_deleted: int = 0
+    tags_deleted: int = 0
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def __str__(self) -> str:
+        return pairs_text(self._shown())
+
+    def _repr_html_(self) -> str:
+        return pairs_html("Fast-forward", self._shown())
+
+    def _shown(self) -> list[tuple[str, object]]:
+        """What happened, without what did not."""
+        lines: list[tuple[str, object]] = [("branch", self.branch), ("snapshot", self.snapshot_id)]
+        counts = {
+            "snapshots copied": self.snapshots_copied,
+            "schemas copied": self.schemas_copied,
+            "tags copied": self.tags_copied,
+            "snapshots deleted": self.snapshots_deleted,
+            "schemas deleted": self.schemas_deleted,
+            "tags deleted": self.tags_deleted,
+        }
+        return lines + [(what, count) for what, count in counts.items() if count]

@@ -1,0 +1,252 @@
+"""Branches: states of a table that others do not see until a fast-forward.
+
+A branch has its own schemas, snapshots, tags and consumers below `branch/branch-NAME`. Data files,
+manifests and index files are those of the table. A new branch has the schemas of the table, and if
+it is made from a tag the snapshot of that tag. The rules are Paimon's
+(https://paimon.apache.org/docs/master/maintenance/manage-branches/).
+
+A branch is there as a whole or not at all (`io/directories.py`). If a process dies on an object
+store while it creates or deletes a branch, the name stays taken until the branch is deleted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+from lakecore.format import metadata
+from lakecore.format.layout import (
+    BRANCH_PREFIX,
+    MAIN_BRANCH,
+    SCHEMA_PREFIX,
+    SNAPSHOT_PREFIX,
+    TAG_PREFIX,
+)
+from lakecore.io.directories import create_directory, drop_table, move_table
+from lakecore.model.branches import Branch
+from lakecore.table.context import dynamic_options_of, load_context, require_table
+from lakecore.table.maintenance.tags import known_tag
+
+if TYPE_CHECKING:
+    from lakecore.format.layout import Layout
+    from lakecore.io.history.history import History
+    from lakecore.model.snapshot import Tag
+    from lakecore.table.context import TableContext
+
+__all__ = [
+    "branch_context",
+    "branch_history",
+    "branch_names",
+    "check_branch_name",
+    "create_branch",
+    "delete_branch",
+    "known_branch",
+    "list_branches",
+    "rename_branch",
+]
+
+
+def list_branches(context: TableContext) -> tuple[Branch, ...]:
+    """The branches, by name, without `main`."""
+    require_table(context)
+    found = (_branch_if_there(context, name) for name in branch_names(context))
+    return tuple(branch for branch in found if branch is not None)
+
+
+def branch_names(context: TableContext) -> tuple[str, ...]:
+    """The names of the directories of branches, sorted. A branch may be half made."""
+    children = context.store.list(context.layout.branches_dir)
+    names = [child.path.rpartition("/")[2] for child in children if child.is_directory]
+    found = [name for name in names if name.startswith(BRANCH_PREFIX)]
+    return tuple(sorted(name.removeprefix(BRANCH_PREFIX) for name in found))
+
+
+def create_branch(context: TableContext, name: str, tag: str | None) -> Branch:
+    """A new branch: of the tag's snapshot, or without rows."""
+    check_branch_name(context, name)
+    kept = None if tag is None else known_tag(context, tag)
+    require_table(context)
+    if _branch_if_there(context, name) is not None:
+        raise _taken(context, name)
+    path = _directory(context.layout, name)
+    if not create_directory(context.store, path, _files(context, kept), context.ambient):
+        if _branch_if_there(context, name) is not None:
+            raise _taken(context, name)
+        raise AlreadyExists(
+            "a process creates or deletes a branch of this name; if it died, delete the branch",
+            branch=name,
+            table=context.identifier,
+        )
+    if kept is not None and not _still_there(context, kept):
+        drop_table(context.store, path, context.ambient)
+        raise NotFound(
+            "the tag was deleted while the branch was made from it",
+            tag=kept.name,
+            branch=name,
+            table=context.identifier,
+        )
+    return known_branch(context, name)
+
+
+def delete_branch(context: TableContext, name: str, *, dry_run: bool = False) -> Branch:
+    """Delete a branch with its schemas, snapshots, tags and consumers. Returns what it was.
+
+    Its data files stay; those that nothing else uses are orphans.
+    """
+    _check_not_in_use(context, name, "delete")
+    require_table(context)
+    path = _directory(context.layout, name)
+    branch = _branch_if_there(context, name)
+    if branch is None and not context.store.list(path):
+        raise _no_branch(context, name)
+    if not dry_run:
+        drop_table(context.store, path, context.ambient)
+    return branch or Branch(name=name)
+
+
+def rename_branch(context: TableContext, name: str, new_name: str) -> Branch:
+    """The branch under its new name."""
+    check_branch_name(context, new_name)
+    _check_not_in_use(context, name, "rename")
+    known_branch(context, name)
+    if not context.store.renames_at_once and not context.options.commit_single_writer:
+        raise Unsupported(
+            "this storage cannot rename a directory in one step, so a writer could lose its "
+            "commits; if nobody else writes, set commit.single-writer",
+            branch=name,
+            table=context.identifier,
+        )
+    if _branch_if_there(context, new_name) is not None:
+        raise _taken(context, new_name)
+    source, target = (_directory(context.layout, each) for each in (name, new_name))
+    if context.store.list(target):
+        raise _taken(context, new_name)
+    try:
+        move_table(context.store, source, target, context.ambient)
+    except AlreadyExists as error:
+        raise _taken(context, new_name) from error
+    return known_branch(context, new_name)
+
+
+def known_branch(context: TableContext, name: str) -> Branch:
+    """The branch of that name. Raises NotFound, naming the known ones."""
+    require_table(context)
+    found = _branch_if_there(context, name)
+    if found is None:
+        raise _no_branch(context, name)
+    return found
+
+
+def branch_context(context: TableContext, name: str) -> TableContext:
+    """The table on a branch, `main` too, with its newest schema; it keeps dynamic options."""
+    if name != MAIN_BRANCH:
+        check_branch_name(context, name)
+        known_branch(context, name)
+    dynamic = dynamic_options_of(context)
+    dynamic.pop("branch", None)
+    return load_context(
+        context.store,
+        context.layout.on_branch(name),
+        identifier=context.identifier,
+        dynamic_options=dynamic,
+        ambient=context.ambient,
+        budget=context.budget,
+        publication=context.publication,
+    )
+
+
+def branch_history(context: TableContext, name: str) -> History:
+    """What was published on a branch."""
+    return context.publication.history(context.store, context.layout.on_branch(name))
+
+
+def check_branch_name(context: TableContext, name: object) -> None:
+    """Raise InvalidRequest for what cannot be the name of a branch."""
+    if not isinstance(name, str):
+        raise InvalidRequest("a branch is named by a text", branch=name)
+    if not name.strip():
+        raise InvalidRequest("the name of a branch is not blank", branch=name)
+    if name == MAIN_BRANCH:
+        raise InvalidRequest("main is the name of the table itself, not of a branch", branch=name)
+    if name.isdecimal():
+        raise InvalidRequest("the name of a branch is not all digits", branch=name)
+    if name.startswith("."):
+        raise InvalidRequest("the name of a branch does not begin with a dot", branch=name)
+    _directory(context.layout, name)  # raises for a name that leads elsewhere
+
+
+def _files(context: TableContext, tag: Tag | None) -> dict[str, bytes]:
+    """The files of a new branch by their paths below it; the newest schema is last."""
+    store, layout, files = context.store, context.layout, {}
+    newest = context.history.schema_ids()[-1]
+    if tag is not None:
+        newest = tag.snapshot.schema_id
+        files[f"tag/{TAG_PREFIX}{tag.name}"] = store.read(layout.tag(tag.name))
+        alive = context.history.snapshot_if_there(tag.snapshot.id) == tag.snapshot
+        files[f"snapshot/{SNAPSHOT_PREFIX}{tag.snapshot.id}"] = (
+            store.read(layout.snapshot(tag.snapshot.id))
+            if alive
+            else metadata.encode_snapshot(tag.snapshot)
+        )
+    for schema_id in context.history.schema_ids():
+        if schema_id <= newest:
+            files[f"schema/{SCHEMA_PREFIX}{schema_id}"] = store.read(layout.schema(schema_id))
+    return files
+
+
+def _still_there(context: TableContext, tag: Tag) -> bool:
+    """Whether the tag or its snapshot has kept the files of the new branch until now."""
+    if context.history.snapshot_if_there(tag.snapshot.id) == tag.snapshot:
+        return True
+    path = context.layout.tag(tag.name)
+    return context.store.exists(path) and context.history.tag(tag.name).snapshot == tag.snapshot
+
+
+def _branch_if_there(context: TableContext, name: str) -> Branch | None:
+    history = branch_history(context, name)
+    schema = history.latest_schema()
+    if schema is None:
+        return None
+    ids = history.snapshot_ids()
+    return Branch(
+        name=name,
+        schema_id=schema.id,
+        earliest_snapshot_id=min(ids, default=None),
+        latest_snapshot_id=max(ids, default=None),
+    )
+
+
+def _check_not_in_use(context: TableContext, name: str, verb: str) -> None:
+    """Raise InvalidRequest for a branch that reads of this table need."""
+    check_branch_name(context, name)
+    if name == context.options.scan_fallback_branch:
+        raise InvalidRequest(
+            f"reads fall back to this branch: unset scan.fallback-branch before you {verb} it",
+            branch=name,
+            table=context.identifier,
+        )
+    if name == context.layout.branch:
+        raise InvalidRequest(
+            f"this table is on the branch: open another one to {verb} it",
+            branch=name,
+            table=context.identifier,
+        )
+
+
+def _directory(layout: Layout, name: str) -> str:
+    return replace(layout, branch=name).metadata_dir
+
+
+def _taken(context: TableContext, name: str) -> AlreadyExists:
+    return AlreadyExists(
+        "the branch exists; delete it or choose another name",
+        branch=name,
+        table=context.identifier,
+    )
+
+
+def _no_branch(context: TableContext, name: str) -> NotFound:
+    return NotFound(
+        "no such branch", branch=name, branches=branch_names(context), table=context.identifier
+    )
