@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from inspect import currentframe
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.filesystem import create_table_at
@@ -26,6 +27,8 @@ from lakecore.io.stores.open import locate, open_store
 from lakecore.io.stores.services import flag
 from lakecore.model.arguments import check_flags
 from lakecore.options import OptionValue, option_texts
+from lakecore.sql.engine import SqlEngine
+from lakecore.sql.queries import names_in_scope
 from lakecore.table.handle import Table, load_table
 from lakecore.table.publication import EXCLUSIVE_CREATE
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.catalog.new_table import SchemaLike
+    from lakecore.frames.duckdb_face import DuckDBRelation
     from lakecore.io.stores.store import Store
     from lakecore.model.schema_change import Change
 
@@ -174,6 +178,7 @@ class Session:
 
     def __init__(self, catalog: Catalog) -> None:
         self._bound = catalog
+        self._sql: SqlEngine | None = None
 
     @property
     def _catalog(self) -> Catalog:
@@ -284,6 +289,36 @@ class Session:
         Raises Unsupported on an object store, unless `commit.single-writer` is set.
         """
         self._catalog.rename_table(source, target, ignore_if_not_exists=ignore_if_not_exists)
+
+    def sql(
+        self, text: str, parameters: Sequence[object] | Mapping[str, object] | None = None
+    ) -> DuckDBRelation:
+        """Run SQL: the rows of the last statement of the text, as a DuckDB relation.
+
+        Queries are DuckDB's SQL over tables of the catalog (`orders`, `shop.orders`,
+        `paimon.shop.orders`, `orders$files`), files (`'rows.parquet'`) and Python objects with rows
+        (frames and Arrow tables in variables of the caller). Other statements are those of Paimon's
+        Flink and Spark guides: CREATE, ALTER, INSERT, UPDATE, DELETE, MERGE INTO, SHOW, SET
+        (https://paimon.apache.org/docs/master/flink/sql-ddl/). A table is read at the snapshot that
+        is the latest when the statement starts; `FOR VERSION AS OF 3`, `FOR TIMESTAMP AS OF '...'`
+        and `/*+ OPTIONS('key'='value') */` after its name read another state.
+
+        `parameters` are values for `?` or `$name` in a query, an INSERT or a MERGE. A statement
+        that writes returns one row with the snapshot and its counts; one that defines something
+        returns one row with OK. The current database is `default` until USE names another.
+
+        Raises InvalidRequest for wrong SQL, with line, column and a caret; NotFound for a name that
+        does not exist; Unsupported for a statement that lakecore lacks.
+
+            catalog.sql("SELECT item, sum(price) FROM shop.orders GROUP BY item").pl()
+        """
+        require_threads()
+        return self._engine().run(text, parameters, scope=names_in_scope(currentframe()))
+
+    def _engine(self) -> SqlEngine:
+        if self._sql is None:
+            self._sql = SqlEngine(self._catalog, open_table)
+        return self._sql
 
     def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
         """Remove a table with all its data, snapshots, tags and branches."""

@@ -2,11 +2,13 @@
 
 A pyarrow.Schema, a Polars schema, or a mapping of column name to type: Paimon's type text
 (`"DECIMAL(10, 2) NOT NULL"`), a Polars data type or class, a pyarrow data type, or lakecore's own.
+A `Field` of lakecore brings its comment and default value too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SchemaLike", "columns_of", "new_schema"]
 
-ColumnType: TypeAlias = "str | DataType | pa.DataType | pl.DataType | DataTypeClass"
+ColumnType: TypeAlias = "str | Field | DataType | pa.DataType | pl.DataType | DataTypeClass"
 SchemaLike: TypeAlias = "pa.Schema | Mapping[str, ColumnType]"
 """What `create_table` takes as a schema; a Polars schema is such a mapping."""
 
@@ -71,7 +73,9 @@ def columns_of(schema: SchemaLike) -> tuple[Field, ...]:
         fields = fields_from_arrow(list(schema))
     elif isinstance(schema, Mapping):
         fields = tuple(
-            Field(id=index, name=_name(name), type=_type(source, name))
+            replace(source, id=index, name=_name(name))
+            if isinstance(source, Field)
+            else Field(id=index, name=_name(name), type=_type(source, name))
             for index, (name, source) in enumerate(schema.items())
         )
     else:

@@ -1,0 +1,196 @@
+"""A cursor over the tokens of one statement: what parsers read it by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.sql.tokens import Kind, Token, syntax_error, tokenize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypeVar
+
+    from lakecore.errors import InvalidRequest
+
+    T = TypeVar("T")
+
+_OPEN, _CLOSE = "([{", ")]}"
+
+
+class Cursor:
+    """The tokens of a statement and the place of the next one."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._tokens = tokenize(text)
+        self._next = 0
+
+    @property
+    def token(self) -> Token:
+        """The next token."""
+        return self._tokens[self._next]
+
+    def ahead(self, steps: int) -> Token:
+        """The token some steps after the next one."""
+        return self._tokens[min(self._next + steps, len(self._tokens) - 1)]
+
+    def done(self) -> bool:
+        """Whether all tokens are read."""
+        return self.token.kind is Kind.END
+
+    def take(self) -> Token:
+        """Read one token."""
+        token = self.token
+        self._next = min(self._next + 1, len(self._tokens) - 1)
+        return token
+
+    def mark(self) -> int:
+        """The place of the next token, for `back`."""
+        return self._next
+
+    def back(self, mark: int) -> None:
+        """Return to a place."""
+        self._next = mark
+
+    def error(self, message: str, token: Token | None = None) -> InvalidRequest:
+        """An error at a token; by default the next one."""
+        return syntax_error(self.text, (token or self.token).start, message)
+
+    def expected(self, what: str) -> InvalidRequest:
+        """The error that something else than the next token was expected."""
+        shown = "the statement ends" if self.done() else f"found {self._shown()}"
+        return self.error(f"expected {what}, but {shown}")
+
+    def _shown(self) -> str:
+        return repr(self.text[self.token.start : self.token.end])
+
+    # --- keywords and symbols ---------------------------------------------------------------------
+
+    def at(self, *words: str) -> bool:
+        """Whether these keywords come next."""
+        return all(self.ahead(step).word == word for step, word in enumerate(words))
+
+    def skip(self, *words: str) -> bool:
+        """Read these keywords if they come next, and say whether they did."""
+        if not self.at(*words):
+            return False
+        self._next += len(words)
+        return True
+
+    def expect(self, *words: str) -> None:
+        """Read these keywords, or raise."""
+        for word in words:
+            if not self.skip(word):
+                raise self.expected(" ".join(words))
+
+    def at_kind(self, *kinds: Kind) -> bool:
+        """Whether a token of one of these kinds comes next."""
+        return self.token.kind in kinds
+
+    def at_symbol(self, symbol: str) -> bool:
+        """Whether this symbol comes next."""
+        return self.token.kind is Kind.OTHER and self.token.value == symbol
+
+    def skip_symbol(self, symbol: str) -> bool:
+        """Read a symbol if it comes next, and say whether it did."""
+        found = self.at_symbol(symbol)
+        if found:
+            self.take()
+        return found
+
+    def expect_symbol(self, symbol: str) -> None:
+        """Read a symbol, or raise."""
+        if not self.skip_symbol(symbol):
+            raise self.expected(repr(symbol))
+
+    def end(self) -> None:
+        """Raise unless all tokens are read."""
+        if not self.done():
+            raise self.expected("the end of the statement")
+
+    # --- larger parts -----------------------------------------------------------------------------
+
+    def name(self, what: str = "a name") -> str:
+        """An identifier, quoted or not."""
+        if self.token.kind not in {Kind.WORD, Kind.QUOTED}:
+            raise self.expected(what)
+        return self.take().value
+
+    def chain(self, what: str = "a name") -> tuple[str, ...]:
+        """Names parted by dots, such as `catalog.database.table`."""
+        names = [self.name(what)]
+        while self.skip_symbol("."):
+            names.append(self.name(what))
+        return tuple(names)
+
+    def string(self, what: str = "a string in quotes") -> str:
+        """The value of a string literal."""
+        if self.token.kind is not Kind.STRING:
+            raise self.expected(what)
+        return self.take().value
+
+    def whole(self, what: str = "a whole number") -> int:
+        """The value of a whole number."""
+        if self.token.kind is not Kind.NUMBER or not self.token.value.isdecimal():
+            raise self.expected(what)
+        return int(self.take().value)
+
+    def listed(self, one: Callable[[], T]) -> list[T]:
+        """`( one, one, ... )`, with at least one."""
+        self.expect_symbol("(")
+        found = [one()]
+        while self.skip_symbol(","):
+            found.append(one())
+        self.expect_symbol(")")
+        return found
+
+    def group(self) -> str:
+        """The text within the parentheses that come next."""
+        self.expect_symbol("(")
+        start = self.token.start
+        depth = 1
+        while depth:
+            if self.done():
+                raise self.expected("')'")
+            token = self.take()
+            if token.kind is Kind.OTHER:
+                depth += (token.value in _OPEN) - (token.value in _CLOSE)
+        return self.text[start : token.start].strip()
+
+    def until(self, *ends: Iterable[str] | str, symbols: str = "") -> str:
+        """The text before one of these keywords, outside parentheses and CASE, or before the end.
+
+        An end of several keywords is a tuple. Raises if there is no text.
+        """
+        start, depth, cases = self.token.start, 0, 0
+        last = start
+        while not self.done():
+            token = self.token
+            if depth == 0 and cases == 0:
+                if any(self.at(*((end,) if isinstance(end, str) else tuple(end))) for end in ends):
+                    break
+                if token.kind is Kind.OTHER and token.value in (*symbols, *_CLOSE):
+                    break
+            if token.kind is Kind.OTHER:
+                depth += (token.value in _OPEN) - (token.value in _CLOSE)
+            elif token.word == "CASE":
+                cases += 1
+            elif token.word == "END" and cases:
+                cases -= 1
+            last = token.end
+            self.take()
+        if last == start:
+            raise self.expected("an expression")
+        return self.text[start:last]
+
+    def rest(self, what: str = "a query") -> str:
+        """The text from here to the end. Raises if there is none."""
+        if self.done():
+            raise self.expected(what)
+        start = self.token.start
+        self._next = len(self._tokens) - 1
+        return self.text[start:].rstrip()
+
+    def tokens_before(self, mark: int) -> list[Token]:
+        """The tokens between a mark and the next token."""
+        return self._tokens[mark : self._next]

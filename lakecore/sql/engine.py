@@ -1,0 +1,170 @@
+"""A session of SQL: statements in, DuckDB relations out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, is_dataclass
+from inspect import currentframe
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.sql import statements as s
+from lakecore.sql.parse import parse
+from lakecore.sql.queries import Queries, names_in_scope
+from lakecore.sql.run_rows import RowStatements
+from lakecore.sql.run_show import describe, show
+from lakecore.sql.run_tables import TableStatements
+from lakecore.sql.tokens import split
+from lakecore.sql.workspace import DEFAULT_CATALOG, Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import duckdb
+
+    from lakecore.catalog.catalog import Catalog
+    from lakecore.sql.queries import Parameters, Scope
+    from lakecore.sql.run_show import Rows
+    from lakecore.table.handle import Table
+
+__all__ = ["SqlEngine"]
+
+_COUNTS = ("rows", "rows_inserted", "rows_updated", "rows_deleted")
+
+
+class SqlEngine:
+    """Runs statements on a catalog. It keeps the current database, variables and temporary names.
+
+    One thread at a time may use it.
+    """
+
+    def __init__(self, catalog: Catalog, open_path: Callable[..., Table]) -> None:
+        self._workspace = Workspace(catalogs={DEFAULT_CATALOG: catalog}, open_path=open_path)
+        self._queries = Queries(self._workspace)
+        self._rows = RowStatements(self._workspace, self._queries)
+        self._tables = TableStatements(self._workspace, self._queries)
+
+    def run(
+        self, text: str, parameters: Parameters = None, *, scope: Scope | None = None
+    ) -> duckdb.DuckDBPyRelation:
+        """Run the statements of a text, in order; the rows of the last one.
+
+        `scope` finds Python objects by name; by default among the variables of the callers.
+        """
+        if not isinstance(text, str):
+            raise InvalidRequest("a statement of SQL is a string", given=type(text).__name__)
+        parts = split(text)
+        if not parts:
+            raise InvalidRequest("the text holds no statement")
+        if parameters is not None and len(parts) > 1:
+            raise InvalidRequest("parameters are for one statement", statements=len(parts))
+        find = names_in_scope(currentframe()) if scope is None else scope
+        found = None
+        for part in parts:
+            found = self._run(parse(part), parameters, find)
+        assert found is not None, "there is a statement"
+        return found
+
+    def _run(
+        self, statement: s.Statement, parameters: Parameters, scope: Scope
+    ) -> duckdb.DuckDBPyRelation:
+        takes = s.Query | s.Insert | s.Merge
+        creates = isinstance(statement, s.CreateTable) and statement.query is not None
+        if parameters is not None and not (isinstance(statement, takes) or creates):
+            raise Unsupported("parameters are for queries, INSERT and MERGE")
+        if isinstance(statement, s.Query):
+            return self._queries.relation(statement.text, parameters, scope)
+        if isinstance(statement, s.Own):
+            return self._queries.execute(statement.text)
+        rows = self._asked(statement, scope)
+        if rows is not None:
+            return self._relation(*rows)
+        result = self._changed(statement, parameters, scope)
+        return self._done() if result is None else self._relation(*_shown(result))
+
+    def _asked(self, statement: s.Statement, scope: Scope) -> Rows | None:
+        """The rows of a statement that changes nothing stored; None for others."""
+        match statement:
+            case s.Explain():
+                return ("part", "plan"), list(self._queries.explained(statement.text, scope))
+            case s.Show():
+                return show(self._workspace, statement)
+            case s.Describe():
+                return describe(self._workspace, statement)
+            case s.SetVariable(key=None):
+                return ("key", "value"), sorted(self._workspace.variables.items())
+            case s.SetVariable(key=str(key), value=None):
+                return ("key", "value"), [(key, self._workspace.variables.get(key))]
+        return None
+
+    def _changed(
+        self, statement: s.Statement, parameters: Parameters, scope: Scope
+    ) -> object | None:
+        """Carry out a statement; what its verb returned, if that is of interest."""
+        if isinstance(statement, s.RowStatement):
+            return self._rows.run(statement, parameters, scope)
+        if isinstance(statement, s.TableStatement):
+            self._tables.run(statement)
+        elif isinstance(statement, s.CreateTable):
+            self._create(statement, parameters, scope)
+        else:
+            self._set(statement)
+        return None
+
+    def _create(self, statement: s.CreateTable, parameters: Parameters, scope: Scope) -> None:
+        if statement.query is None:
+            self._tables.create_table(statement)
+        else:
+            self._rows.create_as(statement, parameters, scope)
+
+    def _set(self, statement: s.Statement) -> None:
+        """Statements on the session itself."""
+        workspace = self._workspace
+        match statement:
+            case s.Use():
+                workspace.use(statement.chain, catalog=statement.catalog)
+            case s.CreateCatalog():
+                workspace.create_catalog(statement.name, statement.options)
+            case s.DropCatalog():
+                workspace.drop_catalog(statement.name, if_exists=statement.if_exists)
+            case s.SetVariable(key=str(key), value=str(value)):
+                if not workspace.set_variable(key, value):
+                    self._queries.execute(f"SET {key} = {_setting(value)}")
+            case s.Reset(key=None):
+                workspace.variables.clear()
+            case s.Reset(key=str(key)):
+                if workspace.variables.pop(key, None) is None:
+                    self._queries.execute(f"RESET {key}")
+            case _:
+                raise Unsupported(
+                    "this statement is not supported", statement=type(statement).__name__
+                )
+
+    def _relation(
+        self, names: tuple[str, ...], rows: list[tuple[object, ...]]
+    ) -> duckdb.DuckDBPyRelation:
+        columns = [pa.array([row[place] for row in rows]) for place in range(len(names))]
+        table = pa.table(
+            {
+                name: column.cast(pa.string()) if pa.types.is_null(column.type) else column
+                for name, column in zip(names, columns, strict=True)
+            }
+        )
+        return self._queries.connection.from_arrow(table)
+
+    def _done(self) -> duckdb.DuckDBPyRelation:
+        return self._relation(("result",), [("OK",)])
+
+
+def _shown(result: object) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """The result of a verb as one row: the snapshot and the counts that the verb states."""
+    assert is_dataclass(result), "verbs return frozen results"
+    facts = asdict(result)  # type: ignore[arg-type]  # an instance, as asserted
+    ids = facts.get("snapshot_ids") or (None,)
+    names = ("snapshot_id", *(name for name in _COUNTS if facts.get(name) is not None))
+    return names, [(ids[-1], *(facts[name] for name in names[1:]))]
+
+
+def _setting(value: str) -> str:
+    return value if value.replace(".", "").isalnum() and value[0].isdigit() else f"'{value}'"

@@ -1,0 +1,199 @@
+"""One statement of SQL -> a value of `statements.py`.
+
+The first word decides which parser reads on. What starts as a query is DuckDB's to read.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from lakecore.errors import Unsupported
+from lakecore.sql.cursor import Cursor
+from lakecore.sql.parse_alter import parse_alter, parse_comment_on
+from lakecore.sql.parse_rows import (
+    parse_copy,
+    parse_delete,
+    parse_insert,
+    parse_merge,
+    parse_update,
+)
+from lakecore.sql.parse_tables import parse_analyze, parse_create, parse_drop, parse_truncate
+from lakecore.sql.statements import (
+    Call,
+    Describe,
+    Explain,
+    Own,
+    Query,
+    Reset,
+    SetVariable,
+    Show,
+    Use,
+)
+from lakecore.sql.tokens import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakecore.sql.statements import Statement
+
+__all__ = ["parse"]
+
+_QUERIES = frozenset({"SELECT", "WITH", "FROM", "VALUES", "PIVOT", "UNPIVOT", "SUMMARIZE"})
+_OWN = frozenset({"PRAGMA", "CHECKPOINT"})
+_SHOWN = {
+    "DATABASES": "databases",
+    "SCHEMAS": "databases",
+    "CATALOGS": "catalogs",
+    "TABLES": "tables",
+    "VIEWS": "views",
+    "PARTITIONS": "partitions",
+    "TBLPROPERTIES": "properties",
+    "COLUMNS": "columns",
+    "TAGS": "tags",
+    "BRANCHES": "branches",
+    "VARIABLES": "variables",
+    "PROCEDURES": "procedures",
+}
+_OF_TABLE = frozenset({"partitions", "properties", "columns", "tags", "branches"})
+
+
+def parse(text: str) -> Statement:
+    """The statement of a text. Raises InvalidRequest with line, column and a caret."""
+    cursor = Cursor(text)
+    word = cursor.token.word
+    if word in _QUERIES or cursor.at_symbol("("):
+        return Query(text=text)
+    if word in _OWN:
+        return Own(text=text)
+    parser = _PARSERS.get(word)
+    if parser is None:
+        if cursor.done():
+            raise cursor.error("the statement is empty")
+        near = get_close_matches(word, [*_PARSERS, *_QUERIES], 1)
+        hint = f"; the nearest that is: {near[0]}" if near else ""
+        raise Unsupported(
+            f"{cursor.text[: cursor.token.end].strip()!r} starts no statement that is supported"
+            + hint
+        )
+    cursor.take()
+    statement = parser(cursor)
+    cursor.end()
+    return statement
+
+
+def _table(cursor: Cursor) -> Statement:
+    """TABLE name: all rows of it."""
+    return Query(text="FROM " + cursor.rest("the name of a table"))
+
+
+def _explain(cursor: Cursor) -> Statement:
+    cursor.skip("PLAN", "FOR")
+    cursor.skip("EXTENDED")
+    if cursor.at("ANALYZE"):
+        raise Unsupported("EXPLAIN ANALYZE: run the query, and EXPLAIN it")
+    return Explain(text=cursor.rest())
+
+
+def _use(cursor: Cursor) -> Statement:
+    catalog = cursor.skip("CATALOG")
+    if not catalog and (cursor.at("DATABASE") or cursor.at("SCHEMA")):
+        cursor.take()
+    return Use(chain=cursor.chain("the name of a database"), catalog=catalog)
+
+
+def _show(cursor: Cursor) -> Statement:
+    if cursor.skip("CREATE", "TABLE"):
+        return Show(what="create", chain=cursor.chain("the name of the table"))
+    if cursor.skip("CURRENT"):
+        what = cursor.take().word
+        if what not in {"DATABASE", "CATALOG", "SCHEMA"}:
+            raise cursor.expected("CATALOG or DATABASE")
+        return Show(what="current " + ("catalog" if what == "CATALOG" else "database"))
+    if cursor.at("TABLE", "EXTENDED"):
+        raise Unsupported("SHOW TABLE EXTENDED: use DESCRIBE EXTENDED table")
+    what = _SHOWN.get(cursor.token.word, "")
+    if not what:
+        raise cursor.expected("one of " + ", ".join(["CREATE TABLE", "CURRENT DATABASE", *_SHOWN]))
+    cursor.take()
+    chain: tuple[str, ...] = ()
+    if cursor.skip("FROM") or cursor.skip("IN") or what in {"tags", "branches", "partitions"}:
+        chain = cursor.chain()
+    elif what in _OF_TABLE:
+        chain = cursor.chain("the name of the table")
+    like = cursor.string("a pattern") if cursor.skip("LIKE") else None
+    return Show(what=what, chain=chain, like=like)
+
+
+def _describe(cursor: Cursor) -> Statement:
+    if cursor.token.word in _QUERIES or cursor.at_symbol("("):
+        return Query(text="DESCRIBE " + cursor.rest())
+    extended = cursor.skip("EXTENDED") or cursor.skip("FORMATTED")
+    database = cursor.skip("DATABASE") or cursor.skip("SCHEMA")
+    cursor.skip("TABLE")
+    return Describe(chain=cursor.chain(), extended=extended, database=database)
+
+
+def _set(cursor: Cursor) -> Statement:
+    if cursor.done():
+        return SetVariable()
+    key = cursor.string() if cursor.token.kind is Kind.STRING else cursor.until(symbols="=")
+    if not cursor.skip_symbol("="):
+        return SetVariable(key=key)
+    if cursor.token.kind is Kind.STRING:
+        return SetVariable(key=key, value=cursor.string())
+    return SetVariable(key=key, value=cursor.rest("a value"))
+
+
+def _reset(cursor: Cursor) -> Statement:
+    if cursor.done():
+        return Reset()
+    return Reset(key=cursor.string() if cursor.token.kind is Kind.STRING else cursor.rest())
+
+
+def _call(cursor: Cursor) -> Statement:
+    chain = cursor.chain("the name of a procedure")
+    positional: list[str] = []
+    named: dict[str, str] = {}
+    cursor.expect_symbol("(")
+    while not cursor.at_symbol(")"):
+        place = cursor.token
+        arrow = cursor.ahead(1)
+        if arrow.kind is Kind.OTHER and arrow.value in {"=>", ":="}:
+            key = cursor.name("the name of an argument").lower()
+            cursor.take()
+            if key in named:
+                raise cursor.error(f"the argument {key!r} is given twice", place)
+            named[key] = cursor.until(symbols=",")
+        else:
+            if named:
+                raise cursor.error("an argument without a name follows one with a name")
+            positional.append(cursor.until(symbols=","))
+        if not cursor.skip_symbol(","):
+            break
+    cursor.expect_symbol(")")
+    return Call(procedure=".".join(chain), positional=tuple(positional), named=named)
+
+
+_PARSERS: dict[str, Callable[[Cursor], Statement]] = {
+    "ALTER": parse_alter,
+    "ANALYZE": parse_analyze,
+    "CALL": _call,
+    "COMMENT": parse_comment_on,
+    "COPY": parse_copy,
+    "CREATE": parse_create,
+    "DELETE": parse_delete,
+    "DESC": _describe,
+    "DESCRIBE": _describe,
+    "DROP": parse_drop,
+    "EXPLAIN": _explain,
+    "INSERT": parse_insert,
+    "MERGE": parse_merge,
+    "RESET": _reset,
+    "SET": _set,
+    "SHOW": _show,
+    "TABLE": _table,
+    "TRUNCATE": parse_truncate,
+    "UPDATE": parse_update,
+    "USE": _use,
+}

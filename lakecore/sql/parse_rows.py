@@ -1,0 +1,214 @@
+"""Parsers of the statements that write rows: INSERT, UPDATE, DELETE, MERGE and COPY."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.errors import Unsupported
+from lakecore.sql.hints import hint_options
+from lakecore.sql.parse_tables import options, partition
+from lakecore.sql.statements import CopyInto, Delete, Insert, Merge, MergeClause, Update
+from lakecore.sql.tokens import Kind, quoted
+
+if TYPE_CHECKING:
+    from lakecore.sql.cursor import Cursor
+    from lakecore.sql.statements import Chain
+
+__all__ = ["parse_copy", "parse_delete", "parse_insert", "parse_merge", "parse_update"]
+
+_QUERY_STARTS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT"})
+
+
+def parse_insert(cursor: Cursor) -> Insert:
+    """INSERT after the word INSERT."""
+    overwrite = cursor.skip("OVERWRITE")
+    if overwrite:
+        cursor.skip("INTO")
+    else:
+        cursor.expect("INTO")
+    cursor.skip("TABLE")
+    chain = cursor.chain("the name of the table")
+    given = hint_options(cursor)
+    static = columns = None
+    if cursor.skip("PARTITION"):
+        static = partition(cursor)
+    by_name = cursor.skip("BY", "NAME")
+    if not by_name and cursor.at_symbol("(") and not _opens_query(cursor):
+        columns = tuple(cursor.listed(cursor.name))
+        if cursor.skip("PARTITION"):
+            static = partition(cursor)
+        by_name = cursor.skip("BY", "NAME")
+    if cursor.at("DEFAULT", "VALUES"):
+        raise Unsupported("name a column: INSERT INTO t (id) VALUES (1)", clause="DEFAULT VALUES")
+    return Insert(
+        chain=chain,
+        query=cursor.rest("a query or VALUES"),
+        columns=columns,
+        partition=static,
+        overwrite=overwrite,
+        by_name=by_name,
+        options=given,
+    )
+
+
+def _opens_query(cursor: Cursor) -> bool:
+    """Whether the parentheses that come next hold a query, not a list of columns."""
+    steps = 0
+    while cursor.ahead(steps).kind is Kind.OTHER and cursor.ahead(steps).value == "(":
+        steps += 1
+    return cursor.ahead(steps).word in _QUERY_STARTS
+
+
+def parse_update(cursor: Cursor) -> Update:
+    """UPDATE after the word UPDATE."""
+    chain = cursor.chain("the name of the table")
+    alias = _alias(cursor, "SET")
+    cursor.expect("SET")
+    values = _assignments(cursor, chain, alias, "WHERE", "FROM")
+    if cursor.at("FROM"):
+        raise Unsupported("UPDATE ... FROM: write it as MERGE INTO ... USING", clause="FROM")
+    where = cursor.until() if cursor.skip("WHERE") else None
+    return Update(chain=chain, alias=alias, values=values, where=where)
+
+
+def parse_delete(cursor: Cursor) -> Delete:
+    """DELETE FROM after the word DELETE."""
+    cursor.expect("FROM")
+    chain = cursor.chain("the name of the table")
+    alias = _alias(cursor, "WHERE", "USING")
+    if cursor.at("USING"):
+        raise Unsupported("DELETE ... USING: write it as MERGE INTO ... USING", clause="USING")
+    where = cursor.until() if cursor.skip("WHERE") else None
+    return Delete(chain=chain, alias=alias, where=where)
+
+
+def _alias(cursor: Cursor, *not_names: str) -> str | None:
+    if cursor.skip("AS"):
+        return cursor.name("an alias")
+    is_name = cursor.token.kind in {Kind.WORD, Kind.QUOTED}
+    return cursor.name() if is_name and cursor.token.word not in not_names else None
+
+
+def _assignments(cursor: Cursor, chain: Chain, alias: str | None, *ends: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    while True:
+        place = cursor.token
+        path = list(cursor.chain("a column"))
+        names = {alias.lower()} if alias else {chain[-1].lower(), "target"}
+        if len(path) > 1 and path[0].lower() in names:
+            del path[0]
+        column = ".".join(path)
+        if len(path) > 1:
+            raise cursor.error("set the whole column: a part of a ROW is not set alone", place)
+        if column in found:
+            raise cursor.error(f"the column {column!r} is set twice", place)
+        cursor.expect_symbol("=")
+        found[column] = cursor.until(*ends, symbols=",")
+        if not cursor.skip_symbol(","):
+            return found
+
+
+def parse_merge(cursor: Cursor) -> Merge:
+    """MERGE INTO after the word MERGE."""
+    cursor.expect("INTO")
+    chain = cursor.chain("the name of the table")
+    alias = _alias(cursor, "USING")
+    cursor.expect("USING")
+    source_chain = None
+    if cursor.at_symbol("("):
+        source = f"({cursor.group()})"
+    elif cursor.token.kind is Kind.STRING:
+        start = cursor.take()
+        source = cursor.text[start.start : start.end]
+    else:
+        start = cursor.token
+        source_chain = cursor.chain("a table or a query")
+        if cursor.at_symbol("("):  # a table function
+            source_chain = None
+            cursor.group()
+        cursor.until("ON", "AS") if cursor.at("FOR") or cursor.at("VERSION") else None
+        source = cursor.text[start.start : cursor.tokens_before(0)[-1].end]
+    source_alias = _alias(cursor, "ON")
+    if source_alias is not None and cursor.at_symbol("("):
+        source += f" AS {quoted(source_alias)} ({cursor.group()})"
+    cursor.expect("ON")
+    on = cursor.until("WHEN")
+    clauses: list[MergeClause] = []
+    while cursor.skip("WHEN"):
+        clauses.append(_clause(cursor, chain, alias))
+    if not clauses:
+        raise cursor.expected("WHEN MATCHED or WHEN NOT MATCHED")
+    return Merge(
+        chain=chain,
+        alias=alias,
+        source=source,
+        source_chain=source_chain,
+        source_alias=source_alias,
+        on=on,
+        clauses=tuple(clauses),
+    )
+
+
+def _clause(cursor: Cursor, chain: Chain, alias: str | None) -> MergeClause:
+    if cursor.skip("MATCHED"):
+        match = "matched"
+    else:
+        cursor.expect("NOT", "MATCHED")
+        match = "by_source" if cursor.skip("BY", "SOURCE") else "not_matched"
+        if match == "not_matched":
+            cursor.skip("BY", "TARGET")
+    condition = cursor.until("THEN") if cursor.skip("AND") else None
+    cursor.expect("THEN")
+    if match == "not_matched":
+        cursor.expect("INSERT")
+        return MergeClause(
+            match=match, action="insert", condition=condition, values=_inserted(cursor)
+        )
+    if cursor.skip("DELETE"):
+        return MergeClause(match=match, action="delete", condition=condition)
+    cursor.expect("UPDATE")
+    cursor.skip("SET")
+    values = None
+    if cursor.skip_symbol("*"):
+        if match == "by_source":
+            raise cursor.error("a row without a source row has nothing to set by `*`")
+    else:
+        values = _assignments(cursor, chain, alias, "WHEN")
+    return MergeClause(match=match, action="update", condition=condition, values=values)
+
+
+def _inserted(cursor: Cursor) -> dict[str, str] | None:
+    if cursor.skip_symbol("*"):
+        return None
+    place = cursor.token
+    if cursor.skip("ROW"):
+        return None
+    names = [chain[-1] for chain in cursor.listed(lambda: cursor.chain("a column"))]
+    cursor.expect("VALUES")
+    values = cursor.listed(lambda: cursor.until(symbols=","))
+    if len(names) != len(values):
+        raise cursor.error(f"{len(names)} columns, but {len(values)} values", place)
+    return dict(zip(names, values, strict=True))
+
+
+def parse_copy(cursor: Cursor) -> CopyInto:
+    """COPY INTO table FROM 'file' [FILE_FORMAT = (TYPE = CSV, ...)] after the word COPY."""
+    cursor.expect("INTO")
+    chain = cursor.chain("the name of the table")
+    cursor.expect("FROM")
+    source = cursor.string("the path of a file, in quotes")
+    settings: dict[str, str] = {}
+    while not cursor.done():
+        if cursor.skip("FILE_FORMAT"):
+            cursor.expect_symbol("=")
+            settings |= options(cursor)
+        elif cursor.skip("FORMAT") or cursor.skip("FILEFORMAT"):
+            cursor.skip_symbol("=")
+            settings["TYPE"] = cursor.name("CSV, JSON or PARQUET")
+        elif cursor.skip("WITH") or cursor.at_symbol("("):
+            settings |= options(cursor)
+        else:
+            raise cursor.expected("FILE_FORMAT")
+    lowered = {key.lower(): value for key, value in settings.items()}
+    kind = lowered.pop("type", lowered.pop("format", None))
+    return CopyInto(chain=chain, source=source, format=kind, options=lowered)

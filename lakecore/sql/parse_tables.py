@@ -1,0 +1,299 @@
+"""Parsers of the statements on catalogs, databases and tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.errors import Unsupported
+from lakecore.sql.statements import (
+    Analyze,
+    Column,
+    CreateCatalog,
+    CreateDatabase,
+    CreateTable,
+    CreateView,
+    Drop,
+    DropCatalog,
+    DropDatabase,
+    DropPartition,
+    Truncate,
+)
+from lakecore.sql.tokens import Kind
+from lakecore.sql.types import read_type
+
+if TYPE_CHECKING:
+    from lakecore.sql.cursor import Cursor
+    from lakecore.sql.statements import Statement
+
+__all__ = [
+    "options",
+    "parse_analyze",
+    "parse_create",
+    "parse_drop",
+    "parse_truncate",
+    "partition",
+    "read_columns",
+]
+
+
+def parse_create(cursor: Cursor) -> Statement:
+    """CREATE ... after the word CREATE."""
+    replace = cursor.skip("OR", "REPLACE")
+    temporary = cursor.skip("TEMPORARY") or cursor.skip("TEMP")
+    if cursor.skip("CATALOG"):
+        name = cursor.name("the name of the catalog")
+        cursor.expect("WITH")
+        return CreateCatalog(name=name, options=options(cursor))
+    if cursor.skip("DATABASE") or cursor.skip("SCHEMA"):
+        absent = cursor.skip("IF", "NOT", "EXISTS")
+        chain = cursor.chain("the name of the database")
+        if not cursor.done():
+            raise Unsupported(
+                "a database has no comment, location or properties here; name it alone",
+                statement=cursor.text,
+            )
+        return CreateDatabase(chain=chain, if_not_exists=absent)
+    if cursor.skip("VIEW"):
+        return _create_view(cursor, temporary=temporary, replace=replace)
+    if not cursor.skip("TABLE"):
+        raise cursor.expected("CATALOG, DATABASE, TABLE or VIEW")
+    return _create_table(cursor, temporary=temporary, replace=replace)
+
+
+def _create_view(cursor: Cursor, *, temporary: bool, replace: bool) -> CreateView:
+    absent = cursor.skip("IF", "NOT", "EXISTS")
+    chain = cursor.chain("the name of the view")
+    columns = tuple(cursor.listed(cursor.name)) if cursor.at_symbol("(") else ()
+    cursor.expect("AS")
+    return CreateView(
+        chain=chain,
+        query=cursor.rest(),
+        temporary=temporary,
+        replace=replace,
+        if_not_exists=absent,
+        columns=columns,
+    )
+
+
+def _create_table(cursor: Cursor, *, temporary: bool, replace: bool) -> CreateTable:
+    absent = cursor.skip("IF", "NOT", "EXISTS")
+    chain = cursor.chain("the name of the table")
+    columns: list[Column] = []
+    keys: list[str] = []
+    partitions: list[str] = []
+    settings: dict[str, str] = {}
+    comment = query = like = None
+    if cursor.at_symbol("("):
+        columns, keys = read_columns(cursor)
+    while not cursor.done():
+        if cursor.skip("WITH") or cursor.skip("TBLPROPERTIES") or cursor.skip("OPTIONS"):
+            settings |= options(cursor)
+        elif cursor.skip("PARTITIONED", "BY"):
+            more, _ = read_columns(cursor, names_only=True)
+            columns += [column for column in more if column.type]
+            partitions += [column.name for column in more]
+        elif cursor.skip("COMMENT"):
+            comment = cursor.string("the comment")
+        elif cursor.skip("USING"):
+            provider = cursor.name("paimon")
+            if provider.lower() not in {"paimon", "lakecore"}:
+                raise Unsupported("tables are made as Paimon's: USING paimon", using=provider)
+        elif cursor.skip("LIKE"):
+            like = cursor.chain("the name of a table")
+            _like_options(cursor)
+        elif cursor.skip("AS"):
+            query = cursor.rest()
+        elif cursor.at("DISTRIBUTED") or cursor.at("CLUSTERED") or cursor.at("LOCATION"):
+            raise Unsupported(
+                "state buckets and places by options: 'bucket', 'bucket-key', 'path'",
+                clause=cursor.token.word,
+            )
+        else:
+            raise cursor.expected("WITH, TBLPROPERTIES, PARTITIONED BY, COMMENT, LIKE or AS")
+    keys = keys or _spark_keys(settings)
+    return CreateTable(
+        chain=chain,
+        columns=tuple(columns),
+        primary_keys=tuple(keys),
+        partition_keys=tuple(partitions),
+        options=settings,
+        comment=comment,
+        if_not_exists=absent,
+        temporary=temporary,
+        replace=replace,
+        query=query,
+        like=like,
+    )
+
+
+def _spark_keys(settings: dict[str, str]) -> list[str]:
+    """The keys that Spark states as the property `primary-key`, taken out of the options."""
+    text = settings.pop("primary-key", "")
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _like_options(cursor: Cursor) -> None:
+    """`(EXCLUDING OPTIONS)` and its like: refused, since LIKE copies the whole table here."""
+    if cursor.at_symbol("("):
+        raise Unsupported("LIKE copies columns, keys and options; it takes no list of parts")
+
+
+def read_columns(cursor: Cursor, *, names_only: bool = False) -> tuple[list[Column], list[str]]:
+    """`( column type ..., PRIMARY KEY (...) NOT ENFORCED )`: columns and primary key.
+
+    With `names_only`, a column may come without its type, which is then empty.
+    """
+    columns: list[Column] = []
+    keys: list[str] = []
+
+    def one() -> None:
+        if cursor.skip("CONSTRAINT"):
+            cursor.name("the name of the constraint")
+        if cursor.skip("PRIMARY", "KEY"):
+            keys.extend(cursor.listed(cursor.name))
+            _not_enforced(cursor)
+        elif cursor.at("WATERMARK"):
+            raise Unsupported("a table has no WATERMARK here; state it as rows are written")
+        elif names_only and cursor.ahead(1).kind is Kind.OTHER:
+            columns.append(Column(name=cursor.name("a column"), type=""))
+        else:
+            column, is_key = read_column(cursor)
+            columns.append(column)
+            if is_key:
+                keys.append(column.name)
+
+    cursor.listed(one)
+    return columns, keys
+
+
+def read_column(cursor: Cursor) -> tuple[Column, bool]:
+    """A column, and whether it says that it is the primary key."""
+    name = cursor.name("the name of a column")
+    if cursor.at("AS"):
+        raise Unsupported("computed columns are not stored by Paimon", column=name)
+    kind = read_type(cursor)
+    comment = default = None
+    is_key = False
+    while True:
+        if cursor.skip("COMMENT"):
+            comment = cursor.string("the comment")
+        elif cursor.skip("DEFAULT"):
+            default = _default(cursor.until("COMMENT", "PRIMARY", symbols=","))
+        elif cursor.skip("PRIMARY", "KEY"):
+            _not_enforced(cursor)
+            is_key = True
+        elif cursor.at("METADATA"):
+            raise Unsupported("Paimon has no METADATA columns", column=name)
+        else:
+            return Column(name=name, type=kind, comment=comment, default=default), is_key
+
+
+def _default(text: str) -> str:
+    """The value of a default as Paimon stores it: the text of a literal, without quotes."""
+    quoted_ = len(text) > 1 and text[0] == text[-1] == "'"
+    return text[1:-1].replace("''", "'") if quoted_ else text
+
+
+def _not_enforced(cursor: Cursor) -> None:
+    if not cursor.skip("NOT", "ENFORCED"):
+        cursor.skip("ENFORCED")
+
+
+def options(cursor: Cursor) -> dict[str, str]:
+    """`( 'key' = 'value', ... )`; keys and values may be bare words and numbers."""
+    found: dict[str, str] = {}
+
+    def text(what: str) -> str:
+        token = cursor.token
+        if token.kind in {Kind.STRING, Kind.NUMBER, Kind.QUOTED}:
+            return cursor.take().value
+        if token.kind is Kind.WORD:
+            start = token.start
+            cursor.take()
+            while cursor.at_symbol(".") or cursor.at_symbol("-"):
+                cursor.take()
+                cursor.take()
+            return cursor.text[start : cursor.tokens_before(0)[-1].end]
+        raise cursor.expected(what)
+
+    def one() -> None:
+        key_token = cursor.token
+        key = text("the key of an option")
+        cursor.expect_symbol("=")
+        if key in found:
+            raise cursor.error(f"the option {key!r} is given twice", key_token)
+        found[key] = text("the value of an option")
+
+    cursor.listed(one)
+    return found
+
+
+def partition(cursor: Cursor) -> dict[str, str | None]:
+    """`( key = value, key )`: values as strings, None for NULL and for a key without a value.
+
+    `NULL` is told from a missing value by `= NULL`; both name the key alone.
+    """
+    found: dict[str, str | None] = {}
+
+    def one() -> None:
+        name = cursor.name("a partition key")
+        if not cursor.skip_symbol("="):
+            found[name] = None
+            return
+        cursor.skip("DATE")
+        cursor.skip("TIMESTAMP")
+        sign = "-" if cursor.skip_symbol("-") else ""
+        token = cursor.token
+        if token.kind not in {Kind.STRING, Kind.NUMBER} and token.word not in {"TRUE", "FALSE"}:
+            raise cursor.expected("the value of a partition key")
+        found[name] = sign + cursor.take().value
+
+    cursor.listed(one)
+    return found
+
+
+def parse_drop(cursor: Cursor) -> Statement:
+    """DROP ... after the word DROP."""
+    temporary = cursor.skip("TEMPORARY") or cursor.skip("TEMP")
+    what = cursor.take().word
+    exists = cursor.skip("IF", "EXISTS")
+    match what:
+        case "CATALOG":
+            return DropCatalog(name=cursor.name("the name of the catalog"), if_exists=exists)
+        case "DATABASE" | "SCHEMA":
+            chain = cursor.chain("the name of the database")
+            cascade = cursor.skip("CASCADE")
+            if not cascade:
+                cursor.skip("RESTRICT")
+            return DropDatabase(chain=chain, if_exists=exists, cascade=cascade)
+        case "TABLE" | "VIEW":
+            chain = cursor.chain("the name of the table")
+            cursor.skip("PURGE")
+            return Drop(chain=chain, if_exists=exists, view=what == "VIEW", temporary=temporary)
+    raise cursor.error("expected CATALOG, DATABASE, TABLE or VIEW after DROP")
+
+
+def parse_truncate(cursor: Cursor) -> Statement:
+    """TRUNCATE TABLE after the word TRUNCATE."""
+    cursor.expect("TABLE")
+    chain = cursor.chain("the name of the table")
+    if cursor.skip("PARTITION"):
+        return DropPartition(chain=chain, partitions=(partition(cursor),))
+    return Truncate(chain=chain)
+
+
+def parse_analyze(cursor: Cursor) -> Analyze:
+    """ANALYZE TABLE after the word ANALYZE."""
+    cursor.expect("TABLE")
+    chain = cursor.chain("the name of the table")
+    cursor.expect("COMPUTE", "STATISTICS")
+    if cursor.skip("FOR", "ALL", "COLUMNS"):
+        return Analyze(chain=chain, columns=None)
+    if not cursor.skip("FOR", "COLUMNS"):
+        return Analyze(chain=chain)
+    if cursor.at_symbol("("):
+        return Analyze(chain=chain, columns=tuple(cursor.listed(cursor.name)))
+    names = [cursor.name("a column")]
+    while cursor.skip_symbol(","):
+        names.append(cursor.name("a column"))
+    return Analyze(chain=chain, columns=tuple(names))

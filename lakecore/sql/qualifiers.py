@@ -1,0 +1,65 @@
+"""Qualified columns in the text of an expression: an alias becomes the name that verbs know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.errors import Unsupported
+from lakecore.sql.tokens import Kind, quoted, tokenize
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.sql.tokens import Token
+
+__all__ = ["renamed"]
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """The text with each qualifier of `names` replaced; an empty replacement drops the qualifier.
+
+    `names` maps a qualifier, which may have dots, to its replacement. Names match without regard to
+    case. Backquotes become double quotes. Raises Unsupported for a query within the expression.
+    """
+    known = {tuple(name.lower().split(".")): new for name, new in names.items()}
+    tokens = tokenize(text)
+    pieces: list[str] = []
+    copied = place = 0
+    while tokens[place].kind is not Kind.END:
+        token = tokens[place]
+        if token.word == "SELECT":
+            raise Unsupported(
+                "a condition or value of a row holds no query; write it as MERGE INTO ... USING",
+                text=text,
+            )
+        parts = _chain(tokens, place)
+        lowered = [part.lower() for part in parts]
+        size = next((n for n in (3, 2, 1) if len(parts) > n and tuple(lowered[:n]) in known), 0)
+        pieces.append(text[copied : token.start])
+        if size:
+            new = known[tuple(lowered[:size])]
+            pieces.append(f"{new}." if new else "")
+            place += 2 * size
+            copied = tokens[place].start
+            parts = parts[size:]
+        else:
+            copied = token.start
+        # The rest of the chain is copied as it is, but for backquotes.
+        steps = max(2 * len(parts) - 1, 1)
+        for each in tokens[place : place + steps]:
+            if each.kind is Kind.QUOTED and text[each.start] == "`":
+                pieces += [text[copied : each.start], quoted(each.value)]
+                copied = each.end
+        place += steps
+    return "".join([*pieces, text[copied:]])
+
+
+def _chain(tokens: Sequence[Token], place: int) -> list[str]:
+    """The names parted by dots that start at a token; none if it is no name."""
+    found: list[str] = []
+    while tokens[place].kind in {Kind.WORD, Kind.QUOTED}:
+        found.append(tokens[place].value)
+        if not (tokens[place + 1].kind is Kind.OTHER and tokens[place + 1].value == "."):
+            break
+        place += 2
+    return found

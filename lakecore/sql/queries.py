@@ -1,0 +1,259 @@
+"""Queries: the tables of a text as views of DuckDB, and the text's rows as a DuckDB relation.
+
+Each table of a query is read at one snapshot, chosen when the statement starts. DuckDB pushes
+columns and filters into the read. Nothing is read before the relation is.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, TypedDict, cast
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError
+from lakecore.sql.rewrite import Reference, rewritten
+from lakecore.sql.tokens import Kind, quoted, tokenize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
+    from typing import TypeAlias
+
+    from lakecore.model.times import Time
+    from lakecore.sql.statements import Chain
+    from lakecore.sql.workspace import Workspace
+    from lakecore.table.handle import Table
+
+    Parameters: TypeAlias = Sequence[object] | Mapping[str, object] | None
+    Scope: TypeAlias = Callable[[str], object | None]
+    """Gives a Python object with rows by its name, or None."""
+
+__all__ = ["Queries", "error_of", "names_in_scope"]
+
+_VIEWS_MAX = 1000
+_FILE_ENDS = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".gz", ".zst", ".arrow")
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+}
+_INCREMENTAL = {
+    "paimon_incremental_query": "incremental-between",
+    "paimon_incremental_between_timestamp": "incremental-between-timestamp",
+    "paimon_incremental_to_auto_tag": "incremental-to-auto-tag",
+}
+
+
+class Queries:
+    """The DuckDB connection of a session, and the views of tables in it."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._numbers = count(1)
+        self._views: list[str] = []
+        self._unknown: list[Chain] = []
+        """Names of the statement that are no table of a catalog: DuckDB may know them."""
+        self.connection = duckdb.connect(config=_SETTINGS)
+
+    def relation(
+        self,
+        text: str,
+        parameters: Parameters = None,
+        scope: Scope = lambda _name: None,
+    ) -> duckdb.DuckDBPyRelation:
+        """The rows of a query. `scope` gives a Python object by its name, or None."""
+        self._unknown.clear()
+        return self._run(self._prepared(text, scope, frozenset()), parameters)
+
+    def explained(self, text: str, scope: Scope) -> list[tuple[str, str]]:
+        """The parts of the plan: lakecore's for each of its tables, and DuckDB's."""
+        tables: list[tuple[str, str]] = []
+
+        def noted(reference: Reference, table: Table) -> None:
+            tables.append(
+                (".".join(reference.chain), str(table.explain(**_travel(self, reference))))
+            )
+
+        prepared = self._prepared(text, scope, frozenset(), noted)
+        rows = self._run(f"EXPLAIN {prepared}", None).fetchall()
+        return [*tables, *((str(key), str(value)) for key, value in rows)]
+
+    def execute(self, text: str) -> duckdb.DuckDBPyRelation:
+        """Run a statement on DuckDB's own objects."""
+        return self._run(text, None)
+
+    def values(self, expressions: Sequence[str]) -> list[object]:
+        """The values of expressions without columns, such as arguments and times."""
+        if not expressions:
+            return []
+        listed = ", ".join(f"({text}\n)" for text in expressions)
+        return list(self._run(f"SELECT {listed}", None).fetchall()[0])
+
+    def types(self, schema: pa.Schema) -> list[str]:
+        """DuckDB's names of the types of Arrow columns."""
+        return [str(kind) for kind in self.connection.from_arrow(schema.empty_table()).types]
+
+    def _run(self, text: str, parameters: Parameters) -> duckdb.DuckDBPyRelation:
+        try:
+            # A statement without rows gives None, which DuckDB's stubs leave out.
+            found = cast(
+                "duckdb.DuckDBPyRelation | None", self.connection.sql(text, params=parameters)
+            )
+        except (duckdb.Error, RuntimeError) as error:
+            if isinstance(error, duckdb.CatalogException):
+                for chain in self._unknown:
+                    self._workspace.table(chain)  # raises, and names what exists
+            raise error_of(error) from error
+        return self.connection.sql("SELECT 'OK' AS result") if found is None else found
+
+    def _prepared(
+        self,
+        text: str,
+        scope: Scope,
+        within: frozenset[str],
+        noted: Callable[[Reference, Table], None] | None = None,
+    ) -> str:
+        def view_of(reference: Reference) -> str | None:
+            chain = reference.chain
+            if len(chain) == 1 and chain[0] in self._workspace.views:
+                name = chain[0]
+                if name in within:
+                    raise InvalidRequest("the view reads itself", view=name)
+                inner = self._prepared(self._workspace.views[name], scope, within | {name}, noted)
+                return self._create(self._run(inner, None))
+            table = None
+            if not (len(chain) == 1 and _is_file(chain[0])):
+                table = self._workspace.find(chain, self._options(reference))
+            if table is not None:
+                travel = _travel(self, reference)
+                if noted is not None:
+                    noted(reference, table)
+                return self._create(table.to_duckdb(self.connection, **travel))
+            held = scope(chain[0]) if len(chain) == 1 else None
+            if held is not None:
+                return self._create(_as_relation(held, chain[0], self.connection))
+            if reference.unit or reference.function or reference.options:
+                self._workspace.table(chain)  # raises, and names what exists
+            if len(chain) > 1 or not _is_file(chain[0]):
+                self._unknown.append(chain)
+            return None
+
+        try:
+            return rewritten(text, self.connection, view_of)
+        except duckdb.Error as error:
+            raise error_of(error) from error
+
+    def _options(self, reference: Reference) -> dict[str, str]:
+        options = dict(reference.options)
+        if reference.function is not None:
+            values = [str(value) for value in self.values(reference.arguments)]
+            options[_INCREMENTAL[reference.function]] = ",".join(values)
+        return options
+
+    def _create(self, relation: duckdb.DuckDBPyRelation) -> str:
+        name = f"_lakecore_view_{next(self._numbers)}"
+        relation.create_view(name)
+        self._views.append(name)
+        if len(self._views) > _VIEWS_MAX:
+            self.connection.execute(f"DROP VIEW IF EXISTS {quoted(self._views.pop(0))}")
+        return name
+
+
+class _State(TypedDict, total=False):
+    """A state of a table, as read methods name it."""
+
+    snapshot_id: int
+    tag: str
+    timestamp: Time
+
+
+def _travel(queries: Queries, reference: Reference) -> _State:
+    """The arguments of a read of the state that a reference names."""
+    if reference.unit is None or reference.moment is None:
+        return {}
+    (token, *more) = tokenize(reference.moment)
+    if reference.unit == "VERSION" and more[0].kind is Kind.END:
+        if token.kind is Kind.NUMBER and token.value.isdecimal():
+            return {"snapshot_id": int(token.value)}
+        if token.kind in {Kind.STRING, Kind.WORD, Kind.QUOTED}:
+            is_id = token.value.isdecimal()
+            return {"snapshot_id": int(token.value)} if is_id else {"tag": token.value}
+    if token.kind is Kind.NUMBER and more[0].kind is Kind.END:
+        number = int(token.value)
+        # Spark's TIMESTAMP AS OF takes seconds; a number that large can only be milliseconds.
+        return {"timestamp": number if number > _SECONDS_MAX else number * 1000}
+    if token.kind is Kind.STRING and more[0].kind is Kind.END:
+        return {"timestamp": token.value}
+    (value,) = queries.values([reference.moment])
+    return {"timestamp": cast("Time", value)}
+
+
+_SECONDS_MAX = 100_000_000_000
+
+
+def _is_file(name: str) -> bool:
+    return "/" in name or "\\" in name or "*" in name or name.lower().endswith(_FILE_ENDS)
+
+
+def _as_relation(
+    held: object, name: str, connection: duckdb.DuckDBPyConnection
+) -> duckdb.DuckDBPyRelation:
+    """A Python object that a query names, as rows."""
+    to_duckdb = getattr(held, "to_duckdb", None)
+    if to_duckdb is not None:
+        found: duckdb.DuckDBPyRelation = to_duckdb(connection)
+        return found
+    if isinstance(held, pl.LazyFrame):
+        held = held.collect()
+    if isinstance(held, pl.DataFrame):
+        held = held.to_arrow()
+    try:
+        return connection.from_arrow(held)
+    except (duckdb.Error, TypeError, ValueError) as error:
+        raise InvalidRequest("this Python object has no rows", name=name, cause=error) from error
+
+
+def names_in_scope(frame: FrameType | None) -> Scope:
+    """Python objects with rows that a caller's code can name: variables of its functions.
+
+    lakecore's own frames are left out.
+    """
+    frames: list[FrameType] = []
+    while frame is not None:
+        if not str(frame.f_globals.get("__name__", "")).startswith("lakecore."):
+            frames.append(frame)
+        frame = frame.f_back
+
+    def find(name: str) -> object | None:
+        for each in frames:
+            for names in (each.f_locals, each.f_globals):
+                held = names.get(name)
+                if held is not None and _has_rows(held):
+                    found: object = held
+                    return found
+        return None
+
+    return find
+
+
+def _has_rows(held: object) -> bool:
+    if isinstance(held, type):
+        return False
+    return isinstance(held, pl.LazyFrame | ds.Dataset | pa.Table) or any(
+        hasattr(held, name) for name in ("__arrow_c_stream__", "to_duckdb")
+    )
+
+
+def error_of(error: BaseException) -> LakecoreError:
+    """An error of DuckDB as one of lakecore's tree; its text says what the user can change."""
+    text = str(error)
+    head, _, _ = text.partition("\n\nLINE ")
+    if isinstance(error, duckdb.CatalogException) and "does not exist" in text:
+        return NotFound("the query names something that does not exist", reason=head)
+    if isinstance(error, duckdb.IOException | duckdb.HTTPException):
+        return StorageError("DuckDB cannot read what the query names", reason=head)
+    return InvalidRequest("the query failed", reason=text)

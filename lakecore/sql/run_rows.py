@@ -1,0 +1,294 @@
+"""INSERT, UPDATE, DELETE, MERGE, COPY and CREATE TABLE AS: rows go through the verbs of tables.
+
+Rows of a query stream from DuckDB into the write, in the types of the table's columns; a value is
+cast as DuckDB casts what an INSERT stores. A statement that fails leaves the snapshot of before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
+from lakecore.scalar.values import sql_expr
+from lakecore.sql.qualifiers import renamed
+from lakecore.sql.queries import error_of
+from lakecore.sql.statements import CopyInto, Delete, Insert, Merge, Truncate, Update
+from lakecore.sql.tokens import quoted, quoted_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.sql.queries import Parameters, Queries, Scope
+    from lakecore.sql.statements import CreateTable, RowStatement
+    from lakecore.sql.workspace import Workspace
+    from lakecore.table.handle import Table
+
+__all__ = ["RowStatements", "partition_values"]
+
+T = TypeVar("T")
+_BATCH_ROWS = 131_072
+_READERS = {"csv": "read_csv", "json": "read_json", "parquet": "read_parquet"}
+_CSV_OPTIONS = {
+    "header": "header",
+    "field_delimiter": "delim",
+    "delimiter": "delim",
+    "skip_header": "skip",
+    "null_if": "nullstr",
+    "quote": "quote",
+    "escape": "escape",
+}
+
+
+class RowStatements:
+    """The statements that write rows, on one session."""
+
+    def __init__(self, workspace: Workspace, queries: Queries) -> None:
+        self._workspace = workspace
+        self._queries = queries
+
+    def run(self, statement: RowStatement, parameters: Parameters, scope: Scope) -> CommitResult:
+        """Carry out a statement."""
+        match statement:
+            case Insert():
+                return self.insert(statement, parameters, scope)
+            case Update():
+                return self.update(statement)
+            case Delete():
+                return self.delete(statement)
+            case Merge():
+                return self.merge(statement, parameters, scope)
+            case CopyInto():
+                return self.copy_into(statement)
+            case Truncate():
+                return self._workspace.table(statement.chain).truncate()
+
+    def insert(self, statement: Insert, parameters: Parameters, scope: Scope) -> CommitResult:
+        """INSERT INTO and INSERT OVERWRITE."""
+        table = self._workspace.table(statement.chain, statement.options)
+        relation = self._queries.relation(statement.query, parameters, scope)
+        given = statement.partition or {}
+        constants = {key: value for key, value in given.items() if value is not None}
+        schema = table.schema
+        for key in given:
+            if key not in schema.partition_keys:
+                raise InvalidRequest(
+                    "PARTITION names a column that is no partition key",
+                    column=key,
+                    partition_keys=schema.partition_keys,
+                )
+        names = self._names(statement, schema, relation, constants)
+        # The reader occupies the connection: all other questions to it come first.
+        fixed = partition_values(self._queries, schema, constants)
+        rows = self._fitted(relation, schema, names, constants)
+        if not statement.overwrite:
+            return _written(lambda: table.write(rows))
+        return _written(lambda: table.overwrite(rows, fixed or None))
+
+    def _names(
+        self,
+        statement: Insert,
+        schema: TableSchema,
+        relation: duckdb.DuckDBPyRelation,
+        constants: Mapping[str, str],
+    ) -> list[str]:
+        """The column of the table that each column of the query is for."""
+        columns = schema.arrow.names
+        if statement.by_name:
+            names = list(relation.columns)
+        elif statement.columns is not None:
+            names = list(statement.columns)
+        else:
+            names = [name for name in columns if name not in constants]
+            # Spark puts the keys of PARTITION (a, b) that rows give after all other columns.
+            last = [key for key, value in (statement.partition or {}).items() if value is None]
+            names = [name for name in names if name not in last] + last
+        names = [_column(name, columns) for name in names]
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise InvalidRequest("a column is given twice", columns=sorted(twice))
+        if len(names) != len(relation.columns):
+            raise InvalidRequest(
+                "the query has another number of columns than the table takes",
+                query=len(relation.columns),
+                table=len(names),
+                columns=names,
+            )
+        return names
+
+    def _fitted(
+        self,
+        relation: duckdb.DuckDBPyRelation,
+        schema: TableSchema,
+        names: Sequence[str],
+        constants: Mapping[str, str],
+    ) -> pa.RecordBatchReader:
+        arrow = schema.arrow
+        target = pa.schema([arrow.field(name) for name in [*names, *constants]])
+        types = self._queries.types(target)
+        parts = [f"CAST(#{place} AS {kind})" for place, kind in enumerate(types[: len(names)], 1)]
+        parts += [
+            f"CAST({quoted_text(value)} AS {kind})"
+            for value, kind in zip(constants.values(), types[len(names) :], strict=True)
+        ]
+        listed = (
+            f"{part} AS {quoted(name)}" for part, name in zip(parts, target.names, strict=True)
+        )
+        try:
+            return relation.project(", ".join(listed)).to_arrow_reader(_BATCH_ROWS)
+        except duckdb.Error as error:
+            raise error_of(error) from error
+
+    def create_as(self, statement: CreateTable, parameters: Parameters, scope: Scope) -> Table:
+        """CREATE TABLE ... AS: the table and its rows, or nothing."""
+        assert statement.query is not None, "the caller checks"
+        if statement.columns:
+            raise Unsupported("CREATE TABLE ... AS has the columns of the query; name none")
+        catalog, identifier = self._workspace.identifier(statement.chain)
+        if statement.if_not_exists and catalog.table_exists(identifier):
+            return catalog.get_table(identifier)
+        relation = self._queries.relation(statement.query, parameters, scope)
+        rows = relation.to_arrow_reader(_BATCH_ROWS)
+        return _written(
+            lambda: catalog.create_table(
+                identifier,
+                data=rows,
+                primary_keys=statement.primary_keys,
+                partition_keys=statement.partition_keys,
+                options=statement.options,
+                comment=statement.comment,
+            )
+        )
+
+    def update(self, statement: Update) -> CommitResult:
+        """UPDATE: the texts are evaluated by DuckDB for each row."""
+        table = self._workspace.table(statement.chain)
+        columns = table.schema.arrow.names
+        names = {statement.alias or statement.chain[-1]: "", _dotted(statement.chain): ""}
+        values = {
+            _column(name, columns): sql_expr(renamed(text, names))
+            for name, text in statement.values.items()
+        }
+        where = None if statement.where is None else renamed(statement.where, names)
+        return table.update(values, where)
+
+    def delete(self, statement: Delete) -> CommitResult:
+        """DELETE."""
+        table = self._workspace.table(statement.chain)
+        names = {statement.alias or statement.chain[-1]: "", _dotted(statement.chain): ""}
+        return table.delete("true" if statement.where is None else renamed(statement.where, names))
+
+    def merge(self, statement: Merge, parameters: Parameters, scope: Scope) -> CommitResult:
+        """MERGE INTO."""
+        table = self._workspace.table(statement.chain)
+        columns = table.schema.arrow.names
+        source = self._queries.relation(f"FROM {statement.source}", parameters, scope)
+        names = {statement.alias or statement.chain[-1]: "target"}
+        if statement.alias is None:
+            names[_dotted(statement.chain)] = "target"
+        source_name = statement.source_alias or (statement.source_chain or ("",))[-1]
+        if source_name:
+            names[source_name] = "source"
+        if statement.source_chain is not None and statement.source_alias is None:
+            names[_dotted(statement.source_chain)] = "source"
+        builder = table.merge(source.to_arrow_reader(_BATCH_ROWS), renamed(statement.on, names))
+        for clause in statement.clauses:
+            condition = None if clause.condition is None else renamed(clause.condition, names)
+            values = (
+                None
+                if clause.values is None
+                else {
+                    _column(name, columns): sql_expr(renamed(text, names))
+                    for name, text in clause.values.items()
+                }
+            )
+            match clause.match, clause.action:
+                case "matched", "delete":
+                    builder = builder.when_matched_delete(condition)
+                case "by_source", "delete":
+                    builder = builder.when_not_matched_by_source_delete(condition)
+                case "by_source", _:
+                    builder = builder.when_not_matched_by_source_update(values or {}, condition)
+                case "matched", _ if values is None:
+                    builder = builder.when_matched_update_all(condition)
+                case "matched", _:
+                    builder = builder.when_matched_update(values or {}, condition)
+                case _ if values is None:
+                    builder = builder.when_not_matched_insert_all(condition)
+                case _:
+                    builder = builder.when_not_matched_insert(values or {}, condition)
+        return _written(builder.execute)
+
+    def copy_into(self, statement: CopyInto) -> CommitResult:
+        """COPY INTO ... FROM a file: columns are matched by their names."""
+        table = self._workspace.table(statement.chain)
+        kind = (statement.format or _kind_of(statement.source)).lower()
+        if kind not in _READERS:
+            raise Unsupported("COPY INTO reads CSV, JSON and Parquet", format=kind)
+        settings = ""
+        for key, value in statement.options.items():
+            if kind != "csv" or key not in _CSV_OPTIONS:
+                known = sorted(_CSV_OPTIONS) if kind == "csv" else []
+                raise Unsupported("COPY INTO has no such option", option=key, known=known)
+            settings += f", {_CSV_OPTIONS[key]} = {quoted_text(value)}"
+        query = f"FROM {_READERS[kind]}({quoted_text(statement.source)}{settings})"
+        relation = self._queries.relation(query)
+        schema = table.schema
+        names = [_column(name, schema.arrow.names) for name in relation.columns]
+        return _written(lambda: table.write(self._fitted(relation, schema, names, {})))
+
+
+def _written(verb: Callable[[], T]) -> T:
+    """What a verb returns; an error of the query that feeds it is told as lakecore's."""
+    try:
+        return verb()
+    except LakecoreError:
+        raise
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        raise InvalidRequest(
+            "the query failed while its rows were written; nothing was committed",
+            reason=str(error),
+        ) from error
+
+
+def partition_values(
+    queries: Queries, schema: TableSchema, stated: Mapping[str, str | None]
+) -> dict[str, object]:
+    """The values of a partition in the types of its keys. Raises InvalidRequest if one is none."""
+    for key in stated:
+        if key not in schema.partition_keys:
+            raise InvalidRequest(
+                "this is no partition key", column=key, partition_keys=schema.partition_keys
+            )
+    if not stated:
+        return {}
+    types = queries.types(pa.schema([schema.arrow.field(key) for key in stated]))
+    texts = [
+        "NULL" if value is None else f"CAST({quoted_text(value)} AS {kind})"
+        for value, kind in zip(stated.values(), types, strict=True)
+    ]
+    return dict(zip(stated, queries.values(texts), strict=True))
+
+
+def _column(name: str, columns: Sequence[str]) -> str:
+    """The column that a name means: as written, else without regard to case."""
+    if name in columns:
+        return name
+    found = [each for each in columns if each.lower() == name.lower()]
+    if len(found) != 1:
+        raise InvalidRequest("unknown column", column=name, columns=list(columns))
+    return found[0]
+
+
+def _dotted(chain: Sequence[str]) -> str:
+    return ".".join(chain)
+
+
+def _kind_of(path: str) -> str:
+    name = path.lower().removesuffix(".gz").removesuffix(".zst")
+    end = name.rpartition(".")[2]
+    return {"jsonl": "json", "ndjson": "json", "tsv": "csv"}.get(end, end)

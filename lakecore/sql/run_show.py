@@ -1,0 +1,167 @@
+"""SHOW and DESCRIBE: what there is, as rows."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from lakecore.errors import NotFound, Unsupported
+from lakecore.model.types import with_nullable
+from lakecore.sql.tokens import quoted_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.sql.statements import Chain, Describe, Show
+    from lakecore.sql.workspace import Workspace
+
+__all__ = ["Rows", "describe", "show"]
+
+Rows = tuple[tuple[str, ...], list[tuple[object, ...]]]
+"""The names of the columns, and the rows."""
+
+
+def show(workspace: Workspace, statement: Show) -> Rows:
+    """The rows of a SHOW statement."""
+    match statement.what:
+        case "current catalog":
+            return ("catalog",), [(workspace.catalog_name,)]
+        case "current database":
+            return ("database",), [(workspace.database,)]
+        case "variables":
+            return ("key", "value"), sorted(workspace.variables.items())
+        case "create":
+            return ("statement",), [(create_text(workspace, statement),)]
+        case "properties":
+            schema = workspace.table(statement.chain).schema
+            return ("key", "value"), sorted(schema.stated_options.items())
+    find = _NAMES.get(statement.what)
+    if find is None:
+        raise Unsupported("SHOW has no such list", what=statement.what)
+    return _listed(
+        statement.what.removesuffix("s").replace("branche", "branch"),
+        find(workspace, statement.chain),
+        statement.like,
+    )
+
+
+def _databases(workspace: Workspace, chain: Chain) -> list[str]:
+    catalog = workspace.catalog_of(chain[0]) if chain else workspace.catalog
+    return list(catalog.list_databases())
+
+
+def _tables(workspace: Workspace, chain: Chain) -> list[str]:
+    catalog, database = workspace.databases(chain)
+    if chain:
+        return list(catalog.list_tables(database))
+    stored = catalog.list_tables(database) if catalog.database_exists(database) else ()
+    return [*stored, *sorted(workspace.temporary)]
+
+
+def _columns(workspace: Workspace, chain: Chain) -> list[str]:
+    return [field.name for field in workspace.table(chain).schema.fields]
+
+
+def _partitions(workspace: Workspace, chain: Chain) -> list[str]:
+    rows = workspace.table((*chain[:-1], f"{chain[-1]}$partitions")).to_arrow(["partition"])
+    return sorted(rows.column(0).to_pylist())
+
+
+def _tags(workspace: Workspace, chain: Chain) -> list[str]:
+    catalog, identifier = workspace.identifier(chain)
+    return list(catalog.list_tags(identifier))
+
+
+def _branches(workspace: Workspace, chain: Chain) -> list[str]:
+    catalog, identifier = workspace.identifier(chain)
+    return list(catalog.list_branches(identifier))
+
+
+_NAMES: dict[str, Callable[[Workspace, Chain], list[str]]] = {
+    "catalogs": lambda workspace, _chain: sorted(workspace.catalogs),
+    "databases": _databases,
+    "tables": _tables,
+    "views": lambda workspace, _chain: sorted(workspace.views),
+    "columns": _columns,
+    "partitions": _partitions,
+    "tags": _tags,
+    "branches": _branches,
+}
+
+
+def _listed(column: str, names: list[str], like: str | None) -> Rows:
+    """Names as rows; a pattern has `%` and `_` of SQL, or `*` of Spark."""
+    if like is not None:
+        pattern = like.replace("%", "*").replace("_", "?")
+        names = [name for name in names if fnmatchcase(name, pattern) or name == like]
+    return (column,), [(name,) for name in names]
+
+
+def describe(workspace: Workspace, statement: Describe) -> Rows:
+    """The rows of DESCRIBE: a row for each column; with EXTENDED, facts of the table follow."""
+    if statement.database:
+        catalog, name = workspace.databases(statement.chain)
+        if not catalog.database_exists(name):
+            raise NotFound("no database of that name", database=name)
+        return ("name", "value"), [("database", name), ("warehouse", catalog.warehouse)]
+    table = workspace.table(statement.chain)
+    schema = table.schema
+    rows: list[tuple[object, ...]] = [
+        (
+            field.name,
+            str(with_nullable(field.type, nullable=True)),
+            field.type.nullable,
+            _key(schema, field.name),
+            field.description,
+        )
+        for field in schema.fields
+    ]
+    if statement.extended:
+        facts = {
+            "# table": table.identifier,
+            "# path": getattr(table, "path", ""),
+            "# comment": schema.comment or "",
+            "# schema id": str(schema.id),
+        } | {f"# option {key}": value for key, value in sorted(schema.stated_options.items())}
+        rows += [(name, value, None, None, None) for name, value in facts.items()]
+    return ("name", "type", "null", "key", "comment"), rows
+
+
+def _key(schema: TableSchema, column: str) -> str | None:
+    parts = []
+    if column in schema.primary_keys:
+        parts.append(f"PRI({', '.join(schema.primary_keys)})")
+    if column in schema.partition_keys:
+        parts.append("PARTITION")
+    return ", ".join(parts) or None
+
+
+def create_text(workspace: Workspace, statement: Show) -> str:
+    """The CREATE TABLE statement that makes such a table; lakecore and Flink read it."""
+    schema = workspace.table(statement.chain).schema
+    names = ".".join(map(_name, workspace.full(statement.chain)))
+    lines = [
+        f"  {_name(field.name)} {field.type}"
+        + ("" if field.default_value is None else f" DEFAULT {quoted_text(field.default_value)}")
+        + (f" COMMENT {quoted_text(field.description)}" if field.description else "")
+        for field in schema.fields
+    ]
+    if schema.primary_keys:
+        lines.append(f"  PRIMARY KEY ({', '.join(map(_name, schema.primary_keys))}) NOT ENFORCED")
+    text = f"CREATE TABLE {names} (\n" + ",\n".join(lines) + "\n)"
+    if schema.comment:
+        text += f" COMMENT {quoted_text(schema.comment)}"
+    if schema.partition_keys:
+        text += f"\nPARTITIONED BY ({', '.join(map(_name, schema.partition_keys))})"
+    options = {key: value for key, value in schema.stated_options.items() if key != "path"}
+    if options:
+        listed = ",\n".join(
+            f"  {quoted_text(key)} = {quoted_text(value)}" for key, value in sorted(options.items())
+        )
+        text += f"\nWITH (\n{listed}\n)"
+    return text
+
+
+def _name(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

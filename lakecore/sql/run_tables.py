@@ -1,0 +1,236 @@
+"""Statements on catalogs, databases, tables and their schemas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+from lakecore.model.schema_change import DropColumn, SchemaChange
+from lakecore.model.types import Field, parse_type
+from lakecore.sql.run_rows import partition_values
+from lakecore.sql.statements import (
+    AlterTable,
+    CommentOn,
+    CreateDatabase,
+    CreateView,
+    Drop,
+    DropDatabase,
+    DropPartition,
+    RenameTable,
+)
+
+if TYPE_CHECKING:
+    from lakecore.sql.queries import Queries
+    from lakecore.sql.statements import Column, CreateTable, TableStatement
+    from lakecore.sql.workspace import Workspace
+
+__all__ = ["TableStatements"]
+
+_CONNECTOR = "connector"
+_PATH = "path"
+
+
+class TableStatements:
+    """The statements that define objects, on one session."""
+
+    def __init__(self, workspace: Workspace, queries: Queries) -> None:
+        self._workspace = workspace
+        self._queries = queries
+
+    def run(self, statement: TableStatement) -> None:
+        """Carry out a statement."""
+        match statement:
+            case CreateDatabase():
+                self.create_database(statement)
+            case DropDatabase():
+                self.drop_database(statement)
+            case CreateView():
+                self.create_view(statement)
+            case Drop():
+                self.drop(statement)
+            case RenameTable():
+                self.rename(statement)
+            case AlterTable():
+                self.alter(statement)
+            case DropPartition():
+                self.drop_partitions(statement)
+            case CommentOn():
+                self.comment(statement)
+
+    def create_database(self, statement: CreateDatabase) -> None:
+        """CREATE DATABASE."""
+        catalog, name = self._workspace.databases(statement.chain)
+        catalog.create_database(name, ignore_if_exists=statement.if_not_exists)
+
+    def drop_database(self, statement: DropDatabase) -> None:
+        """DROP DATABASE."""
+        catalog, name = self._workspace.databases(statement.chain)
+        catalog.drop_database(
+            name, ignore_if_not_exists=statement.if_exists, cascade=statement.cascade
+        )
+
+    def create_table(self, statement: CreateTable) -> None:
+        """CREATE TABLE, without a query."""
+        if statement.replace:
+            raise Unsupported("CREATE OR REPLACE TABLE: drop the table and create it")
+        options = dict(statement.options)
+        connector = options.pop(_CONNECTOR, "paimon")
+        if connector != "paimon":
+            raise Unsupported("the connector of a table is paimon", connector=connector)
+        if statement.like is not None:
+            columns, keys, partitions, options = self._like(statement, options)
+        else:
+            columns = {column.name: column.type for column in statement.columns}
+            keys, partitions = statement.primary_keys, statement.partition_keys
+            if len(columns) < len(statement.columns):
+                names = [column.name for column in statement.columns]
+                twice = sorted({name for name in names if names.count(name) > 1})
+                raise InvalidRequest("a column is defined twice", columns=twice)
+        if statement.temporary:
+            self._open_temporary(statement, columns, options)
+            return
+        if not columns:
+            raise InvalidRequest("a table needs columns, LIKE, or AS and a query")
+        catalog, identifier = self._workspace.identifier(statement.chain)
+        described = {column.name: column for column in statement.columns}
+        catalog.create_table(
+            identifier,
+            {name: _field(name, kind, described.get(name)) for name, kind in columns.items()},
+            primary_keys=keys,
+            partition_keys=partitions,
+            options=options,
+            comment=statement.comment,
+            ignore_if_exists=statement.if_not_exists,
+        )
+
+    def _like(
+        self, statement: CreateTable, options: dict[str, str]
+    ) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...], dict[str, str]]:
+        assert statement.like is not None, "the caller checks"
+        schema = self._workspace.table(statement.like).schema
+        columns = {field.name: str(field.type) for field in schema.fields}
+        columns |= {column.name: column.type for column in statement.columns}
+        given = {key: text for key, text in schema.stated_options.items() if key != _PATH}
+        return (
+            columns,
+            statement.primary_keys or schema.primary_keys,
+            statement.partition_keys or schema.partition_keys,
+            {**given, **options},
+        )
+
+    def _open_temporary(
+        self, statement: CreateTable, columns: dict[str, str], options: dict[str, str]
+    ) -> None:
+        """CREATE TEMPORARY TABLE: a name for the table in a directory."""
+        if len(statement.chain) > 1:
+            raise InvalidRequest(
+                "a temporary table has a name of one part", name=".".join(statement.chain)
+            )
+        (name,) = statement.chain
+        if name in self._workspace.temporary and not statement.if_not_exists:
+            raise AlreadyExists("there is a temporary table of that name", table=name)
+        path = options.pop(_PATH, None)
+        if path is None:
+            raise InvalidRequest(
+                "a temporary table is one in a directory: state 'path'", table=name
+            )
+        self._workspace.temporary[name] = self._workspace.open_path(
+            path,
+            schema=columns or None,
+            primary_keys=statement.primary_keys,
+            partition_keys=statement.partition_keys,
+            options=options,
+            comment=statement.comment,
+        )
+
+    def create_view(self, statement: CreateView) -> None:
+        """CREATE TEMPORARY VIEW."""
+        if not statement.temporary:
+            raise Unsupported("this catalog stores no views; CREATE TEMPORARY VIEW makes one")
+        if len(statement.chain) > 1:
+            raise InvalidRequest("a temporary view has a name of one part")
+        (name,) = statement.chain
+        views = self._workspace.views
+        if name in views and statement.if_not_exists:
+            return
+        if name in views and not statement.replace:
+            raise AlreadyExists("there is a view of that name", view=name)
+        query = statement.query
+        self._queries.relation(query)  # raises for a query that is wrong
+        if statement.columns:
+            listed = ", ".join('"' + each.replace('"', '""') + '"' for each in statement.columns)
+            query = f"FROM ({query}\n) AS _rows({listed})"
+        views[name] = query
+
+    def drop(self, statement: Drop) -> None:
+        """DROP TABLE, DROP VIEW."""
+        name = statement.chain[0] if len(statement.chain) == 1 else None
+        if statement.view:
+            if name in self._workspace.views:
+                del self._workspace.views[name]
+            elif not statement.if_exists:
+                raise NotFound("no temporary view of that name", view=".".join(statement.chain))
+            return
+        if name in self._workspace.temporary:
+            del self._workspace.temporary[name]
+            return
+        if statement.temporary:
+            if not statement.if_exists:
+                raise NotFound("no temporary table of that name", table=".".join(statement.chain))
+            return
+        catalog, identifier = self._workspace.identifier(statement.chain)
+        catalog.drop_table(identifier, ignore_if_not_exists=statement.if_exists)
+
+    def rename(self, statement: RenameTable) -> None:
+        """ALTER TABLE ... RENAME TO; a new name of one part stays in the database."""
+        catalog, source = self._workspace.identifier(statement.chain)
+        to = statement.to
+        if len(to) == 1 and len(statement.chain) > 1:
+            to = (*statement.chain[:-1], *to)
+        other, target = self._workspace.identifier(to)
+        if other is not catalog:
+            raise Unsupported("a table is not moved to another catalog", table=source)
+        catalog.rename_table(source, target, ignore_if_not_exists=statement.if_exists)
+
+    def alter(self, statement: AlterTable) -> None:
+        """ALTER TABLE with changes of the schema."""
+        catalog, identifier = self._workspace.identifier(statement.chain)
+        changes = statement.changes
+        if statement.absent_ok:
+            names = {field.name for field in self._workspace.table(statement.chain).schema.fields}
+            changes = tuple(
+                change
+                for change in changes
+                if not (isinstance(change, DropColumn) and change.path[0] not in names)
+            )
+        if changes:
+            catalog.alter_table(identifier, changes, ignore_if_not_exists=statement.if_exists)
+
+    def comment(self, statement: CommentOn) -> None:
+        """COMMENT ON."""
+        catalog, identifier = self._workspace.identifier(statement.chain)
+        change = (
+            SchemaChange.update_comment(statement.comment)
+            if statement.column is None
+            else SchemaChange.update_column_comment(statement.column, statement.comment)
+        )
+        catalog.alter_table(identifier, [change])
+
+    def drop_partitions(self, statement: DropPartition) -> None:
+        """ALTER TABLE ... DROP PARTITION, TRUNCATE TABLE ... PARTITION."""
+        table = self._workspace.table(statement.chain)
+        wanted = [
+            partition_values(self._queries, table.schema, each) for each in statement.partitions
+        ]
+        table.drop_partition(*wanted)
+
+
+def _field(name: str, kind: str, column: Column | None) -> Field:
+    """A column of a new table; its id is set by the creation."""
+    return Field(
+        id=0,
+        name=name,
+        type=parse_type(kind, context=name),
+        description=None if column is None else column.comment,
+        default_value=None if column is None else column.default,
+    )

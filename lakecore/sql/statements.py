@@ -1,0 +1,329 @@
+"""The statements, as values.
+
+Names are chains: `(table,)`, `(database, table)` or `(catalog, database, table)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakecore.model.schema_change import Change
+
+Chain: TypeAlias = "tuple[str, ...]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A statement that returns rows and that DuckDB carries out."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explain:
+    """EXPLAIN of a query."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """A statement on DuckDB's own objects, given to DuckDB as it is."""
+
+    text: str
+
+
+# --- catalogs and databases -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateCatalog:
+    """CREATE CATALOG name WITH (...)."""
+
+    name: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropCatalog:
+    """DROP CATALOG name: the name is forgotten, nothing is deleted."""
+
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """USE database, USE catalog.database or USE CATALOG catalog."""
+
+    chain: Chain
+    catalog: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateDatabase:
+    """CREATE DATABASE."""
+
+    chain: Chain
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropDatabase:
+    """DROP DATABASE."""
+
+    chain: Chain
+    if_exists: bool = False
+    cascade: bool = False
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of CREATE TABLE or ALTER TABLE. `type` is Paimon's type text, with NOT NULL."""
+
+    name: str
+    type: str
+    comment: str | None = None
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable:
+    """CREATE TABLE; `query` is that of AS, `like` the table of LIKE."""
+
+    chain: Chain
+    columns: tuple[Column, ...] = ()
+    primary_keys: tuple[str, ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    if_not_exists: bool = False
+    temporary: bool = False
+    replace: bool = False
+    query: str | None = None
+    like: Chain | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateView:
+    """CREATE [TEMPORARY] VIEW name AS query."""
+
+    chain: Chain
+    query: str
+    temporary: bool = False
+    replace: bool = False
+    if_not_exists: bool = False
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """DROP TABLE or DROP VIEW."""
+
+    chain: Chain
+    if_exists: bool = False
+    view: bool = False
+    temporary: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameTable:
+    """ALTER TABLE ... RENAME TO."""
+
+    chain: Chain
+    to: Chain
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTable:
+    """ALTER TABLE with changes of the schema; dropped columns may be missing if `absent_ok`."""
+
+    chain: Chain
+    changes: tuple[Change, ...]
+    if_exists: bool = False
+    absent_ok: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropPartition:
+    """ALTER TABLE ... DROP PARTITION, and TRUNCATE TABLE ... PARTITION."""
+
+    chain: Chain
+    partitions: tuple[Mapping[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncate:
+    """TRUNCATE TABLE."""
+
+    chain: Chain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analyze:
+    """ANALYZE TABLE ... COMPUTE STATISTICS [FOR ALL COLUMNS | FOR COLUMNS ...]."""
+
+    chain: Chain
+    columns: tuple[str, ...] | None = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeTag:
+    """ALTER TABLE ... CREATE | REPLACE | DELETE | RENAME TAG."""
+
+    chain: Chain
+    verb: str
+    tag: str
+    to: str | None = None
+    snapshot_id: int | None = None
+    retain: str | None = None
+    if_exists: bool = False
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insert:
+    """INSERT INTO or OVERWRITE; `partition` has None for keys whose values the rows give."""
+
+    chain: Chain
+    query: str
+    columns: tuple[str, ...] | None = None
+    partition: Mapping[str, str | None] | None = None
+    overwrite: bool = False
+    by_name: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """UPDATE; values and condition are texts of expressions."""
+
+    chain: Chain
+    alias: str | None
+    values: Mapping[str, str]
+    where: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """DELETE FROM."""
+
+    chain: Chain
+    alias: str | None
+    where: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeClause:
+    """A WHEN clause. `match` is matched, not_matched or by_source; `values` None means `*`."""
+
+    match: str
+    action: str
+    condition: str | None = None
+    values: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """MERGE INTO."""
+
+    chain: Chain
+    alias: str | None
+    source: str
+    source_chain: Chain | None
+    source_alias: str | None
+    on: str
+    clauses: tuple[MergeClause, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyInto:
+    """COPY INTO table FROM file."""
+
+    chain: Chain
+    source: str
+    format: str | None
+    options: Mapping[str, str]
+
+
+# --- the rest -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Show:
+    """SHOW what [of a table or database] [LIKE pattern]."""
+
+    what: str
+    chain: Chain = ()
+    like: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Describe:
+    """DESCRIBE [EXTENDED] table, or DESCRIBE DATABASE."""
+
+    chain: Chain
+    extended: bool = False
+    database: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommentOn:
+    """COMMENT ON TABLE | COLUMN ... IS."""
+
+    chain: Chain
+    comment: str | None
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetVariable:
+    """SET key = value; without a key, all variables are shown."""
+
+    key: str | None = None
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reset:
+    """RESET key; without a key, all."""
+
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """CALL sys.procedure(...): texts of expressions, by place or by name."""
+
+    procedure: str
+    positional: tuple[str, ...] = ()
+    named: Mapping[str, str] = field(default_factory=dict)
+
+
+RowStatement = Insert | Update | Delete | Merge | CopyInto | Truncate
+"""What changes the rows of a table."""
+TableStatement = (
+    CreateDatabase
+    | DropDatabase
+    | CreateView
+    | Drop
+    | RenameTable
+    | AlterTable
+    | DropPartition
+    | CommentOn
+)
+"""What changes stored objects other than rows, but for CREATE TABLE."""
+Statement: TypeAlias = (
+    "Query | Explain | Own | CreateCatalog | DropCatalog | Use | CreateTable | Analyze | ChangeTag"
+    " | Show | Describe | SetVariable | Reset | Call | RowStatement | TableStatement"
+)

@@ -1,0 +1,204 @@
+"""What a session of SQL keeps: catalogs, the current database, variables and temporary objects.
+
+A name of one part is a temporary table or view, or a table of the current database. A name of two
+parts is `database.table`, one of three `catalog.database.table`. Names are as written: Paimon's
+names have upper and lower case.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakecore.catalog.registry import open_catalog
+from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lakecore.catalog.catalog import Catalog
+    from lakecore.sql.statements import Chain
+    from lakecore.table.handle import Table
+
+__all__ = ["DEFAULT_CATALOG", "DEFAULT_DATABASE", "Workspace"]
+
+DEFAULT_CATALOG = "paimon"
+DEFAULT_DATABASE = "default"
+_PREFIXES = ("paimon.", "spark.paimon.")
+_ANY = "*"
+_FULL = 3
+_WITHOUT_EFFECT = {
+    "execution.runtime-mode": ("batch",),
+    "sql-client.execution.result-mode": ("table", "tableau", "changelog"),
+    "execution.checkpointing.interval": None,
+    "sql.dialect": None,
+}
+"""Variables of Flink that its guides set and that change nothing here, with the values allowed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Workspace:
+    """The state of one session of SQL."""
+
+    catalogs: dict[str, Catalog]
+    open_path: Callable[..., Table]
+    catalog_name: str = DEFAULT_CATALOG
+    database: str = DEFAULT_DATABASE
+    variables: dict[str, str] = field(default_factory=dict)
+    temporary: dict[str, Table] = field(default_factory=dict)
+    views: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The current catalog."""
+        return self.catalogs[self.catalog_name]
+
+    # --- names ------------------------------------------------------------------------------------
+
+    def catalog_of(self, name: str) -> Catalog:
+        """A catalog by its name. Raises NotFound with the names that exist."""
+        if name not in self.catalogs:
+            raise NotFound("no catalog of that name", catalog=name, known=sorted(self.catalogs))
+        return self.catalogs[name]
+
+    def full(self, chain: Chain) -> tuple[str, str, str]:
+        """Catalog, database and table that a chain names."""
+        if len(chain) > _FULL:
+            raise InvalidRequest(
+                "a table is named by catalog.database.table at most", name=".".join(chain)
+            )
+        missing = (self.catalog_name, self.database)[: _FULL - len(chain)]
+        catalog, database, table = (*missing, *chain)
+        return catalog, database, table
+
+    def identifier(self, chain: Chain) -> tuple[Catalog, str]:
+        """The catalog of a table, and the table's name in it."""
+        catalog, database, table = self.full(chain)
+        quoted = f"`{database}`" if "." in database or "`" in database else database
+        return self.catalog_of(catalog), f"{quoted}.{table}"
+
+    def databases(self, chain: Chain) -> tuple[Catalog, str]:
+        """The catalog and the name of a database."""
+        if not chain:
+            return self.catalog, self.database
+        if len(chain) == 1:
+            return self.catalog, chain[0]
+        catalog, name = chain[0], chain[-1]
+        if len(chain) > _FULL - 1:
+            raise InvalidRequest("a database is catalog.database at most", name=".".join(chain))
+        return self.catalog_of(catalog), name
+
+    def use(self, chain: Chain, *, catalog: bool) -> None:
+        """Make a catalog or a database the current one."""
+        if catalog:
+            if len(chain) != 1:
+                raise InvalidRequest("a catalog has one name", name=".".join(chain))
+            self.catalog_of(chain[0])
+            self.catalog_name, self.database = chain[0], DEFAULT_DATABASE
+            return
+        owner, name = self.databases(chain)
+        if not owner.database_exists(name):
+            raise NotFound("no database of that name", database=name, known=owner.list_databases())
+        if len(chain) > 1:
+            self.catalog_name = chain[0]
+        self.database = name
+
+    def create_catalog(self, name: str, options: Mapping[str, str]) -> None:
+        """Open a catalog under a name. Flink's `'type'='paimon'` may be among its options."""
+        if name in self.catalogs:
+            raise AlreadyExists("there is a catalog of that name", catalog=name)
+        given = dict(options)
+        kind = given.pop("type", "paimon")
+        if kind not in {"paimon", "lakecore"}:
+            raise Unsupported("a catalog is Paimon's: 'type'='paimon'", type=kind)
+        self.catalogs[name] = open_catalog(given, create=True)
+
+    def drop_catalog(self, name: str, *, if_exists: bool) -> None:
+        """Forget a catalog."""
+        if if_exists and name not in self.catalogs:
+            return
+        self.catalog_of(name)
+        if name == self.catalog_name:
+            raise InvalidRequest("the current catalog cannot be dropped; USE another", catalog=name)
+        del self.catalogs[name]
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def table(self, chain: Chain, options: Mapping[str, str] | None = None) -> Table:
+        """The table of a name, with the dynamic options of variables and of the statement.
+
+        Raises NotFound, with the names that exist.
+        """
+        found = self.temporary.get(chain[0]) if len(chain) == 1 else None
+        if found is not None:
+            found = found.refresh()
+        else:
+            catalog, identifier = self.identifier(chain)
+            found = catalog.get_table(identifier)
+        dynamic = {**self.dynamic_options(chain), **(options or {})}
+        return found.copy(dynamic) if dynamic else found
+
+    def find(self, chain: Chain, options: Mapping[str, str] | None = None) -> Table | None:
+        """The table of a name; None if there is none."""
+        if len(chain) > _FULL:
+            return None
+        with suppress(NotFound):
+            return self.table(chain, options)
+        return None
+
+    def exists(self, chain: Chain) -> bool:
+        """Whether there is a table of that name."""
+        if len(chain) == 1 and chain[0] in self.temporary:
+            return True
+        catalog, identifier = self.identifier(chain)
+        return catalog.table_exists(identifier)
+
+    # --- variables --------------------------------------------------------------------------------
+
+    def dynamic_options(self, chain: Chain) -> dict[str, str]:
+        """The options that variables state for a table; a name counts more than `*`."""
+        if len(chain) > _FULL:
+            return {}
+        names = self.full(chain)
+        names = (*names[:2], names[2].partition("$")[0])
+        found: dict[str, str] = {}
+        ranked = sorted(_patterns(names), key=lambda pattern: -pattern.count(_ANY))
+        for pattern in ranked:
+            for prefix in _PREFIXES:
+                start = f"{prefix}{pattern}."
+                found |= {
+                    key.removeprefix(start): value
+                    for key, value in self.variables.items()
+                    if key.startswith(start)
+                }
+        return found
+
+    def set_variable(self, key: str, value: str) -> bool:
+        """Keep a variable of Paimon or Flink. False if it is none of theirs."""
+        if key.startswith(_PREFIXES):
+            prefix = next(each for each in _PREFIXES if key.startswith(each))
+            if key.removeprefix(prefix).count(".") < _FULL:
+                raise InvalidRequest(
+                    "name catalog, database and table before the option, or `*` for any: "
+                    "SET 'paimon.*.*.*.scan.snapshot-id' = '3'",
+                    key=key,
+                )
+        elif key in _WITHOUT_EFFECT:
+            allowed = _WITHOUT_EFFECT[key]
+            if allowed is not None and value not in allowed:
+                raise Unsupported(
+                    "this value is not supported", key=key, value=value, known=allowed
+                )
+        else:
+            return False
+        self.variables[key] = value
+        return True
+
+
+def _patterns(names: tuple[str, ...]) -> list[str]:
+    """Each way to name a table with `*` in place of some names."""
+    patterns = [""]
+    for name in names:
+        patterns = [f"{start}{each}." for start in patterns for each in (name, _ANY)]
+    return [pattern.removesuffix(".") for pattern in patterns]
