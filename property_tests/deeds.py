@@ -12,7 +12,8 @@ from lakecore.io.ambient import seeded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import Budget
 from lakecore.model.validation import create_schema
-from lakecore.table.handle import Table, load_table, write_schema
+from lakecore.table.handle import Table, load_table
+from lakecore.table.publication import write_schema
 from property_tests.table_model import Rows, counted_arrow
 
 if TYPE_CHECKING:

@@ -30,7 +30,8 @@ from lakecore.io.stores.store import MemoryStore
 from lakecore.model.evolution import evolve
 from lakecore.model.types import Array, arrow_field
 from lakecore.model.validation import create_schema
-from lakecore.table.handle import Table, load_table, write_schema
+from lakecore.table.handle import Table, load_table
+from lakecore.table.publication import write_schema
 from property_tests.table_draws import (
     Shape,
     append_shapes,

@@ -24,7 +24,8 @@ from hypothesis import settings
 from lakecore.format.layout import Layout
 from lakecore.io.stores.open import open_store
 from lakecore.model.validation import create_schema
-from lakecore.table.handle import Table, load_table, write_schema
+from lakecore.table.handle import Table, load_table
+from lakecore.table.publication import write_schema
 from property_tests.deeds import snapshot_ids
 from property_tests.writer_process import commit_one, user_of
 from tests.stores import s3_service

@@ -28,7 +28,8 @@ from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.validation import create_schema
 from lakecore.plan.predicate import from_polars
-from lakecore.table.handle import load_table, write_schema
+from lakecore.table.handle import load_table
+from lakecore.table.publication import write_schema
 from lakecore.table.reads.source import TableSource
 from lakecore.table.runs import native_rows
 from property_tests.filter_draws import as_polars, as_sql, conditions, cut_row_groups, settle

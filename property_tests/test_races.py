@@ -16,7 +16,7 @@ import pytest
 from lakecore.errors import CommitConflict
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
-from lakecore.table.handle import Table, write_schema
+from lakecore.table.publication import write_schema
 from property_tests.deeds import (
     PAST,
     Deed,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakecore.io.stores.store import FileStatus, Store
+    from lakecore.table.handle import Table
     from property_tests.table_model import Rows
 
 

@@ -29,7 +29,8 @@ from lakecore.model.evolution import evolve
 from lakecore.model.snapshot import CommitKind
 from lakecore.model.validation import create_schema
 from lakecore.table.compactions.compact_plan import files_by_bucket
-from lakecore.table.handle import Table, load_table, write_schema
+from lakecore.table.handle import Table, load_table
+from lakecore.table.publication import write_schema
 from lakecore.table.reads.scan import key_ranks
 from property_tests.table_draws import (
     WRITES,

@@ -24,14 +24,13 @@ from lakecore import InvalidRequest, LakecoreError
 from lakecore.distributed.committing import (
     Author,
     CommitRequest,
-    author,
     commit_or_clean,
     commit_overwrite,
     delete_files,
     records_nothing,
 )
 from lakecore.distributed.tables import JOB_ID_LENGTH
-from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER, BUCKET_PREFIX
+from lakecore.distributed.values import BUCKET_PREFIX
 from spark_bridge.failures import DATA_ERRORS
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Publication",
-    "author_of",
     "publish",
     "refuse_shared_buckets",
     "remove_files_of_job",
@@ -65,15 +63,6 @@ class Publication:
     partition: Mapping[str, object] = field(default_factory=dict)
     dynamic: bool = False
     assigners: int = 1
-
-
-def author_of(context: TableContext, commit_user: str | None, identifier: int) -> Author:
-    """The commit user of a job. Raises InvalidRequest for an identifier without a user."""
-    if commit_user is None and identifier != BATCH_COMMIT_IDENTIFIER:
-        raise InvalidRequest(
-            "an identifier is found again by its commit user: give both", identifier=identifier
-        )
-    return author(context, commit_user, identifier)
 
 
 def publish(

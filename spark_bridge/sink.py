@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lakecore import CommitConflict, InvalidRequest, LakecoreError
+from lakecore.distributed.committing import author
 from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER
 from spark_bridge.assigners import assigners_of
 from spark_bridge.check import check_schema
 from spark_bridge.failures import DATA_ERRORS
 from spark_bridge.job_commit import (
     Publication,
-    author_of,
     publish,
     remove_files_of_job,
     remove_leftovers,
@@ -66,7 +66,7 @@ def writer(
     identifier = _whole(options, _IDENTIFIER, BATCH_COMMIT_IDENTIFIER)
     assigners = assigners_of(context, overwrite=overwrite)
     how = Publication(
-        by=author_of(context, options.get(_USER), identifier),
+        by=author(context, options.get(_USER), identifier),
         assigners=assigners,
         overwrite=overwrite,
         dynamic=_DYNAMIC in context.options.texts and context.options.dynamic_partition_overwrite,

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql import functions as f
 
 from lakecore import CommitConflict, InvalidRequest, open_table
-from lakecore.distributed.committing import CommitRequest, committed, spec_values
+from lakecore.distributed.committing import CommitRequest, author, committed, spec_values
 from lakecore.distributed.planning import hides_level_0
 from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER, check_flags
 from spark_bridge.assigners import assigners_of
@@ -36,7 +36,6 @@ from spark_bridge.check import check_schema, with_types_of
 from spark_bridge.failures import DATA_ERRORS, raised_as_own
 from spark_bridge.job_commit import (
     Publication,
-    author_of,
     publish,
     remove_files_of_job,
     remove_leftovers,
@@ -146,7 +145,7 @@ def write(  # noqa: PLR0913  the public verb
     require_version(df.sparkSession)
     table = _opened(table)
     context = table.context
-    how = _publication(table, mode, partition, dynamic, author_of(context, commit_user, identifier))
+    how = _publication(table, mode, partition, dynamic, author(context, commit_user, identifier))
     done = _done_before(context, how.by)
     if done is not None:
         return done

@@ -29,7 +29,8 @@ from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.model.types import Atomic, Field, Root, parse_type
 from lakecore.model.validation import create_schema
 from lakecore.table.commits.commit import CommitRequest, commit
-from lakecore.table.handle import Table, load_table, write_schema
+from lakecore.table.handle import Table, load_table
+from lakecore.table.publication import write_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

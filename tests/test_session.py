@@ -132,6 +132,22 @@ def test_table_with_an_unknown_option_is_opened_once_that_is_to_be_ignored(tmp_p
         lc.open_table(path, options={"lakecore.ignore-options": "shiny.*", "sequence.field": "id"})
 
 
+def test_unknown_dynamic_option_is_ignored_if_the_options_say_so(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    lc.open_table(path, create=True, schema=SCHEMA)
+    both = {"shiny.mode": "on", "lakecore.ignore-options": "shiny.*"}
+
+    table = lc.open_table(path, options=both)
+    assert "shiny.mode" not in table.options.texts
+    assert table.copy({"shiny.size": "1"}).refresh().options.lakecore_ignore_options == ("shiny.*",)
+    assert lc.open_table(path).copy(both).to_polars().height == 0
+    for others in ({"shiny.mode": "on"}, {"dull.mode": "on", "lakecore.ignore-options": "shiny.*"}):
+        with pytest.raises(lc.InvalidRequest, match="unknown table option"):
+            lc.open_table(path, options=others)
+        with pytest.raises(lc.InvalidRequest, match="unknown table option"):
+            lc.open_table(path).copy(others)
+
+
 def test_schema_that_names_another_branch_is_unsupported(tmp_path: Path) -> None:
     lc.open_table(tmp_path / "t", create=True, schema=SCHEMA)
     path = with_option(tmp_path / "t", "branch", "b1")

@@ -13,7 +13,8 @@ from lakecore.catalog.filesystem import FilesystemCatalog
 from lakecore.catalog.options import parse_catalog_options
 from lakecore.format.layout import Layout
 from lakecore.io.stores.local import LocalStore
-from lakecore.table.handle import load_table, write_schema
+from lakecore.table.handle import load_table
+from lakecore.table.publication import write_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +32,7 @@ from lakecore.cli.arguments import (
     Where,
     chosen,
 )
+from lakecore.cli.output import OutputFailed, flush, to_nowhere, write
 from lakecore.errors import LakecoreError
 
 if TYPE_CHECKING:
@@ -74,12 +74,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if debug:
             raise
         _fail(str(error).strip().partition("\n")[0])
-    except OSError as error:
-        # Storage raises errors of lakecore's tree: this is an error of standard output.
+    except OutputFailed as error:
         if debug:
             raise
-        _to_nowhere()
-        _fail(f"the output cannot be written: {error.strerror or error}")
+        to_nowhere()
+        _fail(f"the output cannot be written: {error}")
+    except OSError as error:
+        if debug:
+            raise
+        to_nowhere()
+        _fail(f"the system refused a call: {error}")
 
 
 def _show_version(*, asked: bool) -> None:
@@ -334,9 +338,9 @@ def _run(module: str, command: str, *arguments: object) -> None:
     """Import the module of a command, and run it."""
     try:
         getattr(import_module(module), command)(*arguments)
-        sys.stdout.flush()
+        flush()
     except BrokenPipeError:  # the reader has had enough, as in `lakecore read ... | head`
-        _to_nowhere()
+        to_nowhere()
 
 
 def _polars_errors() -> tuple[type[Exception], ...]:
@@ -346,15 +350,9 @@ def _polars_errors() -> tuple[type[Exception], ...]:
     return () if loaded is None else (loaded.PolarsError,)
 
 
-def _to_nowhere() -> None:
-    """Send what is still to be printed nowhere, so that Python does not fail over it at its end."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    write(f"{text}\n")
+    flush()
 
 
 def _fail(message: str) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from lakecore.cli.arguments import Format
 from lakecore.cli.grid import Column, Style, layout
-from lakecore.cli.texts import NULL, cells, csv_text, json_lines, json_text, one_line
+from lakecore.cli.output import flush, write
+from lakecore.cli.texts import NULL, cells, csv_text, json_lines, json_text, one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,8 +24,8 @@ _WIDTH = 100
 
 def say(text: str) -> None:
     """Print lines for people."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    write(f"{text}\n")
+    flush()
 
 
 def note(text: str) -> None:
@@ -41,7 +42,7 @@ def write_frame(
         write_batches(frame, (), form)
         return
     columns = [Column(one_line(name), kind.is_numeric()) for name, kind in frame.schema.items()]
-    lines = layout(columns, [cells(row, null) for row in frame.iter_rows()], _style())
+    lines = layout(columns, [cells(row, null) for row in printable(frame).iter_rows()], _style())
     say("\n".join([*([title] if title else []), *lines]))
 
 
@@ -49,10 +50,10 @@ def write_batches(first: pl.DataFrame, rest: Iterable[pl.DataFrame], form: Forma
     """Print batches as they come, as JSON lines or CSV; the first may be empty."""
     _to_utf8()
     as_csv = form is Format.CSV
-    sys.stdout.write(csv_text(first, header=True) if as_csv else json_lines(first))
+    write(csv_text(first, header=True) if as_csv else json_lines(first))
     for batch in rest:
-        sys.stdout.write(csv_text(batch, header=False) if as_csv else json_lines(batch))
-        sys.stdout.flush()
+        write(csv_text(batch, header=False) if as_csv else json_lines(batch))
+        flush()
 
 
 def write_record(record: Mapping[str, object], form: Format, text: str) -> None:

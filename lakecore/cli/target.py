@@ -38,7 +38,7 @@ def table_of(name: str, warehouse: str | None, option: Iterable[str] | None) -> 
                 "no table in this directory; a name is DATABASE.TABLE and needs its warehouse: "
                 "--warehouse PATH, or LAKECORE_WAREHOUSE",
                 path=name,
-                warehouse=warehouse or None,
+                **({"warehouse": warehouse} if warehouse else {}),
             ) from error
     storage = {key: text for key, text in options.items() if is_storage_option(key)}
     table = connect({"warehouse": warehouse, **storage}).get_table(name)

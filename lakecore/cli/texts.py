@@ -3,6 +3,10 @@
 JSON and CSV: binary is hexadecimal text, a decimal is text with all its digits, dates and times are
 ISO 8601. A MAP with text keys is an object; any other is a list of `key` and `value`. NaN and
 infinity, which JSON lacks, are null in JSON.
+
+DATE and TIMESTAMP reach further than Python (years 1 to 9999) and Polars (about 262 000 years) can
+name a day. A value outside the first is text with a sign before its year; one outside the second is
+its number of days or time units since 1970, with the unit.
 """
 
 from __future__ import annotations
@@ -21,12 +25,16 @@ from lakecore.cli.grid import Cell
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["NULL", "cells", "csv_text", "json_lines", "json_text", "one_line"]
+__all__ = ["NULL", "cells", "csv_text", "json_lines", "json_text", "one_line", "printable"]
 
 NULL = "NULL"
 PolarsType: TypeAlias = "pl.DataType | pl.datatypes.DataTypeClass"
 _FRACTION = re.compile(r"(\.\d*?)0+(?=\D|$)")
 _ISO = "%Y-%m-%dT%H:%M:%S%.f"
+_UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+_EPOCH = date(1970, 1, 1).toordinal()
+_DAY_MAX = 95_000_000
+"""Days from 1970 that Polars can write as a date; a day and its zone are still in reach."""
 _ESCAPES = {
     **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))},
     **{code: f"\\u{code:04x}" for code in (0x2028, 0x2029)},
@@ -39,6 +47,15 @@ _ESCAPES = {
 def cells(row: Sequence[object], null: str = NULL) -> list[Cell]:
     """The cells of a row: null is a faint NULL, and the text "NULL" or "" is quoted."""
     return [Cell(null, faint=True) if value is None else _cell(value) for value in row]
+
+
+def printable(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with texts for those dates and timestamps that Python does not have."""
+    return frame.with_columns(
+        _plain_values(pl.col(name), kind).alias(name)
+        for name, kind in frame.schema.items()
+        if _has_dates(kind) and (kind.is_nested() or not _in_python(frame[name]))
+    )
 
 
 def one_line(text: str) -> str:
@@ -82,8 +99,12 @@ def _plain_values(values: pl.Expr, kind: PolarsType) -> pl.Expr:
     match kind:
         case pl.Binary():
             return values.bin.encode("hex")
+        case pl.Date():
+            return _date_text(values, "%Y-%m-%d", _DAY_MAX, "days")
         case pl.Datetime():
-            return values.dt.to_string(_ISO if kind.time_zone is None else f"{_ISO}%:z")
+            form = _ISO if kind.time_zone is None else f"{_ISO}%:z"
+            end = min(_DAY_MAX * 86_400 * _UNITS[kind.time_unit], 2**63 - 1)
+            return _date_text(values, form, end, kind.time_unit)
         case pl.Time():
             return values.dt.to_string("%H:%M:%S%.f")
         case pl.List():
@@ -103,10 +124,42 @@ def _plain_values(values: pl.Expr, kind: PolarsType) -> pl.Expr:
             return values
 
 
+def _date_text(values: pl.Expr, form: str, end: int, unit: str) -> pl.Expr:
+    """Dates or times as text; beyond `end` units from 1970 their number and the unit."""
+    numbers = values.to_physical().cast(pl.Int64)
+    text = pl.when(numbers.is_between(-end, end)).then(values).dt.to_string(form)
+    return text.fill_null(pl.concat_str(numbers, pl.lit(f" {unit}")))
+
+
+def _has_dates(kind: PolarsType) -> bool:
+    match kind:
+        case pl.Date() | pl.Datetime():
+            return True
+        case pl.List():
+            return _has_dates(kind.inner)
+        case pl.Map():
+            return _has_dates(kind.key) or _has_dates(kind.value)
+        case pl.Struct():
+            return any(_has_dates(part) for part in kind.to_schema().values())
+        case _:
+            return False
+
+
+def _in_python(values: pl.Series) -> bool:
+    """Whether Python has each of these dates or timestamps."""
+    kind = values.dtype
+    if isinstance(kind, pl.Datetime) and kind.time_unit == "ns":
+        return True  # 64 bits reach from 1677 to 2262
+    numbers = values.to_physical().cast(pl.Int64)
+    each_day = 86_400 * _UNITS[kind.time_unit] if isinstance(kind, pl.Datetime) else 1
+    first, last = (day.toordinal() - _EPOCH for day in (date.min, date.max))
+    return bool(numbers.is_between((first + 1) * each_day, last * each_day - 1).all())
+
+
 def _plain_type(kind: PolarsType) -> PolarsType:
     """The type of the values that `_plain_values` makes of this one."""
     match kind:
-        case pl.Binary() | pl.Datetime() | pl.Time():
+        case pl.Binary() | pl.Date() | pl.Datetime() | pl.Time():
             return pl.String()
         case pl.List():
             return pl.List(_plain_type(kind.inner))

@@ -7,7 +7,7 @@ one frozen `TableOptions`; `page` writes `docs/options.md`.
 
 from __future__ import annotations
 
-from lakecore.options.changes import check_option_change, rename_in_options
+from lakecore.options.changes import check_dynamic_options, check_option_change, rename_in_options
 from lakecore.options.choices import (
     BucketFunction,
     ChangelogProducer,
@@ -44,6 +44,7 @@ __all__ = [
     "ScanMode",
     "SortOrder",
     "TableOptions",
+    "check_dynamic_options",
     "check_known",
     "check_option_change",
     "describe_options",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
 from lakecore.options.known import RENAMED, find_option
-from lakecore.options.parse import parse_options
+from lakecore.options.parse import check_known, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +25,19 @@ _NEVER_BACK = ("ignore-delete", "ignore-update-before")
 """Options that once skipped rows: those would come back in some reads and not in others."""
 
 
+def check_dynamic_options(
+    stored: Mapping[str, str], given: Mapping[str, str], *, table: str = ""
+) -> None:
+    """Raise InvalidRequest for dynamic options that are unknown, or that a table may not change to.
+
+    An unknown key may be given if `lakecore.ignore-options`, stored or given, lists it.
+    """
+    check_known({**stored, **given}, table=table)
+    for key, value in given.items():
+        if find_option(key) is not None:
+            check_option_change(stored, key, value, has_snapshots=True, table=table)
+
+
 def check_option_change(
     options: Mapping[str, str],
     key: str,
@@ -36,7 +49,7 @@ def check_option_change(
     """Raise InvalidRequest if the option may not take this value (None: its default).
 
     Unknown keys may go but not come. `type` and `path` never change; what decides where rows lie
-    and how they merge does not once there are snapshots. Dynamic options follow the same rules.
+    and how they merge does not once there are snapshots.
     """
     old = options.get(key)
     if old == value:

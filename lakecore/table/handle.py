@@ -17,7 +17,7 @@ from lakecore.model.arguments import check_flags
 from lakecore.model.option_rules import validate_scan
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.model.validation import check_dynamic_rules
-from lakecore.options import check_option_change, option_texts, parse_options
+from lakecore.options import check_dynamic_options, option_texts, parse_options
 from lakecore.plan.predicate import from_polars
 from lakecore.table.changes.between import changes_between, changes_of_options
 from lakecore.table.changes.changes import ChangesSource
@@ -34,7 +34,7 @@ from lakecore.table.context import (
 )
 from lakecore.table.maintenance.retention_verbs import RetentionVerbs
 from lakecore.table.maintenance.tag_verbs import TagVerbs
-from lakecore.table.publication import EXCLUSIVE_CREATE, write_schema
+from lakecore.table.publication import EXCLUSIVE_CREATE
 from lakecore.table.reads.explain import Explanation, explain
 from lakecore.table.reads.readable import Readable, lazy
 from lakecore.table.reads.row_values import as_filter, setting_of, sql_condition
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from lakecore.options import OptionValue, TableOptions
     from lakecore.table.publication import Publication
 
-__all__ = ["MEMORY_BUDGET", "Table", "load_table", "write_schema"]
+__all__ = ["MEMORY_BUDGET", "Table", "load_table"]
 
 MEMORY_BUDGET = "lakecore.memory-budget"
 
@@ -173,10 +173,7 @@ class Table(TagVerbs, RetentionVerbs, StreamWrites, Readable):
                 table=context.identifier,
             )
         merged = {**context.options.texts, **given}
-        for key, value in given.items():
-            check_option_change(
-                context.options.texts, key, value, has_snapshots=True, table=context.identifier
-            )
+        check_dynamic_options(context.options.texts, given, table=context.identifier)
         options = parse_options(merged, table=context.identifier)
         check_dynamic_rules(context.schema, options, table=context.identifier)
         validate_scan(options)
@@ -406,7 +403,8 @@ class Table(TagVerbs, RetentionVerbs, StreamWrites, Readable):
 
         The commit is idempotent for each `commit_user`: if this user has committed this or a
         higher `identifier` before, nothing changes, and the result names the earlier snapshots.
-        Without `commit_user`, a random one is used.
+        Without `commit_user`, a random one is used, and an `identifier` is refused: nobody could
+        find the commit by it.
 
         Raises InvalidRequest if a file of the messages does not exist: the messages belong to
         another table, or they were aborted.
@@ -558,10 +556,9 @@ def load_table(  # noqa: PLR0913  what it is given is what a table is bound to
         publication=publication,
     )
     if given:
-        stated, name = context.schema.stated_options, context.identifier
-        for key in given.keys() - {"branch"}:
-            check_option_change(stated, key, given[key], has_snapshots=True, table=name)
-        check_dynamic_rules(context.schema, context.options, table=name)
+        own = {key: text for key, text in given.items() if key != "branch"}
+        check_dynamic_options(context.schema.stated_options, own, table=context.identifier)
+        check_dynamic_rules(context.schema, context.options, table=context.identifier)
     _set_budget(context.budget, context.options, given)
     return Table(context)
 

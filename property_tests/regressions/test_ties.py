@@ -7,7 +7,8 @@ import pyarrow as pa
 from lakecore.format.layout import Layout
 from lakecore.io.stores.store import MemoryStore
 from lakecore.model.validation import create_schema
-from lakecore.table.handle import load_table, write_schema
+from lakecore.table.handle import load_table
+from lakecore.table.publication import write_schema
 
 PATH = "memory://warehouse/shop.db/orders"
 

@@ -10,7 +10,8 @@ from lakecore.io.stores.store import MemoryStore
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.validation import create_schema
-from lakecore.table.handle import load_table, write_schema
+from lakecore.table.handle import load_table
+from lakecore.table.publication import write_schema
 
 PATH = "memory://warehouse/shop.db/orders"
 

@@ -26,7 +26,8 @@ from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.model.validation import create_schema
-from lakecore.table.handle import Table, load_table, write_schema
+from lakecore.table.handle import Table, load_table
+from lakecore.table.publication import write_schema
 from property_tests.simulation.scenario import SHAPES
 from property_tests.simulation.scheduler import CrashedError
 from property_tests.simulation.session import Session

@@ -291,6 +291,22 @@ def program(*arguments: object, stdout: Any, **environment: str) -> tuple[int, b
     return run.returncode, run.stdout, run.stderr.decode()
 
 
+def test_error_of_the_system_is_not_taken_for_one_of_the_output(
+    warehouse: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(5, "Input/output error", "/data/file")
+
+    monkeypatch.setattr("lakecore.cli.rows.table_of", refuse)
+    monkeypatch.setattr("lakecore.cli.app.to_nowhere", lambda: None)  # the test reads on
+
+    assert run(capfd, "read", orders(warehouse)) == (
+        1,
+        "",
+        "error: the system refused a call: [Errno 5] Input/output error: '/data/file'\n",
+    )
+
+
 def test_output_that_cannot_be_written_is_one_line_and_exit_code_1(warehouse: Path) -> None:
     for flags in ([], ["--json"]):
         with Path("/dev/full").open("wb") as full:
@@ -413,4 +429,5 @@ def test_name_that_finds_no_table_says_what_is_missing(
 
     assert (code, out) == (1, "")
     assert hint in err
+    assert "None" not in err
     assert len(err.splitlines()) == 1

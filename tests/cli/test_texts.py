@@ -5,11 +5,12 @@ import io
 import json
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from typing import Literal
 
 import polars as pl
 import pytest
 
-from lakecore.cli.texts import cells, csv_text, json_lines
+from lakecore.cli.texts import cells, csv_text, json_lines, printable
 
 NAN, INFINITY = float("nan"), float("inf")
 VALUES: list[tuple[pl.DataType, object, object, str]] = [
@@ -110,3 +111,33 @@ def test_null_is_told_from_texts_that_look_like_it() -> None:
     assert [cell.faint for cell in shown] == [True, False, False, False]
     frame = pl.DataFrame({"a": ["", None], "b": ["", ""]})
     assert csv_text(frame, header=False) == '"",""\n,""\n'
+
+
+def test_dates_and_timestamps_beyond_python_are_text() -> None:
+    days = pl.Series([0, 3_000_000, 2**31 - 1, -(2**31), None], dtype=pl.Int32).cast(pl.Date)
+    frame = pl.DataFrame({"d": days, "l": days.reshape((5, 1)).cast(pl.List(pl.Date))})
+    texts = ["1970-01-01", "+10183-09-21", "2147483647 days", "-2147483648 days", None]
+
+    assert printable(frame).rows() == [(text, [text]) for text in texts]
+    assert [json.loads(line) for line in json_lines(frame).splitlines()] == [
+        {"d": text, "l": [text]} for text in texts
+    ]
+    assert printable(frame.select(pl.col("d").head(1))).rows() == [(date(1970, 1, 1),)]
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+def test_the_widest_timestamp_is_text_of_any_form(
+    unit: Literal["ms", "us", "ns"], zone: str | None
+) -> None:
+    ends = pl.Series([2**63 - 1, 1 - 2**63], dtype=pl.Int64)
+    frame = pl.DataFrame({"t": ends.cast(pl.Datetime(unit, zone))})
+    told = [json.loads(line)["t"] for line in json_lines(frame).splitlines()]
+
+    if unit == "ns":
+        assert [text[:4] for text in told] == ["2262", "1677"]
+        assert [row[0].year for row in printable(frame).rows()] == [2262, 1677]
+    else:
+        assert told == [f"{end} {unit}" for end in ends]
+        assert [row[0] for row in printable(frame).rows()] == told
+    assert csv_text(frame, header=False).splitlines() == told

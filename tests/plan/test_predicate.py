@@ -27,7 +27,6 @@ from lakecore.plan.predicate import (
     And,
     Column,
     Compare,
-    In,
     IsNotNull,
     IsNull,
     Not,
@@ -51,39 +50,10 @@ from lakecore.plan.predicate import (
     to_arrow,
     to_polars,
 )
+from tests.conditions import DAY, NOON, SCHEMA, c, isin
 
-SCHEMA = pa.schema(
-    [
-        ("i", pa.int32()),
-        ("l", pa.int64()),
-        ("f", pa.float32()),
-        ("g", pa.float64()),
-        ("dec", pa.decimal128(6, 2)),
-        ("s", pa.string()),
-        ("b", pa.binary()),
-        ("q", pa.bool_()),
-        ("d", pa.date32()),
-        ("ti", pa.time32("ms")),
-        ("ms", pa.timestamp("ms")),
-        ("us", pa.timestamp("us")),
-        ("ns", pa.timestamp("ns")),
-        ("tz", pa.timestamp("us", "UTC")),
-        ("st", pa.struct([("x", pa.int32())])),
-        ("Mixed", pa.int32()),
-    ]
-)
 SCHEMA_OF_TABLE = TableSchema(id=0, fields=fields_from_arrow(list(SCHEMA)), highest_field_id=99)
-NOON = dt.datetime(2026, 1, 1, 12)
-DAY = dt.date(2026, 1, 1)
 INT_MAX = 2**31 - 1
-
-
-def c(column: str, op: str, value: object) -> Compare:
-    return Compare(column, Op(op), pa.scalar(value, SCHEMA.field(column).type))
-
-
-def isin(column: str, *values: object) -> In:
-    return In(column, pa.array(values, SCHEMA.field(column).type))
 
 
 def literal(column: str, op: str, value: object, kind: pa.DataType | None = None) -> Predicate:

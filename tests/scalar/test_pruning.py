@@ -18,12 +18,9 @@ from lakecore.plan.predicate import (
     TRUE,
     UNKNOWN,
     And,
-    Compare,
-    In,
     IsNotNull,
     IsNull,
     Not,
-    Op,
     Or,
     Predicate,
     StartsWith,
@@ -32,41 +29,10 @@ from lakecore.plan.predicate import (
 )
 from lakecore.scalar import pruning
 from lakecore.scalar.values import Setting, parse_where, types_of
-from tests.conditions import from_sql, kept
+from tests.conditions import DAY, NOON, SCHEMA, c, from_sql, isin, kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-SCHEMA = pa.schema(
-    [
-        ("i", pa.int32()),
-        ("l", pa.int64()),
-        ("f", pa.float32()),
-        ("g", pa.float64()),
-        ("dec", pa.decimal128(6, 2)),
-        ("s", pa.string()),
-        ("b", pa.binary()),
-        ("q", pa.bool_()),
-        ("d", pa.date32()),
-        ("ti", pa.time32("ms")),
-        ("ms", pa.timestamp("ms")),
-        ("us", pa.timestamp("us")),
-        ("ns", pa.timestamp("ns")),
-        ("tz", pa.timestamp("us", "UTC")),
-        ("st", pa.struct([("x", pa.int32())])),
-        ("Mixed", pa.int32()),
-    ]
-)
-NOON = dt.datetime(2026, 1, 1, 12)
-DAY = dt.date(2026, 1, 1)
-
-
-def c(column: str, op: str, value: object) -> Compare:
-    return Compare(column, Op(op), pa.scalar(value, SCHEMA.field(column).type))
-
-
-def isin(column: str, *values: object) -> In:
-    return In(column, pa.array(values, SCHEMA.field(column).type))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import Budget, process_budget
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
-from lakecore.table.handle import Table, load_table, write_schema
+from lakecore.table.handle import Table, load_table
+from lakecore.table.publication import write_schema
 from tests.tables import PATH, held, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
@@ -487,6 +488,8 @@ NOT_WHAT_IS_TAKEN: dict[str, Callable[[Any], object]] = {
     "bucket of text": lambda table: table.compact(buckets=["0"]),
     "partitions 7": lambda table: table.compact(partitions=7),
     "watermark of 65 bits": lambda table: table.commit([], watermark=1 << 64),
+    "identifier without a user": lambda table: table.write(ROWS, identifier=1),
+    "identifier of messages without a user": lambda table: table.commit([], identifier=1),
     "commit_user of a list": lambda table: table.last_identifier(["a"]),
     "system table 7": lambda table: table.inspect.system_table(["files"]),
 }

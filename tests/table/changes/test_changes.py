@@ -19,7 +19,7 @@ from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.snapshot import Tag
 from lakecore.table.changes.between import changes_between
-from lakecore.table.handle import write_schema
+from lakecore.table.publication import write_schema
 from tests.reading import ReadingStore
 from tests.tables import changed, held, new_table, put, reopened, rows
 

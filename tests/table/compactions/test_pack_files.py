@@ -18,7 +18,7 @@ from lakecore.model.evolution import evolve
 from lakecore.model.files import DELETION_VECTORS, DataFile, FileSource, IndexFile
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.types import parse_type
-from lakecore.table.handle import write_schema
+from lakecore.table.publication import write_schema
 from tests.stores import MeddledStore
 from tests.tables import held, in_directory, new_table, put, reopened, rows
 

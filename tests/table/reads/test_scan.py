@@ -10,7 +10,7 @@ import pytest
 from lakecore.io.stores.store import MemoryStore
 from lakecore.model.types import parse_type
 from lakecore.options import MergeEngine
-from lakecore.table.handle import write_schema
+from lakecore.table.publication import write_schema
 from lakecore.table.reads.scan import ScanContext, ScanPlan, Skipped, hides_level_0, plan_scan
 from tests.conditions import from_sql
 from tests.tables import held, new_table, put, reopened

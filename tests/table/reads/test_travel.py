@@ -13,7 +13,7 @@ from lakecore.io.ambient import seeded
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.model.snapshot import Tag
-from lakecore.table.handle import write_schema
+from lakecore.table.publication import write_schema
 from lakecore.table.reads.travel import Travel, resolve
 from tests.tables import held, new_table, put, reopened
 

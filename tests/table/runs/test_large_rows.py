@@ -17,7 +17,7 @@ from lakecore.memory import Budget
 from lakecore.merge.fold import FoldEngine
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
-from lakecore.table.handle import write_schema
+from lakecore.table.publication import write_schema
 from lakecore.table.reads.source import TableSource
 from lakecore.table.runs import large_rows
 from lakecore.table.runs.large_rows import are_large

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
@@ -12,9 +12,12 @@ import pytest
 from lakecore.errors import InvalidRequest
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import Change, SchemaChange
-from lakecore.table.handle import Table, write_schema
+from lakecore.table.publication import write_schema
 from lakecore.table.runs import large_rows, late_casts, read
 from tests.tables import changed, held, new_table, put, reopened
+
+if TYPE_CHECKING:
+    from lakecore.table.handle import Table
 
 VALUES = {"id": "INT NOT NULL", "v": "STRING", "n": "INT"}
 CHOOSING = ["deduplicate", "first-row"]

@@ -21,7 +21,7 @@ from lakecore.memory import Budget
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.plan.predicate import from_polars
-from lakecore.table.handle import write_schema
+from lakecore.table.publication import write_schema
 from lakecore.table.reads import source
 from lakecore.table.runs import native_rows, read
 from lakecore.table.runs.native_rows import NativeRows

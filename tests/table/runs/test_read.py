@@ -25,7 +25,7 @@ from lakecore.model.evolution import evolve
 from lakecore.model.files import DELETION_VECTORS, CommitMessage, IndexFile
 from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.schema_change import SchemaChange
-from lakecore.table.handle import write_schema
+from lakecore.table.publication import write_schema
 from lakecore.table.reads.source import TableSource
 from lakecore.table.runs import read
 from lakecore.table.runs.read import read_split

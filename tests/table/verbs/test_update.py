@@ -14,7 +14,7 @@ import pytest
 from lakecore.errors import CommitConflict, InvalidRequest
 from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
-from lakecore.table.handle import write_schema
+from lakecore.table.publication import write_schema
 from tests.reading import rows_written
 from tests.stores import MeddledStore
 from tests.tables import held, new_table, put, reopened

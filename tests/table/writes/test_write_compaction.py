@@ -17,7 +17,8 @@ from lakecore.memory import Budget
 from lakecore.model.evolution import evolve
 from lakecore.model.manifest import FileKind
 from lakecore.model.schema_change import SchemaChange
-from lakecore.table.handle import load_table, write_schema
+from lakecore.table.handle import load_table
+from lakecore.table.publication import write_schema
 from tests.stores import FailingStore, MeddledStore, StoreFailure
 from tests.tables import held, in_directory, new_table, put, reopened, rows
 

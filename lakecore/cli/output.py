@@ -1,0 +1,39 @@
+"""Standard output: the one place that writes to it, so that its errors are known from others."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+__all__ = ["OutputFailed", "flush", "to_nowhere", "write"]
+
+
+class OutputFailed(Exception):
+    """Standard output does not take what is printed: a disk is full, a device is gone."""
+
+
+def write(text: str) -> None:
+    """Print this text as it is. Raises OutputFailed, and BrokenPipeError if nobody reads on."""
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputFailed(error.strerror or str(error)) from error
+
+
+def flush() -> None:
+    """Hand over all that was printed. Raises as `write` does."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputFailed(error.strerror or str(error)) from error
+
+
+def to_nowhere() -> None:
+    """Send what is still to be printed nowhere, so that Python does not fail over it at its end."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
