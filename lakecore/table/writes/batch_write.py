@@ -52,7 +52,11 @@ def author(
     Raises InvalidRequest for a bad name or number, and for an identifier without a user: a commit
     is found by both, and nobody knows a random user.
     """
-    _check_author(commit_user, identifier)
+    check_author(commit_user, identifier)
+    if commit_user is None and identifier != BATCH_COMMIT_IDENTIFIER:
+        raise InvalidRequest(
+            "an identifier is found again by its commit user: give both", identifier=identifier
+        )
     if commit_user is None:
         prefix = context.options.commit_user_prefix
         drawn = context.ambient.new_uuid()
@@ -60,7 +64,7 @@ def author(
     return Author(user=commit_user, identifier=identifier)
 
 
-def _check_author(commit_user: object, identifier: object) -> None:
+def check_author(commit_user: object, identifier: object) -> None:
     """Raise InvalidRequest for a user or identifier that a snapshot file cannot hold."""
     if not isinstance(identifier, int) or isinstance(identifier, bool):
         raise InvalidRequest("the identifier of a commit is a whole number", identifier=identifier)
@@ -68,10 +72,6 @@ def _check_author(commit_user: object, identifier: object) -> None:
         raise InvalidRequest("the identifier of a commit has 64 bits", identifier=identifier)
     if commit_user is not None and not (isinstance(commit_user, str) and commit_user):
         raise InvalidRequest("a commit user is a text, and not empty", commit_user=commit_user)
-    if commit_user is None and identifier != BATCH_COMMIT_IDENTIFIER:
-        raise InvalidRequest(
-            "an identifier is found again by its commit user: give both", identifier=identifier
-        )
 
 
 def records_nothing(context: TableContext, identifier: int) -> bool:
