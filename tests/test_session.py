@@ -74,7 +74,7 @@ def test_session_is_pickled_and_sees_the_same_tables(tmp_path: Path) -> None:
 def test_session_in_memory_is_not_pickled() -> None:
     session = lc.connect(f"memory://{SYSTEM.new_uuid()}/w", create=True)
 
-    with pytest.raises(lc.Unsupported, match=r"memory of a process.*warehouse on disk"):
+    with pytest.raises(lc.Unsupported, match=r"exists only in its own process.*warehouse on disk"):
         pickle.dumps(session)
 
 

@@ -22,29 +22,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _HELD_SHARE = 0.75
-"""The part of the budget, of memory that the process holds, up to which nothing is given back."""
+"""The part of the budget up to which the process keeps freed memory."""
 _REUSED_LEAST_BYTES = 1 << 30
 _RESIDENT = "/proc/self/statm"
 _CHOSEN = "ARROW_DEFAULT_MEMORY_POOL"
-"""By which users choose Arrow's pool themselves."""
+"""The environment variable by which users choose Arrow's pool."""
 _KEPT_MS = 60_000
-"""How long freed pages stay with jemalloc: from a compaction to that of the next commit. Arrow has
-a second. Of a process that does nothing it takes none back in either case."""
+"""How long jemalloc keeps freed pages: long enough for the compaction of the next commit.
+
+Arrow's default is one second. In an idle process, jemalloc returns nothing in either case.
+"""
 
 
 @cache
 def encoding_pool() -> pa.MemoryPool:
-    """Where encoders take their memory from: the pool that has freed pages soonest at hand."""
+    """The pool of the encoders: the one that reuses freed pages fastest."""
     if "jemalloc" in pa.supported_memory_backends():
         if _may_keep(process_budget().size_bytes):
-            # It holds for arenas that are not there yet: those of threads, that is, to come.
+            # This applies only to arenas created later, which are those of new threads.
             pa.jemalloc_set_decay_ms(_KEPT_MS)
         return pa.jemalloc_memory_pool()
     return pa.default_memory_pool()
 
 
 class _Inside:
-    """How many are within `reused_memory`, and the pool to put back after the last."""
+    """The number of callers within `reused_memory`, and the pool to restore after the last one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -62,7 +64,7 @@ class _Inside:
         with self._lock:
             self._count -= 1
             if self._count == 0 and self._before is not None:
-                # Unless another pool has been set since.
+                # Unless another pool was set in between.
                 if pa.default_memory_pool().backend_name == encoding_pool().backend_name:
                     pa.set_memory_pool(self._before)
                 self._before = None
@@ -73,13 +75,13 @@ _INSIDE = _Inside()
 
 @contextmanager
 def reused_memory(budget_bytes: int) -> Iterator[None]:
-    """Within it Arrow takes all memory from the encoders' pool, unless the user has chosen one.
+    """Within the block, Arrow uses the encoders' pool, unless the user has chosen a pool.
 
-    A small budget has no room for it: what the other pool has freed before stays there beside.
-
-    For long work that takes and frees much: Arrow's own pool gives freed pages back meanwhile.
-    Decoding cannot be told its pool, so it is that of the process; a buffer goes back to the pool
-    that it came from, whichever is set by then.
+    This is for long work that allocates and frees much memory: Arrow's own pool would return freed
+    pages to the system in between. The pool is that of the whole process, because decoding has no
+    argument for it. Each buffer returns to its own pool, whichever pool is set at that time. With a
+    small budget nothing changes, because the memory that the other pool keeps would be held in
+    addition.
     """
     if not _may_keep(budget_bytes):
         yield
@@ -92,7 +94,7 @@ def reused_memory(budget_bytes: int) -> Iterator[None]:
 
 
 def _may_keep(budget_bytes: int) -> bool:
-    """Whether there is room to keep what was freed, and no pool that the user has chosen."""
+    """Whether the budget allows keeping freed memory, and the user has not chosen a pool."""
     return not os.environ.get(_CHOSEN) and budget_bytes >= _REUSED_LEAST_BYTES
 
 
@@ -106,7 +108,7 @@ def release_all_freed() -> None:
     """Return this thread's freed memory to the system."""
     pa.default_memory_pool().release_unused()
     encoding_pool().release_unused()
-    # The small objects that tell of thousands of columns are the C library's to give back.
+    # The many small objects of wide tables are memory of the C library.
     pa.system_memory_pool().release_unused()
 
 

@@ -1,12 +1,12 @@
 """Sorted runs of a write buffer that is too large for memory, as Arrow IPC files on local disk.
 
-They live in a temporary directory of one writer and are gone when it closes; nothing of a table
-ever refers to them. A process that is killed leaves its directories; the next process that spills
-removes them. `lakecore-spill-BOOT-PID-...` names the owner, which also holds a lock on the file
-`owner` in it until it ends, however it ends.
-
-INVARIANT: a directory is removed only if nobody holds its lock (also not in another container,
-where its process cannot be seen), and its process is not one of this machine that runs.
+They are in a temporary directory of one writer, and are deleted when the writer closes; nothing in
+a table refers to them. A killed process leaves its directories behind, and the next process that
+spills removes them. The name `lakecore-spill-BOOT-PID-...` identifies the owner. The owner also
+holds a lock on the file `owner` in the directory; the lock ends with the process, even if it is
+killed.
+INVARIANT: a directory is removed only if nobody holds its lock (not even a process in another
+container, which cannot be seen) and its process is not a running process of this machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from lakecore.errors import StorageError
 
-if sys.platform != "win32":  # where nothing is swept
+if sys.platform != "win32":  # not on Windows: nothing is swept there
     import fcntl
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _OWNER = "owner"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpilledRun:
-    """One sorted run on local disk, and the range of its sequence numbers."""
+    """A sorted run on local disk, and the range of its sequence numbers."""
 
     path: str
     row_count: int
@@ -47,18 +47,18 @@ class SpilledRun:
 
 
 class SpillDirectory:
-    """Where one writer spills; created at the first spill."""
+    """The directory in which one writer spills; created at the first spill."""
 
     def __init__(self, compression: str = "zstd") -> None:
         self._options = pa.ipc.IpcWriteOptions(compression=compression)
         self._directory: str | None = None
-        self._owner: int | None = None  # the descriptor that holds the lock
+        self._owner: int | None = None  # the file descriptor that holds the lock
         self._count = 0
 
     def write(
         self, schema: pa.Schema, tables: Iterable[pa.Table], sequence_min: int, sequence_max: int
     ) -> SpilledRun:
-        """Put tables, in order, on disk as one run."""
+        """Write tables, in order, to disk as one run."""
         try:
             if self._directory is None:
                 sweep()
@@ -85,24 +85,24 @@ class SpillDirectory:
     def read(
         self, run: SpilledRun, numbers: Sequence[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The batches of a run, in order; some of them, by number, if that is said."""
+        """The batches of a run, in order; only those with the given numbers, if stated."""
         with pa.OSFile(run.path) as source:
             reader = pa.ipc.open_file(source)
             for index in range(reader.num_record_batches) if numbers is None else numbers:
                 yield reader.get_batch(index)
 
     def schema(self, run: SpilledRun) -> pa.Schema:
-        """The columns of a run."""
+        """The schema of a run."""
         with pa.OSFile(run.path) as source:
             return pa.ipc.open_file(source).schema
 
     def remove(self, run: SpilledRun) -> None:
-        """Give back the disk of a run that is read no more."""
+        """Delete a run that is no longer needed."""
         with suppress(OSError):
             Path(run.path).unlink()
 
     def close(self) -> None:
-        """Remove everything that was spilled; more may be spilled after."""
+        """Delete everything that was spilled; the directory can be used again."""
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
@@ -113,7 +113,7 @@ class SpillDirectory:
 
 @cache
 def sweep() -> None:
-    """Remove what killed processes spilled below the directory for temporary files; once."""
+    """Delete the spill directories of killed processes in the temporary directory; once."""
     with suppress(OSError):
         for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
             if _is_left(directory):
@@ -128,7 +128,7 @@ def _is_left(directory: Path) -> bool:
         return False
     try:
         descriptor = os.open(directory / _OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:  # no lock yet, or of another user
+    except OSError:  # no lock yet, or another user's
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -151,14 +151,14 @@ def _runs(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it is another user's
+    except OSError:  # another user's
         return True
     return True
 
 
 @cache
 def _boot() -> str:
-    """What tells this start of the machine from others, without a dash."""
+    """An identifier of this boot of the machine, without dashes."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
     except OSError:

@@ -108,10 +108,7 @@ def date_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
 
 
 def time_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """Format `12:34:05.12`, to the precision (at most 3 digits).
-
-    Trailing zeros are cut to one digit.
-    """
+    """Format `12:34:05.12`, to the precision, at most 3 digits, without trailing zeros but one."""
     digits = min(source.precision or 0, 3)
     full = array.cast(pa.string())
     if not digits:
@@ -185,10 +182,7 @@ def to_wide_decimal(array: pa.Array) -> pa.Array:
 
 
 def string_to_date(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """A day number, `2024-01-31` or `2024-01`.
-
-    Blanks before, and text after a blank, are ignored.
-    """
+    """A day number, `2024-01-31` or `2024-01`; text after a blank is ignored."""
     numbers = _matches(array, _DAY_NUMBER)
     parts = pc.extract_regex(array, _DATE)
     days, valid = _days(
@@ -281,7 +275,7 @@ def _days(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Days since the epoch, and a mask of valid dates.
 
-    `clamp` reduces a day to the month's last day.
+    `clamp` replaces a day past the end of its month by the last day.
     """
     valid = (months >= 1) & (months <= 12) & (days >= 1) & (days <= 31) & (years < 300_000)
     index = np.where(valid, (years - 1970) * 12 + months - 1, 0)

@@ -62,9 +62,8 @@ def conform(
 ) -> ConformedBatch:
     """The rows of the batch as rows of the table.
 
-    `first_row` is the row number of the batch's first row.
-
-    Raises InvalidRequest with column, value and row number for the first value that does not fit.
+    `first_row` is the number of the batch's first row within the write. Raises InvalidRequest with
+    column, value and row number for the first value that does not fit.
     """
     given = batch.schema.names
     check_once(given)

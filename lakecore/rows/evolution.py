@@ -73,10 +73,7 @@ def conform_batch(batch: pa.RecordBatch, mappings: Sequence[ColumnMapping]) -> p
 
 
 def convert(array: pa.Array, stored: DataType, read: DataType, column: str) -> pa.Array:
-    """The values of the stored type converted to the read type.
-
-    `map_fields` says which columns changed.
-    """
+    """The values of the stored type converted to the read type."""
     target = arrow_type(read)
     match stored, read:
         case Atomic(), Atomic():

@@ -54,10 +54,7 @@ class Place:
     lists: pa.Array | None = None
 
     def inside(self, part: str, lists: pa.Array | None = None) -> Place:
-        """The place of a nested part.
-
-        For elements of `lists`, with the row that holds each element.
-        """
+        """The place of a nested part; with `lists`, that of their elements, and the row of each."""
         return Place(column=f"{self.column}.{part}", above=self, lists=lists)
 
     def row(self, index: int) -> int:

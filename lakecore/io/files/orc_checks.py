@@ -85,7 +85,7 @@ def check_orc(store: Store, path: str, checks: Checks = Checks.ONCE) -> None:
             if isinstance(error, CorruptTable):
                 raise
             raise CorruptTable(
-                "the data file is no readable ORC", path=path, cause=error
+                "the data file is not readable as ORC", path=path, cause=error
             ) from error
     if key is not None and checks is not Checks.NEVER:
         _KNOWN.add(key)

@@ -1,17 +1,16 @@
-"""Data files in ORC, written through Arrow's adapter; `orc_read.py` reads them.
+"""Writes data files in ORC with Arrow's adapter; `orc_read.py` reads them.
 
-Written: TIME as int milliseconds, CHAR and VARCHAR as string (readers take lengths from the table's
-schema), the attribute `paimon.id` on every column and part. A timestamp with local time zone is
-written as the true instant, as an engine in UTC writes it.
-
+TIME is written as int milliseconds, CHAR and VARCHAR as string (readers take lengths from the
+table's schema). Every column and nested field has the attribute `paimon.id`. A timestamp with local
+time zone is written as its instant, like an engine in UTC does.
 NOTE: an engine whose JVM is in another zone shifts such instants by its offset, unless
-`orc.timestamp-ltz.legacy.type` is false, and the file does not say which was done. lakecore reads
-every file as an engine in UTC does.
-
-NOTE: Arrow reads ORC timestamps as nanoseconds, so the years 1677 to 2262 are all it can hold;
-others are refused, on writing too. A fraction of a second before 1970 is refused on writing: Arrow
-stores it as negative nanoseconds, which other engines refuse or misread. So is a null ROW inside a
-ROW, after which Arrow writes wrong values.
+`orc.timestamp-ltz.legacy.type` is false, and the file does not record which was done. lakecore
+reads every file like an engine in UTC.
+NOTE: Arrow reads ORC timestamps as nanoseconds, which covers the years 1677 to 2262; reading and
+writing others raises an error. Writing also refuses two values that Arrow writes wrongly:
+- a timestamp before 1970 with a fraction of a second, which it stores as negative nanoseconds that
+  other engines refuse or misread;
+- a null ROW inside a ROW, after which it writes wrong values.
 """
 
 from __future__ import annotations
@@ -40,14 +39,17 @@ if TYPE_CHECKING:
 ID_ATTRIBUTE = "paimon.id"
 _CODECS = {"none": "uncompressed", "zstd": "zstd", "snappy": "snappy", "gzip": "zlib", "lz4": "lz4"}
 _STRIPE_SHARE = 2
-"""A stripe ends at this part of a row group, as a divisor: stored bytes count, not decoded ones."""
+"""Divisor.
+
+A stripe is this part of a row group, because its stored bytes count, not decoded ones.
+"""
 _DICTIONARY_SHARE_MAX = 0.8
 _NANOS_MAX = (1 << 63) - 1
 TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class OrcWriter:
-    """An ORC file being written. The zstd level is the library's own."""
+    """An ORC file being written. The zstd level is the default of the library."""
 
     def __init__(
         self, store: Store, path: str, fields: Sequence[Field], write_format: WriteFormat
@@ -71,7 +73,7 @@ class OrcWriter:
             self._closing = opening.pop_all()
 
     def holds(self, size_bytes: int) -> bool:
-        # What a stripe will take is not known before it is full.
+        # The stored size of a stripe is unknown until it is full.
         return self._sink.size_bytes >= size_bytes
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
@@ -83,14 +85,14 @@ class OrcWriter:
                 columns=self._schema.names,
                 given=table.column_names,
             )
-        # Whether a stripe is full the library asks only between writes, or every 1024 rows.
+        # The library checks whether a stripe is full only between writes, or every 1024 rows.
         row_bytes = max(1, size_of(table) // max(1, table.num_rows))
         step = max(1, self._stripe_bytes // row_bytes)
         for start in range(0, table.num_rows, step):
             self._write(table.slice(start, step))
 
     def flush(self) -> None:
-        """Nothing: a stripe ends when it is full."""
+        """Does nothing: a stripe ends when it is full."""
 
     def close(self) -> tuple[int, int]:
         try:
@@ -108,7 +110,7 @@ class OrcWriter:
 
     @property
     def text_bounds(self) -> Mapping[str, tuple[str, str]]:
-        """None: the format does not find them."""
+        """Empty: the ORC writer does not compute bounds of strings."""
         return {}
 
     def abort(self) -> None:
@@ -136,7 +138,7 @@ class OrcWriter:
         self._row_count += table.num_rows
 
     def _refuse_old_fractions(self, column: pa.ChunkedArray, name: str) -> None:
-        """Arrow writes them with negative nanoseconds, which no other engine reads rightly."""
+        """Raise for fractions of a second before 1970: Arrow stores negative nanoseconds."""
         for chunk in column.chunks:
             for leaf in _timestamps(chunk):
                 ticks = pc.cast(leaf.drop_null(), pa.int64()).to_numpy(zero_copy_only=False)
@@ -151,7 +153,7 @@ class OrcWriter:
                     )
 
     def _refuse_far_times(self, column: pa.ChunkedArray, name: str) -> None:
-        """Arrow counts the nanoseconds of all."""
+        """Raise for timestamps that nanoseconds in 64 bits cannot represent."""
         for chunk in column.chunks:
             for leaf in _timestamps(chunk):
                 most = _NANOS_MAX * TICKS[leaf.type.unit] // TICKS["ns"]
@@ -167,10 +169,10 @@ class OrcWriter:
                     )
 
     def _refuse_null_rows_in_rows(self, column: pa.ChunkedArray, name: str) -> None:
-        """Arrow writes what follows a null ROW directly inside a ROW one place too late."""
+        """Raise for a null ROW directly inside a ROW, because Arrow shifts the values after it."""
         if any(_has_null_row_in_row(chunk) for chunk in column.chunks):
             raise Unsupported(
-                "ORC files cannot hold a null ROW inside a ROW rightly; use file.format=parquet",
+                "ORC files cannot store a null ROW inside a ROW; use file.format=parquet",
                 column=name,
                 path=self._path,
             )
@@ -190,7 +192,7 @@ def _has_null_row_in_row(array: pa.Array) -> bool:
 
 
 def _timestamps(array: pa.Array) -> Iterator[pa.Array]:
-    """The timestamps that a column holds, however deep; those under a null may be among them."""
+    """The timestamps in a column at any depth; may include values under a null."""
     kind = array.type
     if pa.types.is_timestamp(kind):
         yield array
@@ -205,7 +207,7 @@ def _timestamps(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def _unsliced(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column, nested slices copied: of a sliced struct Arrow writes the wrong rows."""
+    """The column with nested slices copied, because Arrow writes wrong rows for a sliced struct."""
     if not pa.types.is_nested(column.type):
         return column
     return pa.chunked_array(
@@ -214,10 +216,10 @@ def _unsliced(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 class _Sink:
-    """Bytes on their way to a store, for a writer that must never see an error.
+    """Passes bytes to a store, and never raises an error to the ORC writer.
 
-    Arrow's ORC writer ends the process if it cannot write, even when it is collected long after its
-    file was given up. So an error is kept until `check`, and what comes after it goes nowhere.
+    Arrow's ORC writer ends the process if a write fails, even during garbage collection long after
+    the file was abandoned. Errors are therefore kept until `check`, and later bytes are dropped.
     """
 
     closed = False
@@ -238,11 +240,11 @@ class _Sink:
         return len(data)
 
     def hold(self) -> None:
-        """Keep what comes, which has the tail of the file, for `seal`."""
+        """Keep the following bytes, which include the tail of the file, for `seal`."""
         self._held = []
 
     def seal(self) -> None:
-        """Write what was kept, checksums between the stripes and the tail."""
+        """Write the kept bytes, with checksums between the stripes and the tail."""
         held = b"".join(self._held or ())
         self._held = None
         start = len(held) - read_postscript(held).tail_bytes
@@ -264,13 +266,13 @@ class _Sink:
         return self.size_bytes
 
     def flush(self) -> None:
-        """Nothing: the store's output is flushed when it is closed."""
+        """Does nothing: the store's output is flushed when it is closed."""
 
     def close(self) -> None:
-        """Nothing: the store's output is closed by its own context."""
+        """Does nothing: the store's output is closed by its own context."""
 
     def discard(self) -> None:
-        """Let what is still written go nowhere."""
+        """Drop the bytes that are still written."""
         self._out = None
 
     def check(self) -> None:
@@ -280,7 +282,7 @@ class _Sink:
 
 
 def orc_leaf(data_type: Atomic) -> pa.DataType:
-    """The Arrow type from which Arrow's adapter makes the ORC column of that type."""
+    """The Arrow type from which Arrow's adapter creates the ORC column for that type."""
     if data_type.root is Root.TIME:
         return pa.int32()
     if data_type.root in TIMESTAMPS:

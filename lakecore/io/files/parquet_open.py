@@ -1,4 +1,4 @@
-"""Parquet files opened, and what their footers say: columns, row groups, dictionaries."""
+"""Opens Parquet files, and reads their footers: columns, row groups, dictionaries."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 _BUFFER_BYTES = range(4 << 10, 64 << 10)
 _REMOTE_BUFFER_BYTES = range(64 << 10, 1 << 20)
-"""Bytes of a column fetched at once where row groups are streamed: the least, and the most."""
+"""Bytes of a column to fetch at once when row groups are streamed: minimum and maximum."""
 _SMALL_DICTIONARY_BYTES = 16 << 10
 _SMALL_DECODED_BYTES = 64 << 10
-"""At most some thousands of short texts, compressed and not."""
+"""Some thousands of short strings at most, compressed and decoded."""
 _TINY_DECODED_BYTES = 1 << 10
 _SHARE_BYTES = 4
-"""What texts may take for a row, if they take more than that."""
+"""The bytes of decoded strings for each row, if that is more than the constant above."""
 _CODE_BYTES = 2
-"""What a code takes of a page at most, where these are few."""
+"""The most bytes of a dictionary code in a page, if the dictionary is small."""
 _UNIQUE_WRITERS = ("parquet-cpp-arrow", "parquet-mr")
 _NULLABLE_KEYS = "Map keys must be annotated as required"
-"""What Arrow says of a file with maps whose keys are declared nullable."""
+"""Arrow's error for a file with maps whose keys are declared nullable."""
 _FOOTER_END = 8
 """Bytes after the footer: its length, and the magic."""
 _TAIL_BYTES = 64 << 10
-"""What is read at once of the end of a file; most footers are shorter."""
+"""Bytes to read at once from the end of a file; most footers are shorter."""
 
 TEXT = "BYTE_ARRAY"
 
@@ -52,7 +52,7 @@ def parquet_columns(store: Store, path: str) -> tuple[str, ...]:
 
 
 def parquet_row_groups(store: Store, path: str, columns: Sequence[str]) -> tuple[RowGroup, ...]:
-    """The row groups, with bounds of these top-level columns."""
+    """The row groups, with the bounds of these top-level columns."""
     with open_parquet(store, path) as file:
         metadata = file.metadata
         firsts = first_rows(metadata)
@@ -91,9 +91,9 @@ def parquet_row_groups(store: Store, path: str, columns: Sequence[str]) -> tuple
 
 
 def _leaf_of_path(metadata: pq.FileMetaData) -> dict[str, int]:
-    """The leaves by their paths.
+    """The leaf columns by path; ambiguous paths are left out.
 
-    A column named `a.b` has the path of field b of a column a: which is which is not known.
+    A top-level column named `a.b` has the same path as field b of a column a.
     """
     paths = [metadata.schema.column(leaf).path for leaf in range(metadata.num_columns)]
     times = Counter(paths)
@@ -101,10 +101,10 @@ def _leaf_of_path(metadata: pq.FileMetaData) -> dict[str, int]:
 
 
 def small_dictionaries(store: Store, path: str, columns: Sequence[str]) -> tuple[str, ...]:
-    """Those of these columns of texts that have few texts in each row group; see `read_parquet`.
+    """The given string columns that have a small dictionary in each row group; see `read_parquet`.
 
-    NOTE: where a dictionary has a text twice, Arrow gives it without, but for the codes. So it is
-    asked only of files of writers that are known to look each text up.
+    NOTE: if a dictionary contains a string twice, Arrow removes the duplicate but does not change
+    the codes. Only files of writers that never write duplicates are therefore considered.
     """
     with open_parquet(store, path) as file:
         metadata = file.metadata
@@ -142,15 +142,16 @@ def open_parquet(  # noqa: PLR0913  the file, and how its values come
     coded: frozenset[str] = frozenset(),
     pages: bool = True,
 ) -> Iterator[pq.ParquetFile]:
-    """The opened file; what Arrow says of its bytes becomes CorruptTable.
+    """The opened file; Arrow's errors about its bytes become CorruptTable.
 
-    With `metadata`, which it has, and leaves: to stream these, a piece of each column at a time.
-    `wide`: text comes with wide offsets, but that of `coded` columns as it is encoded.
-    `pages`: Arrow compares pages with their checksums.
+    - `metadata` and `leaves`: the footer of the file, and the leaf columns to stream a piece at a
+      time.
+    - `wide`: strings have 64-bit offsets, except `coded` columns, which stay dictionary-encoded.
+    - `pages`: Arrow verifies the checksums of pages.
     """
     local = store.local_path(path)
     with damage_is_corrupt(path, "Parquet"), ExitStack() as opening:
-        # Opening a remote file is a request each time.
+        # Opening a remote file costs a request each time.
         source = opening.enter_context(store.open_input(path))
         footer = metadata or _read_footer(source, path)
         if local is not None:
@@ -160,7 +161,7 @@ def open_parquet(  # noqa: PLR0913  the file, and how its values come
             source if local is None else str(local),
             buffer_size=_buffer_bytes(footer, leaves, is_local=local is not None),
             pre_buffer=local is None and not leaves,
-            # It would undo codes.
+            # This type would decode dictionaries.
             binary_type=pa.large_binary() if wide and not coded else None,
             read_dictionary=sorted(coded),
             # `check_chunks` has already verified these pages.
@@ -173,7 +174,7 @@ def open_parquet(  # noqa: PLR0913  the file, and how its values come
 
 
 def _buffer_bytes(metadata: pq.FileMetaData, leaves: Sequence[int], *, is_local: bool) -> int:
-    """The bytes of a column to fetch at once; 0 to decode row groups whole."""
+    """The bytes of a column to fetch at once; 0 to decode whole row groups."""
     if not leaves:
         return 0
     bounds = _BUFFER_BYTES if is_local else _REMOTE_BUFFER_BYTES
@@ -187,7 +188,7 @@ def _buffer_bytes(metadata: pq.FileMetaData, leaves: Sequence[int], *, is_local:
 
 
 def metadata_as(store: Store, path: str, change: Callable[[memoryview], bytes]) -> pq.FileMetaData:
-    """The footer of a file, changed."""
+    """The footer of a file after `change`."""
     with store.open_input(path) as file:
         footer = _Tail(file, path).footer
     return _changed(memoryview(footer), path, change)
@@ -204,9 +205,9 @@ def _changed(
 
 
 def checksums_of(file: pa.NativeFile, path: str, metadata: pq.FileMetaData) -> np.ndarray | None:
-    """The checksums of the column chunks, by row group and leaf; None if the file has none.
+    """The checksums of the column chunks, by row group and leaf column; None if the file has none.
 
-    Raises CorruptTable if they are damaged.
+    Raises CorruptTable if the checksums are damaged.
     """
     shape = metadata.num_row_groups, metadata.num_columns
     size_bytes = trailer_bytes(shape[0] * shape[1])
@@ -218,9 +219,9 @@ def checksums_of(file: pa.NativeFile, path: str, metadata: pq.FileMetaData) -> n
 
 
 def _read_footer(file: pa.NativeFile, path: str) -> pq.FileMetaData:
-    """The footer of a file. Raises CorruptTable if it has a checksum that is not its own.
+    """The footer of a file. Raises CorruptTable if its checksum does not match.
 
-    Maps whose keys are declared nullable, which Arrow refuses, are lists in it.
+    Maps with keys declared nullable, which Arrow refuses, become lists.
     """
     tail = _Tail(file, path)
     footer = tail.footer
@@ -237,7 +238,7 @@ def _read_footer(file: pa.NativeFile, path: str) -> pq.FileMetaData:
 
 
 class _Tail:
-    """The end of a file, of which a piece is read at once."""
+    """The end of a file, read in one piece."""
 
     def __init__(self, file: pa.NativeFile, path: str) -> None:
         self._file = file
@@ -250,7 +251,7 @@ class _Tail:
         self._footer_start = self._end - length
         if self._data[-4:] != MAGIC or self._footer_start < len(MAGIC):
             raise CorruptTable(
-                "the data file is no readable Parquet: it does not end with a footer",
+                "the data file is not readable as Parquet: it does not end with a footer",
                 path=path,
                 size_bytes=self._size_bytes,
             )
@@ -260,7 +261,7 @@ class _Tail:
         return self._bytes(self._footer_start, self._end)
 
     def before(self, size_bytes: int) -> bytes:
-        """So many bytes before the footer, or all."""
+        """That many bytes before the footer, or fewer at the start of the file."""
         return self._bytes(max(0, self._footer_start - size_bytes), self._footer_start)
 
     def _bytes(self, start: int, end: int) -> bytes:
@@ -272,7 +273,7 @@ class _Tail:
 
 
 def first_rows(metadata: pq.FileMetaData) -> list[int]:
-    """The positions at which the row groups begin."""
+    """The position of the first row of each row group."""
     firsts, at = [], 0
     for index in range(metadata.num_row_groups):
         firsts.append(at)
@@ -281,7 +282,7 @@ def first_rows(metadata: pq.FileMetaData) -> list[int]:
 
 
 def leaf_indexes(metadata: pq.FileMetaData, columns: Sequence[str]) -> list[int]:
-    """The leaves of these top-level columns, in order."""
+    """The leaf columns of these top-level columns, in order."""
     wanted = set(columns)
     paths = (metadata.schema.column(index).path for index in range(metadata.num_columns))
     return [i for i, path in enumerate(paths) if path in wanted or path.partition(".")[0] in wanted]
@@ -293,4 +294,4 @@ def _bounds(statistics: pq.Statistics | None) -> tuple[object, object] | None:
     try:
         return statistics.min, statistics.max
     except (ValueError, OverflowError, UnicodeDecodeError, pa.ArrowNotImplementedError):
-        return None  # Python has no such date, or the bytes are no text
+        return None  # Python has no such date, or the bytes are not UTF-8

@@ -1,13 +1,13 @@
-"""Parquet data files as Paimon writes them: pages of version 1 with checksums, no Arrow schema.
+"""Writes Parquet data files like Paimon: version 1 pages with checksums, no Arrow schema.
 
-1. Rows are gathered until they fill a row group.
-2. Each row group is encoded by itself, as a Parquet file in memory, on one of the threads that all
-   writers of the process share; Arrow's encoder lets go of the interpreter's lock.
-3. Row groups are appended in order, and one footer is made of theirs (`format/parquet_footer.py`).
-   A column that is a copy of another is not encoded again. Bounds of texts are known from them,
-   or from the dictionary that a column comes with, which is not made again.
-   All writers together have at most as many row groups under way as there are threads; but each may
-   have one, for it can wait for its own alone.
+1. Rows are collected until they fill a row group.
+2. Each row group is encoded as a Parquet file of its own in memory, by a thread pool shared by all
+   writers of the process. Arrow's encoder releases the GIL.
+3. Row groups are appended in order, and their footers are joined (`format/parquet_footer.py`). A
+   column that copies another column is not encoded again. Bounds of strings come from the footer,
+   or from the dictionary of a dictionary-encoded column, which is not decoded.
+All writers together have at most as many row groups in progress as there are threads. Every writer
+may have one in progress, because it can wait for its own.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _ENCODED_SHARE_GUESS = 0.5
 _ROOM_LEAST_BYTES = 1 << 20
 _ROOM_A_COLUMN_BYTES = 1 << 10
 _BOUND_BYTES_MAX = 4096
-"""Past which Arrow keeps no bound."""
+"""Arrow writes no bounds longer than this."""
 _UNDER_WAY_BYTES = ROW_GROUP_BYTES * 3 // 2
-"""For each thread that encodes."""
+"""For each encoding thread."""
 
 
 class ParquetWriter:
@@ -192,7 +192,7 @@ class ParquetWriter:
         _UNDER_WAY.add(1, raw_bytes)
         self._under_way.append((raw_bytes, _encoders().submit(self._encode_apart, table)))
         if raw_bytes > _UNDER_WAY.room_bytes:
-            # A large row: free this one before the next one is made.
+            # A large row: free it before the next one is made.
             del table
             self._append_next()
 
@@ -214,7 +214,7 @@ class ParquetWriter:
     def _encode_apart(self, table: pa.Table) -> _Part:
         part = self._encode(table)
         del table
-        # What encoding took would stay with this thread.
+        # Otherwise this thread would keep the memory that encoding used.
         release_freed(process_budget().size_bytes)
         return part
 
@@ -230,7 +230,7 @@ class ParquetWriter:
         encoding = self._encoding or encoding_of(table, self._fields, self._format)
         try:
             physical = to_physical(table, self._schema)
-            # Room that is asked for once is not moved as it grows, and costs what is filled of it.
+            # A buffer allocated once is not moved as it grows, and only its used pages cost memory.
             least = _ROOM_LEAST_BYTES + _ROOM_A_COLUMN_BYTES * physical.num_columns
             room = pa.allocate_buffer(least + _decoded_size(table), memory_pool=encoding_pool())
             fixed = pa.FixedSizeBufferWriter(room)
@@ -249,7 +249,7 @@ class ParquetWriter:
 
     def _write_group(self, physical: pa.Table, out: pa.NativeFile, encoding: Encoding) -> None:
         zstd = self._codec == "zstd"
-        # Arrow would take a dictionary apart to find its bounds.
+        # Arrow would decode the dictionary to find its bounds.
         coded = {node.name for node in physical.schema if node.type == CODED}
         pq.write_table(
             physical,
@@ -272,7 +272,7 @@ class ParquetWriter:
 
 
 class _Part(NamedTuple):
-    """A row group as a file, bounds of its texts, and statistics that it lacks, by leaf."""
+    """A row group as a file, the bounds of its strings, and statistics it lacks, by leaf column."""
 
     data: pa.Buffer
     text_bounds: Mapping[str, tuple[str, str]]
@@ -280,7 +280,7 @@ class _Part(NamedTuple):
 
 
 class _Texts(NamedTuple):
-    """A column of texts whose bounds are reported: its leaf, and how many characters they need."""
+    """A string column with bounds: its leaf column, and the length of bounds in characters."""
 
     name: str
     leaf: int
@@ -294,7 +294,7 @@ def _texts_of(leaves: Mapping[str, int], lengths: Mapping[str, int | None]) -> t
 
 
 def _first_leaves(fields: Sequence[Field]) -> dict[str, int]:
-    """The first leaf of each column."""
+    """The first leaf column of each column."""
     first: dict[str, int] = {}
     for leaf, name in enumerate(field.name for field in fields for _ in leaf_paths([field])):
         first.setdefault(name, leaf)
@@ -302,12 +302,12 @@ def _first_leaves(fields: Sequence[Field]) -> dict[str, int]:
 
 
 def _decoded_size(rows: pa.Table) -> int:
-    """The bytes of the rows as a reader will have them, which may not take codes for texts."""
+    """The decoded size of the rows, because a reader may decode dictionaries."""
     return size_of(rows) + text_bytes(rows)
 
 
 def _with_one_dictionary(table: pa.Table) -> tuple[pa.Table, dict[str, CodedColumn]]:
-    """The rows, each of their coded columns with a dictionary of what it has."""
+    """The rows; each dictionary-encoded column has one dictionary of exactly its values."""
     coded: dict[str, CodedColumn] = {}
     for at, node in enumerate(table.schema):
         if node.type != CODED:
@@ -327,7 +327,7 @@ def _text_statistics(column: CodedColumn) -> TextStatistics:
 
 
 def _kept(bound: str | None) -> bytes | None:
-    """The bound as a footer has it, if it does."""
+    """The bound as the footer stores it; None if it is too long for the footer."""
     data = b"" if bound is None else bound.encode()
     return None if bound is None or len(data) > _BOUND_BYTES_MAX else data
 
@@ -338,9 +338,9 @@ def _text_bounds(
     texts: Sequence[_Texts],
     coded: Mapping[str, CodedColumn],
 ) -> dict[str, tuple[str, str]]:
-    """The least and the greatest text of these columns, as they were found for the footer.
+    """The minimum and maximum of each string column, from the footer.
 
-    Arrow keeps none of some KiB: these are looked for.
+    Arrow writes no bounds of several KiB: those are computed here.
     """
     bounds: dict[str, tuple[str, str]] = {}
     if not texts or not table.num_rows:
@@ -362,12 +362,12 @@ def _text_bounds(
 
 
 def encoder_count() -> int:
-    """How many row groups are encoded at once in this process."""
+    """The number of row groups that this process encodes at once."""
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
 
 class _Count:
-    """How many row groups the writers of the process have under way."""
+    """The number and size of row groups in progress, over all writers of the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -376,16 +376,16 @@ class _Count:
 
     @property
     def room_bytes(self) -> int:
-        """What all together may have under way."""
+        """The maximum size of all row groups in progress."""
         return encoder_count() * _UNDER_WAY_BYTES
 
     def may_begin(self, size_bytes: int) -> bool:
-        """Whether a thread is free for one more, and there is room: large ones go one by one."""
+        """Whether a thread and memory are free for a row group of this size."""
         free_bytes = self.room_bytes - self._size_bytes
         return self._count < encoder_count() and size_bytes <= free_bytes
 
     def add(self, count: int, size_bytes: int) -> None:
-        """So many more are under way."""
+        """Count row groups that start (or end, if negative)."""
         with self._lock:
             self._count += count
             self._size_bytes += size_bytes

@@ -1,25 +1,22 @@
-"""Object stores, over fsspec; `put_if_absent` is a conditional put.
+"""Object stores, through fsspec; `put_if_absent` is a conditional put.
 
-S3, GCS and Azure refuse a put of a path that is taken if the request says so, and of all who ask
-at once they accept one. fsspec says it by `pipe_file(mode="create")`. Where the client or the
-service does not promise that, commits raise `Unsupported`, unless the option
-`commit.single-writer=true` says that nobody else writes: then a look before the put is enough.
-
-The steps of `put_if_absent`, so that a lost reply does not become a lost or a doubled commit:
-
-1. Once per store, on a file of no meaning: see that a second put is refused. Some services that
-   speak S3 ignore the condition, and some versions of clients do not send it.
-2. Send the conditional put. Accepted: it is ours. Refused for another reason than that the path is
-   taken (permission, no bucket): nothing was written.
-3. Taken: read the file and compare it with ours. It may be ours, since every client repeats a
-   request whose reply was lost, down to aiohttp, which cannot be told not to.
-4. No answer, or a server error: the put may have been carried out, or may yet be. Send it again; of
-   all the repetitions only one can succeed.
-5. Still no answer: compare if the file is there, as no put can succeed any more then. If it is not
-   there, or cannot be read: `CommitUnknown`.
-
-INVARIANT: the bytes given to `put_if_absent` are nobody else's (each snapshot carries a uuid), or
-it does not matter whose they are; otherwise step 3 would take another's commit for ours.
+S3, GCS and Azure can refuse a put if the path exists, and of concurrent puts they accept only one.
+In fsspec this is `pipe_file(mode="create")`. If the client or the service does not support it,
+commits raise `Unsupported`, unless the option `commit.single-writer=true` states that there is one
+writer only. Then a check before the put is enough.
+`put_if_absent` takes these steps, so that a lost reply causes neither a lost nor a double commit:
+1. Once for each store, on a test file: check that a second put is refused. Some S3-compatible
+   services ignore the condition, and some client versions do not send it.
+2. Send the conditional put. Accepted: the file is ours. Refused for any reason but an existing path
+   (permission, no bucket): nothing was written.
+3. The path exists: read the file and compare it with our bytes. It may be ours, because every
+   client repeats a request after a lost reply; in aiohttp this cannot be switched off.
+4. No reply, or a server error: the put may have been carried out, or may be later. Send it again;
+   only one of the repetitions can succeed.
+5. Still no reply: if the file exists, compare it, because no put can succeed any more. If it does
+   not exist or cannot be read: `CommitUnknown`.
+INVARIANT: the bytes given to `put_if_absent` are unique to the caller (each snapshot contains a
+uuid), or their origin does not matter. Otherwise step 3 could take another commit for ours.
 """
 
 from __future__ import annotations
@@ -68,7 +65,7 @@ RETRY_WAIT_SECONDS = 0.2
 READ_AHEAD_BYTES = 1 << 20
 UPLOAD_PART_BYTES = 8 << 20
 
-# An object store has no empty directories: this file keeps one. Readers of Paimon pass over it.
+# An object store has no empty directories: this file keeps one. Paimon's readers ignore it.
 DIRECTORY_MARKER = ".directory"
 
 SINGLE_WRITER_OPTION = "commit.single-writer"
@@ -76,16 +73,16 @@ SINGLE_WRITER_OPTION = "commit.single-writer"
 
 @dataclass(frozen=True, slots=True)
 class _Connection:
-    """The clients of one process, since fsspec's do not outlive a fork."""
+    """The clients of one process; fsspec's clients do not survive a fork."""
 
     pid: int
     files: FileSystem
-    commit_files: FileSystem  # gives up early: the repetitions and waits of a commit are ours
+    commit_files: FileSystem  # gives up early: the commit itself repeats and waits
     failures: tuple[type[Exception], ...]
 
 
 class RemoteStore:
-    """The files of one remote service, as the options of the catalog reach it."""
+    """The files of one remote service, opened with the options of a catalog."""
 
     def __init__(
         self, service: Service, uri: str, options: Mapping[str, str], ambient: Ambient = SYSTEM
@@ -100,7 +97,10 @@ class RemoteStore:
         self._promise: bool | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        """What another process needs to open the same storage; it connects for itself."""
+        """The state that another process needs to open the same storage.
+
+        It makes its own connection.
+        """
         return {**self.__dict__, "_lock": None, "_connection": None}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -131,7 +131,7 @@ class RemoteStore:
                 return ()
             for entry in entries:
                 name = _below(key, str(entry["name"]))
-                if name in {"", DIRECTORY_MARKER}:  # Hadoop's mark of a directory, or ours
+                if name in {"", DIRECTORY_MARKER}:  # Hadoop's marker of a directory, or ours
                     continue
                 is_directory = entry["type"] != "file"
                 size_bytes = 0 if is_directory else _size_bytes(entry)
@@ -149,7 +149,7 @@ class RemoteStore:
             return self._put_conditionally(path, data)
         if not self._single_writer:
             raise Unsupported(
-                "this storage cannot put a file only if it is absent, so two writers could "
+                "this storage has no conditional put, so two writers could "
                 f"overwrite each other's commits; if there is only one, set {SINGLE_WRITER_OPTION}",
                 path=path,
                 storage=self._service.protocol,
@@ -166,7 +166,7 @@ class RemoteStore:
     def delete_directory(self, path: str) -> None:
         key = _key(path)
         if "/" not in key.strip("/"):
-            raise InvalidRequest("a whole bucket is no table to delete", path=path)
+            raise InvalidRequest("refused to delete a whole bucket", path=path)
         with self._plain_errors(path):
             self._delete_all(self._all_below(key))
             left = self._all_below(key)
@@ -178,7 +178,7 @@ class RemoteStore:
         return False
 
     def rename_directory(self, source: str, target: str) -> None:
-        """As `Store.rename_directory`: every file copied, then every old one deleted."""
+        """As `Store.rename_directory`: all files are copied, then the old ones are deleted."""
         key_source, key_target = _key(source), _key(target)
         with self._plain_errors(source):
             if not self._files.isdir(key_source):
@@ -216,14 +216,14 @@ class RemoteStore:
     def open_input(self, path: str) -> pa.NativeFile:
         with self._plain_errors(path):
             file = self._files.open(_key(path), "rb", block_size=READ_AHEAD_BYTES)
-            details = getattr(file, "details", {})  # what the opening asked anyway
+            details = getattr(file, "details", {})  # `open` has already sent this request
             if details.get("type") == "directory":
                 raise NotFound("a directory, not a file", path=path)
             return pa.PythonFile(file, mode="r")
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:
-        """As `Store.open_output`; an object store shows the file when the block ends."""
+        """As `Store.open_output`; the file becomes visible when the block ends."""
         with self._plain_errors(path):
             file = self._files.open(_key(path), "wb", block_size=UPLOAD_PART_BYTES)
         sink = pa.PythonFile(file, mode="w")
@@ -275,7 +275,7 @@ class RemoteStore:
             raise refusal
 
     def _is_ours(self, path: str, data: bytes, doubt: Exception) -> bool:
-        """Whether the file at the path is what we sent, maybe by an attempt without an answer."""
+        """Whether the file at the path has our bytes, perhaps from an attempt without a reply."""
         try:
             return self.read(path) == data
         except LakecoreError as error:
@@ -286,7 +286,7 @@ class RemoteStore:
             ) from doubt
 
     def _keeps_promise(self, path: str) -> bool:
-        """Whether of two conditional puts to one path the second is refused."""
+        """Whether the second of two conditional puts to one path is refused."""
         if not self._service.conditional_put:
             return False
         with self._lock:
@@ -298,7 +298,7 @@ class RemoteStore:
         directory = _key(path).rpartition("/")[0]
         probe = f"{directory}/.probe.{SYSTEM.new_uuid()}.tmp"
         connection = self._connected()
-        files = connection.files  # patient with a bad connection: nothing is in doubt yet
+        files = connection.files  # this client repeats requests: no commit is in doubt yet
         with self._plain_errors(path):
             try:
                 files.pipe_file(probe, b"first", mode="create")
@@ -337,7 +337,7 @@ class RemoteStore:
         return plain_remote_errors(path, self._connected().failures, self._secrets)
 
     def _all_below(self, key: str) -> tuple[str, ...]:
-        """Every file below a directory, and Hadoop's marks of directories: `directory/`."""
+        """Every file below a directory, and Hadoop's directory markers `directory/`."""
         try:
             names = self._files.find(key)
         except FileNotFoundError:
@@ -345,7 +345,7 @@ class RemoteStore:
         return tuple(name for name in names if name.lstrip("/").startswith(key + "/"))
 
     def _delete_all(self, names: Sequence[str]) -> None:
-        # `rm` takes many at once, but expands wildcards and strips the slash of a mark.
+        # `rm` takes many names at once, but expands wildcards and strips the slash of a marker.
         exact = [name for name in names if has_magic(name) or name.endswith("/")]
         many = [name for name in names if name not in set(exact)]
         if many:
@@ -355,13 +355,13 @@ class RemoteStore:
 
 
 def _key(path: str) -> str:
-    """The path without its scheme, and of an Azure authority `container@account` the container."""
+    """The path without its scheme; for Azure's `container@account`, only the container."""
     authority, slash, name = path.partition("://")[2].partition("/")
     return f"{authority.partition('@')[0]}{slash}{name}".rstrip("/")
 
 
 def _below(directory: str, name: str) -> str:
-    """The part of a name below a directory; empty for the directory itself and for others."""
+    """The part of a name below a directory; empty for the directory itself and for other names."""
     prefix = directory + "/"
     name = name.lstrip("/")
     return name[len(prefix) :].rstrip("/") if name.startswith(prefix) else ""
@@ -374,7 +374,7 @@ def _size_bytes(info: Mapping[str, object]) -> int:
 
 
 def _modified_ms(info: Mapping[str, object]) -> int | None:
-    """The time of the last change: S3, Azure, GCS, others each have their own name for it."""
+    """The time of the last change. S3, Azure, GCS and others use different names for it."""
     for name in ("LastModified", "last_modified", "updated", "mtime", "modified", "created"):
         match info.get(name):
             case datetime() as moment:
@@ -393,4 +393,4 @@ def _discard(file: IO[bytes]) -> None:
     buffered = importlib.import_module("fsspec.spec").AbstractBufferedFile
     if isinstance(file, buffered):
         file.discard()
-        file.closed = True  # else closing would complete it
+        file.closed = True  # otherwise closing would complete the upload

@@ -1,9 +1,9 @@
-"""What each remote storage promises, and how Paimon's catalog options reach its fsspec client.
+"""What each remote storage supports, and how Paimon's catalog options map to its fsspec client.
 
-`SERVICES` is the table: scheme of a URI -> `Service`. An option is known by its prefix (`s3.`,
-`fs.s3a.`, ...) and by the rest of its name, for which dots, dashes and case do not count: Hadoop
-says `access.key`, Paimon `access-key`, Alibaba `accessKeyId`. A name with such a prefix that is not
-in the table is refused, since an option that is accepted and ignored misleads.
+`SERVICES` is the table: scheme of a URI -> `Service`. An option is recognised by its prefix (`s3.`,
+`fs.s3a.`, ...) and the rest of its name, without regard to dots, dashes and case: Hadoop uses
+`access.key`, Paimon `access-key`, Alibaba `accessKeyId`. A name with such a prefix that is not in
+the table raises an error, because an option that is accepted and ignored misleads.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Setting: TypeAlias = "str | bool | int | dict[str, Setting]"
 
 
 class FileSystem(Protocol):
-    """What lakecore uses of an fsspec file system. Paths are without scheme."""
+    """The part of an fsspec file system that lakecore uses. Paths have no scheme."""
 
     def cat_file(self, path: str) -> bytes: ...
     def exists(self, path: str) -> bool: ...
@@ -54,9 +54,10 @@ class FileSystem(Protocol):
 class Service:
     """One kind of remote storage behind fsspec.
 
-    `conditional_put`: `pipe_file(mode="create")` of its client is one request that the service
-    itself refuses if the path is taken. `failures`: the classes of the exceptions that the client
-    raises when the service or the way to it fails, besides Python's.
+    - `conditional_put`: whether `pipe_file(mode="create")` of its client is one request, which the
+      service itself refuses if the path exists.
+    - `failures`: the exception classes of the client for failures of the service or the network, in
+      addition to Python's own.
     """
 
     protocol: str
@@ -65,12 +66,12 @@ class Service:
     conditional_put: bool = False
     failures: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)  # bare option -> place among settings
+    names: Mapping[str, str] = field(default_factory=dict)  # option -> place among the settings
     constants: Mapping[str, Setting] = field(default_factory=dict)
 
     @property
     def install_hint(self) -> str:
-        """How to get the client's package."""
+        """The command that installs the client's package."""
         return f"pip install '{f'lakecore[{self.extra}]' if self.extra else self.package}'"
 
 
@@ -100,7 +101,7 @@ _S3 = Service(
         "connectionsslenabled": "use_ssl",
         "connectionmaximum": "config_kwargs.max_pool_connections",
     },
-    # One request per metadata file, rather than one for its size and one for its bytes.
+    # One request for each metadata file, instead of one for its size and one for its bytes.
     constants={"max_concurrency": 1},
 )
 
@@ -165,7 +166,7 @@ _FLAGS = {"use_ssl", "config_kwargs.s3.addressing_style"}
 
 
 def check_storage_options(options: Mapping[str, str]) -> None:
-    """Raise InvalidRequest for an unknown option of any storage, whichever storage is used."""
+    """Raise InvalidRequest for an unknown option of any storage, even of one that is not used."""
     for option in options:
         for service in SERVICES.values():
             prefix = _prefix(service, option)
@@ -174,7 +175,7 @@ def check_storage_options(options: Mapping[str, str]) -> None:
 
 
 def client_settings(service: Service, uri: str, options: Mapping[str, str]) -> dict[str, Setting]:
-    """The arguments for the service's fsspec client: never a cached listing, then the options."""
+    """The arguments of the service's fsspec client: no cached listings, then the options."""
     places: dict[str, tuple[str, str]] = {}  # place -> the option that fills it, and its text
     for option, text in options.items():
         prefix = _prefix(service, option)
@@ -184,7 +185,7 @@ def client_settings(service: Service, uri: str, options: Mapping[str, str]) -> d
         other, other_text = places.setdefault(place, (option, text))
         if other_text != text:
             raise InvalidRequest(
-                "two options say the same and differ; keep one", options=[other, option]
+                "two options set the same value differently; keep one", options=[other, option]
             )
     settings: dict[str, Setting] = {"use_listings_cache": False, **service.constants}
     for place, (option, text) in places.items():
@@ -199,7 +200,7 @@ def client_settings(service: Service, uri: str, options: Mapping[str, str]) -> d
 def connect(
     service: Service, settings: Mapping[str, Setting], *, for_commits: bool = False
 ) -> FileSystem:
-    """A client of the service; one for commits repeats as little as it can be told to."""
+    """A client of the service; one for commits repeats requests as little as possible."""
     try:
         importlib.import_module(service.package)
     except ImportError as error:
@@ -214,13 +215,13 @@ def connect(
         arguments["config_kwargs"] = {**config, "retries": {"total_max_attempts": 1}}
     client = importlib.import_module("fsspec").filesystem(service.protocol, **arguments)
     if once:
-        client.retries = 1  # s3fs repeats, too, above botocore
+        client.retries = 1  # s3fs repeats requests in addition to botocore
     return cast("FileSystem", client)
 
 
 def client_failures(service: Service) -> tuple[type[Exception], ...]:
-    """What the client raises when the service or the way to it fails."""
-    classes: list[type[Exception]] = [OSError, ValueError, RuntimeError]  # all fsspec clients do
+    """The exceptions of the client for failures of the service or the network."""
+    classes: list[type[Exception]] = [OSError, ValueError, RuntimeError]  # of every client
     for name in service.failures:
         module, _, own_name = name.rpartition(".")
         classes.append(getattr(importlib.import_module(module), own_name))
@@ -228,7 +229,7 @@ def client_failures(service: Service) -> tuple[type[Exception], ...]:
 
 
 def flag(option: str, text: str) -> bool:
-    """The truth value of an option's text."""
+    """The boolean value of an option."""
     match text.strip().lower():
         case "true":
             return True
@@ -273,13 +274,13 @@ def _set(settings: dict[str, Setting], place: str, value: Setting) -> None:
     *outer, last = place.split(".")
     for name in outer:
         inner = settings.setdefault(name, {})
-        assert isinstance(inner, dict), f"{name} is filled by two places"
+        assert isinstance(inner, dict), f"{name} is stated in two places"
         settings = inner
     settings[last] = value
 
 
 def _complete_s3(settings: dict[str, Setting]) -> None:
-    """Hadoop's endpoints may be bare host names; botocore's are URLs."""
+    """Add a scheme to bare host names, which Hadoop allows as endpoints and botocore does not."""
     endpoint = settings.get("endpoint_url")
     if isinstance(endpoint, str) and "://" not in endpoint:
         scheme = "http" if settings.get("use_ssl") is False else "https"
@@ -287,12 +288,14 @@ def _complete_s3(settings: dict[str, Setting]) -> None:
 
 
 def _complete_azure(settings: dict[str, Setting], uri: str, options: Mapping[str, str]) -> None:
-    """The account stands in the URI, `abfss://container@account.host/`, or in the key's name."""
+    """The account is part of the URI, `abfss://container@account.host/`, or of the key's name."""
     authority = uri.partition("://")[2].partition("/")[0]
     hosts = {authority.partition("@")[2]} - {""}
     keys = [option for option in options if ".account.key." in f".{option}"]
     hosts |= {key.partition("account.key.")[2] for key in keys} if not hosts else set()
     if len(hosts) > 1:
-        raise Unsupported("one warehouse, several storage accounts", accounts=sorted(hosts))
+        raise Unsupported(
+            "the options name several storage accounts for one warehouse", accounts=sorted(hosts)
+        )
     for host in hosts:
         settings["account_name"] = host.partition(".")[0]

@@ -79,7 +79,7 @@ def plain_remote_errors(
     except IsADirectoryError as error:
         raise NotFound("a directory, not a file", path=path) from error
     except FileExistsError as error:
-        raise AlreadyExists("the path is taken", path=path) from error
+        raise AlreadyExists("the path exists already", path=path) from error
     except OSError as error:
         reason = error.strerror or error
         raise StorageError("the storage refused", path=path, reason=reason) from error

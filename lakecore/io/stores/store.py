@@ -1,14 +1,12 @@
-"""Bytes by name: what lakecore asks of a storage, and a storage in memory that defines it.
+"""The storage interface `Store`: files by path; and `MemoryStore`, its executable definition.
 
 A path is a full path or a URI, as `format.layout` builds it: `/data/w/shop.db/t/snapshot/LATEST`,
 `s3://bucket/w/...`, `memory://name/...`. Its parts are separated by `/`.
-
-INVARIANT: `put_if_absent` is the only atomic step that lakecore relies on. All else may be seen
-half done by others, and must be harmless then: a data file, a manifest, a list is written under a
-fresh name that nobody knows before a snapshot names it.
-
-What differs between stores, so that nothing may depend on it: whether a directory is still there
-after its last file went; whether a file shows up before its output is closed.
+INVARIANT: `put_if_absent` is the only atomic step that lakecore relies on. Other readers may see
+any other operation half done, and this must be harmless. Data files, manifests and manifest lists
+are therefore written under new names that nobody reads before a snapshot refers to them.
+Stores differ in two ways, and no code may depend on either: whether a directory still exists after
+its last file is deleted, and whether a file is visible before its output is closed.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ __all__ = ["FileStatus", "MemoryStore", "Store", "damage_is_corrupt", "plain_err
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """One child of a directory; the time is None where the storage keeps none."""
+    """A child of a directory; the time is None if the storage has none."""
 
     path: str
     size_bytes: int
@@ -48,46 +46,47 @@ class FileStatus:
 
 
 class Store(Protocol):
-    """Bytes by name. `put_if_absent` is the only atomic step lakecore relies on.
+    """Files by path. `put_if_absent` is the only atomic step that lakecore relies on.
 
-    Every method raises `StorageError` when the storage refuses: permission, space, network.
+    Every method raises `StorageError` if the storage refuses the operation (permissions, space,
+    network).
     """
 
     def read(self, path: str) -> bytes:
-        """The whole file; `NotFound` if there is none."""
+        """The whole file; `NotFound` if it does not exist."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or a directory of that name."""
+        """Whether a file or directory with this path exists."""
         ...
 
     def size(self, path: str) -> int:
-        """The bytes of a file; `NotFound` if there is none."""
+        """The size of a file in bytes; `NotFound` if it does not exist."""
         ...
 
     def list(self, directory: str) -> tuple[FileStatus, ...]:
-        """The direct children, sorted by name; none if there is no such directory."""
+        """The direct children, sorted by name; empty if the directory does not exist."""
         ...
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a file in one piece, over the one that may be there; makes its directories."""
+        """Write a whole file; replaces an existing one, and creates its directories."""
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create a file if it does not exist. Of concurrent callers, exactly one gets True.
 
-        The bytes have to be the caller's own (a snapshot carries a uuid): a store may answer True
-        to the bytes that are there already. `CommitUnknown`: the file may or may not be there, now
-        or later. Any other error of lakecore: it is not, and will not be.
+        The bytes must be unique to the caller (a snapshot contains a uuid), because a store may
+        return True if the file already exists with the same bytes. `CommitUnknown`: the file may
+        exist, now or later. Any other error of lakecore: the file was not created and will not be.
         """
         ...
 
     def delete(self, path: str) -> None:
-        """Remove a file; that it is absent is fine."""
+        """Delete a file; no error if it does not exist."""
         ...
 
     def delete_directory(self, path: str) -> None:
-        """Remove a directory and all that is below it; that it is absent is fine."""
+        """Delete a directory and everything below it; no error if it does not exist."""
         ...
 
     def remove_empty_directory(self, path: str) -> None:
@@ -96,40 +95,40 @@ class Store(Protocol):
 
     @property
     def renames_at_once(self) -> bool:
-        """Whether `rename_directory` is one step, of which nobody sees a part."""
+        """Whether `rename_directory` is atomic."""
         ...
 
     def rename_directory(self, source: str, target: str) -> None:
-        """Move a directory; `NotFound`, or `AlreadyExists` if the target does."""
+        """Rename a directory; `NotFound` without it, `AlreadyExists` if the target exists."""
         ...
 
     def copy_directory(self, source: str, target: str) -> None:
-        """Copy a directory file by file, in any order, into one that may be there."""
+        """Copy a directory file by file, in any order, into a directory that may exist."""
         ...
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it; that it exists is fine."""
+        """Create a directory and its parents; no error if it exists."""
         ...
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """A file for random access; `NotFound` if there is none."""
+        """A file opened for random access; `NotFound` if it does not exist."""
         ...
 
     def open_output(self, path: str) -> AbstractContextManager[pa.NativeFile]:
-        """A new file to write to, complete and durable once the block ends; makes directories.
+        """A new file to write to. It is complete and durable when the block ends.
 
-        If the block ends with an error the file is removed.
+        Its directories are created. If the block raises an error, the file is deleted.
         """
         ...
 
     def local_path(self, path: str) -> str | None:
-        """The path by which a native reader may open the file itself, or None."""
+        """The path by which a native reader can open the file directly, or None."""
         ...
 
 
 @contextmanager
 def plain_errors(path: str) -> Iterator[None]:
-    """Raise what the operating system says of `path` as an error of lakecore's tree, chained."""
+    """Translate errors of the operating system about `path` into lakecore's errors, chained."""
     try:
         yield
     except LakecoreError:
@@ -139,7 +138,7 @@ def plain_errors(path: str) -> Iterator[None]:
     except IsADirectoryError as error:
         raise NotFound("a directory, not a file", path=path) from error
     except FileExistsError as error:
-        raise AlreadyExists("the path is taken", path=path) from error
+        raise AlreadyExists("the path exists already", path=path) from error
     except OSError as error:
         reason = error.strerror or error
         raise StorageError("the storage refused", path=path, reason=reason) from error
@@ -147,13 +146,17 @@ def plain_errors(path: str) -> Iterator[None]:
 
 @contextmanager
 def damage_is_corrupt(path: str, what: str) -> Iterator[None]:
-    """Raise what Arrow says of the bytes of a data file as CorruptTable, else as `plain_errors`."""
+    """Translate Arrow's errors about the bytes of a data file into CorruptTable.
+
+    Others as above.
+    """
     try:
         with plain_errors(path):
             try:
                 yield
             except OSError as error:
-                # Arrow's own has neither a number nor a kind, as what the system says has.
+                # Arrow's own OSError has no number and no subclass, unlike one of the operating
+                # system.
                 if type(error) is not OSError or error.errno is not None:
                     raise
                 raise _damaged(path, what, error) from error
@@ -164,7 +167,7 @@ def damage_is_corrupt(path: str, what: str) -> Iterator[None]:
 
 
 def _damaged(path: str, what: str, error: Exception) -> CorruptTable:
-    return CorruptTable(f"the data file is no readable {what}", path=path, cause=error)
+    return CorruptTable(f"the data file is not readable as {what}", path=path, cause=error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +177,11 @@ class _MemoryFile:
 
 
 class MemoryStore:
-    """Files in the memory of this process: the definition of `Store` that runs.
+    """Files in the memory of this process; the executable definition of `Store`.
 
-    Directories exist while something is in them, as in an object store, or once they were made.
-    `renames_at_once=False` is how an object store is: directory operations can be seen half done.
+    A directory exists while it contains something, as in an object store, or after
+    `make_directory`. With `renames_at_once=False`, directory operations can be seen half done, as
+    in an object store.
     """
 
     def __init__(self, ambient: Ambient = SYSTEM, *, renames_at_once: bool = True) -> None:
@@ -188,9 +192,9 @@ class MemoryStore:
         self._directories: set[str] = set()
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled: another process would see other files under the same names."""
+        """Refuse pickling: another process would see other files under the same names."""
         raise Unsupported(
-            "what lies in the memory of a process cannot be handed to another; use a warehouse on "
+            "a memory:// warehouse exists only in its own process; use a warehouse on "
             "disk, or in an object store"
         )
 
@@ -281,7 +285,7 @@ class MemoryStore:
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:
-        """As `Store.open_output`; the file shows up when the block ends."""
+        """As `Store.open_output`; the file becomes visible when the block ends."""
         sink = pa.BufferOutputStream()
         yield sink
         self._keep(path, sink.getvalue())

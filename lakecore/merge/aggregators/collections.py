@@ -67,9 +67,7 @@ def merge_map(aggregate: Aggregate) -> Fold:
 
 
 def merge_map_with_keytime(aggregate: Aggregate) -> Fold:
-    """The entries of all maps.
-
-    For each key the one with the greatest time, or the earlier of equals.
+    """For each key of all maps, the entry with the greatest time; of equal times, the earlier one.
 
     The time is a text field of the value ROW: `fields.X.ts-field`, or the last field. An entry
     whose value is null removes the key. An entry without a time is ignored, except in the first

@@ -167,10 +167,7 @@ class _Entries:
 
 
 def _rows(elements: Elements, rule: _Rule) -> tuple[Elements, pa.Array]:
-    """The non-null elements, and their rows.
-
-    Null in a nested key: see `nested-key-null-strategy`.
-    """
+    """The non-null elements, and their rows, by `nested-key-null-strategy`."""
     rows = elements.child()
     counts = is_valid(rows)
     if rule.null_keys != "merge":

@@ -95,9 +95,7 @@ def _check_integers(
     retract: np.ndarray | None,
     limits: np.iinfo,
 ) -> None:
-    """Raise InvalidRequest if a total leaves the type.
-
-    Intermediate sums may, as later rows correct them.
+    """Raise InvalidRequest if a total leaves the type. Intermediate sums may leave it.
 
     The low and high halves of each word are summed separately, so that many rows cannot overflow.
     """

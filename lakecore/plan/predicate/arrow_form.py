@@ -84,10 +84,7 @@ _Tree: TypeAlias = _Reference | _Call | pa.Scalar
 
 
 def from_arrow(expression: pc.Expression, schema: Schema) -> Predicate:
-    """The predicate for the rows that the expression keeps.
-
-    InvalidRequest for an unknown column.
-    """
+    """The predicate for the rows that it keeps; InvalidRequest for an unknown column."""
     known = columns(schema)
     tree = _tree(expression)
     check_columns(_names(tree), known)

@@ -178,7 +178,7 @@ def test_file_system_without_promise_is_refused_unless_single_writer() -> None:
     service = Service(protocol="memory", package="fsspec")
     path = f"memory://remote-{next(FOLDERS)}/snapshot-1"
 
-    with pytest.raises(Unsupported, match="only if it is absent"):
+    with pytest.raises(Unsupported, match="no conditional put"):
         RemoteStore(service, path, {}).put_if_absent(path, b"")
     with pytest.raises(InvalidRequest, match="neither true nor false"):
         RemoteStore(service, path, {"commit.single-writer": "yes"})
