@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from lakecore.model.branches import Branch, FastForwardResult
     from lakecore.model.compaction import CompactionResult
     from lakecore.model.files import CommitMessage
-    from lakecore.model.retention import ExpiredSnapshots, FilesDeleted
+    from lakecore.model.retention import ExpiredSnapshots, FilesDeleted, TagDeletion
     from lakecore.model.schema_change import Move, SchemaChange
-    from lakecore.model.snapshot import CommitResult, Tag, TagDeletion
+    from lakecore.model.snapshot import CommitResult, Tag
     from lakecore.scalar.values import SqlExpression, sql_expr
     from lakecore.session import Session, connect, open_table
     from lakecore.table.handle import Table
@@ -92,9 +92,9 @@ _HOMES = {
     "lakecore.model.branches": ("Branch", "FastForwardResult"),
     "lakecore.model.compaction": ("CompactionResult",),
     "lakecore.model.files": ("CommitMessage",),
-    "lakecore.model.retention": ("ExpiredSnapshots", "FilesDeleted"),
+    "lakecore.model.retention": ("ExpiredSnapshots", "FilesDeleted", "TagDeletion"),
     "lakecore.model.schema_change": ("Move", "SchemaChange"),
-    "lakecore.model.snapshot": ("CommitResult", "Tag", "TagDeletion"),
+    "lakecore.model.snapshot": ("CommitResult", "Tag"),
     "lakecore.scalar.values": ("SqlExpression", "sql_expr"),
     "lakecore.session": ("Session", "connect", "open_table"),
     "lakecore.table.handle": ("Table",),

@@ -83,3 +83,39 @@ class ExpiredSnapshots:
         if self.dry_run:
             lines.append(("dry run", "nothing was deleted"))
         return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagDeletion:
+    """The result of `Table.delete_tag`.
+
+    - `name`, `snapshot_id`: the tag, and the snapshot that it kept;
+    - `files`: the files that only the tag kept, by kind. They were deleted with it;
+    - `unreadable_snapshots`: the snapshot of the tag, if its files were left to
+      `remove_orphan_files`, because a manifest that may need them was missing or damaged;
+    - `dry_run`: whether nothing was deleted; the numbers are then those of a real run.
+    """
+
+    name: str
+    snapshot_id: int
+    files: FilesDeleted = FilesDeleted()
+    unreadable_snapshots: tuple[int, ...] = ()
+    dry_run: bool = False
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def __str__(self) -> str:
+        return pairs_text(self._shown())
+
+    def _repr_html_(self) -> str:
+        return pairs_html("Deletion of a tag", self._shown())
+
+    def _shown(self) -> list[tuple[str, object]]:
+        lines: list[tuple[str, object]] = [("tag", self.name), ("snapshot", self.snapshot_id)]
+        lines += self.files.shown()
+        if self.unreadable_snapshots:
+            lines.append(("files", "kept: not all that may need them can be read"))
+        if self.dry_run:
+            lines.append(("dry run", "nothing was deleted"))
+        return lines

@@ -83,20 +83,6 @@ class Tag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TagDeletion:
-    """What `Table.delete_tag` deleted: the tag `name`, which kept the snapshot `snapshot_id`.
-
-    `files_deleted` counts the files that nothing else in the table used, `bytes_deleted` the bytes
-    of the data files among them. In a dry run they are what would be deleted.
-    """
-
-    name: str
-    snapshot_id: int
-    files_deleted: int = 0
-    bytes_deleted: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitResult:
     """What a verb that writes did. `snapshot_ids` is empty when there was nothing to commit.
 

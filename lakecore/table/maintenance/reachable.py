@@ -42,6 +42,7 @@ __all__ = [
     "branch_names",
     "data_paths",
     "entry_frame",
+    "follows",
     "history_of",
     "metadata_of",
     "other_branches",
@@ -126,6 +127,21 @@ def states(history: History) -> Iterator[State]:
         yield _state(StateKind.TAG, branch, tag.name, tag.snapshot)
     for changelog in changelogs_of(history):
         yield _state(StateKind.CHANGELOG, branch, str(changelog.id), changelog)
+
+
+def follows(before: Snapshot | None, snapshot: Snapshot) -> bool:
+    """Whether a snapshot was committed onto the one before it.
+
+    After a fast-forward, the next number may be a snapshot of another history. Its rows then do not
+    add up.
+    """
+    if before is None or before.id + 1 != snapshot.id:
+        return False
+    rows = before.total_record_count, snapshot.delta_record_count, snapshot.total_record_count
+    if None in rows:
+        return True
+    known = [number for number in rows if number is not None]
+    return known[0] + known[1] == known[2]
 
 
 def _state(kind: StateKind, branch: str, name: str, snapshot: Snapshot) -> State:
@@ -266,16 +282,16 @@ class Reach:
 
         Snapshots follow each other: what the first has, and what each later one adds, is all.
         """
-        before: int | None = None
+        before: Snapshot | None = None
         for state in states(history):
             match state.kind:
                 case StateKind.SNAPSHOT:
-                    if before == state.snapshot.id - 1:
+                    if follows(before, state.snapshot):
                         self.add_added(self._history.delta_manifests(state.snapshot))
                     else:
                         self.add_live(state.snapshot)
                     self._add_changelog(state.snapshot)
-                    before = state.snapshot.id
+                    before = state.snapshot
                 case StateKind.TAG if state.name not in without:
                     self.add_live(state.snapshot)
                 case StateKind.CHANGELOG:

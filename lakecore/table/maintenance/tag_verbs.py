@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from lakecore.model.branches import Branch, FastForwardResult
-    from lakecore.model.snapshot import Tag, TagDeletion
+    from lakecore.model.retention import TagDeletion
+    from lakecore.model.snapshot import Tag
     from lakecore.model.times import Time
     from lakecore.table.context import TableContext
 
@@ -89,7 +90,11 @@ class TagVerbs:
         return tags.rename_tag(self._context, old, new)
 
     def delete_tag(self, name: str, *, dry_run: bool = False) -> TagDeletion:
-        """Delete a tag. With `dry_run`, nothing changes.
+        """Delete a tag, and the files that only the tag kept. With `dry_run`, nothing changes.
+
+        While the snapshot of the tag is alive, its files stay. Files that a snapshot, another tag,
+        a branch or a long-lived changelog needs stay in any case; if one of these cannot be read,
+        all files stay.
 
         Returns what was deleted. Raises NotFound, naming the known tags, if there is none of that
         name.

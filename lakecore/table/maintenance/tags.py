@@ -8,6 +8,8 @@ A tag is one file, and each verb makes one change that counts: the tag is there,
 3. `rename_tag` creates the new file, then deletes the old one. After a crash both tags exist.
 4. `delete_tag` deletes the file.
 
+When a tag goes or is replaced, the files that it alone kept go after it (`tag_files.py`).
+
 The names and rules are Paimon's (https://paimon.apache.org/docs/master/maintenance/manage-tags/).
 With `tag.create-success-file`, `tag/tag-success-file/NAME_SUCCESS` follows a tag that was created
 and goes with one that was deleted.
@@ -29,11 +31,13 @@ from lakecore.errors import (
 )
 from lakecore.format import metadata
 from lakecore.format.layout import SUCCESS_FOLDER, TAG_PREFIX
-from lakecore.model.snapshot import Snapshot, Tag, TagDeletion
+from lakecore.model.retention import TagDeletion
+from lakecore.model.snapshot import Snapshot, Tag
 from lakecore.model.times import to_milliseconds
 from lakecore.options.kinds import DURATION
 from lakecore.plan.tag_periods import tag_periods
 from lakecore.table.context import require_table
+from lakecore.table.maintenance.tag_files import files_of_tag
 
 if TYPE_CHECKING:
     from lakecore.table.context import TableContext
@@ -113,11 +117,14 @@ def replace_tag(
 ) -> Tag:
     """The tag of that name, now of another snapshot. Its old time to live does not hold on."""
     retained = retained_ms(time_retained)
-    known_tag(context, name)
+    old = known_tag(context, name)
     snapshot = _snapshot_at(context, at)
     _check_no_second_automatic(context, name, snapshot)
     tag = _tag(context, name, snapshot, retained)
+    files = None if snapshot == old.snapshot else files_of_tag(context, old)
     context.store.put(context.layout.tag(name), metadata.encode_tag(tag))
+    if files is not None:
+        files.delete()
     return tag
 
 
@@ -135,13 +142,21 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
 
 
 def delete_tag(context: TableContext, name: str, *, dry_run: bool = False) -> TagDeletion:
-    """Delete a tag."""
+    """Delete a tag, and the files that only the tag kept."""
     tag = known_tag(context, name)
+    files = files_of_tag(context, tag)
     if not dry_run:
         context.store.delete(context.layout.tag(name))
         if context.options.tag_create_success_file:
             context.store.delete(context.layout.tag_success(name))
-    return TagDeletion(name=name, snapshot_id=tag.snapshot.id)
+        files.delete()
+    return TagDeletion(
+        name=name,
+        snapshot_id=tag.snapshot.id,
+        files=files.counts,
+        unreadable_snapshots=files.unreadable,
+        dry_run=dry_run,
+    )
 
 
 def known_tag(context: TableContext, name: str) -> Tag:

@@ -12,6 +12,7 @@ from lakecore.errors import AlreadyExists, CommitUnknown, InvalidRequest, Lakeco
 from lakecore.format import metadata
 from lakecore.io.ambient import seeded
 from lakecore.io.stores.store import MemoryStore
+from lakecore.model.retention import TagDeletion
 from tests.stores import FailingStore, StoreFailure
 from tests.tables import held, in_directory, new_table, put, reopened
 
@@ -155,7 +156,8 @@ def test_deleted_tag_is_gone_and_a_dry_run_leaves_it() -> None:
     table = table_with(2)
     table.create_tag("a", snapshot_id=1)
 
-    assert table.delete_tag("a", dry_run=True) == table.delete_tag("a")
+    assert table.delete_tag("a", dry_run=True) == TagDeletion(name="a", snapshot_id=1, dry_run=True)
+    assert table.delete_tag("a") == TagDeletion(name="a", snapshot_id=1)
     assert table.tags() == ()
     with pytest.raises(NotFound, match="no such tag"):
         table.delete_tag("a")

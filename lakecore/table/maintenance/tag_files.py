@@ -1,0 +1,150 @@
+"""The files that only a tag kept: what may be deleted when the tag goes.
+
+While its snapshot is alive, or another tag names the same snapshot, a tag keeps nothing alone.
+Otherwise its data files, manifests and index files are compared with everything else that keeps
+files: the snapshots, tags and long-lived changelogs of all branches.
+
+A branch is a line of snapshots: a file that is older than the line and not live in its first
+snapshot does not come back later. So the first snapshot stands for those that follow it.
+
+INVARIANT: if one of them cannot be read, no file is deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from lakecore.errors import CorruptTable
+from lakecore.model.manifest import FileKind
+from lakecore.table.maintenance.deletion import Deletion, delete_files_of, metadata_left
+from lakecore.table.maintenance.reachable import (
+    KEY,
+    Metadata,
+    Reach,
+    StateKind,
+    entry_frame,
+    follows,
+    metadata_of,
+    other_branches,
+    states,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakecore.io.history.history import History
+    from lakecore.model.retention import FilesDeleted
+    from lakecore.model.snapshot import Snapshot, Tag
+    from lakecore.table.context import TableContext
+
+__all__ = ["TagFiles", "files_of_tag"]
+
+log = logging.getLogger("lakecore.tags")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TagFiles:
+    """The files that a tag alone keeps: planned, not yet deleted."""
+
+    context: TableContext
+    plan: Deletion
+
+    @property
+    def counts(self) -> FilesDeleted:
+        """How many there are of each kind."""
+        return self.plan.counts
+
+    @property
+    def unreadable(self) -> tuple[int, ...]:
+        """The snapshot of the tag, if its files stay because something could not be read."""
+        return self.plan.unreadable
+
+    def delete(self) -> None:
+        """Delete them. The tag must be gone."""
+        delete_files_of(self.context, self.plan)
+
+
+def files_of_tag(context: TableContext, tag: Tag) -> TagFiles:
+    """What the tag alone keeps."""
+    history = context.history
+    none = entry_frame(history, ())
+    unreadable: tuple[int, ...] = ()
+    if history.snapshot_if_there(tag.snapshot.id) == tag.snapshot or _named_twice(context, tag):
+        plan = Deletion(data=none, changelog=none, metadata=Metadata())
+        return TagFiles(context=context, plan=plan)
+    try:
+        data, metadata = _unreached(context, tag)
+    except CorruptTable as error:
+        log.warning(
+            "the files of a tag are kept, because not all that may need them can be read: table=%s "
+            "tag=%s snapshot=%d reason=%s",
+            context.identifier,
+            tag.name,
+            tag.snapshot.id,
+            error,
+        )
+        data, metadata, unreadable = none, Metadata(), (tag.snapshot.id,)
+    plan = Deletion(data=data, changelog=none, metadata=metadata, unreadable=unreadable)
+    return TagFiles(context=context, plan=plan)
+
+
+def _named_twice(context: TableContext, tag: Tag) -> bool:
+    """Whether another tag of the branch names the snapshot."""
+    own = states(context.history)
+    return any(
+        state.snapshot == tag.snapshot
+        for state in own
+        if state.kind is StateKind.TAG and state.name != tag.name
+    )
+
+
+def _unreached(context: TableContext, tag: Tag) -> tuple[pl.DataFrame, Metadata]:
+    history = context.history
+    data = _live(entry_frame(history, history.manifests(tag.snapshot)))
+    metadata = metadata_of(context, [tag.snapshot], changelog=False)
+    reach = Reach(history, data)
+    snapshots, changelogs = [], []
+    for branch in (history, *other_branches(context)):
+        without = tag.name if branch is history else None
+        for kind, snapshot in _roots(branch, without):
+            if kind is StateKind.CHANGELOG:
+                reach.add_changelog(snapshot)
+                changelogs.append(snapshot)
+            else:
+                reach.add_live(snapshot)
+                snapshots.append(snapshot)
+    stays = metadata_of(context, snapshots, changelog=False)
+    stays |= _of_changelogs(context, changelogs)
+    return reach.without_reached(data), metadata - stays
+
+
+def _roots(history: History, without: str | None) -> Iterator[tuple[StateKind, Snapshot]]:
+    """What keeps older files in a branch, apart from one tag."""
+    before: Snapshot | None = None
+    for state in states(history):
+        if state.kind is StateKind.SNAPSHOT:
+            first = not follows(before, state.snapshot)
+            before = state.snapshot
+            if not first:
+                continue
+        elif state.kind is StateKind.TAG and state.name == without:
+            continue
+        yield state.kind, state.snapshot
+
+
+def _of_changelogs(context: TableContext, changelogs: Sequence[Snapshot]) -> Metadata:
+    found = metadata_left(context, changelogs, data=True, changelog=True)
+    return Metadata(lists=found.lists, manifests=found.manifests)
+
+
+def _live(frame: pl.DataFrame) -> pl.DataFrame:
+    """One row for each file that is there after these entries."""
+    sign = 1 - 2 * pl.col("_KIND")
+    others = [name for name in frame.columns if name not in {*KEY, "_KIND"}]
+    added = pl.col(others).filter(pl.col("_KIND") == FileKind.ADD).last()
+    found = frame.group_by(KEY, maintain_order=True).agg(sign.sum().alias("count"), added)
+    return found.filter(pl.col("count") > 0).drop("count")
