@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     )
     from lakecore.model.branches import Branch, FastForwardResult
     from lakecore.model.compaction import CompactionResult
+    from lakecore.model.consumer import Consumer
     from lakecore.model.files import CommitMessage
     from lakecore.model.retention import ExpiredSnapshots, FilesDeleted, TagDeletion
     from lakecore.model.schema_change import Move, SchemaChange
     from lakecore.model.snapshot import CommitResult, Tag
     from lakecore.scalar.values import SqlExpression, sql_expr
     from lakecore.session import Session, connect, open_table
+    from lakecore.table.changes.change_stream import ChangeStream
     from lakecore.table.handle import Table
     from lakecore.table.verbs.merge_into import MergeInto
     from lakecore.table.writes.ingest import IngestResult
@@ -42,11 +44,13 @@ import_module("lakecore.forks")
 __all__ = [
     "AlreadyExists",
     "Branch",
+    "ChangeStream",
     "CommitConflict",
     "CommitMessage",
     "CommitResult",
     "CommitUnknown",
     "CompactionResult",
+    "Consumer",
     "CorruptTable",
     "ExpiredSnapshots",
     "FastForwardResult",
@@ -91,12 +95,14 @@ _HOMES = {
     ),
     "lakecore.model.branches": ("Branch", "FastForwardResult"),
     "lakecore.model.compaction": ("CompactionResult",),
+    "lakecore.model.consumer": ("Consumer",),
     "lakecore.model.files": ("CommitMessage",),
     "lakecore.model.retention": ("ExpiredSnapshots", "FilesDeleted", "TagDeletion"),
     "lakecore.model.schema_change": ("Move", "SchemaChange"),
     "lakecore.model.snapshot": ("CommitResult", "Tag"),
     "lakecore.scalar.values": ("SqlExpression", "sql_expr"),
     "lakecore.session": ("Session", "connect", "open_table"),
+    "lakecore.table.changes.change_stream": ("ChangeStream",),
     "lakecore.table.handle": ("Table",),
     "lakecore.table.verbs.merge_into": ("MergeInto",),
     "lakecore.table.writes.ingest": ("IngestResult",),

@@ -11,11 +11,13 @@ from lakecore import errors
 PUBLIC = [
     "AlreadyExists",
     "Branch",
+    "ChangeStream",
     "CommitConflict",
     "CommitMessage",
     "CommitResult",
     "CommitUnknown",
     "CompactionResult",
+    "Consumer",
     "CorruptTable",
     "ExpiredSnapshots",
     "FastForwardResult",

@@ -6,6 +6,7 @@ calls write the same bytes under the same names.
 
 from __future__ import annotations
 
+import asyncio
 import calendar
 import random
 import threading
@@ -34,6 +35,13 @@ class Ambient:
     new_uuid: Callable[[], str]
     sleep: Callable[[float], None]  # seconds
     random: Callable[[], float]  # in [0, 1)
+
+    async def sleep_async(self, seconds: float) -> None:
+        """As `sleep`, while other tasks of the event loop run."""
+        if self.sleep is not time.sleep:
+            self.sleep(seconds)
+            seconds = 0
+        await asyncio.sleep(seconds)
 
 
 def _system_now_ms() -> int:

@@ -63,6 +63,19 @@ def wall_time(given: object) -> datetime | None:
     return moment if moment.tzinfo is None else None
 
 
+def to_wall_clock(time_ms: int) -> int:
+    """What the clock of this machine showed at a time, stored as if it were UTC.
+
+    Paimon stores the creation times of files like this.
+    """
+    seconds, milliseconds = divmod(time_ms, 1000)
+    try:
+        shown = datetime.fromtimestamp(seconds, UTC).astimezone().replace(tzinfo=UTC)
+    except (OverflowError, OSError, ValueError):  # beyond the years 1 to 9999: no zone matters
+        return time_ms
+    return (shown - _EPOCH) // timedelta(milliseconds=1) + milliseconds
+
+
 def whole_number(given: object) -> int | None:
     """A whole number of Python or NumPy; None for anything else, True and False too."""
     if isinstance(given, bool | np.timedelta64) or not isinstance(given, int | np.integer):

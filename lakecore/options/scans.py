@@ -73,11 +73,11 @@ class ScanOptions:
     )
     scan_creation_time_millis: int | None = option(
         "scan.creation-time-millis", LONG, None, READ,
-        "Read from this time, or files made after it if no snapshot is that old.", supported=False,
+        "Read from this time, or files made after it if no snapshot is that old.",
     )
     scan_file_creation_time_millis: int | None = option(
         "scan.file-creation-time-millis", LONG, None, READ,
-        "Read files made after this time.", supported=False,
+        "Read files made after this time.",
     )
     scan_fallback_branch: str | None = option(
         "scan.fallback-branch", NAME, None, READ,
@@ -97,7 +97,7 @@ class ScanOptions:
     )
     scan_plan_sort_partition: bool = option(
         "scan.plan-sort-partition", FLAG, False, READ,
-        "Read in the order of partitions.", supported=False, ignorable=True,
+        "Read in the order of partitions.",
     )
     incremental_between: str | None = option(
         "incremental-between", NAME, None, READ,
@@ -147,12 +147,11 @@ class ScanOptions:
     # --- streams and consumers --------------------------------------------------------------------
     consumer_id: str | None = option(
         "consumer-id", NAME, None, MAINTAIN,
-        "The consumer whose progress a stream records; not yet supported by streams.",
+        "The consumer whose progress a stream records.",
     )
     consumer_mode: ConsumerMode = option(
         "consumer.mode", choice(ConsumerMode), ConsumerMode.EXACTLY_ONCE, MAINTAIN,
         "How exactly a consumer's progress is recorded.",
-        no_effect=_NO_CONSUMERS,
     )
     consumer_expiration_time_ms: int | None = option(
         "consumer.expiration-time", DURATION, None, MAINTAIN,
@@ -161,7 +160,6 @@ class ScanOptions:
     consumer_ignore_progress: bool = option(
         "consumer.ignore-progress", FLAG, False, MAINTAIN,
         "A new stream starts where its scan mode says, not where the consumer was.",
-        no_effect=_NO_CONSUMERS,
     )
     consumer_changelog_only: bool = option(
         "consumer.changelog-only", FLAG, False, MAINTAIN,
@@ -170,12 +168,11 @@ class ScanOptions:
     )
     continuous_discovery_interval_ms: int = option(
         "continuous.discovery-interval", DURATION, 10_000, MAINTAIN,
-        "Interval at which a stream looks for new snapshots.",
-        no_effect="Streams end at a known snapshot: they do not wait yet.",
+        "Interval at which a stream looks for new snapshots; in lakecore 1 s unless it is set.",
     )
     scan_bounded_watermark: int | None = option(
         "scan.bounded.watermark", LONG, None, MAINTAIN,
-        "Watermark at which a stream ends; not yet supported by streams.",
+        "A stream ends before the first snapshot with a greater watermark.",
     )
     streaming_read_overwrite: bool = option(
         "streaming-read-overwrite", FLAG, False, MAINTAIN,
@@ -187,6 +184,6 @@ class ScanOptions:
     )
     streaming_read_snapshot_delay_ms: int | None = option(
         "streaming.read.snapshot.delay", DURATION, None, MAINTAIN,
-        "Age of a snapshot before a stream reads it; not yet supported by streams.",
+        "Age of a snapshot before a stream reads it.",
     )
     # fmt: on

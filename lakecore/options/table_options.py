@@ -173,6 +173,18 @@ LIMITS = (
         holds=lambda o: o.scan_mode in _SCAN_MODES_TO_COME,
     ),
     Limit(
+        key="scan.creation-time-millis",
+        effect=READ,
+        holds=lambda o: o.scan_creation_time_millis is not None,
+        way_out="table.stream reads from that time",
+    ),
+    Limit(
+        key="scan.file-creation-time-millis",
+        effect=READ,
+        holds=lambda o: o.scan_file_creation_time_millis is not None,
+        way_out="table.stream reads from that time",
+    ),
+    Limit(
         key="bucket",
         effect=WRITE,
         holds=lambda o: o.bucket == POSTPONE_BUCKET,

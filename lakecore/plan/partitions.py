@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lakecore.format.binary_row import decode_rows
 from lakecore.format.partition_path import partition_path, partition_texts
+from lakecore.merge.keys import sequence_codes
 from lakecore.model.types import Atomic, Root, with_nullable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    import pyarrow as pa
-
+    from lakecore.model.files import Split
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import Field
     from lakecore.options import TableOptions
@@ -25,11 +27,32 @@ class Partitions:
         self.fields = schema.partition_fields
         self._default_name = options.partition_default_name
         self._legacy_name = options.partition_legacy_name
+        self._sorts = options.scan_plan_sort_partition
         self._paths: dict[bytes, str] = {}
 
     def values(self, partitions: Sequence[bytes]) -> pa.RecordBatch:
         """The values of each partition, a row each, a column a partition key."""
         return decode_rows(partitions, self.fields)
+
+    def in_scan_order(
+        self, splits: Sequence[Split], seen: Sequence[bytes] | None = None
+    ) -> list[Split]:
+        """The splits by partition; within a partition, their order stays.
+
+        With `scan.plan-sort-partition`, the smaller value comes first, and null before all others.
+        Otherwise the order of partitions is that in `seen`, and without it, nothing changes.
+        """
+        partitions = list({split.partition: None for split in splits})
+        if self._sorts and self.fields and partitions:
+            columns = [pa.chunked_array([column]) for column in self.values(partitions).columns]
+            ranks = sequence_codes(columns, descending=False).tolist()
+        elif seen is not None:
+            places = {partition: place for place, partition in enumerate(dict.fromkeys(seen))}
+            ranks = [places[partition] for partition in partitions]
+        else:
+            return list(splits)
+        rank_of = dict(zip(partitions, ranks, strict=True))
+        return sorted(splits, key=lambda split: rank_of[split.partition])
 
     def path(self, partition: bytes) -> str:
         """The directories of a partition, joined by `/`; empty for an unpartitioned table."""

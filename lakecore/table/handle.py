@@ -5,10 +5,10 @@ Every method is one call to the verb of its name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.forks import require_threads, with_threads
+from lakecore.forks import require_threads
 from lakecore.format.layout import MAIN_BRANCH, Layout
 from lakecore.frames.source import checked_columns
 from lakecore.io.ambient import SYSTEM
@@ -21,7 +21,7 @@ from lakecore.options import check_dynamic_options, option_texts, parse_options
 from lakecore.plan.predicate import from_polars
 from lakecore.table.changes.between import changes_between, changes_of_options
 from lakecore.table.changes.changes import ChangesSource
-from lakecore.table.changes.stream import StreamRequest, stream_changes
+from lakecore.table.changes.consumer_verbs import ConsumerVerbs
 from lakecore.table.commits.commit import CommitRequest, commit, last_committed
 from lakecore.table.commits.commit_change import check_commit
 from lakecore.table.compactions.change_options import check_vectors_change
@@ -58,7 +58,7 @@ from lakecore.table.writes.streaming import StreamWrites
 from lakecore.table.writes.write import TableWrite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import polars as pl
 
@@ -77,7 +77,7 @@ __all__ = ["MEMORY_BUDGET", "Table", "load_table"]
 MEMORY_BUDGET = "lakecore.memory-budget"
 
 
-class Table(TagVerbs, RetentionVerbs, StreamWrites, Readable):
+class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, Readable):
     """A Paimon table.
 
     Returned by `Session.get_table`, `Session.create_table` and `lakecore.open_table`.
@@ -487,32 +487,6 @@ class Table(TagVerbs, RetentionVerbs, StreamWrites, Readable):
         """
         self._context.options.require_readable()
         return lazy(changes_between(self._context, start, end), columns, where)
-
-    def stream(
-        self,
-        from_snapshot: int | None = None,
-        until: int | Literal["latest"] | None = None,
-        columns: Sequence[str] | str | None = None,
-        where: pl.Expr | str | None = None,
-        *,
-        consumer_id: str | None = None,
-    ) -> Iterator[tuple[int, pl.LazyFrame]]:
-        """The changes of each snapshot: pairs of a snapshot id and a lazy frame with `_row_kind`.
-
-        The first pair holds the changes of `from_snapshot`; without it, all rows of the latest
-        snapshot as +I. The last pair is that of `until`. Snapshots without changes are skipped.
-        Overwrites are skipped too, unless `streaming-read-overwrite` or
-        `streaming-read-append-overwrite` is set. Data is read when a frame is collected. `where`
-        works as in `changes`.
-
-        Raises NotFound, naming the earliest snapshot left, if the changes have expired;
-        Unsupported without `until`, and with `consumer_id`.
-        """
-        request = StreamRequest(from_snapshot=from_snapshot, until=until, consumer_id=consumer_id)
-        found = stream_changes(self._context, request)
-        # Report wrong arguments now, not when the first snapshot is read.
-        lazy(ChangesSource(context=self._context, changes=()), columns, where)
-        return ((number, lazy(source, columns, where)) for number, source in with_threads(found))
 
     # --- sources ---------------------------------------------------------------------------------
 

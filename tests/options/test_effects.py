@@ -18,8 +18,6 @@ READ_AS_TEXT = {
     "commit.single-writer": "lakecore/io/stores/remote.py",
     "deletion-vectors.modifiable": "lakecore/options/changes.py",
     "lakecore.ignore-options": "lakecore/options/option.py",
-    "scan.bounded.watermark": "lakecore/table/changes/stream.py",
-    "streaming.read.snapshot.delay": "lakecore/table/changes/stream.py",
 }
 # Options without an effect whose value is still looked at, to refuse what would be wrong.
 LOOKED_AT = {
@@ -117,9 +115,6 @@ NO_EFFECT = {
     "compaction.delete-ratio-threshold",
     "compaction.file-num-limit",
     "consumer.changelog-only",
-    "consumer.ignore-progress",
-    "consumer.mode",
-    "continuous.discovery-interval",
     "deletion-vector.index-file.target-size",
     "deletion-vectors.bitmap64",
     "file-index.in-manifest-threshold",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.frames.source import reading
 from lakecore.model.manifest import FileKind, fold
 from lakecore.model.rows import KIND_TEXTS, RETRACTS, ROW_KIND, VALUE_KIND, VALUE_KIND_ID, RowKind
+from lakecore.model.times import to_wall_clock
 from lakecore.model.types import Field, parse_type
 from lakecore.plan.changes import files_of_first_plan
 from lakecore.plan.predicate import condition_on
@@ -73,6 +74,16 @@ class Wanted:
         schema = self.context.history.schema(snapshot.schema_id)
         return replace(self, context=with_levels_of(self.context, schema))
 
+    def in_order(self, splits: Sequence[Split], entries: Iterable[ManifestEntry]) -> list[Split]:
+        """The splits by partition; within a partition, their order stays.
+
+        Without a primary key, partitions are in the order in which `entries` first name them: the
+        older one comes first (https://paimon.apache.org/docs/master/append-table/bucketed/).
+        `scan.plan-sort-partition` comes before this order.
+        """
+        seen = None if self.context.schema.primary_keys else [each.partition for each in entries]
+        return self.context.partitions.in_scan_order(splits, seen)
+
     def read_plan(self, splits: Sequence[Split], columns: Sequence[str] | None = None) -> ReadPlan:
         """How to read these splits; `columns` replaces the wanted columns."""
         context = self.context
@@ -117,9 +128,10 @@ class StoredRows:
     changelog: bool
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
-        """The rows file by file, in manifest order."""
+        """The rows file by file, by partition, and in manifest order within a partition."""
         entries = self.entries(wanted.context)
-        yield from wanted.stored(plan_stored(wanted.scan, entries, wanted.predicate))
+        splits = plan_stored(wanted.scan, entries, wanted.predicate)
+        yield from wanted.stored(wanted.in_order(splits, entries))
 
     def entries(self, context: TableContext) -> list[ManifestEntry]:
         """The files."""
@@ -141,7 +153,7 @@ class Replaced:
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         """All removed rows first: with dynamic buckets, a key may be added in another bucket."""
         history, snapshot = wanted.context.history, self.snapshot
-        delta = history.entries(history.delta_manifests(snapshot))
+        delta = self.entries(wanted.context)
         gone = {entry.identity for entry in delta if entry.kind is FileKind.DELETE}
         new = [entry for entry in delta if entry.kind is FileKind.ADD]
         if gone:
@@ -151,9 +163,14 @@ class Replaced:
             old = [entry for entry in fold(history.entries(base)) if entry.identity in gone]
             before = self._before(wanted.context)
             splits = plan_merged(wanted.scan, old, before, wanted.predicate)
+            splits = wanted.in_order(splits, delta)
             yield from wanted.as_of(before).merged(splits, RowKind.DELETE)
         splits = plan_merged(wanted.scan, new, snapshot, wanted.predicate)
-        yield from wanted.merged(splits, RowKind.INSERT)
+        yield from wanted.merged(wanted.in_order(splits, delta), RowKind.INSERT)
+
+    def entries(self, context: TableContext) -> list[ManifestEntry]:
+        """The files that it removed and added."""
+        return context.history.entries(context.history.delta_manifests(self.snapshot))
 
     def _before(self, context: TableContext) -> Snapshot:
         """The previous snapshot; if it has expired, the removed files are gone too."""
@@ -169,15 +186,27 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All rows of a snapshot as +I, without rows whose changelog is not written yet."""
+    """All rows of a snapshot as +I, without rows whose changelog is not written yet.
+
+    `created_since_ms` leaves out the files that were created before this time.
+    """
 
     snapshot: Snapshot
+    created_since_ms: int | None = None
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
-        """The rows, split by split."""
-        shown = partial(files_of_first_plan, options=wanted.context.options)
+        """The rows, split by split, by partition."""
+        live: list[ManifestEntry] = []
+        since = None if self.created_since_ms is None else to_wall_clock(self.created_since_ms)
+
+        def shown(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+            live.extend(entries)
+            kept = files_of_first_plan(entries, wanted.context.options)
+            # Files of the oldest releases do not state their time.
+            return [e for e in kept if since is None or (e.file.creation_time_ms or 0) >= since]
+
         plan = plan_scan(wanted.scan, self.snapshot, wanted.predicate, shown=shown)
-        yield from wanted.merged(plan.splits, RowKind.INSERT)
+        yield from wanted.merged(wanted.in_order(plan.splits, live), RowKind.INSERT)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,14 @@ class RetainedChanges:
     kept: frozenset[int]
     """The ids of expired snapshots whose changelog was kept."""
 
+    @property
+    def earliest_state(self) -> int:
+        """The first id whose rows can still be read, not only its changes."""
+        number = self.earliest
+        while number in self.kept:
+            number += 1
+        return number
+
     def snapshot(self, snapshot_id: int) -> Snapshot:
         """The snapshot, or its long-lived changelog. Raises NotFound, naming the earliest id."""
         if not self.earliest <= snapshot_id <= self.latest:

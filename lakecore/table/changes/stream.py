@@ -1,167 +1,179 @@
-"""The changes of a table, snapshot by snapshot, up to a last one.
+"""The request for a stream of changes -> the stream.
 
-1. Without a start snapshot, the first item is the state of the latest snapshot, as +I rows (scan
-   mode `latest-full`).
-2. For each later relevant snapshot (`plan/changes.py`), its changes follow. An expired snapshot is
-   read from its long-lived changelog; if there is none, NotFound is raised.
+1. Check the arguments, and put what they say in place of the options that name a start.
+2. Read the progress of the consumer.
+3. Find the start and the last snapshot (`starts.py`, `follow.py`).
 
-The rows of a snapshot are planned and read when its frame is collected. Consumers, endless streams
-and other scan modes are Unsupported.
+Wrong arguments, and a start that has expired, are errors here, before the first snapshot is read.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest
 from lakecore.model.merge_rules import check_changelog
-from lakecore.options import ScanMode
-from lakecore.plan.changes import Taken, taken_by_stream
-from lakecore.table.changes.changes import ChangesSource, Replaced, State, StoredRows
+from lakecore.model.option_rules import validate_scan
+from lakecore.model.times import Time, to_milliseconds
+from lakecore.options import DURATION, ScanMode, parse_options
+from lakecore.table.changes.change_stream import ChangeStream, StreamReader
+from lakecore.table.changes.changes import ChangesSource
+from lakecore.table.changes.follow import START_OPTIONS, Follower, without_start_options
+from lakecore.table.changes.progress import Progress
 from lakecore.table.changes.retained import retained_changes
-from lakecore.table.context import require_table
+from lakecore.table.changes.starts import Origin, check_mode
+from lakecore.table.maintenance.consumers import checked_consumer_id, read_consumer
+from lakecore.table.reads.readable import batch_reader, lazy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
-    from lakecore.model.snapshot import Snapshot
-    from lakecore.table.changes.changes import Change
-    from lakecore.table.changes.retained import RetainedChanges
+    import polars as pl
+    import pyarrow as pa
+
+    from lakecore.options import TableOptions
     from lakecore.table.context import TableContext
 
 LATEST: Literal["latest"] = "latest"
-_TO_COME = (
-    "consumer-id",
-    "scan.bounded.watermark",
-    "streaming.read.snapshot.delay",
-)
-_STARTS = (
-    "scan.snapshot-id",
-    "scan.tag-name",
-    "scan.timestamp",
-    "scan.timestamp-millis",
-    "scan.version",
-    "incremental-between",
-    "incremental-between-timestamp",
-)
+POLL_SECONDS = 1.0
+_TIME_KEYS = {
+    ScanMode.FROM_FILE_CREATION_TIME: "scan.file-creation-time-millis",
+    ScanMode.FROM_CREATION_TIMESTAMP: "scan.creation-time-millis",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRequest:
-    """The first snapshot (None: start with the latest state) and the last snapshot."""
+    """What to read, from where, and until when; as `Table.stream` takes it."""
 
     from_snapshot: int | None = None
+    from_timestamp: Time | None = None
+    scan_mode: str | None = None
     until: int | Literal["latest"] | None = None
     consumer_id: str | None = None
+    poll: str | float | timedelta | None = None
+    columns: Sequence[str] | str | None = None
+    where: pl.Expr | str | None = None
 
 
-def stream_changes(
-    context: TableContext, request: StreamRequest
-) -> Iterator[tuple[int, ChangesSource]]:
-    """Each relevant snapshot and its changes. The last snapshot is determined now.
+def open_stream(context: TableContext, request: StreamRequest) -> ChangeStream[pl.LazyFrame]:
+    """The stream that a request asks for.
 
-    Raises NotFound if snapshots have expired, now or during iteration.
+    Raises NotFound if its start has expired.
     """
-    _check(context, request)
-    retained = retained_changes(context)
-    if retained is None:
-        return iter(())
-    last = retained.latest if request.until == LATEST else request.until
-    assert isinstance(last, int)
-    if last > retained.latest:
-        raise Unsupported(
-            "a stream that waits for snapshots to come is not supported; end it at one there is",
-            until=last,
-            latest=retained.latest,
-            table=context.identifier,
-        )
-    first = request.from_snapshot
-    if first is None:
-        if last < retained.latest:
-            raise InvalidRequest(
-                "a stream without from_snapshot begins with the latest state, and this one would "
-                "end before it",
-                until=last,
-                latest=retained.latest,
-                table=context.identifier,
-            )
-        return iter(_whole(context, retained))
-    if not retained.earliest <= first <= retained.latest + 1:
-        raise retained.gone(first)
-    if first > last + 1:
-        raise InvalidRequest(
-            "the stream begins after its end",
-            from_snapshot=first,
-            until=last,
-            table=context.identifier,
-        )
-    return _follow(context, retained, first, last)
+    until = _checked_until(request.until)
+    poll_seconds = _poll_seconds(request.poll, context.options)
+    options = _options(context.options, request)
+    check_mode(options, context.identifier)
+    reading = without_start_options(context)
+    reading.options.require_readable()
+    check_changelog(context.schema, context.options)
 
+    def frame(source: ChangesSource) -> pl.LazyFrame:
+        return lazy(source, request.columns, request.where)
 
-def _check(context: TableContext, request: StreamRequest) -> None:
-    options = context.options
-    options.require_readable()
-    check_changelog(context.schema, options)
-    if request.until is None:
-        raise Unsupported(
-            "a stream without an end is not supported; name its last snapshot, or until='latest'",
-            until=None,
-            table=context.identifier,
-        )
-    until = request.until
-    if until != LATEST and (isinstance(until, bool) or not isinstance(until, int)):
-        raise InvalidRequest("until is a snapshot id or 'latest'", until=until)
-    first = request.from_snapshot
-    if first is not None and (isinstance(first, bool) or not isinstance(first, int)):
-        raise InvalidRequest("from_snapshot is a snapshot id", from_snapshot=first)
-    if request.consumer_id is not None:
-        raise _unsupported("consumer-id", request.consumer_id, context)
-    for key in _TO_COME:
-        if key in options.texts:
-            raise _unsupported(key, options.texts[key], context)
-    if first is not None:
-        return
-    if options.scan_mode not in (ScanMode.DEFAULT, ScanMode.LATEST_FULL, ScanMode.FULL):
-        raise _unsupported("scan.mode", options.scan_mode, context)
-    for key in _STARTS:
-        if key in options.texts:
-            raise _unsupported(key, options.texts[key], context)
+    def batches(source: ChangesSource) -> pa.RecordBatchReader:
+        return batch_reader(source, request.columns, request.where)
 
-
-def _unsupported(key: str, value: str, context: TableContext) -> Unsupported:
-    return Unsupported(
-        "a stream with this option is not supported; from_snapshot says where one begins",
-        option=key,
-        value=value,
-        table=context.identifier,
+    frame(ChangesSource(context=reading, changes=()))  # reports wrong columns and conditions
+    consumer_id = _consumer_id(request, options)
+    recorded = None if consumer_id is None else read_consumer(context, consumer_id)
+    ignored = options.consumer_ignore_progress
+    origin = Origin(
+        options=options,
+        exact=request.from_snapshot is not None,
+        consumer_id=consumer_id,
+        progress=None if ignored else recorded,
     )
+    if until == LATEST:
+        retained = retained_changes(context)
+        until = 0 if retained is None else retained.latest
+    follower = Follower(reading, origin, until)
+    every_ms = options.continuous_discovery_interval_ms
+    progress = Progress(reading, consumer_id, recorded, every_ms)
+    reader = StreamReader(
+        follower,
+        progress,
+        context.ambient,
+        poll_seconds=poll_seconds,
+        frame=frame,
+        batches=batches,
+    )
+    return ChangeStream(reader, frame)
 
 
-def _whole(context: TableContext, retained: RetainedChanges) -> list[tuple[int, ChangesSource]]:
-    state = State(snapshot=retained.snapshot(retained.latest))
-    return [(retained.latest, ChangesSource(context=context, changes=(state,)))]
+def _options(options: TableOptions, request: StreamRequest) -> TableOptions:
+    """The options of the table, with the start that the request names in place of theirs."""
+    stated: dict[str, str] = {}
+    mode = _checked_mode(request.scan_mode)
+    if request.from_snapshot is not None:
+        number = request.from_snapshot
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise InvalidRequest("from_snapshot is a snapshot id", from_snapshot=number)
+        stated["scan.snapshot-id"] = str(max(number, 0))
+    if request.from_timestamp is not None:
+        key = _TIME_KEYS.get(ScanMode(mode or "default"), "scan.timestamp-millis")
+        stated[key] = str(to_milliseconds(request.from_timestamp))
+    if len(stated) > 1:
+        raise InvalidRequest(
+            "name the start of a stream in one way only: from_snapshot or from_timestamp",
+            from_snapshot=request.from_snapshot,
+            from_timestamp=request.from_timestamp,
+        )
+    if not stated and mode is None:
+        return options
+    dropped = START_OPTIONS if stated else {"scan.mode"}
+    texts = {key: text for key, text in options.texts.items() if key not in dropped}
+    given = parse_options({**texts, **stated, "scan.mode": mode or "default"}, table=options.table)
+    validate_scan(given)
+    return given
 
 
-def _follow(
-    context: TableContext, retained: RetainedChanges, first: int, last: int
-) -> Iterator[tuple[int, ChangesSource]]:
-    for snapshot_id in range(first, last + 1):
-        snapshot = retained.snapshot(snapshot_id)
-        # The table may have been dropped or replaced since the previous item.
-        require_table(context)
-        change = _change(context, snapshot)
-        if change is not None:
-            yield snapshot_id, ChangesSource(context=context, changes=(change,))
+def _checked_mode(mode: object) -> str | None:
+    if mode is None:
+        return None
+    modes = [str(each) for each in ScanMode]
+    if not isinstance(mode, str) or mode not in modes:
+        raise InvalidRequest("there is no such scan mode", scan_mode=mode, allowed=modes)
+    return mode
 
 
-def _change(context: TableContext, snapshot: Snapshot) -> Change | None:
-    keyed = bool(context.schema.primary_keys)
-    match taken_by_stream(snapshot, context.options, keyed=keyed):
-        case None:
-            return None
-        case Taken.REPLACED:
-            return Replaced(snapshot=snapshot)
-        case taken:
-            change = StoredRows(snapshot=snapshot, changelog=taken is Taken.CHANGELOG)
-            return change if change.entries(context) else None
+def _checked_until(until: object) -> int | Literal["latest"] | None:
+    if until is None or until == LATEST:
+        return LATEST if until == LATEST else None
+    if isinstance(until, bool) or not isinstance(until, int):
+        raise InvalidRequest("until is a snapshot id or 'latest'", until=until)
+    return until
+
+
+def _consumer_id(request: StreamRequest, options: TableOptions) -> str | None:
+    given = request.consumer_id
+    return options.consumer_id if given is None else checked_consumer_id(given)
+
+
+def _poll_seconds(poll: object, options: TableOptions) -> float:
+    """The seconds between two looks for new snapshots."""
+    if poll is None:
+        stated = "continuous.discovery-interval" in options.texts
+        return options.continuous_discovery_interval_ms / 1000 if stated else POLL_SECONDS
+    seconds = math.nan
+    match poll:
+        case str():
+            try:
+                seconds = DURATION.parse(poll) / 1000
+            except ValueError as error:
+                raise InvalidRequest(
+                    "poll is not a duration", poll=poll, allowed=str(error)
+                ) from error
+        case timedelta():
+            seconds = poll.total_seconds()
+        case int() | float() if not isinstance(poll, bool):
+            seconds = float(poll)
+    if not 0 < seconds < math.inf:
+        raise InvalidRequest(
+            "poll is a duration above 0: a text such as '10 s', a timedelta, or seconds", poll=poll
+        )
+    return seconds

@@ -37,6 +37,11 @@ def list_consumers(context: TableContext) -> tuple[Consumer, ...]:
     return tuple(sorted(found, key=lambda consumer: consumer.consumer_id))
 
 
+def consumer_ids(context: TableContext) -> tuple[str, ...]:
+    """The ids of all consumers, sorted, without reading their files."""
+    return tuple(sorted(name for name, _ in _files(context)))
+
+
 def read_consumer(context: TableContext, consumer_id: str) -> int | None:
     """The next snapshot of a consumer; None if there is no consumer of that id.
 

@@ -103,7 +103,7 @@ class Readable(ABC):
         The arguments are those of `scan`; `where` must be evaluable for each row alone.
         """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
-        return _stream(self._rows(at), columns, where, limit)
+        return batch_reader(self._rows(at), columns, where, limit)
 
     def to_arrow(
         self,
@@ -117,7 +117,7 @@ class Readable(ABC):
     ) -> pa.Table:
         """The rows as an Arrow table, in the types of `schema.arrow`. Arguments as for `scan`."""
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
-        return _stream(self._rows(at), columns, where, limit).read_all()
+        return batch_reader(self._rows(at), columns, where, limit).read_all()
 
     def to_polars(
         self,
@@ -157,7 +157,7 @@ class Readable(ABC):
         Raises Unsupported unless pandas is installed.
         """
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
-        return pandas_face.to_pandas(_stream(self._rows(at), columns, where, limit).read_all())
+        return pandas_face.to_pandas(batch_reader(self._rows(at), columns, where, limit).read_all())
 
     def to_arrow_dataset(
         self,
@@ -212,7 +212,7 @@ class Readable(ABC):
         if checked_limit(n) is None:
             raise InvalidRequest("head takes a number of rows; to_polars() gives all", n=n)
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
-        reader = _stream(self._rows(at), columns, where, n)
+        reader = batch_reader(self._rows(at), columns, where, n)
         polars_source.check_once(reader.schema.names)
         return polars_source.to_frame(reader.read_all())
 
@@ -290,12 +290,13 @@ def lazy(
     return frame if most is None else frame.head(most)
 
 
-def _stream(
+def batch_reader(
     rows: RowSource,
     columns: Sequence[str] | str | None,
     where: pl.Expr | str | None,
-    limit: int | None,
+    limit: int | None = None,
 ) -> pa.RecordBatchReader:
+    """The rows as a stream of Arrow batches."""
     source, expression = row_filtered(rows, where, rows.table_schema, _setting(rows))
     names = None if columns is None else checked_columns(columns, rows.table_schema)
     return arrow_stream.reader(source, names, expression, limit)

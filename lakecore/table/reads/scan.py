@@ -124,7 +124,7 @@ def plan_scan(
     splits, by_value = _deal(kept, context, snapshot, predicate, settled=settled)
     return ScanPlan(
         snapshot=snapshot,
-        splits=tuple(splits),
+        splits=tuple(context.partitions.in_scan_order(splits)),
         files_total=total,
         skipped=Skipped(
             by_partition=by_partition,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from lakecore.errors import InvalidRequest, NotFound, Unsupported
+from lakecore.errors import InvalidRequest, NotFound
 from lakecore.model.files import CommitMessage
 from lakecore.table.commits.commit import CommitRequest, commit
 from tests.tables import changed, new_table, put, reopened, rows
@@ -233,30 +233,7 @@ def test_snapshot_that_expires_into_the_changelog_is_followed() -> None:
     ]
 
 
-# --- what is not done ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "arguments", "message"),
-    [
-        ({}, {"until": None}, "a stream without an end .* until=None"),
-        ({}, {"until": 9}, "waits for snapshots to come .* until=9"),
-        ({}, {"consumer_id": "c"}, "option=consumer-id value=c"),
-        ({"consumer-id": "c"}, {}, "option=consumer-id value=c"),
-        ({"scan.mode": "latest"}, {}, "option=scan.mode value=latest"),
-        ({"scan.snapshot-id": "1"}, {}, "option=scan.snapshot-id value=1"),
-        ({"incremental-between": "1,2"}, {}, "option=incremental-between"),
-        ({"streaming.read.snapshot.delay": "1 s"}, {}, "option=streaming.read.snapshot.delay"),
-        ({"scan.bounded.watermark": "5"}, {}, "option=scan.bounded.watermark"),
-    ],
-)
-def test_other_streams_are_unsupported(
-    options: dict[str, str], arguments: dict[str, Any], message: str
-) -> None:
-    table = history("1 a").copy(options)
-
-    with pytest.raises(Unsupported, match=message):
-        table.stream(**{"until": "latest", **arguments})
+# --- arguments -----------------------------------------------------------------------------------
 
 
 def test_snapshot_named_goes_before_the_options_that_name_one() -> None:
@@ -274,6 +251,28 @@ def test_snapshot_named_goes_before_the_options_that_name_one() -> None:
         ({"until": "newest"}, InvalidRequest, "until is a snapshot id or 'latest'"),
         ({"until": True}, InvalidRequest, "until is a snapshot id or 'latest'"),
         ({"from_snapshot": "1"}, InvalidRequest, "from_snapshot is a snapshot id"),
+        ({"from_snapshot": -3}, NotFound, "the first snapshot of a table is 1"),
+        (
+            {"from_snapshot": 1, "from_timestamp": 5},
+            InvalidRequest,
+            "in one way only: from_snapshot or from_timestamp",
+        ),
+        ({"from_timestamp": "soon"}, InvalidRequest, "not an ISO 8601 timestamp"),
+        ({"scan_mode": "newest"}, InvalidRequest, "no such scan mode.* scan_mode=newest .*latest"),
+        ({"scan_mode": 3}, InvalidRequest, "no such scan mode"),
+        ({"scan_mode": "from-snapshot"}, InvalidRequest, "scan mode needs one more option"),
+        (
+            {"scan_mode": "latest", "from_snapshot": 1},
+            InvalidRequest,
+            "cannot be combined with the scan mode",
+        ),
+        ({"scan_mode": "latest-delta"}, InvalidRequest, r"changes\(start, end\)"),
+        ({"consumer_id": " "}, InvalidRequest, "not blank"),
+        ({"consumer_id": "../x"}, InvalidRequest, "leads out of its directory"),
+        ({"poll": "often"}, InvalidRequest, "poll is not a duration"),
+        ({"poll": 0}, InvalidRequest, "poll is a duration above 0"),
+        ({"poll": float("nan")}, InvalidRequest, "poll is a duration above 0"),
+        ({"poll": True}, InvalidRequest, "poll is a duration above 0"),
     ],
 )
 def test_requests_that_cannot_be_are_refused(
@@ -290,3 +289,70 @@ def test_overwrites_are_not_asked_for_where_changes_would_come_twice() -> None:
 
     with pytest.raises(InvalidRequest, match="would emit changes twice"):
         reopened(table).copy({"streaming-read-overwrite": "true"}).stream(1, "latest")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"incremental-between": "1,2"}, "value=incremental"),
+        ({"scan.mode": "latest-delta"}, "value=latest-delta"),
+    ],
+)
+def test_options_of_a_read_with_an_end_begin_no_stream(
+    options: dict[str, str], message: str
+) -> None:
+    table = history("1 a", "1 b").copy(options)
+
+    with pytest.raises(InvalidRequest, match=message):
+        table.stream(until="latest")
+
+
+def test_a_start_that_the_table_states_applies_to_a_stream_of_this_table() -> None:
+    table = history("1 a", "1 b").copy({"scan.snapshot-id": "2"})
+
+    assert streamed(table) == {2: "+I 1 b"}
+    assert streamed(table, scan_mode="from-snapshot-full") == {2: "+I 1 b"}
+    with pytest.raises(InvalidRequest, match="cannot be combined with the scan mode"):
+        table.stream(scan_mode="latest")
+
+
+def test_stream_is_read_although_a_batch_read_does_not_have_its_mode() -> None:
+    table = history("1 a", "1 b").copy({"scan.mode": "compacted-full"})
+
+    assert streamed(table) == {2: "+I 1 b"}
+
+
+# --- the order of partitions ---------------------------------------------------------------------
+
+
+def partitioned(**options: Any) -> Table:
+    columns = {"id": "INT", "p": "STRING"}
+    table = new_table(columns, keys=(), partitions=("p",), **options)
+    for line in ("1 b", "2 a | 3 b", "4 _ | 5 a"):
+        put(table, line)
+    return table
+
+
+def test_older_partition_of_a_table_without_key_comes_first() -> None:
+    table = partitioned()
+
+    assert streamed(table) == {3: "+I 1 b | +I 3 b | +I 2 a | +I 5 a | +I 4 _"}
+
+
+def test_partition_of_the_smaller_value_comes_first_if_asked_for() -> None:
+    table = partitioned(scan__plan_sort_partition="true")
+
+    by_value = "+I 4 _ | +I 2 a | +I 5 a | +I 1 b | +I 3 b"
+    assert streamed(table) == {3: by_value}
+    assert streamed(table, 2) == {2: "+I 2 a | +I 3 b", 3: "+I 4 _ | +I 5 a"}
+    assert changed(table.scan()) == by_value.replace("+I ", "")
+
+
+def test_rows_of_a_bucket_come_in_the_order_of_writing() -> None:
+    table = new_table({"id": "INT"}, keys=(), bucket="1", bucket_key="id", write_only="true")
+    for line in ("9 | 3", "7", "1 | 8"):
+        put(table, line)
+    assert streamed(table) == {3: "+I 9 | +I 3 | +I 7 | +I 1 | +I 8"}
+
+    reopened(table).copy({"write-only": "false"}).compact(full=True)
+    assert streamed(table) == {4: "+I 9 | +I 3 | +I 7 | +I 1 | +I 8"}

@@ -1,0 +1,114 @@
+"""How far the reader of a stream is, and what of it the file of its consumer says.
+
+- `consumer.mode=exactly-once`: progress is recorded when the reader says that a snapshot is done.
+  If the reader stops before that, it gets the snapshot again.
+- `consumer.mode=at-least-once`: asking for the next snapshot says that the one before is done. This
+  is recorded at most once in each interval, and when the stream ends or is closed.
+
+In both modes, snapshots without changes that follow a snapshot that is done are done too. They are
+recorded at the same pace, so that compactions do not hold back expiry.
+
+INVARIANT: a snapshot is recorded only after all snapshots before it were given out and done.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest
+from lakecore.options import ConsumerMode
+from lakecore.table.maintenance.consumers import write_consumer
+
+if TYPE_CHECKING:
+    from lakecore.table.context import TableContext
+
+
+class Progress:
+    """The progress of one stream. Ids are those of the next snapshot: everything before is over."""
+
+    def __init__(
+        self, context: TableContext, consumer_id: str | None, recorded: int | None, every_ms: int
+    ) -> None:
+        """`recorded` is what the file of the consumer says; None if there is no file."""
+        self._context = context
+        self._consumer_id = consumer_id
+        self._confirms = context.options.consumer_mode is ConsumerMode.EXACTLY_ONCE
+        self._every_ms = every_ms
+        self._recorded = recorded
+        self._recorded_ms = context.ambient.now_ms()
+        self._done: int | None = None
+        self.given: int | None = None
+        """The next snapshot after everything that was given out; None before the first."""
+
+    def begin(self, next_id: int) -> None:
+        """The stream starts with the changes of this snapshot, and no state before it.
+
+        A new consumer is recorded now, so that nothing that it needs expires.
+        """
+        self.given = self._done = next_id
+        if self._consumer_id is not None and self._recorded is None:
+            self._write(next_id)
+
+    def give(self, snapshot_id: int) -> None:
+        """A snapshot is given out."""
+        self.given = snapshot_id + 1
+
+    def asked(self) -> None:
+        """The reader asks for more: at least once, this says that all it has is done."""
+        if not self._confirms:
+            self._done = self.given
+        self._record_in_time()
+
+    def passed(self, next_id: int) -> None:
+        """Nothing before this snapshot is left to give out."""
+        if self.given is not None and self._done == self.given:
+            self._done = next_id
+        self.given = next_id
+        self._record_in_time()
+
+    def confirm(self, snapshot_id: int | None) -> None:
+        """The reader is done with this snapshot and all before it; None: with all it was given."""
+        if self._consumer_id is None:
+            raise InvalidRequest(
+                "the stream has no consumer to record progress for; give it a consumer_id",
+                table=self._context.identifier,
+            )
+        if isinstance(snapshot_id, bool) or not isinstance(snapshot_id, int | None):
+            raise InvalidRequest("a snapshot id is a whole number", snapshot_id=snapshot_id)
+        done = self.given if snapshot_id is None else snapshot_id + 1
+        if done is None:
+            return
+        if self.given is None or done > self.given:
+            raise InvalidRequest(
+                "the stream has not given out this snapshot yet",
+                snapshot_id=snapshot_id,
+                consumer_id=self._consumer_id,
+                table=self._context.identifier,
+            )
+        if done < (self._done or 1):
+            raise InvalidRequest(
+                "a later snapshot was said to be done before; reset_consumer goes back",
+                snapshot_id=snapshot_id,
+                next_snapshot=self._done,
+                consumer_id=self._consumer_id,
+                table=self._context.identifier,
+            )
+        self._done = done
+        self._write(done)
+
+    def close(self) -> None:
+        """Record what is done."""
+        if self._done is not None and self._recorded != self._done:
+            self._write(self._done)
+
+    def _record_in_time(self) -> None:
+        if self._done is None or self._consumer_id is None or self._done == self._recorded:
+            return
+        if self._context.ambient.now_ms() - self._recorded_ms >= self._every_ms:
+            self._write(self._done)
+
+    def _write(self, next_id: int) -> None:
+        if self._consumer_id is None:
+            return
+        write_consumer(self._context, self._consumer_id, next_id)
+        self._recorded, self._recorded_ms = next_id, self._context.ambient.now_ms()

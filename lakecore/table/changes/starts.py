@@ -1,0 +1,256 @@
+"""Where a stream begins: a state to read first, if any, and the first snapshot to follow.
+
+The rules are Paimon's (https://paimon.apache.org/docs/master/flink/sql-query/#streaming-query):
+
+| `scan.mode` | first | then |
+|---|---|---|
+| `latest-full` (the default) | the state of the latest snapshot | the snapshots after it |
+| `compacted-full` | the state of the newest compaction, else of the latest snapshot | as above |
+| `from-snapshot-full` | the state of the named snapshot | as above |
+| `from-file-creation-time` | the files of the latest state that were made since then | as above |
+| `latest` | | the snapshots after the latest |
+| `from-snapshot` | | the named snapshot and those after it |
+| `from-timestamp` | | the snapshots of that time and later |
+| `from-creation-timestamp` | | as `from-timestamp`; as `from-file-creation-time` if the time is \
+before the earliest or after the latest snapshot |
+
+The progress of a consumer comes before all of these.
+
+A start that has expired is an error for the argument `from_snapshot` and for a consumer: changes
+would be missing. The options `scan.snapshot-id`, `scan.timestamp` and `scan.timestamp-millis` begin
+with the earliest that is left, as in Paimon.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest, NotFound
+from lakecore.model.snapshot import CommitKind
+from lakecore.model.times import to_milliseconds
+from lakecore.options import ChangelogProducer, ScanMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.options import TableOptions
+    from lakecore.table.changes.retained import RetainedChanges
+    from lakecore.table.context import TableContext
+
+_LAST_IDENTIFIER = 2**63 - 1
+"""The commit identifier of batch jobs, whose compactions are full."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A state to read first (None: no state), and the id of the first snapshot to follow."""
+
+    next_id: int
+    state: Snapshot | None = None
+    created_since_ms: int | None = None
+    """Of the state, read only the files that were created at this time or later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What names the start of a stream.
+
+    `options` hold `scan.mode` and what goes with it. `exact` says that the start must not have
+    expired. `consumer_id` and `progress` are those of a consumer that was recorded before.
+    """
+
+    options: TableOptions
+    exact: bool = False
+    consumer_id: str | None = None
+    progress: int | None = None
+
+
+def mode_of(options: TableOptions) -> ScanMode:
+    """The scan mode; the default depends on the other options."""
+    mode = options.scan_mode
+    if mode is ScanMode.FULL:
+        return ScanMode.LATEST_FULL
+    if mode is not ScanMode.DEFAULT:
+        return mode
+    named = (
+        (ScanMode.FROM_TIMESTAMP, (options.scan_timestamp_millis, options.scan_timestamp)),
+        (
+            ScanMode.FROM_SNAPSHOT,
+            (
+                options.scan_snapshot_id,
+                options.scan_tag_name,
+                options.scan_version,
+                options.scan_watermark,
+            ),
+        ),
+        (ScanMode.FROM_FILE_CREATION_TIME, (options.scan_file_creation_time_millis,)),
+        (ScanMode.FROM_CREATION_TIMESTAMP, (options.scan_creation_time_millis,)),
+        (
+            ScanMode.INCREMENTAL,
+            (
+                options.incremental_between,
+                options.incremental_between_timestamp,
+                options.incremental_to_auto_tag,
+            ),
+        ),
+    )
+    for found, values in named:
+        if any(value is not None for value in values):
+            return found
+    return ScanMode.LATEST_FULL
+
+
+def check_mode(options: TableOptions, table: str) -> None:
+    """Raise InvalidRequest for a mode that only a read with an end can have, as in Paimon."""
+    mode = mode_of(options)
+    if mode in (ScanMode.INCREMENTAL, ScanMode.LATEST_DELTA):
+        raise InvalidRequest(
+            "a stream cannot begin with this scan mode; changes(start, end) reads what changed "
+            "between two points",
+            option="scan.mode",
+            value=mode,
+            table=table,
+        )
+    if options.scan_watermark is not None:
+        raise InvalidRequest(
+            "a stream cannot begin at a watermark; name a snapshot or a time",
+            option="scan.watermark",
+            value=options.scan_watermark,
+            table=table,
+        )
+
+
+def find_start(
+    context: TableContext, origin: Origin, retained: RetainedChanges | None
+) -> Start | None:
+    """Where the stream begins now; None if that needs a snapshot and there is none yet.
+
+    Raises NotFound if an exact start has expired or lies beyond the next snapshot.
+    """
+    options = origin.options
+    mode = mode_of(options)
+    if retained is None:
+        # What is committed after a stream of the mode `latest` began is new to it.
+        fresh = mode is ScanMode.LATEST and origin.progress is None
+        return Start(next_id=1) if fresh else None
+    if origin.progress is not None:
+        return Start(next_id=_of_consumer(retained, origin))
+    match mode:
+        case ScanMode.LATEST:
+            return Start(next_id=retained.latest + 1)
+        case ScanMode.COMPACTED_FULL:
+            return _from_state(_compacted(retained, options))
+        case ScanMode.FROM_SNAPSHOT:
+            named = _named_snapshot(context, options)
+            return Start(next_id=_reached(retained, named, exact=origin.exact))
+        case ScanMode.FROM_SNAPSHOT_FULL:
+            named = _named_snapshot(context, options)
+            return _from_state(_live(retained, named, exact=origin.exact))
+        case ScanMode.FROM_TIMESTAMP:
+            return Start(next_id=_first_since(retained, _time_ms(options)))
+        case ScanMode.FROM_FILE_CREATION_TIME:
+            assert options.scan_file_creation_time_millis is not None
+            return _files_since(retained, options.scan_file_creation_time_millis)
+        case ScanMode.FROM_CREATION_TIMESTAMP:
+            assert options.scan_creation_time_millis is not None
+            return _created_since(retained, options.scan_creation_time_millis)
+        case _:
+            return _from_state(retained.snapshot(retained.latest))
+
+
+def _from_state(state: Snapshot, created_since_ms: int | None = None) -> Start:
+    return Start(next_id=state.id + 1, state=state, created_since_ms=created_since_ms)
+
+
+def _of_consumer(retained: RetainedChanges, origin: Origin) -> int:
+    number = origin.progress
+    assert number is not None
+    if retained.earliest <= number <= retained.latest + 1:
+        return number
+    expired = number < retained.earliest
+    raise NotFound(
+        "the consumer has not read snapshots that have expired; reset_consumer lets it go on with "
+        "the earliest that is left"
+        if expired
+        else "the consumer waits for a snapshot beyond the next one: the table was rolled back or "
+        "made again; reset_consumer lets it go on with another snapshot",
+        consumer_id=origin.consumer_id,
+        next_snapshot=number,
+        earliest=retained.earliest,
+        latest=retained.latest,
+        table=retained.context.identifier,
+    )
+
+
+def _named_snapshot(context: TableContext, options: TableOptions) -> int:
+    """The snapshot that the options name by its id, a tag, or a version that is one of both."""
+    if options.scan_snapshot_id is not None:
+        return options.scan_snapshot_id
+    version = options.scan_version
+    if version is not None and version not in context.history.tag_names():
+        if version.isascii() and version.isdecimal():
+            return int(version)
+        raise NotFound("no tag or snapshot of that name", version=version)
+    name = options.scan_tag_name or version
+    assert name is not None
+    return context.history.tag(name).snapshot.id
+
+
+def _reached(retained: RetainedChanges, snapshot_id: int, *, exact: bool) -> int:
+    if snapshot_id > retained.latest + 1 or (exact and snapshot_id < retained.earliest):
+        raise retained.gone(snapshot_id)
+    return max(snapshot_id, retained.earliest)
+
+
+def _live(retained: RetainedChanges, snapshot_id: int, *, exact: bool) -> Snapshot:
+    """A snapshot whose state can be read: not one of which only the changelog is left."""
+    earliest = retained.earliest_state
+    if snapshot_id > retained.latest or (exact and snapshot_id < earliest):
+        raise retained.gone(snapshot_id)
+    return retained.snapshot(max(snapshot_id, earliest))
+
+
+def _compacted(retained: RetainedChanges, options: TableOptions) -> Snapshot:
+    """The newest snapshot of a compaction; of a full one if full compactions are scheduled."""
+    commits = options.full_compaction_delta_commits
+    full = commits is not None or options.changelog_producer is ChangelogProducer.FULL_COMPACTION
+    every = commits or 1
+
+    def picked(snapshot: Snapshot) -> bool:
+        number = snapshot.commit_identifier
+        scheduled = not full or number % every == 0 or number == _LAST_IDENTIFIER
+        return snapshot.commit_kind is CommitKind.COMPACT and scheduled
+
+    return _newest(retained, picked) or retained.snapshot(retained.latest)
+
+
+def _newest(retained: RetainedChanges, picked: Callable[[Snapshot], bool]) -> Snapshot | None:
+    for number in range(retained.latest, retained.earliest_state - 1, -1):
+        snapshot = retained.snapshot(number)
+        if picked(snapshot):
+            return snapshot
+    return None
+
+
+def _time_ms(options: TableOptions) -> int:
+    millis = options.scan_timestamp_millis
+    return to_milliseconds(options.scan_timestamp) if millis is None else millis
+
+
+def _first_since(retained: RetainedChanges, time_ms: int) -> int:
+    """The first snapshot that was committed at this time or later, or else the next one."""
+    before = retained.newest_at(time_ms - 1)
+    return retained.earliest if before is None else before + 1
+
+
+def _files_since(retained: RetainedChanges, time_ms: int) -> Start:
+    return _from_state(retained.snapshot(retained.latest), time_ms)
+
+
+def _created_since(retained: RetainedChanges, time_ms: int) -> Start:
+    before = retained.newest_at(time_ms - 1)
+    if before is None or before == retained.latest:
+        return _files_since(retained, time_ms)
+    return Start(next_id=before + 1)
