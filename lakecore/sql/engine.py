@@ -11,6 +11,7 @@ import pyarrow as pa
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.sql import statements as s
 from lakecore.sql.parse import parse
+from lakecore.sql.procedures.registry import call, listed
 from lakecore.sql.queries import Queries, names_in_scope
 from lakecore.sql.run_rows import RowStatements
 from lakecore.sql.run_show import describe, show
@@ -84,12 +85,21 @@ class SqlEngine:
         return self._done() if result is None else self._relation(*_shown(result))
 
     def _asked(self, statement: s.Statement, scope: Scope) -> Rows | None:
-        """The rows of a statement that changes nothing stored; None for others."""
+        """The rows of a statement that answers a question or calls a procedure; None for others."""
         match statement:
             case s.Explain():
                 return ("part", "plan"), list(self._queries.explained(statement.text, scope))
+            case s.Show(what="procedures"):
+                return listed()
             case s.Show():
                 return show(self._workspace, statement)
+            case s.Call():
+                return call(
+                    self._workspace,
+                    self._queries,
+                    statement,
+                    lambda text: self.run(text, scope=scope),
+                )
             case s.Describe():
                 return describe(self._workspace, statement)
             case s.SetVariable(key=None):

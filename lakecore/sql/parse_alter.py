@@ -280,7 +280,7 @@ def _tag_name(cursor: Cursor) -> str:
 
 def _tag(cursor: Cursor, chain: Chain, verb: str) -> ChangeTag:
     exists = cursor.skip("IF", "EXISTS")
-    cursor.skip("IF", "NOT", "EXISTS")
+    absent = cursor.skip("IF", "NOT", "EXISTS")
     name = _tag_name(cursor)
     snapshot_id = retain = None
     if cursor.skip("AS", "OF", "VERSION"):
@@ -288,7 +288,13 @@ def _tag(cursor: Cursor, chain: Chain, verb: str) -> ChangeTag:
     if cursor.skip("RETAIN"):
         retain = cursor.rest("a duration, such as 2 DAYS")
     return ChangeTag(
-        chain=chain, verb=verb, tag=name, snapshot_id=snapshot_id, retain=retain, if_exists=exists
+        chain=chain,
+        verb=verb,
+        tag=name,
+        snapshot_id=snapshot_id,
+        retain=retain,
+        if_exists=exists,
+        if_not_exists=absent,
     )
 
 

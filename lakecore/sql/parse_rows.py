@@ -11,10 +11,19 @@ from lakecore.sql.statements import CopyInto, Delete, Insert, Merge, MergeClause
 from lakecore.sql.tokens import Kind, quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from lakecore.sql.cursor import Cursor
     from lakecore.sql.statements import Chain
 
-__all__ = ["parse_copy", "parse_delete", "parse_insert", "parse_merge", "parse_update"]
+__all__ = [
+    "parse_copy",
+    "parse_delete",
+    "parse_insert",
+    "parse_merge",
+    "parse_update",
+    "set_values",
+]
 
 _QUERY_STARTS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT"})
 
@@ -90,11 +99,16 @@ def _alias(cursor: Cursor, *not_names: str) -> str | None:
 
 
 def _assignments(cursor: Cursor, chain: Chain, alias: str | None, *ends: str) -> dict[str, str]:
+    return set_values(cursor, {alias} if alias else {chain[-1], "target"}, *ends)
+
+
+def set_values(cursor: Cursor, qualifiers: Collection[str], *ends: str) -> dict[str, str]:
+    """`column = expression, ...` up to a keyword of `ends`; a qualifier may precede a column."""
     found: dict[str, str] = {}
+    names = {each.lower() for each in qualifiers}
     while True:
         place = cursor.token
         path = list(cursor.chain("a column"))
-        names = {alias.lower()} if alias else {chain[-1].lower(), "target"}
         if len(path) > 1 and path[0].lower() in names:
             del path[0]
         column = ".".join(path)

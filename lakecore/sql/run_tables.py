@@ -10,6 +10,7 @@ from lakecore.model.types import Field, parse_type
 from lakecore.sql.run_rows import partition_values
 from lakecore.sql.statements import (
     AlterTable,
+    ChangeTag,
     CommentOn,
     CreateDatabase,
     CreateView,
@@ -56,6 +57,8 @@ class TableStatements:
                 self.drop_partitions(statement)
             case CommentOn():
                 self.comment(statement)
+            case ChangeTag():
+                self.change_tag(statement)
 
     def create_database(self, statement: CreateDatabase) -> None:
         """CREATE DATABASE."""
@@ -223,6 +226,23 @@ class TableStatements:
             partition_values(self._queries, table.schema, each) for each in statement.partitions
         ]
         table.drop_partition(*wanted)
+
+    def change_tag(self, statement: ChangeTag) -> None:
+        """ALTER TABLE ... CREATE | REPLACE | DELETE | RENAME TAG, as in Spark."""
+        table = self._workspace.table(statement.chain)
+        known = {tag.name for tag in table.tags()}
+        name, retain = statement.tag, statement.retain
+        match statement.verb:
+            case "RENAME":
+                table.rename_tag(name, statement.to or "")
+            case "DELETE":
+                if name in known or not statement.if_exists:
+                    table.delete_tag(name)
+            case "REPLACE" if name in known:
+                table.replace_tag(name, statement.snapshot_id, time_retained=retain)
+            case _:
+                if name not in known or not statement.if_not_exists:
+                    table.create_tag(name, statement.snapshot_id, time_retained=retain)
 
 
 def _field(name: str, kind: str, column: Column | None) -> Field:

@@ -186,6 +186,7 @@ class ChangeTag:
     snapshot_id: int | None = None
     retain: str | None = None
     if_exists: bool = False
+    if_not_exists: bool = False
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -321,9 +322,10 @@ TableStatement = (
     | AlterTable
     | DropPartition
     | CommentOn
+    | ChangeTag
 )
 """What changes stored objects other than rows, but for CREATE TABLE."""
 Statement: TypeAlias = (
-    "Query | Explain | Own | CreateCatalog | DropCatalog | Use | CreateTable | Analyze | ChangeTag"
+    "Query | Explain | Own | CreateCatalog | DropCatalog | Use | CreateTable | Analyze"
     " | Show | Describe | SetVariable | Reset | Call | RowStatement | TableStatement"
 )

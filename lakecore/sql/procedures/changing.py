@@ -1,0 +1,126 @@
+"""Procedures that change rows: merge_into, drop_partition."""
+
+from __future__ import annotations
+
+from lakecore.errors import InvalidRequest
+from lakecore.sql.cursor import Cursor
+from lakecore.sql.parse_rows import set_values
+from lakecore.sql.procedures.procedure import (
+    Call,
+    Procedure,
+    chain_of,
+    partitions_of,
+    text,
+)
+from lakecore.sql.run_rows import RowStatements, partition_values
+from lakecore.sql.statements import Merge, MergeClause
+from lakecore.sql.tokens import quoted, split
+
+__all__ = ["PROCEDURES"]
+
+_DONE: list[tuple[object, ...]] = [("Success",)]
+
+
+def _merge_into(call: Call) -> list[tuple[object, ...]]:
+    """MERGE INTO in the words of the Flink action: a setting names its clause, `*` all columns."""
+    target = chain_of(call.text("target_table") or "")
+    alias = call.text("target_alias") or target[-1]
+    for statement in split(call.text("source_sqls") or ""):
+        # The statements that prepare the source make temporary views and tables.
+        call.run(statement)
+    source = chain_of(call.text("source_table") or "")
+    names = {alias, target[-1]}
+    clauses = [
+        *_updates(call, "matched", "matched_upsert", names),
+        *_deletes(call, "matched", "matched_delete_condition"),
+        *_inserts(call),
+        *_updates(call, "by_source", "not_matched_by_source_upsert", names),
+        *_deletes(call, "by_source", "not_matched_by_source_delete_condition"),
+    ]
+    if not clauses:
+        raise InvalidRequest("merge_into needs a setting or a condition that says what to do")
+    merge = Merge(
+        chain=target,
+        alias=alias,
+        source=".".join(map(quoted, source)),
+        source_chain=source,
+        source_alias=None,
+        on=call.text("merge_condition") or "",
+        clauses=tuple(clauses),
+    )
+    rows = RowStatements(call.workspace, call.queries)
+    rows.merge(merge, None, lambda _name: None)
+    return _DONE
+
+
+def _updates(call: Call, match: str, prefix: str, names: set[str]) -> list[MergeClause]:
+    setting = call.text(f"{prefix}_setting")
+    if setting is None:
+        return []
+    values = None if setting.strip() == "*" else set_values(Cursor(setting), names)
+    condition = call.text(f"{prefix}_condition")
+    return [MergeClause(match=match, action="update", condition=condition, values=values)]
+
+
+def _deletes(call: Call, match: str, name: str) -> list[MergeClause]:
+    condition = call.text(name)
+    if condition is None:
+        return []
+    return [MergeClause(match=match, action="delete", condition=condition)]
+
+
+def _inserts(call: Call) -> list[MergeClause]:
+    given = call.text("not_matched_insert_values")
+    if given is None:
+        return []
+    values = None
+    if given.strip() != "*":
+        columns = call.table("target_table").schema.arrow.names
+        cursor = Cursor(f"({given})")
+        texts = cursor.listed(lambda: cursor.until(symbols=","))
+        if len(texts) != len(columns):
+            raise InvalidRequest(
+                "not_matched_insert_values gives each column one value",
+                columns=columns,
+                values=len(texts),
+            )
+        values = dict(zip(columns, texts, strict=True))
+    condition = call.text("not_matched_insert_condition")
+    return [MergeClause(match="not_matched", action="insert", condition=condition, values=values)]
+
+
+def _drop_partition(call: Call) -> list[tuple[object, ...]]:
+    table = call.table()
+    wanted = partitions_of(call.text("partitions")) or []
+    table.drop_partition(*(partition_values(call.queries, table.schema, each) for each in wanted))
+    return _DONE
+
+
+PROCEDURES = (
+    Procedure(
+        name="merge_into",
+        arguments=(
+            text("target_table", required=True),
+            text("target_alias"),
+            text("source_sqls"),
+            text("source_table", required=True),
+            text("merge_condition", required=True),
+            text("matched_upsert_condition"),
+            text("matched_upsert_setting"),
+            text("not_matched_insert_condition"),
+            text("not_matched_insert_values"),
+            text("matched_delete_condition"),
+            text("not_matched_by_source_upsert_condition"),
+            text("not_matched_by_source_upsert_setting"),
+            text("not_matched_by_source_delete_condition"),
+        ),
+        run=_merge_into,
+        about="MERGE INTO by arguments",
+    ),
+    Procedure(
+        name="drop_partition",
+        arguments=(text("table", required=True), text("partitions", required=True)),
+        run=_drop_partition,
+        about="remove the rows of partitions",
+    ),
+)

@@ -1,0 +1,134 @@
+"""Procedures of tags and branches."""
+
+from __future__ import annotations
+
+from lakecore.sql.procedures.procedure import Call, Procedure, number, text
+
+__all__ = ["PROCEDURES"]
+
+_DONE: list[tuple[object, ...]] = [("Success",)]
+_TABLE = text("table", required=True)
+_TAG = text("tag", required=True)
+
+
+def _create_tag(call: Call) -> list[tuple[object, ...]]:
+    call.table().create_tag(
+        call.text("tag") or "",
+        snapshot_id=call.number("snapshot_id"),
+        time_retained=call.text("time_retained"),
+    )
+    return _DONE
+
+
+def _create_tag_from_timestamp(call: Call) -> list[tuple[object, ...]]:
+    call.table().create_tag(
+        call.text("tag") or "",
+        timestamp=call.number("timestamp"),
+        time_retained=call.text("time_retained"),
+    )
+    return _DONE
+
+
+def _delete_tag(call: Call) -> list[tuple[object, ...]]:
+    table = call.table()
+    for name in filter(None, map(str.strip, (call.text("tag") or "").split(","))):
+        table.delete_tag(name)
+    return _DONE
+
+
+def _rename_tag(call: Call) -> list[tuple[object, ...]]:
+    call.table().rename_tag(call.text("tag") or "", call.text("target_tag") or "")
+    return _DONE
+
+
+def _replace_tag(call: Call) -> list[tuple[object, ...]]:
+    call.table().replace_tag(
+        call.text("tag") or "",
+        snapshot_id=call.number("snapshot_id"),
+        time_retained=call.text("time_retained"),
+    )
+    return _DONE
+
+
+def _create_branch(call: Call) -> list[tuple[object, ...]]:
+    call.table().create_branch(call.text("branch") or "", call.text("tag"))
+    return _DONE
+
+
+def _delete_branch(call: Call) -> list[tuple[object, ...]]:
+    table = call.table()
+    for name in filter(None, map(str.strip, (call.text("branch") or "").split(","))):
+        table.delete_branch(name)
+    return _DONE
+
+
+def _rename_branch(call: Call) -> list[tuple[object, ...]]:
+    call.table().rename_branch(call.text("from_branch") or "", call.text("to_branch") or "")
+    return _DONE
+
+
+def _fast_forward(call: Call) -> list[tuple[object, ...]]:
+    call.table().fast_forward(call.text("branch") or "")
+    return _DONE
+
+
+PROCEDURES = (
+    Procedure(
+        name="create_tag",
+        arguments=(_TABLE, _TAG, number("snapshot_id"), text("time_retained")),
+        run=_create_tag,
+        about="give a snapshot a name that keeps it",
+    ),
+    Procedure(
+        name="create_tag_from_timestamp",
+        arguments=(_TABLE, _TAG, number("timestamp", required=True), text("time_retained")),
+        run=_create_tag_from_timestamp,
+        about="give the snapshot of a time a name",
+    ),
+    Procedure(
+        name="delete_tag",
+        arguments=(_TABLE, _TAG),
+        run=_delete_tag,
+        about="delete tags; several are parted by commas",
+    ),
+    Procedure(
+        name="rename_tag",
+        arguments=(_TABLE, _TAG, text("target_tag", required=True)),
+        run=_rename_tag,
+        about="rename a tag",
+    ),
+    Procedure(
+        name="replace_tag",
+        arguments=(_TABLE, _TAG, number("snapshot_id"), text("time_retained")),
+        run=_replace_tag,
+        about="let a tag name another snapshot, or keep it another time",
+    ),
+    Procedure(
+        name="create_branch",
+        arguments=(_TABLE, text("branch", required=True), text("tag")),
+        run=_create_branch,
+        about="make a branch, from a tag or empty",
+    ),
+    Procedure(
+        name="delete_branch",
+        arguments=(_TABLE, text("branch", required=True)),
+        run=_delete_branch,
+        about="delete branches; several are parted by commas",
+    ),
+    Procedure(
+        name="rename_branch",
+        arguments=(
+            _TABLE,
+            text("from_branch", required=True),
+            text("to_branch", required=True),
+        ),
+        run=_rename_branch,
+        about="rename a branch",
+    ),
+    Procedure(
+        name="fast_forward",
+        arguments=(_TABLE, text("branch", required=True)),
+        run=_fast_forward,
+        about="let main become what a branch is",
+    ),
+)
