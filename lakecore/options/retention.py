@@ -28,7 +28,6 @@ from lakecore.options.option import (
 )
 
 _NO_PARTITION_EXPIRY = "Partitions do not expire yet; another engine may do it."
-_NO_SNAPSHOT_EXPIRY = "Snapshots do not expire yet; another engine may do it."
 _NO_TAGS = "lakecore makes and expires no tags by itself yet; another engine may do it."
 
 
@@ -80,48 +79,39 @@ class RetentionOptions:
     snapshot_num_retained_min: int = option(
         "snapshot.num-retained.min", COUNT, 10, MAINTAIN,
         "Snapshots that are always kept.",
-        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     snapshot_num_retained_max: int = option(
         "snapshot.num-retained.max", integer(0), INT_MAX, MAINTAIN,
         "Most snapshots kept.",
-        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     snapshot_time_retained_ms: int = option(
         "snapshot.time-retained", DURATION, 3_600_000, MAINTAIN,
         "Age up to which snapshots are kept.",
-        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     snapshot_expire_limit: int = option(
         "snapshot.expire.limit", COUNT, 50, MAINTAIN,
         "Most snapshots that one run expires.",
-        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     snapshot_expire_execution_mode: ExpireMode = option(
         "snapshot.expire.execution-mode", choice(ExpireMode), ExpireMode.SYNC, MAINTAIN,
         "Whether a commit waits for the expiry after it.",
-        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     snapshot_clean_empty_directories: bool = option(
         "snapshot.clean-empty-directories", FLAG, False, MAINTAIN,
         "Expiry removes folders that it leaves empty.",
         fallbacks=("snapshot.expire.clean-empty-directories",),
-        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     changelog_num_retained_min: int | None = option(
         "changelog.num-retained.min", COUNT, None, MAINTAIN,
         "Changelogs that are always kept; the same as for snapshots if unset.",
-        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     changelog_num_retained_max: int | None = option(
         "changelog.num-retained.max", integer(0), None, MAINTAIN,
         "Most changelogs kept; the same as for snapshots if unset.",
-        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
     changelog_time_retained_ms: int | None = option(
         "changelog.time-retained", DURATION, None, MAINTAIN,
         "Age up to which changelogs are kept; the same as for snapshots if unset.",
-        no_effect=_NO_SNAPSHOT_EXPIRY,
     )
 
     # --- tags -------------------------------------------------------------------------------------

@@ -164,7 +164,6 @@ class ScanOptions:
     consumer_changelog_only: bool = option(
         "consumer.changelog-only", FLAG, False, MAINTAIN,
         "A consumer holds back the expiry of changelogs, not of snapshots.",
-        no_effect=_NO_CONSUMERS,
     )
     continuous_discovery_interval_ms: int = option(
         "continuous.discovery-interval", DURATION, 10_000, MAINTAIN,

@@ -22,7 +22,7 @@ from lakecore.plan.predicate import from_polars
 from lakecore.table.changes.between import changes_between, changes_of_options
 from lakecore.table.changes.changes import ChangesSource
 from lakecore.table.changes.consumer_verbs import ConsumerVerbs
-from lakecore.table.commits.commit import CommitRequest, commit, last_committed
+from lakecore.table.commits.commit import CommitRequest, last_committed
 from lakecore.table.commits.commit_change import check_commit
 from lakecore.table.compactions.change_options import check_vectors_change
 from lakecore.table.context import (
@@ -32,6 +32,7 @@ from lakecore.table.context import (
     require_table,
     with_options,
 )
+from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.maintenance.retention_verbs import RetentionVerbs
 from lakecore.table.maintenance.tag_verbs import TagVerbs
 from lakecore.table.publication import EXCLUSIVE_CREATE
@@ -420,7 +421,7 @@ class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, Readable):
             properties=properties,
             force=records_nothing(self._context, identifier),
         )
-        return commit(self._context, request)
+        return commit_and_maintain(self._context, request)
 
     def last_identifier(self, commit_user: str) -> int | None:
         """The identifier of the newest commit of a user; None if it has none."""

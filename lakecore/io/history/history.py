@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.errors import CorruptTable, LakecoreError, NotFound, StorageError
 from lakecore.format import metadata
-from lakecore.format.layout import CONSUMER_PREFIX, DROPPED_MARK, MAIN_BRANCH, parse_numbered
+from lakecore.format.layout import DROPPED_MARK, MAIN_BRANCH, parse_numbered
 from lakecore.format.manifest_columns import decode_entries
 from lakecore.io.history.cache import Cache
 from lakecore.io.history.commits import Commits
@@ -202,17 +202,6 @@ class History:
         changelog = metadata.decode_snapshot(self.store.read(path), path)
         _check_number(changelog.id, snapshot_id, path)
         return changelog
-
-    def consumers(self) -> dict[str, int]:
-        """The next snapshot of each consumer, by consumer id. Raises CorruptTable for a bad one."""
-        statuses = self.store.list(self.layout.consumer_dir)
-        names = [status.path.rpartition("/")[2] for status in statuses]
-        ids = [name[len(CONSUMER_PREFIX) :] for name in names if name.startswith(CONSUMER_PREFIX)]
-        found: dict[str, int] = {}
-        for consumer_id, path in zip(ids, map(self.layout.consumer, ids), strict=True):
-            with suppress(NotFound):  # deleted since the listing
-                found[consumer_id] = metadata.decode_consumer(self.store.read(path), path)
-        return found
 
     def tag_names(self) -> tuple[str, ...]:
         """The names of all tags, sorted."""

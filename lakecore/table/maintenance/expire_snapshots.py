@@ -34,6 +34,7 @@ from lakecore.model.retention import ExpiredSnapshots
 from lakecore.options import ChangelogProducer
 from lakecore.plan.retention import Retention, end_of_snapshots
 from lakecore.table.context import require_table
+from lakecore.table.maintenance.consumers import list_consumers
 from lakecore.table.maintenance.deletion import Deletion, delete_files_of, metadata_left
 from lakecore.table.maintenance.reachable import (
     KEY,
@@ -80,17 +81,25 @@ def keeps_changelogs(options: TableOptions) -> bool:
 
 
 def expire_snapshots(
-    context: TableContext, keep: Retention | None = None, *, dry_run: bool = False
+    context: TableContext,
+    keep: Retention | None = None,
+    *,
+    dry_run: bool = False,
+    latest_id: int | None = None,
 ) -> ExpiredSnapshots:
     """Expire the oldest snapshots; by default as the options say.
+
+    `latest_id` is the newest snapshot, if it was just committed.
 
     Raises CorruptTable, with nothing deleted, if the first snapshot to stay, a tag, a branch or a
     consumer cannot be read; StorageError if the storage refuses, and a later call goes on.
     """
     keep = retention_of(context) if keep is None else keep
     history = context.history
-    latest = history.latest_snapshot()
-    require_table(context)
+    latest = latest_id
+    if latest is None:
+        latest = history.latest_snapshot_id()
+        require_table(context)
     earliest = None if latest is None else history.earliest_snapshot_id()
     if latest is None or earliest is None:
         return ExpiredSnapshots(dry_run=dry_run)
@@ -99,7 +108,7 @@ def expire_snapshots(
     if not snapshots or snapshots[-1].id != end or len(snapshots) == 1:
         # Nothing expires, or another process expires the same snapshots.
         if not dry_run:
-            history.keep_earliest_hint(latest.id)
+            history.keep_earliest_hint(latest)
         return ExpiredSnapshots(
             earliest_snapshot_id=earliest, held_by_consumer=consumer, dry_run=dry_run
         )
@@ -108,7 +117,7 @@ def expire_snapshots(
 
 
 def _end(
-    context: TableContext, earliest: int, latest: Snapshot, keep: Retention
+    context: TableContext, earliest: int, latest: int, keep: Retention
 ) -> tuple[int, str | None]:
     """The first snapshot that stays, and the consumer that holds more back, if one does."""
 
@@ -116,17 +125,15 @@ def _end(
         found = read_all(context.history.snapshot_if_there, ids)
         return [None if each is None else each.time_ms for each in found]
 
-    free = end_of_snapshots(earliest, latest.id, keep, None, times_of)
+    free = end_of_snapshots(earliest, latest, keep, None, times_of)
     only_changelogs = context.options.consumer_changelog_only and keeps_changelogs(context.options)
     if free == earliest or only_changelogs:
         return free, None
-    consumers = context.history.consumers()
-    if not consumers:
+    consumers = list_consumers(context)
+    slowest = min(consumers, key=lambda each: each.next_snapshot, default=None)
+    if slowest is None or slowest.next_snapshot >= free:
         return free, None
-    slowest = min(consumers, key=lambda name: (consumers[name], name))
-    if consumers[slowest] >= free:
-        return free, None
-    return max(consumers[slowest], earliest), slowest
+    return max(slowest.next_snapshot, earliest), slowest.consumer_id
 
 
 def _snapshots(context: TableContext, earliest: int, end: int) -> list[Snapshot]:

@@ -41,13 +41,14 @@ from lakecore.io.ambient import forked
 from lakecore.model.compaction import CompactionResult
 from lakecore.plan.conflicts import check_files, check_levels
 from lakecore.table.commits.base_snapshot import is_there, was_rolled_back
-from lakecore.table.commits.commit import CommitRequest, commit
+from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.commits.commit_change import changes
 from lakecore.table.commits.message_files import delete_files
 from lakecore.table.commits.schema_rules import same_rules
 from lakecore.table.compactions.compact_parallel import Tally, compact_buckets
 from lakecore.table.compactions.compact_work import Work, do_work, left_to_plan, plan_work
 from lakecore.table.context import reload_context, require_table
+from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.verbs.compact_choice import chosen_entries
 from lakecore.table.writes.batch_write import author
 
@@ -279,7 +280,8 @@ class _Call:
         """Commit the messages. Returns the snapshot id; None if another commit was first."""
         context = self._context
         try:
-            done = commit(context, CommitRequest(messages=messages, user=self._user))
+            request = CommitRequest(messages=messages, user=self._user)
+            done = commit_and_maintain(context, request)
         except (CommitUnknown, AlreadyExists):
             # The files are, or may be, part of the table.
             raise

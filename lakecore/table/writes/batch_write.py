@@ -14,11 +14,11 @@ from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
 from lakecore.table.commits.commit import (
     CommitRequest,
     PartitionFilter,
-    commit,
     commit_compaction,
 )
 from lakecore.table.commits.commit_attempts import log_lost_compaction
 from lakecore.table.commits.message_files import delete_files
+from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.writes import overwrite
 from lakecore.table.writes.write import TableWrite
 from lakecore.table.writes.write_compaction import WriteCompaction
@@ -153,7 +153,7 @@ def commit_overwrite(
         if not messages:
             # No partition is replaced; record the identifier as for a write without rows.
             force = records_nothing(context, by.identifier)
-            return commit(
+            return commit_and_maintain(
                 context,
                 CommitRequest(messages=(), user=by.user, identifier=by.identifier, force=force),
             )
@@ -178,12 +178,14 @@ def clear_partitions(
     request = CommitRequest(
         messages=(), user=author(context).user, overwrite=chosen, operation=operation
     )
-    return commit(context, request)
+    return commit_and_maintain(context, request)
 
 
 def commit_or_clean(context: TableContext, request: CommitRequest) -> CommitResult:
     """Commit. If it certainly failed, or was made before, remove the files of the messages."""
-    result = commit(context, request, on_failure=lambda: delete_files(context, request.messages))
+    result = commit_and_maintain(
+        context, request, on_failure=lambda: delete_files(context, request.messages)
+    )
     if result.facts.get("already_committed"):
         delete_files(context, request.messages)
     return result
@@ -216,9 +218,13 @@ def compact_again(
             files_deleted=result.files_deleted + done.files_deleted,
             bytes_added=result.bytes_added + done.bytes_added,
             bytes_deleted=result.bytes_deleted + done.bytes_deleted,
-            facts=done.facts,
+            facts={**_of_housekeeping(result), **done.facts},
         )
     return result
+
+
+def _of_housekeeping(result: CommitResult) -> Mapping[str, int]:
+    return {name: count for name, count in result.facts.items() if name == "housekeeping_failed"}
 
 
 def _outside(chosen: PartitionFilter, messages: Sequence[CommitMessage]) -> list[bytes]:

@@ -1,0 +1,146 @@
+"""Commits as all writing verbs make them: a commit, and then the housekeeping of the table.
+
+No verb above this package commits in another way. After the commit, in Paimon's order:
+
+1. automatic tags, then tags that have had their time;
+2. partitions that expire;
+3. consumers that nobody uses, so that they hold nothing back;
+4. snapshots, and long-lived changelogs.
+
+A table with `write-only` leaves all of this to others. With `snapshot.expire.execution-mode=async`,
+a thread does it, one run at a time; a process that ends waits for it.
+
+INVARIANT: a commit that is visible never looks failed. If a step fails, the steps after it are left
+out (a snapshot that was to be tagged must not expire), a warning is logged, and the result has
+`housekeeping_failed` in its `facts`; the next commit tries again. In the background, it is the
+result of the next commit that says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from lakecore.errors import LakecoreError
+from lakecore.options import ExpireMode
+from lakecore.table.commits.commit import commit
+from lakecore.table.maintenance.consumers import expire_consumers
+from lakecore.table.maintenance.expire_snapshots import expire_snapshots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakecore.io.history.history import History
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.table.commits.commit import CommitRequest
+    from lakecore.table.context import TableContext
+
+    Step = Callable[[TableContext, CommitRequest, int | None], object]
+
+__all__ = ["commit_and_maintain", "maintain"]
+
+log = logging.getLogger("lakecore.expire")
+
+
+def commit_and_maintain(
+    context: TableContext,
+    request: CommitRequest,
+    *,
+    on_failure: Callable[[], None] | None = None,
+) -> CommitResult:
+    """Commit, as `commits.commit` does, and then do the housekeeping of the table."""
+    result = commit(context, request, on_failure=on_failure)
+    if context.options.write_only or result.facts.get("already_committed"):
+        return result
+    failed = maintain(context, request, result.snapshot_id)
+    if failed:
+        return replace(result, facts={**result.facts, "housekeeping_failed": failed})
+    return result
+
+
+def maintain(context: TableContext, request: CommitRequest, latest_id: int | None) -> int:
+    """Do the housekeeping after a commit; 1 if it failed, or if an earlier one did unseen."""
+    if context.options.snapshot_expire_execution_mode is not ExpireMode.ASYNC:
+        return int(not _run(context, request, latest_id))
+    return _background_of(context.history).start(lambda: _run(context, request, latest_id))
+
+
+def _consumers(context: TableContext, request: CommitRequest, latest_id: int | None) -> None:
+    del request, latest_id
+    expire_consumers(context)
+
+
+def _snapshots(context: TableContext, request: CommitRequest, latest_id: int | None) -> None:
+    del request
+    # Without a look at the storage, it is certain that the first snapshots all stay.
+    if latest_id is None or latest_id > context.options.snapshot_num_retained_min:
+        expire_snapshots(context, latest_id=latest_id)
+
+
+_STEPS: tuple[Step, ...] = (_consumers, _snapshots)
+
+
+def _run(context: TableContext, request: CommitRequest, latest_id: int | None) -> bool:
+    """Do all steps. Returns whether none failed."""
+    try:
+        for step in _STEPS:
+            step(context, request, latest_id)
+    except (LakecoreError, OSError) as error:
+        log.warning(
+            "the commit is made, but the housekeeping after it failed; the next one tries again: "
+            "table=%s snapshot=%s reason=%s",
+            context.identifier,
+            latest_id,
+            error,
+        )
+        return False
+    return True
+
+
+class _Background:
+    """The housekeeping of one table in a thread: one run at a time, and the newest after it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next: Callable[[], bool] | None = None
+        self._runs = False
+        self._failed = False
+
+    def start(self, work: Callable[[], bool]) -> int:
+        """Do the work soon. Returns 1 if earlier work failed since the last call."""
+        with self._lock:
+            failed, self._failed = self._failed, False
+            self._next = work
+            if not self._runs:
+                self._runs = True
+                threading.Thread(target=self._work, name="lakecore-housekeeping").start()
+        return int(failed)
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                work, self._next = self._next, None
+                if work is None:
+                    self._runs = False
+                    return
+            done = False
+            try:
+                done = work()
+            finally:
+                with self._lock:
+                    self._failed |= not done
+                    if sys.exc_info()[0] is not None:  # a bug: the thread ends
+                        self._runs = False
+
+
+_BACKGROUNDS: WeakKeyDictionary[History, _Background] = WeakKeyDictionary()
+_BACKGROUNDS_LOCK = threading.Lock()
+
+
+def _background_of(history: History) -> _Background:
+    with _BACKGROUNDS_LOCK:
+        return _BACKGROUNDS.setdefault(history, _Background())
