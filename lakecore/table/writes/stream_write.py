@@ -29,10 +29,11 @@ from typing import TYPE_CHECKING, Self
 
 from lakecore.errors import InvalidRequest
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitResult
-from lakecore.table.commits.commit import CommitRequest, commit, last_committed
+from lakecore.table.commits.commit import CommitRequest, last_committed
 from lakecore.table.commits.commit_change import check_commit, check_messages
 from lakecore.table.commits.message_files import check_not_committed, delete_files
 from lakecore.table.context import require_table
+from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.writes.batch_write import check_author, compact_again, records_nothing
 from lakecore.table.writes.full_compaction import WaitingBuckets
 from lakecore.table.writes.own_index import OwnIndex
@@ -286,7 +287,7 @@ class StreamWrite:
             if not was_tried:
                 self._tried.discard(checkpoint)
 
-        result = commit(self._context, request, on_failure=on_failure)
+        result = commit_and_maintain(self._context, request, on_failure=on_failure)
         mine = self._in_flight.pop(checkpoint, None)
         self._tried.discard(checkpoint)
         if result.facts.get("already_committed"):
