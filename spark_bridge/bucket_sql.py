@@ -1,18 +1,16 @@
-"""The bucket of a row as an expression of Spark SQL, for the key types that it covers.
+"""The bucket of a row as a Spark SQL expression, for the key types that it supports.
 
-Whole numbers are hashed by arithmetic, in steps (`hash_sql.py`). For the rest, and where one
-expression must do: Paimon hashes a key by Murmur3 over its BinaryRow. Spark's `hash(binary)` is
-that function with the same seed where the length is a multiple of 4, as that of a BinaryRow always
+Keys of whole numbers are hashed by arithmetic, in steps (`hash_sql.py`). The rest uses one
+expression. Paimon hashes a key with Murmur3 over its BinaryRow. Spark's `hash(binary)` is the same
+function with the same seed if the length is a multiple of 4, and the length of a BinaryRow always
 is. The expression builds the row's bytes as a hexadecimal string:
-
-1. the header word: a bit for each field that is null, from bit 8 on;
-2. a word of 8 bytes for each field: integers (BOOLEAN and DATE too) lie in it, least byte first;
-   texts and bytes up to 7 do, with their length in the last byte; of longer ones it holds offset
-   and length;
-3. the longer ones themselves, filled up with zeros to words.
-
+1. the header word: a bit for each null field, starting at bit 8;
+2. a word of 8 bytes for each field. Integers (also BOOLEAN and DATE) are stored in it, least
+   significant byte first. So are strings and bytes up to length 7, with their length in the last
+   byte. For longer ones, the word has offset and length;
+3. the longer ones themselves, padded with zeros to whole words.
 INVARIANT: an integer that is too large for the column's type gets some bucket, and no error: the
-task that gets the row names column and value.
+task that gets the row raises an error with column and value.
 """
 
 from __future__ import annotations
@@ -32,13 +30,13 @@ __all__ = ["bucket_sql", "bucket_steps", "is_plain", "quoted"]
 _WORD_BYTES = 8
 _INLINE_MAX = 7
 _FIELDS_MAX = 56
-"""As many null bits have room in one header word."""
+"""One header word has room for this many null bits."""
 _DIGITS_MAX = 18
-"""A DECIMAL of more digits does not lie in its word."""
+"""A DECIMAL with more digits is not stored in its word."""
 _WORD_DIGITS = 16
 _ZEROS = f"'{'0' * _WORD_DIGITS}'"
 _STEPS_MAX = 8
-"""More fields than this are rare, and have more bits for nulls than half a word."""
+"""More fields are rare, and their null bits need more than half a word."""
 _WIDE = {Root.BIGINT, Root.DECIMAL}
 
 _MASKS = {
@@ -57,9 +55,9 @@ def bucket_sql(
     function: BucketFunction = BucketFunction.DEFAULT,
     never_null: frozenset[str] = frozenset(),
 ) -> str | None:
-    """The expression; None if it does not cover these fields, given as these types of Spark.
+    """The expression; None if it does not support these fields with these Spark types.
 
-    Columns in `never_null` are refused elsewhere if they hold a null.
+    `never_null`: columns for which another check refuses nulls.
     """
     if not all(is_plain(field, given) for field, given in zip(fields, types, strict=True)):
         return None
@@ -81,7 +79,7 @@ def bucket_steps(
     function: BucketFunction = BucketFunction.DEFAULT,
     never_null: frozenset[str] = frozenset(),
 ) -> tuple[tuple[str, ...], str] | None:
-    """The steps of the hash, and the expression after them; None for what is no whole number.
+    """The steps of the hash, and the expression after them; None unless all are whole numbers.
 
     Takes a third of the time of `bucket_sql`.
     """
@@ -95,7 +93,7 @@ def bucket_steps(
         if field.type.root in STRINGS | BINARIES or index >= _STEPS_MAX:
             return None
         bits = 64 if field.type.root in _WIDE else 32
-        # That no null comes is known to Spark then, which saves it to look at each operation.
+        # Spark then knows that no null occurs, and skips its null checks.
         numbers.append((f"coalesce({_whole_number(quoted(field.name), field.type)}, 0L)", bits))
         if field.type.nullable and field.name not in never_null:
             nulls.append(f"if(isnull({quoted(field.name)}), {1 << (8 + index)}, 0)")
@@ -104,7 +102,7 @@ def bucket_steps(
 
 
 def is_plain(field: Field, given: s.DataType) -> bool:
-    """Whether equal values of the frame, and only they, are equal values of the column."""
+    """Whether equality of the Spark values is the same as equality of the column's values."""
     if field.default_value is not None or not isinstance(field.type, Atomic):
         return False
     match field.type.root:
@@ -129,7 +127,7 @@ def is_plain(field: Field, given: s.DataType) -> bool:
 
 
 def quoted(name: str) -> str:
-    """The column's name as Spark SQL takes it, whatever is in it."""
+    """The column's name quoted for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -141,7 +139,7 @@ def _is_whole(fields: Sequence[Field]) -> bool:
 
 
 def _row(fields: Sequence[Field], never_null: frozenset[str]) -> str:
-    """The hexadecimal text of the row."""
+    """The row as hexadecimal text."""
     nulls: list[str] = []
     words: list[str] = []
     tails: list[str] = []
@@ -163,14 +161,14 @@ def _row(fields: Sequence[Field], never_null: frozenset[str]) -> str:
             word = f"if(isnull({column}), {_ZEROS}, {word})"
         words.append(word)
     if not nulls and not tails and len(words) == 1:
-        # One padding for both words costs half as much.
+        # Padding both words at once costs half as much.
         return _word(number, zeros_before=1)
     header = _word(" + ".join(nulls)) if nulls else _ZEROS
     return f"concat({', '.join([header, *words, *tails])})"
 
 
 def _whole_number(column: str, data_type: Atomic) -> str:
-    """A BIGINT whose bytes are those of the field's word, most significant first."""
+    """A BIGINT with the bytes of the field's word, most significant byte first."""
     match data_type.root:
         case Root.BOOLEAN:
             return f"cast({column} as bigint)"
@@ -185,9 +183,9 @@ def _whole_number(column: str, data_type: Atomic) -> str:
 
 
 def _word(number: str, zeros_before: int = 0) -> str:
-    """The 16 hexadecimal digits of a BIGINT, least byte first; after so many words of zeros.
+    """The 16 hexadecimal digits of a BIGINT, least significant byte first, after some zero words.
 
-    To fill up with a long text costs less than with single digits, which are copied one by one.
+    Padding with a long string is faster than with single digits, which are copied one by one.
     """
     parts = []
     for byte in range(_WORD_BYTES):
@@ -199,7 +197,7 @@ def _word(number: str, zeros_before: int = 0) -> str:
 
 
 def _of_bytes(column: str, size: str, offset: str) -> tuple[str, str]:
-    """The word of a text, or of bytes; and what follows after the words."""
+    """The word of a string or bytes; and its part after the words."""
     inline = f"concat(rpad(hex({column}), {2 * _INLINE_MAX}, {_ZEROS}), hex(128 + {size}))"
     place = _word(f"(shiftleft(cast({offset} as bigint), 32) | cast({size} as bigint))")
     digits = f"cast(({size} + 7) div 8 * 16 as int)"

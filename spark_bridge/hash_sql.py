@@ -1,16 +1,14 @@
 """Paimon's hash of a row of whole numbers, as arithmetic in Spark SQL.
 
-Murmur3 over a BinaryRow takes its 32-bit words into a state, one after the other. As one expression
-that would name each state twice in the next, and so double with every word. So it goes in steps,
-each over the column that the step before has left.
-
-1. The header word: a bit for each field that is null.
-2. A word of two halves for each field: nulls are zeros, and so is the upper half of what is not
-   wider than 32 bits.
-3. The end: the length goes in, and the state is stirred.
-
-INVARIANT: numbers stay in 32 bits with sign, so no product is larger than a BIGINT, and Spark's
-ANSI mode has nothing to refuse.
+Murmur3 over a BinaryRow adds its 32-bit words to a state, one after the other. In a single
+expression, each state would occur twice in the next one, so the text would double with every word.
+The hash is therefore computed in steps; each step reads the column of the step before.
+1. The header word: a bit for each null field.
+2. Two half words for each field. Nulls are zeros, and so is the upper half of fields of at most 32
+   bits.
+3. The end: the length is added, and the state is mixed once more.
+INVARIANT: numbers stay within signed 32 bits, so a product fits into a BIGINT and never overflows
+in Spark's ANSI mode.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["HASH", "hash_end", "hash_steps"]
 
 HASH = "__lakecore_hash"
-"""The column that the steps make."""
+"""The name of the column that the steps compute."""
 _SEED = 42
 _HALF_BITS = 32
 _HALF_BYTES = 4
@@ -33,10 +31,10 @@ _ADDEND = -430_675_100
 
 
 def hash_steps(nulls: str | None, numbers: Sequence[tuple[str, int]]) -> list[str]:
-    """The expressions of the column `HASH`, one after the other; `hash_end` comes after them.
+    """The expressions of the column `HASH`, in order; `hash_end` follows them.
 
-    `nulls` is the header's lower half, an INT; None: no field is null. `numbers` are the fields as
-    BIGINT that are not null, each with its bits, 32 or 64.
+    `nulls` is the lower half of the header, an INT; None if no field is null. `numbers` are the
+    fields as non-null BIGINTs, each with its width in bits, 32 or 64.
     """
     steps: list[str] = []
     state: int | str = _mixed(_mixed(_SEED, nulls or 0), 0)
@@ -51,7 +49,7 @@ def hash_steps(nulls: str | None, numbers: Sequence[tuple[str, int]]) -> list[st
 
 
 def hash_end(fields: int) -> str:
-    """The hash of a row of so many fields, as INT, after its steps."""
+    """The hash of a row with that many fields, as INT, after the steps."""
     length = 2 * _HALF_BYTES * (1 + fields)
     first, second = _END_FACTORS
     state = _times(_stirred(f"({HASH} ^ {length})", 16), first)
@@ -59,7 +57,7 @@ def hash_end(fields: int) -> str:
 
 
 def _mixed(state: int | str, half: int | str) -> int | str:
-    """The state with one more half word in it; numbers as far as all is known."""
+    """The state with another half word mixed in; a plain number if both are constants."""
     if half == 0:
         mixed = state
     else:

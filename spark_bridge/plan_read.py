@@ -45,20 +45,20 @@ if TYPE_CHECKING:
 __all__ = ["Pinned", "PlannedRead", "pin", "plan_read", "read_schema"]
 
 FOOTERS_MAX = 1024
-"""More files than that are not looked into, and so not left to Spark."""
+"""With more files, footers are not read, and Spark's own reader is not used."""
 _SPARK_READS = frozenset(Root) - {Root.TIME}
 _DIGITS_MAX = 6
 _MILLISECOND_DIGITS = 3
 _NOT_AS_NAMED = re.compile(r"[{}\[\]*?\\]|/[_.][^/]*$|:[^/]*$")
-"""Spark takes such a path for a pattern, or the end of a scheme to be in it; or the file for a
-hidden one, of which it gives no rows, and no error."""
+"""Paths that Spark would read as a glob, as a URI with a scheme, or skip as hidden files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned:
     """A state of a table: a snapshot (None: no rows), and the schema to read it with.
 
-    The snapshot is held whole: a tag keeps its own after the file of that number has expired.
+    It holds the whole snapshot, because a tag keeps its snapshot after the snapshot file has
+    expired.
     """
 
     snapshot: Snapshot | None
@@ -67,11 +67,11 @@ class Pinned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRead:
-    """What is to be read: `tasks` by lakecore, the Parquet files `native` by Spark.
+    """The plan of a read: `tasks` for lakecore, Parquet files `native` for Spark's own reader.
 
-    `rows` counts those of the tasks as stored. The schema is Spark's, and every column in it may
-    be null, as with Spark's own files. No condition on the columns `compared_by_spark` may reach
-    Spark's Parquet reader.
+    `rows` counts the stored rows of the tasks. The schema is Spark's; as for Spark's own files,
+    every column is nullable. Conditions on the columns `compared_by_spark` must not reach Spark's
+    Parquet reader.
     """
 
     schema: StructType
@@ -97,7 +97,7 @@ def pin(context: TableContext, travel: Travel) -> Pinned:
 
 
 def read_schema(schema: TableSchema, columns: Sequence[str] | None = None) -> StructType:
-    """The Spark schema of a read. Raises Unsupported for a type that Spark has not."""
+    """The Spark schema of a read. Raises Unsupported for a type that Spark does not have."""
     return spark_schema(_fields(schema, columns), nullable=True)
 
 
@@ -112,11 +112,11 @@ def plan_read(
 ) -> PlannedRead:
     """The plan of a read at a pinned state; `native` allows Spark's own Parquet reader.
 
-    `zone` is the time zone of an SQL condition; the empty text is the machine's.
+    `zone` is the time zone of an SQL condition; an empty string means the machine's zone.
     """
     if isinstance(context.store, MemoryStore):
         raise Unsupported(
-            "a table in the memory of one process is out of reach for Spark",
+            "Spark cannot read a table in the memory of one process",
             table=context.identifier,
         )
     source = _source(context, pinned)
@@ -183,12 +183,12 @@ def _fields(schema: TableSchema, columns: Sequence[str] | None) -> list[Field]:
 def _left_to_spark(
     splits: Sequence[Split], source: TableSource, names: Sequence[str]
 ) -> tuple[tuple[Split, ...], tuple[str, ...]]:
-    """The splits that lakecore is to read, and the files that Spark may read as they are."""
+    """The splits for lakecore, and the files that Spark's own reader may read."""
     fields = [source.table_schema.field(name) for name in names]
     lower = {name.lower() for name in names}
     raw = [split for split in splits if split.raw and not split.vectors]
     files = sum(len(split.files) for split in raw)
-    # Spark finds columns without regard to case, unless told otherwise.
+    # By default, Spark matches column names case-insensitively.
     if not all(map(_is_alike, fields)) or len(lower) < len(names) or not 0 < files <= FOOTERS_MAX:
         return tuple(splits), ()
     kept: list[Split] = []
@@ -216,11 +216,11 @@ def _is_alike(field: Field) -> bool:
 
 
 def _misses_rows(field: Field) -> bool:
-    """Whether Spark's Parquet reader passes over row groups that have rows of a condition.
+    """Whether Spark's Parquet reader may skip row groups that contain matching rows.
 
-    It does so by statistics that know nothing of NaN, which Spark takes for the largest number, and
-    by dictionaries in which -0.0 is not the 0.0 that it equals; and it compares columns of
-    milliseconds with what is left of a value that has microseconds.
+    It does so in three cases: statistics do not cover NaN, which Spark treats as the largest
+    number; a dictionary without 0.0 may contain -0.0, which equals it; and a value with
+    microseconds is truncated when it is compared with a column of milliseconds.
     """
     kind = field.type
     if not isinstance(kind, Atomic):
@@ -230,7 +230,7 @@ def _misses_rows(field: Field) -> bool:
 
 
 def _path(file: DataFile, split: Split, source: TableSource, fields: Iterable[Field]) -> str | None:
-    """The URI of a local file of a raw split; None if Spark may not read it."""
+    """The URI of a local file of a raw split; None if Spark must not read it."""
     context = source.context
     path = context.layout.data_file(split.partition_path, split.bucket, file)
     local = context.store.local_path(path)
@@ -239,12 +239,12 @@ def _path(file: DataFile, split: Split, source: TableSource, fields: Iterable[Fi
         return None
     stored = context.history.schema(file.schema_id)
     alike = _same_columns(fields, stored) and _is_as_said(file, path, local, source, fields)
-    # Without a scheme, Spark would look for it in the file system that is its own by default.
+    # Without a scheme, Spark would look for the path in its default file system.
     return f"file://{local}" if alike else None
 
 
 def _same_columns(fields: Iterable[Field], stored: TableSchema) -> bool:
-    """Whether files of a schema hold these columns under the same names and types."""
+    """Whether files of a schema have these columns with the same names and types."""
     return all(
         (twin := stored.by_id.get(field.id)) is not None
         and twin.name == field.name
@@ -256,12 +256,15 @@ def _same_columns(fields: Iterable[Field], stored: TableSchema) -> bool:
 def _is_as_said(
     file: DataFile, path: str, local: str, source: TableSource, fields: Iterable[Field]
 ) -> bool:
-    """Whether the footer names just the types of the schema. CorruptTable for another size."""
+    """Whether the footer has exactly the types of the schema.
+
+    CorruptTable for a wrong file size.
+    """
     check_size(source.context.store, path, file)
     try:
         stored = pq.read_schema(local)
     except (pa.ArrowInvalid, OSError):
-        return False  # lakecore's own reader says what is wrong with it
+        return False  # lakecore's own reader reports the cause
     types = dict(zip(stored.names, stored.types, strict=True))
     lower = [name.lower() for name in stored.names]
     return len(set(lower)) == len(lower) and all(

@@ -91,7 +91,7 @@ def columns_of(schema: SchemaLike) -> tuple[Field, ...]:
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise InvalidRequest("the name of a column is a text", column=name)
+        raise InvalidRequest("the name of a column must be a string", column=name)
     return name
 
 

@@ -1,14 +1,16 @@
-"""What the text of a path or a URI names: the one rule for every place where lakecore is given one.
+"""The meaning of a path or URI, in one set of rules for every place where a user gives one.
 
-1. A scheme is a word before `://`, or `file` before `:`; its case does not count.
-2. `file:/x`, `file:///x` and `file://localhost/x` are the local path `/x`. Another host is refused.
-3. Nothing is decoded: `%20` in a URI is three characters of a name, as it is for every engine of
-   Paimon, which itself escapes partition values with `%`.
-4. A URI of a storage keeps its authority and its names as they are. It must not hold `.` or `..`,
-   which no object store resolves, nor credentials, which would show in every message and plan.
-5. A local path may hold `.` and `..`; whoever opens it resolves them (`io.stores.open.locate`).
-
-Pure: the working directory and the home directory are known to `io` alone.
+1. A scheme is a word before `://`, or `file` before `:`; its case is ignored.
+2. `file:/x`, `file:///x` and `file://localhost/x` are the local path `/x`. Other hosts raise an
+   error.
+3. Nothing is decoded: `%20` in a URI is three characters of a name, as in every Paimon engine.
+   Paimon itself escapes partition values with `%`.
+4. A URI of a remote storage keeps its authority and names. It must not contain `.` or `..`, because
+   no object store resolves them. It must not contain credentials, because messages and plans would
+   show them.
+5. A local path may contain `.` and `..`; the code that opens it resolves them
+   (`io.stores.open.locate`).
+This module is pure: only `io` knows the working directory and the home directory.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ _FILE = re.compile(r"file:", re.ASCII | re.IGNORECASE)
 
 
 def canonical(text: str) -> str:
-    """The path or URI in the one spelling that lakecore uses; a local path has no scheme.
+    """The path or URI in lakecore's canonical form; a local path has no scheme.
 
-    Raises InvalidRequest for a text that names no place.
+    Raises InvalidRequest for text that is not a valid path or URI.
     """
     check_text(text)
     if _FILE.match(text):
@@ -37,7 +39,7 @@ def canonical(text: str) -> str:
     rest = text[scheme.end() :]
     authority, slash, names = rest.partition("/")
     user, at, _ = authority.rpartition("@")
-    # Azure's `container@account.host` is no user with a password, and the only one with an `@`.
+    # Azure's `container@account.host` is not a user with a password; no other URI may have an `@`.
     if at and (":" in user or not scheme[1].lower().startswith("abfs")):
         raise InvalidRequest(
             "a URI must not hold credentials: they would show in messages and plans; give them as "
@@ -50,14 +52,14 @@ def canonical(text: str) -> str:
 
 
 def is_local(text: str) -> bool:
-    """Whether the text names a local path: it has no scheme, or that of files."""
+    """Whether the text is a local path: without a scheme, or with the scheme `file`."""
     return bool(_FILE.match(text)) or not _SCHEME.match(text)
 
 
 def storage_of(text: str) -> str:
-    """What tells one storage from another: nothing for local disk, else the scheme.
+    """The identity of a storage: empty for local disk, else the scheme.
 
-    Each name of `memory://` is a storage; S3 is one under all its schemes.
+    Each name of `memory://` is a storage of its own. All schemes of S3 are one storage.
     """
     scheme = _SCHEME.match(text)
     if is_local(text) or scheme is None:
@@ -69,21 +71,21 @@ def storage_of(text: str) -> str:
 
 
 def is_within(path: str, root: str) -> bool:
-    """Whether a canonical path is below a canonical root, by its names alone."""
+    """Whether a canonical path is below a canonical root, judged by names only."""
     below = path.removeprefix(root.rstrip("/") + "/")
     return len(below) < len(path) and not {"", ".", ".."} & set(below.split("/"))
 
 
 def check_text(text: str) -> None:
-    """Raise InvalidRequest for a text that no storage takes as a path."""
+    """Raise InvalidRequest for text that no storage accepts as a path."""
     if not text:
         raise InvalidRequest("the path is empty", path=text)
     if text.isascii() and "\0" not in text:
         return
     if "\0" in text:
-        raise InvalidRequest("a path holds no NUL", path=repr(text))
+        raise InvalidRequest("a path cannot contain NUL", path=repr(text))
     try:
-        # Names of local files need not be Unicode; Python holds their bytes as lone surrogates.
+        # Names of local files need not be Unicode; Python represents such bytes as lone surrogates.
         text.encode(errors="surrogateescape" if is_local(text) else "strict")
     except UnicodeEncodeError as error:
         raise InvalidRequest("a path is not Unicode text", path=repr(text)) from error
@@ -95,7 +97,7 @@ def _file_path(uri: str) -> str:
         authority, slash, names = path[2:].partition("/")
         if authority.lower() not in {"", "localhost"}:
             raise InvalidRequest(
-                "a file URI names no host; write file:///path", path=uri, host=authority
+                "a file URI cannot name a host; write file:///path", path=uri, host=authority
             )
         path = slash + names
     if not path:

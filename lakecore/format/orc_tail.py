@@ -1,6 +1,6 @@
-"""What the tail of an ORC file says of its parts, and the checksums that lakecore adds.
+"""Reads the tail of an ORC file, and the checksums that lakecore adds to it.
 
-https://orc.apache.org/specification/ORCv1/: Protocol Buffers, of which these fields are read:
+https://orc.apache.org/specification/ORCv1/: Protocol Buffers messages. These fields are read:
 
     PostScript: footerLength = 1, compression = 2, compressionBlockSize = 3, metadataLength = 5,
                 stripeStatisticsLength = 7
@@ -9,8 +9,9 @@ https://orc.apache.org/specification/ORCv1/: Protocol Buffers, of which these fi
                 numberOfRows = 5
     StripeFooter: streams = 1, columns = 2        Stream: length = 3
 
-ORC has no checksums. lakecore puts a trailer behind the last stripe, where other readers see a gap:
-a mark, the CRC-32 of all before it, that of all behind it, that of the trailer so far, and a mark.
+ORC has no checksums. lakecore writes a trailer after the last stripe, which other readers skip as a
+gap: a marker, the CRC-32 of everything before it, the CRC-32 of everything after it, the CRC-32 of
+the trailer so far, and a marker.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ TRAILER_BYTES = len(_BEGIN) + 3 * 4 + len(_END)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostScript:
-    """The lengths of the parts of a tail, itself and its own length byte included in `tail`."""
+    """The lengths of the parts of a tail; `tail` includes the postscript and its length byte."""
 
     footer_bytes: int
     tail_bytes: int
@@ -46,7 +47,7 @@ class PostScript:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stripe:
-    """Where a stripe is, and how long its parts are."""
+    """The position of a stripe, and the lengths of its parts."""
 
     offset: int
     body_bytes: int
@@ -55,7 +56,7 @@ class Stripe:
 
 
 def read_postscript(end: bytes) -> PostScript:
-    """The postscript of a file with these last bytes, 256 or all. ValueError if there is none."""
+    """The postscript of a file with these last bytes (256 or all). ValueError if there is none."""
     length = end[-1] if end else 0
     data = end[-1 - length : -1]
     if not length or len(data) != length or not data.endswith(MAGIC):
@@ -73,7 +74,7 @@ def read_postscript(end: bytes) -> PostScript:
 
 
 def read_footer(footer: bytes) -> tuple[list[Stripe], int, int]:
-    """The stripes, the number of types, and the rows that the footer of a file says it has."""
+    """The stripes, the number of types, and the number of rows, as the footer states them."""
     stripes = [_numbers(stripe) for stripe in _messages(footer, _STRIPES)]
     return (
         [
@@ -97,15 +98,15 @@ def read_stripe_footer(footer: bytes) -> tuple[list[int], int]:
 
 
 def trailer_of(body_crc: int, tail: bytes) -> bytes:
-    """The trailer between stripes of this CRC and a tail."""
+    """The trailer between stripes with this CRC and a tail."""
     data = _BEGIN + body_crc.to_bytes(4, "little") + zlib.crc32(tail).to_bytes(4, "little")
     return data + zlib.crc32(data).to_bytes(4, "little") + _END
 
 
 def read_trailer(trailer: bytes, tail: bytes, path: str) -> int | None:
-    """The CRC of all before the trailer; None if the file has none.
+    """The CRC of everything before the trailer; None if the file has no trailer.
 
-    Raises CorruptTable if the trailer is damaged, or the tail.
+    Raises CorruptTable if the trailer or the tail is damaged.
     """
     if not (trailer.startswith(_BEGIN) or trailer.endswith(_END)):
         return None
@@ -116,7 +117,7 @@ def read_trailer(trailer: bytes, tail: bytes, path: str) -> int | None:
 
 
 def stripe_rows(tail: bytes) -> tuple[int, ...]:
-    """The rows of each stripe, in order. ValueError if these are no such messages."""
+    """The rows of each stripe, in order. Raises ValueError for other bytes."""
     return tuple(
         _numbers(stripe).get(_ROWS, 0)
         for footer in _messages(tail, _FOOTER)
@@ -125,21 +126,21 @@ def stripe_rows(tail: bytes) -> tuple[int, ...]:
 
 
 def _numbers(message: bytes | memoryview) -> dict[int, int]:
-    """The numbers of a message by their fields."""
+    """The numeric fields of a message."""
     return {field: value for field, value in _fields(message) if isinstance(value, int)}
 
 
 def _messages(message: bytes | memoryview, wanted: int) -> list[memoryview]:
-    """The messages that a message has in a field, in order."""
+    """The messages in a field of a message, in order."""
     parts = [value for field, value in _fields(message) if field == wanted]
     if any(isinstance(part, int) for part in parts):
-        text = "a number where a message must be in the tail of the ORC file"
+        text = "expected a message but found a number in the tail of the ORC file"
         raise ValueError(text)
     return [part for part in parts if isinstance(part, memoryview)]
 
 
 def _fields(data: bytes | memoryview) -> Iterator[tuple[int, memoryview | int]]:
-    """The fields of a message with their values, in order. ValueError if it is none."""
+    """The fields of a message with their values, in order. Raises ValueError for other bytes."""
     message, at = memoryview(data), 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -153,7 +154,7 @@ def _fields(data: bytes | memoryview) -> Iterator[tuple[int, memoryview | int]]:
             elif kind in _FIXED_BYTES:
                 length = _FIXED_BYTES[kind]
             else:
-                text = f"unknown kind {kind} in the tail of the ORC file"
+                text = f"unknown wire type {kind} in the tail of the ORC file"
                 raise ValueError(text)
             value, at = message[at : at + length], at + length
             if at > len(message):
@@ -162,7 +163,7 @@ def _fields(data: bytes | memoryview) -> Iterator[tuple[int, memoryview | int]]:
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """A number, and where what follows it begins."""
+    """A varint, and the position after it."""
     value = 0
     for place in range(_VARINT_BYTES_MAX):
         if at >= len(message):

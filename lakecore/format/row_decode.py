@@ -1,11 +1,10 @@
-"""Serialized BinaryRows back to Arrow columns, all rows of a column at once.
+"""Decodes serialized BinaryRows to Arrow columns, all rows of a column at once.
 
-The rows are joined and seen as 32-bit words, since every value lies at a multiple of 4 bytes; a
-column is then a few gathers at the rows' starts. Only ARRAY, MAP, MULTISET and ROW values, which
-are neither keys nor partitions nor have bounds in statistics, are decoded one by one.
-
-INVARIANT: bytes that cannot be a row of the given fields raise CorruptTable; nothing is read
-outside the row it belongs to.
+The rows are concatenated and viewed as 32-bit words, because every value starts at a multiple of 4
+bytes. A column is then gathered from the starts of the rows. Only ARRAY, MAP, MULTISET and ROW
+values are decoded one by one: they are not keys or partitions, and have no bounds in statistics.
+INVARIANT: bytes that cannot be a row of the given fields raise CorruptTable. No value is read from
+outside its row.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ _MILLIS_MAX = (1 << 63) // 1_000_000 - 1
 def decode_rows(
     rows: Sequence[bytes], fields: Sequence[Field], wanted: Sequence[str] | None = None
 ) -> pa.RecordBatch:
-    """The values of serialized rows as Arrow columns, each of its type's own Arrow type.
+    """The values of serialized rows as Arrow columns, in the Arrow types of the fields.
 
-    `fields` are all fields of the rows; `wanted` names the columns to give, in its order. Every
-    column may hold nulls, whatever its type says: an unknown bound is null.
+    `fields` are all fields of the rows; `wanted` names the columns to return, in order. Every
+    column may contain nulls, even if its type is NOT NULL, because an unknown bound is null.
     """
     index = {field.name: place for place, field in enumerate(fields)}
     names = tuple(index) if wanted is None else tuple(wanted)
@@ -63,7 +62,7 @@ def decode_rows(
         raise InvalidRequest("unknown column of a row", column=unknown, columns=tuple(index))
     joined = _join(rows, len(fields))
     if not names:
-        # A batch made of no arrays would forget how many rows there are.
+        # A batch without arrays would lose its number of rows.
         empty = pa.Array.from_buffers(pa.struct([]), len(rows), [None])
         return pa.RecordBatch.from_struct_array(empty)
     arrays = [joined.column(index[name], fields[index[name]].type) for name in names]
@@ -97,7 +96,7 @@ def _check_arity(prefixes: NDArray[np.uint32], arity: int) -> None:
     if (stored != arity).any():
         wrong = int(np.argmax(stored != arity))
         raise CorruptTable(
-            "a row has another number of fields",
+            "a row has a different number of fields",
             row=wrong,
             stored=int(stored[wrong]),
             expected=arity,
@@ -106,7 +105,7 @@ def _check_arity(prefixes: NDArray[np.uint32], arity: int) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Joined:
-    """Rows one after another: `starts` are where their headers begin, in bytes."""
+    """Concatenated rows; `starts` are the byte positions of their headers."""
 
     content: bytes
     words: NDArray[np.uint32]
@@ -147,7 +146,7 @@ class _Joined:
     def _range(
         self, low: NDArray[np.uint32], high: NDArray[np.uint32], nulls: Bools
     ) -> tuple[Ints, Ints]:
-        """Absolute starts and lengths that slots point to; nulls have length 0."""
+        """The absolute starts and lengths that slots point to; nulls have length 0."""
         lengths = np.where(nulls, 0, low.astype(np.int64))
         offsets = np.where(nulls, 0, high.astype(np.int64))
         outside = (offsets + lengths > self.lengths) | ((offsets & 3) != 0)
@@ -178,7 +177,9 @@ class _Joined:
         np.cumsum(lengths, out=offsets[1:])
         total = int(offsets[-1])
         if total > np.iinfo(np.int32).max:
-            raise InvalidRequest("the rows hold more text than one batch can", bytes=total)
+            raise InvalidRequest(
+                "the rows have more bytes of strings than one batch can hold", bytes=total
+            )
         source = np.repeat(starts - offsets[:-1], lengths) + np.arange(total, dtype=np.int64)
         data = np.frombuffer(self.content, np.uint8)[source]
         buffers = [_validity(nulls), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
@@ -194,11 +195,11 @@ class _Joined:
     ) -> pa.Array:
         starts, lengths = self._range(low, high, nulls)
         if (lengths > 16).any() or (lengths[~nulls] == 0).any():
-            raise CorruptTable("a decimal has not 1 to 16 bytes", lengths=np.unique(lengths))
+            raise CorruptTable("a decimal does not have 1 to 16 bytes", lengths=np.unique(lengths))
         at = starts >> 2
         top = _join_halves(self.words[at + 1].byteswap(), self.words[at].byteswap())
         bottom = _join_halves(self.words[at + 3].byteswap(), self.words[at + 2].byteswap())
-        # Big-endian and flush left: shift the 128 bits down, keeping the sign.
+        # Big-endian and left-aligned: shift the 128 bits down, keeping the sign.
         shift = ((16 - lengths) << 3).astype(np.uint64)
         signed = top.view(np.int64)
         lower = (bottom >> shift) | (top << (np.uint64(64) - shift))
@@ -280,7 +281,7 @@ def _collection(part: bytes, data_type: DataType) -> object:
             keys = _elements(part[4 : 4 + size], of_keys)
             return list(zip(keys, _elements(part[4 + size :], of_items), strict=True))
         case Atomic():
-            raise AssertionError("an atomic value is no collection")
+            raise AssertionError("an atomic value is not a collection")
 
 
 def _elements(part: bytes, element: DataType) -> list[object]:
@@ -300,7 +301,7 @@ def _bit(part: bytes, start: int, bit: int) -> int:
 
 
 def _value(part: bytes, at: int, data_type: DataType) -> object:
-    """A value in the form that pyarrow takes for its type: dates and times as numbers."""
+    """A value in the form that pyarrow accepts for its type: dates and times as numbers."""
     if not isinstance(data_type, Atomic):
         return _collection(_pointed(part, at), data_type)
     root = data_type.root

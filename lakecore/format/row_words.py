@@ -1,12 +1,11 @@
-"""Arrow columns as the 64-bit words of BinaryRows: what encoding and hashing have in common.
+"""Arrow columns as the 64-bit words of BinaryRows; shared by encoding and hashing.
 
-A BinaryRow is a header with null bits, a slot of one word a field, and a variable part in which
-each value takes whole words. A column becomes `ColumnWords`: its slots, and a *tail* that says
-which words each row puts into the variable part. Everything is computed for all rows at once; only
-ARRAY, MAP and MULTISET go value by value, because they are never keys or partitions.
-
-INVARIANT: a null has the slot 0 and no tail, except DECIMAL(p>18) and TIMESTAMP(p>3), whose space
-in the variable part is reserved with zeros: bucket hashes see it.
+A BinaryRow has a header with null bits, a slot of one word for each field, and a variable part in
+which each value takes whole words. A column becomes `ColumnWords`: its slots, and a *tail* with the
+words that each row puts into the variable part. Everything is computed for all rows at once. Only
+ARRAY, MAP and MULTISET are encoded value by value, because they are never keys or partitions.
+INVARIANT: a null has the slot 0 and no tail, except DECIMAL(p>18) and TIMESTAMP(p>3), for which
+space in the variable part is reserved with zeros: bucket hashes cover it.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from lakecore.format.arrow_buffers import Bools, Bytes, Ints, Words
 
 INLINE_BYTES_MAX = 7
-"""Strings and binaries up to this length lie in the slot itself."""
+"""Strings and binaries up to this length are stored in the slot itself."""
 
 _U32 = np.uint64(32)
 _KEEP = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
@@ -66,7 +65,7 @@ class FixedTail:
         return len(self.words)
 
     def parts(self, rows: int) -> Iterator[tuple[int, Ints | None, Words]]:
-        """For each word: its place in the tail, the rows that have it (None: all), its values."""
+        """For each word: its position in the tail, its rows (None: all), its values."""
         del rows
         for place, word in enumerate(self.words):
             yield place, None, word
@@ -74,7 +73,7 @@ class FixedTail:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BytesTail:
-    """Byte strings cut from `source`; `counts` is how many words each row's takes."""
+    """Byte strings from `source`; `counts` is the number of words of each row."""
 
     source: Words
     starts: Ints
@@ -82,7 +81,7 @@ class BytesTail:
     counts: Ints
 
     def parts(self, rows: int) -> Iterator[tuple[int, Ints | None, Words]]:
-        """For each word: its place in the tail, the rows that have it (None: all), its values."""
+        """For each word: its position in the tail, its rows (None: all), its values."""
         if not rows:
             return
         starts, lengths, counts = self.starts, self.lengths, self.counts
@@ -101,10 +100,10 @@ Tail: TypeAlias = FixedTail | BytesTail
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnWords:
-    """One column: null mask (None: no null), slots, and the tail that slots point to, if any.
+    """One column: null mask (None: no null), slots, and the tail that the slots point to, if any.
 
-    The slots lack the offset of the tail, which depends on the columns before; it is added to all
-    slots, or to those marked in `pointing`.
+    The slots do not contain the offset of the tail yet, because it depends on the columns before.
+    The offset is added later: to the slots marked in `pointing`, or to all.
     """
 
     nulls: Bools | None
@@ -115,14 +114,14 @@ class ColumnWords:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowWords:
-    """The columns of some rows. All that a row's bytes are made of, in order: `parts`."""
+    """The columns of some rows; `parts` yields all words of the rows."""
 
     rows: int
     columns: tuple[ColumnWords, ...]
 
     @property
     def header_words(self) -> int:
-        """Words of row kind and null bits."""
+        """The number of words of row kind and null bits."""
         return (len(self.columns) + 8 + 63) // 64
 
     def header(self, place: int) -> Words | None:
@@ -136,9 +135,9 @@ class RowWords:
         return word
 
     def parts(self, *, long: bool = True) -> Iterator[tuple[int | Ints, Ints | None, Words | None]]:
-        """Each word of the rows: its place in the row, the rows (None: all), values (None: 0).
+        """Each word of the rows: its position in the row, the rows (None: all), values (None: 0).
 
-        Without `long`, values that `bytes` copies at once are left out.
+        Without `long`, it skips the values that `bytes` copies row by row.
         """
         for place in range(self.header_words):
             yield place, None, self.header(place)
@@ -159,7 +158,7 @@ class RowWords:
             before = before + column.tail.counts
 
     def _copy_long(self, out: Bytes, starts: Ints) -> None:
-        """Put values into the bytes row by row, where that is less work than word by word."""
+        """Copy long values row by row, which is faster than word by word for few rows."""
         before: int | Ints = self.header_words + len(self.columns)
         for column in self.columns:
             tail = column.tail
@@ -174,7 +173,7 @@ class RowWords:
             before = before + tail.counts
 
     def lengths(self) -> Ints:
-        """Words of each row."""
+        """The number of words of each row."""
         length: int | Ints = self.header_words + len(self.columns)
         for column in self.columns:
             if column.tail is not None:
@@ -182,7 +181,7 @@ class RowWords:
         return np.broadcast_to(np.asarray(length, dtype=np.int64), (self.rows,))
 
     def bytes(self) -> tuple[Bytes, Ints]:
-        """The rows one after another, and their n + 1 byte offsets."""
+        """The rows concatenated, and their n + 1 byte offsets."""
         ends = np.cumsum(self.lengths())
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), ends])
         out = np.zeros(int(offsets[-1]), dtype=np.uint64)
@@ -195,12 +194,12 @@ class RowWords:
 
 
 def _is_long(tail: Tail, rows: int) -> bool:
-    """Whether values have more words than there are rows: then each is copied at once."""
+    """Whether a value has more words than there are rows: then values are copied row by row."""
     return isinstance(tail, BytesTail) and rows < int(tail.counts.max(initial=0))
 
 
 def row_words(columns: Sequence[pa.Array], types: Sequence[DataType], rows: int) -> RowWords:
-    """The words of the rows that the columns make."""
+    """The words of the rows with these columns."""
     assert all(len(column) == rows for column in columns), "columns of one length"
     words = tuple(column_words(*pair) for pair in zip(columns, types, strict=True))
     return RowWords(rows, words)
@@ -226,18 +225,18 @@ def column_words(column: pa.Array, data_type: DataType) -> ColumnWords:
 
 
 def padded_words(content: Bytes) -> Words:
-    """A copy of the bytes as words, with two words of zeros behind for reads across the end."""
+    """A copy of the bytes as words, with two words of zeros after them for reads beyond the end."""
     out = np.zeros(len(content) // 8 + 3, dtype=np.uint64)
     out.view(np.uint8)[: len(content)] = content
     return out
 
 
 def gather_word(source: Words, starts: Ints, lengths: Ints, place: int) -> Words:
-    """Bytes 8*place to 8*place+7 of each byte string as a word, zeros behind its end."""
+    """Bytes 8*place to 8*place+7 of each byte string as a word, with zeros after its end."""
     at = starts + 8 * place if place else starts
     index = at >> 3
     shift = ((at & 7) << 3).astype(np.uint64)
-    # A shift by 64, which is what an aligned start asks for, gives 0 in NumPy.
+    # In NumPy a shift by 64 gives 0; an aligned start needs it.
     word: Words = source[index] >> shift
     word |= source[index + 1] << (np.uint64(64) - shift)
     word &= _KEEP[np.clip(lengths - 8 * place, 0, 8)]
@@ -310,7 +309,7 @@ def _decimal_words(array: pa.Array, nulls: Bools | None, *, wide: bool) -> Colum
         return ColumnWords(nulls, np.ascontiguousarray(low))
     if nulls is not None:
         high = np.where(nulls, 0, high)
-    # The fewest bytes of two's complement: one more than whole bytes of significant bits.
+    # The fewest bytes in two's complement: one more than the whole bytes of significant bits.
     sign = high >> 63
     high_bits, low_bits = (high ^ sign).view(np.uint64), low ^ sign.view(np.uint64)
     length = np.ones(len(low), dtype=np.uint64)
@@ -320,7 +319,7 @@ def _decimal_words(array: pa.Array, nulls: Bools | None, *, wide: bool) -> Colum
             length += (high_bits > 0) | (low_bits >= np.uint64(1 << bits))
         else:
             length += high_bits >= np.uint64(1 << (bits - 64))
-    # Big-endian and flush left: shift the 128 bits up, then swap bytes.
+    # Big-endian and left-aligned: shift the 128 bits up, then swap bytes.
     shift = (np.uint64(16) - length) << np.uint64(3)
     up = high.view(np.uint64)
     upper: Words = np.bitwise_or(up << shift, low >> (np.uint64(64) - shift))
@@ -380,5 +379,5 @@ def _array_bytes(values: pa.Array, element: DataType) -> bytes:
 
 
 def natural_width(data_type: DataType) -> int:
-    """Bytes of an element of that type in a nested array."""
+    """The bytes of an element of that type in a nested array."""
     return _NATURAL_WIDTH.get(data_type.root, 8) if isinstance(data_type, Atomic) else 8

@@ -1,7 +1,7 @@
-"""Thrift's compact protocol, as far as the footers and pages of Parquet need it.
+"""Thrift's compact protocol, as far as Parquet footers and pages need it.
 
-A struct is a list of (field id, wire type, value), so what is not known of it is written as it was
-read. Bytes that are no Thrift raise CorruptTable: cut short, nested without end, of absurd lengths.
+A struct is a list of (field id, wire type, value), so unknown fields are written back as they were
+read. Invalid Thrift raises CorruptTable: truncated, nested too deeply, or with impossible lengths.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BOOLEAN, LONG = _TRUE, _I64
 
 @dataclass(frozen=True, slots=True)
 class ListValue:
-    """A Thrift list: the wire type of its elements, and them."""
+    """A Thrift list: the wire type of its elements, and the elements."""
 
     kind: int
     items: list[Wire]
@@ -47,7 +47,7 @@ def _read_int(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def read_struct(data: memoryview, at: int) -> tuple[Struct, int]:
-    """The struct that begins there, and where it ends. Raises CorruptTable if there is none."""
+    """The struct at an offset, and the offset of its end. Raises CorruptTable if it is invalid."""
     try:
         return _read_struct(data, at, _DEPTH_MAX)
     except IndexError as error:
@@ -127,7 +127,7 @@ def _write_int(out: bytearray, value: int) -> None:
 
 
 def write_struct(out: bytearray, struct: Struct) -> None:
-    """The struct as bytes, appended to others."""
+    """Append the struct, serialized, to a buffer."""
     last = 0
     for id_, kind, value in struct:
         wire = kind if kind != _TRUE else (_TRUE if value else _FALSE)
@@ -149,7 +149,7 @@ def _write_value(out: bytearray, kind: int, value: Wire) -> None:
         case int():
             _write_int(out, value)
         case bytes():
-            # Others are written as they are: numbers of a width, and structs that were written.
+            # Other values are written unchanged: fixed-width numbers, and serialized structs.
             if kind == BINARY:
                 _write_varint(out, len(value))
             out += value

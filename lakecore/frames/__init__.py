@@ -1,3 +1,3 @@
-"""The faces of one batch source: a lazy Polars frame, an Arrow dataset, an Arrow stream, DuckDB."""
+"""The forms in which a batch source is read: Polars, Arrow dataset and stream, DuckDB, pandas."""
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""The dataset face: a batch source as a `pyarrow.dataset.Dataset`, which DuckDB scans.
+"""A batch source as a `pyarrow.dataset.Dataset`, which DuckDB can scan.
 
-DuckDB asks for `scanner(columns, filter)` and reads the stream it gives; the filter is not applied
-again, so it is applied exactly here. Filtering columns need not be among the columns asked for.
-
-pyarrow's own C++ functions (unions, joins, Acero, `Scanner.from_dataset`) do not ask for a scanner:
-they read the C++ dataset behind the object. Here that is one Parquet file that cannot be opened, so
-they raise an OSError that says what to do; without a C++ dataset they would end the process.
-
-NOTE: a `pyarrow.dataset.Scanner` reads far ahead of its reader, up to 1 GiB, and does not stop at a
-LIMIT. So `scanner` gives an object of its own, which is an Arrow stream too. Only pyarrow's writer,
-which takes nothing else, gets a real one: it says so by `use_threads`.
+DuckDB calls `scanner(columns, filter)` and reads the returned stream. DuckDB does not apply the
+filter again, so it is applied exactly here. The filter may use columns that are not requested.
+pyarrow's own C++ functions (unions, joins, Acero, `Scanner.from_dataset`) do not call `scanner`.
+They read the C++ dataset inside the object: here one Parquet file that cannot be opened, so that
+they raise an OSError that says what to do. Without a C++ dataset they would crash the process.
+NOTE: a `pyarrow.dataset.Scanner` reads up to 1 GiB ahead of its reader, and does not stop at a
+LIMIT. `scanner` therefore returns an object of its own, which is also an Arrow stream. Only
+pyarrow's writer, which accepts nothing else, gets a real Scanner; it is recognised by
+`use_threads`.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ _TUNING = {
     "memory_pool",
     "use_threads",
 }
-"""What pyarrow lets its scans be tuned by. The source has its own threads and read-ahead."""
+"""The tuning arguments of pyarrow's scans, ignored here: the source has its own read-ahead."""
 _PARQUET = ds.ParquetFileFormat()
 _PULLED: WeakSet[_Pulled] = WeakSet()
 _SECONDS_TO_END = 1.0
 
 
 class SourceScanner:
-    """One scan of a source: columns and filter, ready to be read once or more."""
+    """One scan of a source: columns and filter; it can be read more than once."""
 
     def __init__(
         self,
@@ -75,7 +74,7 @@ class SourceScanner:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream; dropping it stops the reading."""
+        """The rows as a stream. Dropping the stream stops the reading."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
@@ -88,7 +87,7 @@ class SourceScanner:
             _check_filter(condition, pa.schema([schema.field(name) for name in others]))
         files = self._source.native_files(names, pruner)
         floats = any(map(_is_floating, map(schema.field, others)))
-        # What a row group's bounds say, Arrow may be asked; what it makes of other shapes, not.
+        # Arrow applies only conditions that the predicate language expresses exactly.
         exact = pruner is not None and is_exact(pruner)
         pushed = condition if exact and not floats else None
         with reading(
@@ -109,10 +108,10 @@ class SourceScanner:
     def _native(
         self, schema: pa.Schema, files: list[str], condition: pc.Expression | None
     ) -> Iterator[pa.RecordBatch]:
-        """The matching rows as Arrow itself reads them from the files.
+        """The matching rows, read by Arrow from the files.
 
-        A condition on floats is not Arrow's to apply: it leaves out row groups by bounds, in which
-        Parquet has no NaN and but one zero.
+        Arrow must not apply a condition on floats: it skips row groups by their bounds, and
+        Parquet's bounds contain no NaN and do not distinguish -0.0 from 0.0.
         """
         if not files:
             return
@@ -144,7 +143,7 @@ class SourceScanner:
         return sum(batch.num_rows for batch in self.to_batches())
 
     def head(self, num_rows: int) -> pa.Table:
-        """The first rows, and no more reading than they take."""
+        """The first rows; reads no more than necessary."""
         kept: list[pa.RecordBatch] = []
         left = num_rows
         with reading(self.to_batches()) as batches:
@@ -161,7 +160,7 @@ class SourceScanner:
 
 
 class SourceDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow is published without types
-    """The rows of a source as a dataset. `schema`, if given, is what batches are cast to."""
+    """The rows of a source as a dataset. Batches are cast to `schema`, if given."""
 
     def __init__(
         self,
@@ -196,7 +195,7 @@ class SourceDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow is p
     ) -> SourceScanner | ds.Scanner:
         """A scan of these columns and of the rows that match the filter.
 
-        With `use_threads` it is a scanner of pyarrow's, which can be read once and reads ahead.
+        With `use_threads` it returns a scanner of pyarrow, which can be read once and reads ahead.
         """
         scan = self._scan(columns, filter, tuning)
         if use_threads is None:
@@ -228,7 +227,7 @@ class SourceDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow is p
         filter: pc.Expression | None = None,  # noqa: A002
         **tuning: object,
     ) -> pa.Table:
-        """The first matching rows, and no more reading than they take."""
+        """The first matching rows; reads no more than necessary."""
         return self._scan(columns, filter, tuning).head(num_rows)
 
     def count_rows(
@@ -245,7 +244,7 @@ class SourceDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow is p
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """What holds for each row: nothing is known."""
+        """A condition that is true for each row: here always true."""
         return pc.scalar(True)
 
     def replace_schema(self, schema: pa.Schema) -> SourceDataset:
@@ -261,35 +260,35 @@ class SourceDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow is p
         raise _unsupported("take")
 
     def join(self, *_arguments: object, **_options: object) -> NoReturn:
-        """Unsupported: join what `to_table` or DuckDB gives."""
+        """Unsupported: join the result of `to_table` or DuckDB."""
         raise _unsupported("join")
 
     def join_asof(self, *_arguments: object, **_options: object) -> NoReturn:
-        """Unsupported: join what `to_table` or DuckDB gives."""
+        """Unsupported: join the result of `to_table` or DuckDB."""
         raise _unsupported("join_asof")
 
     def sort_by(self, *_arguments: object, **_options: object) -> NoReturn:
-        """Unsupported: sort what `to_table` or DuckDB gives."""
+        """Unsupported: sort the result of `to_table` or DuckDB."""
         raise _unsupported("sort_by")
 
     @property
     def files(self) -> NoReturn:
-        """Unsupported: rows are not those of files."""
+        """Unsupported: the rows are merged from several files."""
         raise _unsupported("files")
 
     @property
     def filesystem(self) -> NoReturn:
-        """Unsupported: rows are not those of files."""
+        """Unsupported: the rows are merged from several files."""
         raise _unsupported("filesystem")
 
     @property
     def format(self) -> NoReturn:
-        """Unsupported: rows are not those of files."""
+        """Unsupported: the rows are merged from several files."""
         raise _unsupported("format")
 
     @property
     def partitioning(self) -> NoReturn:
-        """Unsupported: rows are not those of files."""
+        """Unsupported: the rows are merged from several files."""
         raise _unsupported("partitioning")
 
     def _scan(
@@ -308,28 +307,28 @@ class SourceDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow is p
             )
         size = tuning.get("batch_size", _BATCH_ROWS)
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise InvalidRequest("batch_size is a whole number above 0", batch_size=size)
+            raise InvalidRequest("batch_size must be a whole number above 0", batch_size=size)
         if isinstance(columns, dict):
-            raise Unsupported("a scan takes columns by name, not expressions", columns=columns)
+            raise Unsupported("a scan accepts column names, not expressions", columns=columns)
         names = [columns] if isinstance(columns, str) else columns
         both = self._condition if condition is None else self._both(condition)
         return SourceScanner(self._source, names, both, self._shown, size)
 
     def _both(self, condition: pc.Expression) -> pc.Expression:
-        """The rows' own condition and another."""
+        """The scanner's own condition and another one."""
         if not isinstance(condition, pc.Expression):
             raise InvalidRequest(
-                "a filter is a pyarrow expression, such as pyarrow.compute.field('id') > 3",
+                "a filter must be a pyarrow expression, such as pyarrow.compute.field('id') > 3",
                 given=type(condition).__name__,
             )
         return condition if self._condition is None else self._condition & condition
 
 
 class _Pulled:
-    """Batches that threads of pyarrow pull, which must not call Python while it shuts down.
+    """Batches that threads of pyarrow read, without calling Python while the interpreter exits.
 
-    Such a thread goes on after its reader is dropped; then the process would abort. So at exit the
-    batches end, and the exit waits until the thread lets go of them.
+    Such a thread continues after its reader was dropped, and would abort the process at exit. At
+    exit the batches end, and the exit waits until the thread has released them.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
@@ -355,7 +354,10 @@ class _Pulled:
                 raise
 
     def stop(self) -> threading.Event | None:
-        """End before the next batch; what tells that nobody holds the batches, if some pull."""
+        """End before the next batch.
+
+        Returns an event for the release of the batches, if a thread reads.
+        """
         with self._one_by_one:
             pulling = self._begun and self._batches is not None
             self._batches = None
@@ -374,7 +376,7 @@ def _matching(batch: pa.RecordBatch, condition: pc.Expression) -> pa.RecordBatch
         return batch.filter(condition)
     except pa.ArrowInvalid as error:
         raise InvalidRequest(
-            "the filter cannot be computed of each row", filter=str(condition), cause=error
+            "the filter cannot be computed for each row", filter=str(condition), cause=error
         ) from error
 
 

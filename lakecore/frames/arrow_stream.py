@@ -1,4 +1,4 @@
-"""The Arrow face: a batch source as a stream of record batches, which anything Arrow can read."""
+"""A batch source as a stream of record batches, for any reader of Arrow."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def _batches(
 
 
 def _named(where: pl.Expr, schema: pa.Schema) -> list[str]:
-    """The columns that a condition needs; a selector may select any."""
+    """The columns that a condition needs; all columns if it has a selector."""
     return schema.names if where.meta.has_multiple_outputs() else where.meta.root_names()
 
 
 def _mask(batch: pa.RecordBatch, where: pl.Expr) -> pa.Array:
-    """Which rows match; an expression of several columns asks for all of them, as in Polars."""
+    """A mask of the matching rows. Several output columns must all be true, as in Polars."""
     frame = to_frame(batch)
-    # A condition without columns has one value, which an added column repeats for each row.
+    # A condition without columns has one value; the added column repeats it for each row.
     try:
         mask = frame.with_columns(pl.all_horizontal(where).alias(_MATCHES)).get_column(_MATCHES)
     except pl.exceptions.PolarsError as error:

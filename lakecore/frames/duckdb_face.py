@@ -1,18 +1,15 @@
-"""The DuckDB face: a batch source as a relation, by way of the Arrow dataset.
+"""A batch source as a DuckDB relation, through the Arrow dataset.
 
-DuckDB pushes columns and filters into the dataset, streams, and stops it at a LIMIT. It pushes no
-filter on a TIMESTAMP_MS column, so timestamps of milliseconds are shown to it in microseconds,
-which hold the same values and are DuckDB's own TIMESTAMP.
-
-Where all files can be read as they are, are few, and DuckDB's Parquet reader gives the types that
-the dataset would, the relation is DuckDB's own scan of the files. It is not where that would give
-other rows: DuckDB takes a path for a pattern if it can be one, `*` for all columns, and finds them
-without regard to case.
-
-NOTE: DuckDB turns every error that is raised while it reads into its own InvalidInputException, and
-keeps only the text. All files are therefore checked before there is a relation. What can be known
-of damage at that point is CorruptTable: files that are missing or cut short, checksums that differ,
-broken structure.
+DuckDB pushes columns and filters into the dataset, reads it as a stream, and stops at a LIMIT. It
+pushes no filter on a TIMESTAMP_MS column, so millisecond timestamps are presented as microseconds,
+DuckDB's own TIMESTAMP, with the same values.
+If all files can be read without merging, are few, and have the dataset's types in DuckDB's Parquet
+reader, the relation is DuckDB's own scan of the files. It is not used where it would return other
+rows: DuckDB interprets some paths as glob patterns and the name `*` as all columns, and matches
+column names case-insensitively.
+NOTE: DuckDB turns every error during a read into its own InvalidInputException and keeps only the
+text. All files are therefore checked before the relation is created. Damage that is visible then
+raises CorruptTable: missing or truncated files, wrong checksums, broken structure.
 """
 
 from __future__ import annotations
@@ -41,13 +38,13 @@ _PATTERN = re.compile(r"[*?\[\]{}\\]")
 
 
 def dataset(source: BatchSource) -> SourceDataset:
-    """The source as the Arrow dataset that suits DuckDB best."""
+    """The source as the Arrow dataset that DuckDB reads best."""
     fields = [field.with_type(_shown(field.type)) for field in source.schema]
     return SourceDataset(source, pa.schema(fields))
 
 
 def relation(source: BatchSource, connection: DuckDBConnection | None = None) -> DuckDBRelation:
-    """The source as a relation, on the connection given or DuckDB's default one."""
+    """The source as a relation, on the given connection or on DuckDB's default one."""
     owner = duckdb.default_connection() if connection is None else connection
     if not isinstance(owner, duckdb.DuckDBPyConnection):
         raise InvalidRequest("to_duckdb takes a DuckDB connection", given=type(owner).__name__)
@@ -58,22 +55,24 @@ def relation(source: BatchSource, connection: DuckDBConnection | None = None) ->
         files = source.native_files(names)
         if files and len(files) <= FOOTERS_MAX and not any(map(_PATTERN.search, files)):
             columns = [duckdb.ColumnExpression(name) for name in names]
-            # What DuckDB cannot even open, lakecore's own reader names once it is read.
+            # If DuckDB cannot open a file, lakecore's own reader reports the reason when it reads
+            # it.
             with suppress(duckdb.Error, RuntimeError):
                 return owner.sql(_scan_of(files, source.schema)).select(*columns)
     return owner.from_arrow(dataset(source))
 
 
 def _are_distinct(names: list[str]) -> bool:
-    """Whether each name means one column to DuckDB."""
+    """Whether DuckDB can distinguish the names."""
     return len({name.lower() for name in names}) == len(names) and "*" not in names
 
 
 def _scan_of(files: Sequence[str], schema: pa.Schema) -> str:
     """DuckDB's own scan of the files.
 
-    DuckDB takes the bounds of a row group for those of all its values, and Parquet's leave out NaN:
-    the scan states it, or it filters and aggregates as if there were none.
+    DuckDB assumes that the bounds of a row group cover all its values, but Parquet's bounds do not
+    cover NaN. The scan states that columns may contain NaN; otherwise DuckDB would filter and
+    aggregate as if there were none.
     """
     paths = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
     floats = any(pa.types.is_floating(field.type) for field in schema)
@@ -82,7 +81,7 @@ def _scan_of(files: Sequence[str], schema: pa.Schema) -> str:
 
 
 def _reads_alike(kind: pa.DataType) -> bool:
-    """Whether DuckDB reads a Parquet column as it reads an Arrow column."""
+    """Whether DuckDB reads the type from Parquet as it reads it from Arrow."""
     t = pa.types
     return bool(
         t.is_integer(kind)

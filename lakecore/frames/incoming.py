@@ -1,17 +1,18 @@
-"""Whatever a user hands to a write, as Arrow batches, one after another.
+"""The data that a user passes to a write, as Arrow batches.
 
-Taken: pyarrow tables, batches, readers, datasets and scanners; Polars frames, eager (without a
-copy) and lazy (streamed); pandas frames; DuckDB relations (streamed); anything with
-`__arrow_c_stream__` or `__arrow_c_array__`; dicts, one a row; iterables of any of these; and a dict
-of columns, or a NumPy array with named fields.
-
-pandas and DuckDB are recognised by their types' names, never imported. A named index of a pandas
-frame is a column, an unnamed one is dropped; NaN in pandas means null. Rows may have no columns:
-they count all the same.
-
-INVARIANT: nothing is collected whole that can stream. A batch has at most `ROWS_MAX` rows, names no
-column twice, and takes at most about `bytes_max` bytes once each row holds its own values
-(`model/arrow_sizes.py`): a larger one is cut without a copy; small ones are not put together.
+Accepted are:
+- pyarrow tables, batches, readers, datasets and scanners;
+- Polars frames, eager (without a copy) and lazy (streamed);
+- pandas frames, and DuckDB relations (streamed);
+- anything with `__arrow_c_stream__` or `__arrow_c_array__`;
+- dicts (one for each row), a dict of columns, a NumPy array with named fields;
+- iterables of any of these.
+pandas and DuckDB are recognised by the names of their types, and never imported. A named index of a
+pandas frame becomes a column, an unnamed one is dropped; NaN in pandas means null. Rows may have no
+columns: they are still counted.
+INVARIANT: data that can stream is never collected whole. A batch has at most `ROWS_MAX` rows, no
+column name twice, and at most about `bytes_max` bytes after each row has its own values
+(`model/arrow_sizes.py`). A larger batch is cut without a copy; small batches are not combined.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _TAKEN = (
 
 
 class _Relation(Protocol):
-    """What is used of a DuckDB relation."""
+    """The part of a DuckDB relation that is used."""
 
     columns: list[str]
     types: list[object]
@@ -75,13 +76,12 @@ def incoming_batches(
     bytes_max: int = BYTES_MAX,
     settles: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of `data` in batches, in order; a source without rows gives one empty batch or none.
+    """The rows of `data` in batches, in order; without rows, one empty batch or none.
 
-    `fields` are the columns that the rows are for, where they are known: Python values say less of
-    their types than those do. With `settles`, Python values that fit such a column have its type.
-
-    Raises InvalidRequest, naming the type and what is taken, for anything else; and naming the
-    column, for one that is there twice.
+    `fields` are the table's columns, if known; they determine types that Python values leave open.
+    With `settles`, Python values that fit the type of their column get it.
+    Raises InvalidRequest for any other object, with its type and the accepted ones; and for a
+    column name that occurs twice.
     """
     for batch in _batches(data, Named(fields, bytes_max, settles=settles)):
         check_once(batch.schema.names)
@@ -92,7 +92,7 @@ def incoming_batches(
 
 def _batches(data: object, named: Named) -> Iterator[pa.RecordBatch]:  # noqa: C901  one case a library
     if isinstance(data, type):
-        raise _not_taken(data, "this is a class: give an object of it")
+        raise _not_taken(data, "this is a class: pass an instance of it")
     if isinstance(data, pa.RecordBatch):
         return iter((data,))
     if isinstance(data, pa.Table):
@@ -163,12 +163,12 @@ def _of_stream(data: object) -> Iterator[pa.RecordBatch]:
     reader = _imported(pa.RecordBatchReader.from_stream, data)
     try:
         yield from _of_reader(reader)
-    except pa.ArrowInvalid as error:  # of a row that is null, for one
-        raise InvalidRequest("the stream does not hold rows", cause=error) from error
+    except pa.ArrowInvalid as error:  # for example, of a null row
+        raise InvalidRequest("the stream does not contain rows", cause=error) from error
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    """No rows, but the columns, which are checked in any case."""
+    """An empty batch with the columns, which are checked in any case."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
 
 
@@ -189,13 +189,13 @@ def _streamed(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
 
 def _of_relation(relation: _Relation) -> Iterator[pa.RecordBatch]:
     for name, kind in zip(relation.columns, relation.types, strict=True):
-        if "TIME WITH TIME ZONE" in str(kind):  # Arrow would give it without
+        if "TIME WITH TIME ZONE" in str(kind):  # Arrow would drop the zone
             raise zoned_time(name)
     return _of_reader(relation.to_arrow_reader(_STREAM_ROWS))
 
 
 def _of_iterable(items: Iterable[object], named: Named) -> Iterator[pa.RecordBatch]:
-    """Each item's batches; dicts that follow each other are rows of one batch."""
+    """The batches of each item; consecutive dicts are rows of one batch."""
     rows: list[Mapping[object, object]] = []
     for item in items:
         if isinstance(item, dict) or isinstance(item, Mapping):  # noqa: SIM101  the first is fast

@@ -1,9 +1,9 @@
-"""The pandas face: Arrow rows as a frame in which no value is changed.
+"""Arrow rows as a pandas frame with unchanged values.
 
-What NumPy or pandas' text holds, stays theirs, as pandas users expect. NumPy has no null among
-integers and booleans, and no decimals, dates, times, bytes or nested values: such columns get a
-dtype of pandas that has. A NumPy float column shows null as NaN, and NaN is null where pandas
-writes it back; so a float column that holds NaN becomes Arrow-backed.
+Columns that NumPy or pandas strings can represent have their usual dtype. NumPy has no null for
+integers and booleans, and no decimals, dates, times, bytes or nested values; such columns get a
+pandas extension dtype. A NumPy float column shows null as NaN, and pandas writes NaN back as null;
+a float column that contains NaN is therefore Arrow-backed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NULLABLE = {
 
 
 _NOT_A_TIME = -(1 << 63)
-"""NumPy's NaT; as a TIMESTAMP(9), a moment of the year 1677."""
+"""NumPy's NaT; as a TIMESTAMP(9) it is a valid time in the year 1677."""
 
 
 def to_pandas(rows: pa.Table) -> pd.DataFrame:
@@ -66,7 +66,7 @@ def _pandas() -> ModuleType:
 
 
 def _loses_null(column: pa.ChunkedArray) -> bool:
-    """Whether NumPy would show a null of the column as another value, or a value as null."""
+    """Whether NumPy would turn a null of the column into a value, or a value into a null."""
     if column.type == pa.timestamp("ns"):
         return bool(pc.any(pc.equal(column.cast(pa.int64()), _NOT_A_TIME)).as_py())
     if pa.types.is_floating(column.type):
@@ -75,7 +75,7 @@ def _loses_null(column: pa.ChunkedArray) -> bool:
 
 
 def _is_foreign(kind: pa.DataType) -> bool:
-    """Whether NumPy and pandas' text have nothing for values of the type but Python objects."""
+    """Whether NumPy and pandas strings represent the type only by Python objects."""
     t = pa.types
     return not (
         t.is_integer(kind)

@@ -1,13 +1,13 @@
-"""The Polars face: a batch source as a LazyFrame that reads nothing until it is collected.
+"""A batch source as a LazyFrame that reads nothing until it is collected.
 
-Polars hands over columns, predicate and row limit. A predicate prunes through lakecore's own form
-of it, and filters exactly as the expression it is. NOTE: a limit that comes with a predicate counts
-rows before the filter (`lf.head(5).filter(...)`), so then nothing may be pruned.
-
-INVARIANT: Polars' own scan of files is given only those parts of a predicate that the closed
-language says exactly, and none on floats. Polars computes any expression from the least and the
-greatest value of a row group, and skips rows where that does not bound it: `n + 100 > 0` on a
-TINYINT wraps. A frame is therefore never a bare scan of files: a caller may add any filter.
+Polars passes columns, predicate and row limit. A predicate prunes in the form of lakecore's
+predicate language, and then filters as the original expression. NOTE: a limit that comes with a
+predicate counts rows before the filter (`lf.head(5).filter(...)`), so nothing may be pruned then.
+INVARIANT: Polars' own scan of files gets only those parts of a predicate that lakecore's language
+expresses exactly, and none on floats. Polars evaluates any expression on the minimum and maximum of
+a row group and skips the row group, even where this does not bound the result: `n + 100 > 0` on a
+TINYINT overflows. A frame is therefore never a bare scan of files, because a caller may add any
+filter.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from lakecore.plan.predicate import Predicate
 
 FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
-"""What Polars raises where it cannot read a file."""
+"""Polars' exceptions for a file that it cannot read."""
 
 FOOTERS_MAX = 256
-"""Files whose footers an engine may open for itself; more are pruned by the manifest first."""
+"""The most files whose footers an engine reads itself; more files are pruned by manifests first."""
 
 _VALUE_BYTES = 8
-"""Size of a number, or of the offset of a string."""
+"""The size of a number, or of the offset of a string."""
 _VIEWS = pl.CompatLevel.newest()
 """The Arrow layout in which strings are not copied."""
 _TWO_TIMES = re.compile(
@@ -60,7 +60,7 @@ _EXIT_WAIT_SECONDS_MAX = 10.0
 
 
 def scan(source: BatchSource) -> pl.LazyFrame:
-    """The rows of the source as a lazy frame, in the Polars twins of its Arrow types."""
+    """The rows of the source as a lazy frame, in the Polars equivalents of its Arrow types."""
 
     def read(
         columns: list[str] | None,
@@ -88,16 +88,16 @@ def select(frame: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:
 def check_once(names: list[str]) -> None:
     """Raise InvalidRequest for a column that is named twice."""
     if len(set(names)) < len(names):
-        raise InvalidRequest("a Polars frame has a column once", columns=names)
+        raise InvalidRequest("a Polars frame cannot have a column twice", columns=names)
 
 
 def collect(
     frame: pl.LazyFrame, source: Callable[[], BatchSource], where: pl.Expr | str | None
 ) -> pl.DataFrame:
-    """The rows of a frame of the source, to which a condition was put.
+    """The rows of a frame over the source, after a condition was applied.
 
-    Raises CorruptTable, naming it, for a damaged file, InvalidRequest for a condition that some row
-    has no value of.
+    Raises CorruptTable, with the path, for a damaged file; InvalidRequest for a condition that
+    cannot be computed for some row.
     """
     try:
         return frame.collect()
@@ -110,12 +110,12 @@ def collect(
 
 
 def no_value(where: pl.Expr | str, error: BaseException) -> InvalidRequest:
-    """What is raised where Polars cannot compute a condition."""
-    return not_computed(error, "the condition cannot be computed of each row", condition=where)
+    """The error for a condition that Polars cannot compute."""
+    return not_computed(error, "the condition cannot be computed for each row", condition=where)
 
 
 def not_computed(error: BaseException, message: str, **facts: object) -> InvalidRequest:
-    """What is raised where Polars cannot compute an expression, with the cause in one line."""
+    """The error for an expression that Polars cannot compute, with the cause in one line."""
     reason = str(error).splitlines()[0]
     match = _TWO_TIMES.search(reason)
     if match is None or bool(match["zone"]) == bool(match["other_zone"]):
@@ -132,7 +132,7 @@ def not_computed(error: BaseException, message: str, **facts: object) -> Invalid
 
 
 def _is_of_a_file(error: BaseException) -> bool:
-    """Whether a file could not be read, rather than an expression not be computed."""
+    """Whether the error is about reading a file, not about computing an expression."""
     return not isinstance(error, pl.exceptions.PolarsError) or "parquet" in str(error).lower()
 
 
@@ -142,16 +142,17 @@ def polars_schema(schema: pa.Schema) -> pl.Schema:
 
 
 def to_frame(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
-    """The rows as a Polars frame, values shared where both lay them out alike."""
+    """The rows as a Polars frame; shares the values where the layouts are equal."""
     frame = pl.from_arrow(rows, rechunk=False)
     assert isinstance(frame, pl.DataFrame)
     return frame
 
 
 def to_batches(frame: pl.DataFrame, schema: pa.Schema, bytes_max: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a frame in batches of an Arrow schema of the same columns.
+    """The rows of a frame in batches of an Arrow schema with the same columns.
 
-    A batch has about so many bytes at most: in a frame many rows may share a text, in Arrow none.
+    A batch has at most about `bytes_max` bytes. Rows of a frame may share the bytes of a string;
+    rows of an Arrow batch cannot.
     """
     if frame.height > 1 and bytes_in_arrow(frame) > min(bytes_max, NARROW_BYTES_MAX):
         half = frame.height // 2
@@ -160,13 +161,13 @@ def to_batches(frame: pl.DataFrame, schema: pa.Schema, bytes_max: int) -> Iterat
         return
     for batch in frame.to_arrow(compat_level=_VIEWS).to_batches():
         columns = zip(batch.columns, schema.types, strict=True)
-        # From where they are texts are cast at less than from wide offsets.
+        # Casting from views is faster than from 64-bit offsets.
         arrays = [each if each.type == kind else each.cast(kind) for each, kind in columns]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def bytes_in_arrow(frame: pl.DataFrame) -> int:
-    """What the values of a frame take, about, once no text is shared."""
+    """The approximate bytes of a frame's values in Arrow, where strings are not shared."""
     texts = [column.str.len_bytes() for column in frame.select(pl.col(pl.String))]
     texts += [column.bin.size() for column in frame.select(pl.col(pl.Binary))]
     return _VALUE_BYTES * frame.width * frame.height + sum(int(each.sum()) for each in texts)
@@ -182,10 +183,10 @@ def to_frames(batches: Iterator[pa.RecordBatch]) -> Generator[pl.DataFrame, None
 
 
 class _Pulls:
-    """The frames that Polars is just waiting for, in threads of its own.
+    """Counts the calls for a next frame, which Polars makes in its own threads.
 
-    NOTE: Polars runs ahead of what it needs, and does not wait for its threads. One that is inside
-    Python when the interpreter goes away aborts the process, after all results are out.
+    NOTE: Polars reads ahead, and does not wait for its threads. A thread that is inside Python when
+    the interpreter exits aborts the process, after all results were returned.
     """
 
     def __init__(self) -> None:
@@ -194,7 +195,7 @@ class _Pulls:
         self._ended = False
 
     def pull(self, frames: Iterator[pl.DataFrame]) -> pl.DataFrame | None:
-        """The next frame; None if there is none, or the interpreter is about to exit."""
+        """The next frame; None if there is none, or the interpreter is exiting."""
         with self._changed:
             if self._ended:
                 return None
@@ -207,7 +208,7 @@ class _Pulls:
                 self._changed.notify_all()
 
     def end(self) -> None:
-        """Give out no more frames, and wait for those on their way."""
+        """Return no more frames, and wait for running calls."""
         with self._changed:
             self._ended = True
             self._changed.wait_for(lambda: self._running == 0, _EXIT_WAIT_SECONDS_MAX)
@@ -292,7 +293,7 @@ def _native(
         return
     whole = predicate is None
     if predicate is not None and row_limit is None:
-        # Without a sound part, the scan looks at no statistics, and may be given the whole.
+        # Without a safe part the scan uses no statistics, so it may get the whole predicate.
         some = None if skipping.is_all else skipping.filter
         whole = some is None
         rows = rows.filter(predicate if some is None else some)
@@ -306,7 +307,7 @@ def _native(
 
 @dataclass(frozen=True, slots=True)
 class _Skipping:
-    """What a scan of files may filter by, and whether it is all that the predicate says."""
+    """The filter that a scan of files may use, and whether it is the whole predicate."""
 
     filter: pl.Expr | None = None
     is_all: bool = False
@@ -315,8 +316,8 @@ class _Skipping:
 def _skipping(pruner: Predicate | None, schema: pa.Schema) -> _Skipping:
     """The parts of a predicate by which a scan of files may skip row groups.
 
-    These are comparisons of columns with values, of types whose bounds hold for every value. A
-    FLOAT's do not: Parquet has no NaN in them, and engines disagree on -0.0.
+    These are comparisons of columns with values, for types whose bounds cover every value. Bounds
+    of FLOAT and DOUBLE do not: they exclude NaN, and engines disagree on -0.0.
     """
     if pruner is None:
         return _Skipping()
@@ -337,11 +338,11 @@ def native_scan(
     by_row_groups: bool = False,
     statistics: bool = True,
 ) -> pl.LazyFrame:
-    """Polars' scan of files that hold these columns, in the twins of their Arrow types.
+    """Polars' scan of files with these columns, in the Polars equivalents of their Arrow types.
 
-    With `by_row_groups` these are decoded whole; then, and without `statistics`, no row group is
-    skipped by its statistics. Without `casts` it raises SchemaError where files of another program
-    hold them in other types.
+    With `by_row_groups`, whole row groups are decoded. In this case, and without `statistics`, no
+    row group is skipped. Without `casts`, files of another program with other types raise
+    SchemaError.
     """
     types = polars_schema(pa.schema([schema.field(name) for name in names]))
     rows = pl.scan_parquet(
@@ -359,10 +360,10 @@ def native_scan(
 
 
 def _of_columns(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-    """The columns of these names; of none, the rows all the same, as whoever numbers them needs."""
+    """The columns of these names. Without names the frame keeps its rows, which may be counted."""
     return frame.select(_named(names)) if names else frame.drop(_named(frame.columns))
 
 
 def _named(names: list[str]) -> Selector:
-    """The columns of these very names, in this order; elsewhere Polars takes `*` for a pattern."""
+    """The columns of exactly these names, in this order; elsewhere Polars expands `*` in a name."""
     return by_name(*names)

@@ -1,7 +1,8 @@
-"""Python values without parts as Arrow arrays: numbers, texts, times.
+"""Python values of atomic types as Arrow arrays: numbers, strings, times.
 
-Arrow finds their types. Times of several kinds are refused, of which it makes one all the same, and
-the nanoseconds that pandas gives a datetime are kept, which it drops.
+Arrow finds their types, with two exceptions. A mix of several kinds of times raises an error, where
+Arrow would silently convert them to one kind. Nanoseconds of pandas datetimes are kept, where Arrow
+would drop them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 REFUSED_BY_ARROW = (TypeError, ValueError, OverflowError, pa.ArrowNotImplementedError)
-"""What PyArrow raises for values it has no form for; its own errors are some of these."""
+"""PyArrow's exceptions for values that it cannot convert; some are not its own classes."""
 
 NO_COMMON_TYPE = "the values of a column have no common type: one does not go with those before"
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -32,9 +33,9 @@ _EPOCH_UTC = _EPOCH.replace(tzinfo=dt.UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """What values are for: a column's dotted name, its type if known, and whether NaN is null.
+    """The target of values: a column's dotted name, its type if known, and whether NaN is null.
 
-    `is_part`: they are inside of lists, dicts or maps.
+    `is_part`: the values are inside lists, dicts or maps.
     """
 
     name: str
@@ -43,15 +44,15 @@ class Column:
     is_part: bool = False
 
     def inside(self, part: str, kind: DataType | None) -> Column:
-        """The same for a part of its values."""
+        """The target for a nested part of the values."""
         return replace(self, name=f"{self.name}.{part}", type=kind, is_part=True)
 
 
 def leaves_of(values: Sequence[object], kinds: set[type], column: Column) -> pa.Array:
-    """The values, of these types, as an Arrow array; InvalidRequest naming the first misfit."""
+    """The values, of these types, as an Arrow array. InvalidRequest names the first misfit."""
     root = column.type.root if isinstance(column.type, Atomic) else None
     if column.is_part and column.nan_is_null and root in TIMESTAMPS and kinds == {int}:
-        # What PyArrow makes, for pandas, of nanoseconds in maps, and in rows in lists.
+        # PyArrow's to_pandas makes integers of nanoseconds in maps, and in ROWs in lists.
         return pa.array(values, pa.timestamp("ns", "UTC" if root is Root.TIMESTAMP_LTZ else None))
     if kinds == {UUID} and root in {Root.CHAR, Root.VARCHAR}:
         values = [None if each is None else str(each) for each in values]
@@ -69,7 +70,7 @@ def leaves_of(values: Sequence[object], kinds: set[type], column: Column) -> pa.
 
 
 def _nanoseconds(values: Sequence[object], kinds: set[type]) -> pa.Array | None:
-    """Datetimes with the nanoseconds that pandas gives some; None if there are none."""
+    """Datetimes with the nanoseconds of pandas; None if none has any."""
     if not all(issubclass(kind, dt.datetime) for kind in kinds):
         return None
     times = cast("Sequence[dt.datetime | None]", values)
@@ -90,13 +91,13 @@ def _since_epoch(value: dt.datetime) -> int:
 
 
 def arrow_of(values: Sequence[object] | np.ndarray, column: Column) -> pa.Array:
-    """The values as Arrow takes them, in one chunk; InvalidRequest naming the first misfit."""
+    """The values converted by Arrow, in one chunk. InvalidRequest names the first misfit."""
     try:
         array = pa.array(values, from_pandas=column.nan_is_null)
     except REFUSED_BY_ARROW as error:
         raise _odd_one_out(column, values, error) from error
     if isinstance(array, pa.ChunkedArray):
-        # More than 2 GiB: one chunk takes larger offsets.
+        # More than 2 GiB: a single chunk needs 64-bit offsets.
         wide = pa.large_string() if pa.types.is_string(array.type) else pa.large_binary()
         return pa.array(values, wide, from_pandas=column.nan_is_null)
     return array
@@ -105,7 +106,7 @@ def arrow_of(values: Sequence[object] | np.ndarray, column: Column) -> pa.Array:
 def _odd_one_out(
     column: Column, values: Sequence[object] | np.ndarray, error: Exception
 ) -> InvalidRequest:
-    """The error that names the first value which Arrow does not take, or not after the others."""
+    """The error that names the first value that Arrow cannot convert, alone or after the others."""
     fits, fails = 0, len(values)
     while fails - fits > 1:
         middle = (fits + fails) // 2
@@ -144,9 +145,9 @@ def _kind_of_time(value: object) -> str:
 
 
 def check_times(name: str, array: pa.Array | pa.ChunkedArray, values: Iterable[object]) -> None:
-    """Raise InvalidRequest for times of several kinds, of which Arrow makes one all the same.
+    """Raise InvalidRequest for a mix of times that Arrow would convert to one kind.
 
-    A datetime among dates would lose its time of day, one without a zone among others be UTC.
+    A datetime among dates would lose its time of day; one without a zone would become UTC.
     """
     if not pa.types.is_temporal(array.type):
         return
@@ -160,14 +161,14 @@ def check_times(name: str, array: pa.Array | pa.ChunkedArray, values: Iterable[o
 
 
 def zoned_time(name: str) -> InvalidRequest:
-    """The error for a time of day with a zone, which no type of Arrow has."""
+    """The error for a time of day with a zone, which Arrow cannot represent."""
     return InvalidRequest("a time of day has no zone: take it off first", column=name)
 
 
 def as_instants(array: pa.Array, column: Column) -> pa.Array:
-    """NumPy's times as instants of UTC where instants are wanted.
+    """NumPy datetimes as instants in UTC, if the column has instants.
 
-    NumPy has no zones: PyArrow and DuckDB leave them out of the instants in a list.
+    NumPy has no zones, so PyArrow and DuckDB drop the zone of instants in a list.
     """
     kind = column.type
     is_instant = isinstance(kind, Atomic) and kind.root is Root.TIMESTAMP_LTZ

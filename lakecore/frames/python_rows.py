@@ -1,10 +1,9 @@
-"""Rows that Python holds: dicts, a dict of columns, and pandas frames, as Arrow batches.
+"""Python rows as Arrow batches: dicts, a dict of columns, and pandas frames.
 
-Columns with a type of their own (Arrow, Polars, NumPy's numbers, pandas' extension types) keep it;
-the values of others are inspected (`python_values.py`). A row may have no columns at all.
-
-INVARIANT: a batch is cut before its values are copied to Arrow: a text that all rows share takes
-its bytes once for each.
+Columns that have a type (Arrow, Polars, NumPy numbers, pandas extension types) keep it; the values
+of other columns are inspected (`python_values.py`). A row may have no columns.
+INVARIANT: a batch is cut before its values are copied to Arrow, because a string that all rows
+share would be copied for each of them.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class _Places(Protocol):
 
 
 class PandasFrame(Protocol):
-    """What is used of a pandas frame."""
+    """The part of a pandas frame that is used."""
 
     index: _Index
     columns: Iterable[object]
@@ -56,7 +55,7 @@ class PandasFrame(Protocol):
 
 
 class Named:
-    """The columns that rows are for, by name, and how many bytes a batch of them may take."""
+    """The columns of the table by name, and the maximum bytes of a batch."""
 
     def __init__(self, fields: Sequence[Field], bytes_max: int, *, settles: bool = False) -> None:
         self._types: dict[str, DataType] = {field.name: field.type for field in fields}
@@ -64,13 +63,13 @@ class Named:
         self.settles = settles
 
     def column(self, name: str, *, nan_is_null: bool = False) -> Column:
-        """The column of that name; without a type, if it is none of these."""
+        """The column of that name; without a type if it is not a column of the table."""
         return Column(name=name, type=self._types.get(name), nan_is_null=nan_is_null)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Values:
-    """Python values of one column, none of which says its type."""
+    """Python values of one column, without a type."""
 
     values: Sequence[object]
     nan_is_null: bool = False
@@ -79,14 +78,14 @@ class _Values:
 def batches_of_dicts(
     rows: Sequence[Mapping[object, object]], named: Named
 ) -> Iterator[pa.RecordBatch]:
-    """The rows with the names of all of them; what a row does not name is null."""
+    """The rows, with the names of all of them as columns; a missing value is null."""
     names = _texts(dict.fromkeys(chain.from_iterable(rows)))
     columns = {name: _Values(values=[row.get(name) for row in rows]) for name in names}
     return _batches(columns, len(rows), named)
 
 
 def batches_of_columns(given: Mapping[object, object], named: Named) -> Iterator[pa.RecordBatch]:
-    """The rows of a dict of columns, each with as many values."""
+    """The rows of a dict of columns, which must have equal lengths."""
     if not given:
         raise InvalidRequest("a dict of columns names at least one column")
     columns = {
@@ -121,7 +120,7 @@ def batches_of_pandas(frame: PandasFrame, named: Named) -> Iterator[pa.RecordBat
 def _batches(
     columns: Mapping[str, _Values | pa.Array | pa.ChunkedArray], count: int, named: Named
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these columns, in as many batches as the bytes of the Python values ask for."""
+    """The rows of these columns, in as many batches as the bytes of the Python values require."""
     try:
         yield from _converted(columns, count, named)
     except RecursionError as error:
@@ -156,7 +155,7 @@ def _settled(array: pa.Array, column: Column) -> pa.Array:
 
 
 def _parts(columns: Sequence[Sequence[object]], count: int, bytes_max: int) -> Iterator[slice]:
-    """Slices of the rows whose Python values take so many bytes at most, by halving."""
+    """Slices of the rows whose Python values take at most that many bytes, found by halving."""
     waiting = [slice(0, count)]
     while waiting:
         part = waiting.pop()
@@ -180,7 +179,7 @@ def _joined(
         table = pa.Table.from_arrays(list(arrays.values()), names=list(arrays))
     except UnicodeEncodeError as error:
         raise InvalidRequest(
-            "the name of a column is no Unicode text", columns=list(arrays)
+            "the name of a column is not valid Unicode", columns=list(arrays)
         ) from error
     batches = table.to_batches()
     if batches:
@@ -227,7 +226,7 @@ def _column(name: str, column: object) -> _Values | pa.Array | pa.ChunkedArray:
 
 
 def _of_series(name: str, column: object) -> _Values | pa.Array | pa.ChunkedArray:
-    """A column of pandas, in which NaN is null."""
+    """A column of a pandas frame, in which NaN is null."""
     kind = getattr(column, "dtype", None)
     if str(kind) == "object" or getattr(kind, "storage", "") == "python":
         objects = np.asarray(cast("Iterable[object]", column), object)
@@ -272,6 +271,6 @@ def _texts(names: Iterable[object]) -> list[str]:
     texts = []
     for name in names:
         if not isinstance(name, str):
-            raise InvalidRequest("the name of a column is a text", column=name)
+            raise InvalidRequest("the name of a column must be a string", column=name)
         texts.append(name)
     return texts

@@ -1,14 +1,13 @@
-"""Python values as Arrow arrays: dicts, lists, numbers, times; what rows of dicts are made of.
+"""Python values as Arrow arrays: dicts, lists, numbers, times.
 
-Arrow finds the type of most values. It is not asked where it would lose something or knows less:
-
-1. `None`, `pd.NA`, `pd.NaT`, NumPy's NaT and what it masks are null, at any depth.
-2. The column's type, where it is known, says what a dict is: of a MAP or MULTISET the entries, else
-   the parts of a ROW. Entries may also be pairs, or dicts `key`, `value`.
-3. Nested parts are separate arrays: each is treated like a column.
-4. Times of several kinds are refused, and nanoseconds of pandas are kept.
-
-NaN is null in what pandas holds, and a number elsewhere.
+Arrow finds the type of most values. These cases are handled here, because Arrow would lose
+information or knows less:
+1. `None`, `pd.NA`, `pd.NaT`, NumPy's NaT and masked NumPy values are null, at any depth.
+2. The column's type, if known, determines the meaning of a dict: the entries of a MAP or MULTISET,
+   or the fields of a ROW. Entries may also be pairs, or dicts `key`, `value`.
+3. Nested parts are separate arrays, and each is treated like a column.
+4. A mix of several kinds of times raises an error, and nanoseconds of pandas are kept.
+NaN is null in pandas values, and a number elsewhere.
 """
 
 from __future__ import annotations
@@ -46,9 +45,12 @@ _OF_ARROW = frozenset({str, bytes, *_NUMBERS})
 
 
 def array_of(values: Sequence[object], column: Column) -> pa.Array:
-    """The values as an Arrow array of one type; InvalidRequest naming the first that has none."""
+    """The values as an Arrow array of one type.
+
+    InvalidRequest names the first that cannot be converted.
+    """
     if _first_kind(values) in _OF_ARROW and not (column.is_part and column.nan_is_null):
-        # What Arrow takes after a first value of these needs no look at each value.
+        # If the first value is one of these, Arrow converts all values without inspecting each.
         with suppress(*REFUSED_BY_ARROW):
             array = pa.array(values, from_pandas=column.nan_is_null)
             if isinstance(array, pa.Array):
@@ -72,14 +74,14 @@ def array_of(values: Sequence[object], column: Column) -> pa.Array:
 
 
 def bytes_of(values: Sequence[object], enough: int) -> int:
-    """About how many bytes the values take in Arrow, each counted by itself, at most twice that.
+    """The approximate bytes of the values in Arrow, at most twice the true number.
 
-    What is certainly no more than `enough` may be counted as up to four times that.
+    A value that is certainly smaller than `enough` may be counted up to four times too large.
     """
     total = 16 * len(values)
     first = _first_kind(values)
     if first in _NUMBERS:
-        return total  # or Arrow refuses what follows
+        return total  # otherwise Arrow raises an error for a later value
     if first is str or first is bytes:
         with suppress(TypeError, ValueError):
             bound = 4 * sum(map(len, filter(None, cast("Sequence[str | None]", values))))
@@ -106,7 +108,7 @@ def bytes_of(values: Sequence[object], enough: int) -> int:
 
 
 def _first_kind(values: Sequence[object]) -> type | None:
-    """The type of the first value that is not None; None too for NaN, which may be null."""
+    """The type of the first value that is not None; also None for NaN, which may be null."""
     first = next((each for each in values if each is not None), None)
     return None if first is None or (isinstance(first, float) and isnan(first)) else type(first)
 
@@ -130,7 +132,7 @@ def _shape(kind: type) -> str:
 def _without_absent(
     values: Sequence[object], *, nan_is_null: bool
 ) -> tuple[Sequence[object], set[type]]:
-    """The values with None for each that is missing, and the types of the others."""
+    """The values with None for missing ones, and the types of the others."""
     kinds = set(map(type, values)) - {type(None)}
     missing = {k for k in kinds if is_of_pandas(k) and k.__name__ in {"NAType", "NaTType"}}
     missing |= {kind for kind in kinds if kind is type(np.ma.masked)}
@@ -153,7 +155,7 @@ def _without_absent(
 
 
 def _structs(values: Sequence[Mapping[object, object] | None], column: Column) -> pa.Array:
-    """Dicts as structs of the names of all of them; what one does not name is null."""
+    """Dicts as structs with the names of all of them; a missing name is null."""
     known = column.type.fields if isinstance(column.type, Row) else ()
     types = {field.name: field.type for field in known}
     names = list(dict.fromkeys(chain.from_iterable(each for each in values if each is not None)))
@@ -164,7 +166,7 @@ def _structs(values: Sequence[Mapping[object, object] | None], column: Column) -
     for name in names:
         if not isinstance(name, str):
             raise InvalidRequest(
-                "the name of a part is a text; only a column of type MAP takes other keys",
+                "the name of a field must be a string; only a MAP column accepts other keys",
                 column=column.name,
                 key=name,
             )
@@ -174,7 +176,7 @@ def _structs(values: Sequence[Mapping[object, object] | None], column: Column) -
         return pa.StructArray.from_arrays(parts, names=names, mask=mask)
     except UnicodeEncodeError as error:
         raise InvalidRequest(
-            "the name of a part is no Unicode text", column=column.name, parts=names
+            "the name of a field is not valid Unicode", column=column.name, parts=names
         ) from error
 
 
@@ -196,7 +198,7 @@ def _lists(values: Sequence[object], column: Column) -> pa.Array:
 
 
 def _of_numbers(arrays: Sequence[np.ndarray], column: Column) -> pa.Array:
-    """The values of all of the arrays; DuckDB masks those that are null."""
+    """The values of all arrays; null where DuckDB masks them."""
     numbers = np.concatenate([np.asarray(each) for each in arrays])
     if not any(isinstance(each, np.ma.MaskedArray) for each in arrays):
         return as_instants(arrow_of(numbers, column), column)
@@ -236,7 +238,7 @@ def _maps(values: Sequence[object], column: Column) -> pa.Array:
 
 
 def _entries(value: object, column: Column, *, nested: bool) -> list[tuple[object, object]]:
-    """The pairs of one map; DuckDB gives one with nested keys as two lists."""
+    """The pairs of one map. DuckDB returns a map with nested keys as two lists."""
     if isinstance(value, Mapping):
         if nested and set(value) == {"key", "value"}:
             return list(zip(_elements(value["key"]), _elements(value["value"]), strict=True))
@@ -249,7 +251,7 @@ def _entries(value: object, column: Column, *, nested: bool) -> list[tuple[objec
             pairs.append((entry[0], entry[1]))
         else:
             raise InvalidRequest(
-                "a map is a dict, or a list of pairs, or a list of dicts key, value",
+                "a map must be a dict, a list of pairs, or a list of dicts key, value",
                 column=column.name,
                 value=value,
                 entry=entry,

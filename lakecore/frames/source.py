@@ -1,11 +1,11 @@
-"""The one source of batches that every face of a read is made from.
+"""The source of batches from which every form of a read is made.
 
-A source may use the predicate to leave out what cannot match, and need not: rows that do not match
-may still come, so each face filters by the caller's own expression. Where all files that may match
-can be read as they are, `native_files` names them, and a face may hand them to its engine's own
-Parquet reader.
-
-INVARIANT: a face closes the source's iterator as soon as it wants no more, so that reading stops.
+A source may use the predicate to skip rows that do not match, but does not have to. Rows that do
+not match may therefore appear, and each form filters by the caller's original expression. If all
+files that may match can be read without merging, `native_files` names them, and an engine's own
+Parquet reader may read them.
+INVARIANT: the source's iterator is closed as soon as no more rows are needed, so that reading
+stops.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ if TYPE_CHECKING:
     from lakecore.plan.predicate import Predicate
 
 _ROWS_MAX = (1 << 32) - 1
-"""No engine counts more."""
+"""No engine has a larger limit."""
 
 
 def checked_limit(limit: object) -> int | None:
-    """The most rows that a read gives; InvalidRequest unless it is a whole number or None."""
+    """The row limit of a read. InvalidRequest unless it is a whole number or None."""
     if limit is None:
         return None
     if isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0:
         return limit if limit < _ROWS_MAX else None
-    raise InvalidRequest("a limit is a whole number, at least 0, or None", limit=limit)
+    raise InvalidRequest("a limit must be a whole number, at least 0, or None", limit=limit)
 
 
 def checked_columns(columns: object, schema: TableSchema) -> list[str]:
-    """The names of columns, which the schema has; InvalidRequest for anything else.
+    """The requested column names, all in the schema; InvalidRequest for anything else.
 
-    A text is the name of one.
+    A single string is the name of one column.
     """
     if not isinstance(columns, Iterable) or isinstance(columns, bytes):
-        raise InvalidRequest("columns is a list of names, or one name", columns=columns)
+        raise InvalidRequest("columns must be a list of names, or one name", columns=columns)
     names = [columns] if isinstance(columns, str) else list(columns)
     for name in names:
         if not isinstance(name, str):
-            raise InvalidRequest("the name of a column is a text", column=name)
+            raise InvalidRequest("the name of a column must be a string", column=name)
     return [schema.field(name).name for name in names]
 
 
 class BatchSource(Protocol):
-    """Rows in Arrow batches, as often as they are asked for."""
+    """Rows in Arrow batches, which can be read any number of times."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -66,10 +66,10 @@ class BatchSource(Protocol):
         predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The columns (None: all) of the rows, in the order asked for and the schema's types.
+        """The columns (None: all) of the rows, in the requested order and in the schema's types.
 
-        The predicate may leave out rows that do not match. With a limit and no predicate, more rows
-        than that need not come.
+        The predicate may skip rows that do not match. With a limit and no predicate, it may return
+        more rows than the limit, but need not.
         """
         ...
 
@@ -78,16 +78,16 @@ class BatchSource(Protocol):
         columns: Sequence[str],
         predicate: Predicate | None = None,
     ) -> list[str] | None:
-        """Local Parquet files that hold these columns of all rows that match, and perhaps others.
+        """Local Parquet files with these columns of all rows that match, and perhaps of other rows.
 
-        None if anything must be merged, cast, or taken out. An empty list means no rows. Raises
-        CorruptTable for a file that differs from its checksums.
+        None if anything must be merged, cast or removed. An empty list means no rows. Raises
+        CorruptTable for a file whose checksums do not match.
         """
         ...
 
 
 class RowSource(BatchSource, Protocol):
-    """A source whose columns are those of a table's schema."""
+    """A source with the columns of a table schema."""
 
     @property
     def table_schema(self) -> TableSchema:
@@ -97,7 +97,7 @@ class RowSource(BatchSource, Protocol):
 
 @runtime_checkable
 class FrameSource(BatchSource, Protocol):
-    """A source that has its rows as Polars frames before it makes batches of them."""
+    """A source that produces Polars frames before it makes batches of them."""
 
     def frames(
         self,
@@ -105,22 +105,22 @@ class FrameSource(BatchSource, Protocol):
         predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """The rows of `batches` as Polars frames, values in the twins of their Arrow types."""
+        """The rows of `batches` as Polars frames, in the equivalents of their Arrow types."""
         ...
 
 
 @runtime_checkable
 class CheckedSource(BatchSource, Protocol):
-    """A source whose files can be checked before an engine wraps their errors."""
+    """A source whose files can be checked before an engine hides their errors."""
 
     def check_files(self) -> None:
-        """Raise CorruptTable if a file is missing, or damaged as far as can be known unread."""
+        """Raise CorruptTable if a file is missing, or is visibly damaged without reading it all."""
         ...
 
 
 @contextmanager
 def reading(batches: Iterator[pa.RecordBatch]) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The batches, whose iterator is closed on the way out if it can be."""
+    """The batches; closes their iterator, if possible, when the block ends."""
     try:
         yield batches
     finally:
@@ -129,9 +129,9 @@ def reading(batches: Iterator[pa.RecordBatch]) -> Iterator[Iterator[pa.RecordBat
 
 
 def tell_damage(source: BatchSource, columns: Sequence[str] | None = None) -> None:
-    """Raise what is wrong with the files of the source, if anything is, as lakecore's own reader.
+    """Raise the error of lakecore's own reader if a file of the source is damaged.
 
-    An engine that reads files for itself names neither file nor table where it fails.
+    The error of an engine that reads files itself names neither the file nor the table.
     """
     with reading(source.batches(columns)) as batches:
         for _ in batches:
@@ -139,7 +139,7 @@ def tell_damage(source: BatchSource, columns: Sequence[str] | None = None) -> No
 
 
 def needed(schema: pa.Schema, columns: Sequence[str] | None, others: Sequence[str]) -> list[str]:
-    """The columns (None: all) and the others, each once; at least one, so that rows can count."""
+    """The columns (None: all) and the others, each once; at least one, to count the rows."""
     wanted = schema.names if columns is None else columns
     names = list(dict.fromkeys((*wanted, *others)))
     return names or schema.names[:1]

@@ -1,12 +1,12 @@
-"""SQL literals as Arrow scalars, typed as DuckDB types them.
+"""SQL literals as Arrow scalars, with the types that DuckDB gives them.
 
-A number is an integer, a decimal if it has a point, a double if it has an exponent; beside a FLOAT
-the first two are rounded to one. A string takes the type of the column it is compared with;
-`DATE '...'` and casts name theirs. Only what is certain to mean the same in DuckDB is read here;
-a time that depends on the session's zone, or on the time of the statement, DuckDB computes.
-
-INVARIANT: `taken` hands out the parts of a node only if all its other parts are empty. A word of a
-later DuckDB that stands in a part that nobody here knows makes the condition unknown, not wrong.
+A number is an integer; with a point it is a decimal, and with an exponent a double. Compared with a
+FLOAT column, integers and decimals are rounded to FLOAT. A string takes the type of the column that
+it is compared with; `DATE '...'` and casts state their type. Only literals that certainly mean the
+same in DuckDB are read here. DuckDB itself computes a time that depends on the session's zone or on
+the current time.
+INVARIANT: `taken` returns parts of a node only if all its other parts are empty. If a later DuckDB
+adds a part that lakecore does not know, the condition becomes Unknown, not wrong.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _PLACE = {"class", "type", "query_location", "query_location_length"}
 
 
 def taken(node: Node, *names: str) -> tuple[Json, ...] | None:
-    """The parts of these names; None if any other part of the node says something."""
+    """The parts with these names; None if any other part of the node is not empty."""
     others = (node[key] for key in node.keys() - _PLACE - {*names})
     if not all(map(_is_empty, others)):
         return None
@@ -103,7 +103,7 @@ def call_of(node: Json) -> tuple[str, list[Json]] | None:
 
 
 def cast_of(node: Json) -> tuple[Json, str] | None:
-    """What is cast, and the name of the type, in capitals; None for any other node or type."""
+    """The operand of a cast, and the type's name in capitals; None for other nodes or types."""
     if not isinstance(node, dict) or node.get("class") != "CAST":
         return None
     parts = taken(node, "child", "type_expr")
@@ -126,7 +126,7 @@ def constant_of(node: Json) -> tuple[str, str] | None:
 
 
 def literal(tree: Json, beside: pa.DataType, zone: str) -> pa.Scalar | None:
-    """The value of a literal that is compared with a column of that type; None if not certain."""
+    """The value of a literal that is compared with a column of that type; None if uncertain."""
     constant = constant_of(tree)
     if constant is not None:
         return _constant(*constant, beside, zone)
@@ -143,7 +143,7 @@ def literal(tree: Json, beside: pa.DataType, zone: str) -> pa.Scalar | None:
 
 
 def computed(tree: Json, zone: str) -> pa.Scalar | None:
-    """The date or time that an expression without columns is, as DuckDB computes it."""
+    """The date or time of an expression without columns, as DuckDB computes it."""
     text = _written(tree)
     if text is None:
         return None
@@ -163,7 +163,7 @@ def _in_utc(value: pa.Scalar) -> pa.Scalar:
 
 
 def _written(tree: Json) -> str | None:
-    """The SQL of literals, casts, sums and calls of functions; None if there is more in it."""
+    """The SQL of literals, casts, sums and function calls; None if the node has anything else."""
     constant = constant_of(tree)
     if constant is not None:
         kind, text = constant
@@ -219,7 +219,7 @@ def _minus(value: pa.Scalar | None) -> pa.Scalar | None:
     if value is None:
         return None
     number = value.as_py()
-    # A minus sign would round to the digits of the thread's decimal context.
+    # A unary minus would round to the precision of the thread's decimal context.
     negated = number.copy_negate() if isinstance(number, Decimal) else -number
     return pa.scalar(negated, value.type) if _t.is_floating(value.type) else _number_scalar(negated)
 
@@ -247,14 +247,14 @@ def _number(text: str) -> pa.Scalar | None:
 
 
 def _beside(value: pa.Scalar | None, column: pa.DataType) -> pa.Scalar | None:
-    """The number as it is compared with the column: a FLOAT rounds what is no double."""
+    """The number as DuckDB compares it: with a FLOAT column, rounded unless it is a double."""
     if value is None or not _t.is_float32(column) or _t.is_floating(value.type):
         return value
     return pa.scalar(_to_float(value.as_py()), column)
 
 
 def _to_float(value: Decimal | int) -> float:
-    """The FLOAT of a number that is not negative, rounded where DuckDB rounds."""
+    """The FLOAT for a non-negative number, rounded as in DuckDB."""
     if isinstance(value, int):
         return float(np.float32(np.int64(value)))
     _, digits, exponent = value.as_tuple()
@@ -286,7 +286,7 @@ def _of_text(text: str, target: pa.DataType, zone: str) -> pa.Scalar | None:
         if _t.is_timestamp(target):
             return _timestamp(text, target) or _computed_timestamp(text, target, zone)
     except pa.ArrowInvalid:
-        return None  # a 13th month
+        return None  # for example, month 13
     return None
 
 
@@ -299,7 +299,7 @@ def _time(match: re.Match[str]) -> pa.Scalar | None:
 
 
 def _timestamp(text: str, target: pa.DataType) -> pa.Scalar | None:
-    # Beside a column of milliseconds, too, DuckDB reads microseconds.
+    # DuckDB reads microseconds also when it compares with a column of milliseconds.
     unit = "ns" if target.unit == "ns" else "us"
     match = _TIMESTAMP.fullmatch(text)
     if match is None or len(match[3] or "") > _DIGITS[unit]:
@@ -314,7 +314,7 @@ def _timestamp(text: str, target: pa.DataType) -> pa.Scalar | None:
 
 
 def _computed_timestamp(text: str, target: pa.DataType, zone: str) -> pa.Scalar | None:
-    """A text that needs the zone of the session, or is written in another way."""
+    """A timestamp that depends on the session's zone, or is written in another format."""
     name = "TIMESTAMP_NS" if target.unit == "ns" else "TIMESTAMP"
     if target.tz:
         name = "TIMESTAMPTZ"
@@ -329,7 +329,7 @@ def _computed_timestamp(text: str, target: pa.DataType, zone: str) -> pa.Scalar 
 
 
 def _blob(text: str) -> pa.Scalar | None:
-    """DuckDB's text of a BLOB: ASCII as it is, any byte as a backslash and `xAB`."""
+    """DuckDB's text form of a BLOB: ASCII unchanged, any byte as a backslash and `xAB`."""
     if not text.isascii() or not _BLOB.fullmatch(text):
         return None
     return pa.scalar(

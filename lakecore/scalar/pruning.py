@@ -1,7 +1,8 @@
-"""A condition as a predicate of the closed language, by which files are left out.
+"""SQL conditions as predicates of lakecore's predicate language, to prune files.
 
-INVARIANT: a node is read only if each of its parts is (`literals.taken`); any other node is Unknown
-at the smallest condition that holds it. What is exact here means in Polars what it means in DuckDB.
+INVARIANT: a node is read only if each of its parts is understood (`literals.taken`). Any other node
+makes the smallest condition that contains it Unknown. An exact predicate has the same meaning in
+Polars and in DuckDB.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _PREFIX = ("starts_with", "prefix", "^@")
 
 
 def predicate_of(sql: Sql, types: Mapping[str, pa.DataType]) -> Predicate:
-    """What a condition says of the rows for which it is true."""
+    """The predicate for the rows where the condition is true."""
     columns = tuple(Column(name, types[name]) for name in sql.columns)
     try:
         return _Reader(columns, sql.zone).read(sql.tree)
@@ -60,13 +61,13 @@ def predicate_of(sql: Sql, types: Mapping[str, pa.DataType]) -> Predicate:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the tree of a condition whose columns have these numbers."""
+    """Reads the tree of a condition; columns are referred to by number."""
 
     columns: tuple[Column, ...]
     zone: str
 
     def read(self, tree: Json) -> Predicate:
-        """What a node says; Unknown unless each of its parts is understood."""
+        """The predicate of a node; Unknown unless each of its parts is understood."""
         if not isinstance(tree, dict):
             return UNKNOWN
         match tree.get("class"):
@@ -144,7 +145,7 @@ class _Reader:
         return UNKNOWN
 
     def _alike(self, left: Json, right: Json) -> Predicate:
-        """Whether both sides are equal, nulls to nulls: never null itself."""
+        """Whether both sides are equal, where null equals null; never null itself."""
         cast, constant = cast_of(left), constant_of(right)
         if cast is not None and cast[1] == "BOOLEAN" and constant and constant[0] == "BOOLEAN":
             return self._is_truth(cast[0], wanted=constant[1] == "true")
@@ -221,9 +222,9 @@ def _constant(tree: Node) -> Predicate:
 
 
 def _of_one_type(column: Column, values: list[pa.Scalar | None]) -> list[pa.Scalar | None]:
-    """Literals that are compared with a column together: beside a double, numbers are doubles.
+    """The literals of a list, converted to one type: next to a double, numbers are doubles.
 
-    None where one of those beside it is no number.
+    None if a literal next to a double is not a number.
     """
     kinds = [value.type for value in values if value is not None]
     if pa.types.is_floating(column.type) or not any(map(pa.types.is_floating, kinds)):
@@ -239,7 +240,7 @@ def _of_one_type(column: Column, values: list[pa.Scalar | None]) -> list[pa.Scal
 
 
 def _like(column: Column, pattern: Json) -> Predicate:
-    """A pattern without `_` that ends with its only `%` is a prefix; others begin with one."""
+    """The predicate of LIKE: exact if the only wildcard is a `%` at the end; else by the prefix."""
     constant = constant_of(pattern)
     if constant is None or constant[0] != "STRING":
         return UNKNOWN

@@ -145,7 +145,7 @@ def _evaluated(sql: Sql, query: str, tables: Mapping[str, pa.Table]) -> pa.Table
     try:
         return engine.evaluate(query, tables, sql.zone)
     except duckdb.Error as error:
-        raise explained(error, sql, "the condition cannot be computed of each row") from error
+        raise explained(error, sql, "the condition cannot be computed for each row") from error
 
 
 def _named(sql: Sql, rows: pa.Table, names: Sequence[str]) -> pa.Table:

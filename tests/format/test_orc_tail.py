@@ -40,5 +40,5 @@ def test_tail_cut_short_is_told(cut: int) -> None:
 
 
 def test_field_of_no_known_kind_is_told() -> None:
-    with pytest.raises(ValueError, match="unknown kind"):
+    with pytest.raises(ValueError, match="unknown wire type"):
         stripe_rows(b"\x0b")

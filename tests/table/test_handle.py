@@ -258,7 +258,7 @@ def test_limit_that_is_no_whole_number_is_refused(limit: object) -> None:
     put(table, "1 a | 2 b")
 
     for read in (table.scan, table.to_batches, table.to_arrow, table.to_polars):
-        with pytest.raises(InvalidRequest, match="a limit is a whole number"):
+        with pytest.raises(InvalidRequest, match="a limit must be a whole number"):
             read(limit=limit)  # type: ignore[arg-type]
 
 
@@ -309,7 +309,7 @@ def test_condition_that_some_row_has_no_value_of_says_so() -> None:
     put(table, "1 a")
 
     for read in (table.to_arrow, table.to_polars):
-        with pytest.raises(InvalidRequest, match=r"cannot be computed of each row.*strict_cast"):
+        with pytest.raises(InvalidRequest, match=r"cannot be computed for each row.*strict_cast"):
             read(where=pl.col("v").cast(pl.Int32) > 0)
 
 

@@ -101,7 +101,7 @@ def test_arrow_is_not_asked_to_prune_by_arithmetic(data_type: str, tmp_path: Pat
         (pc.field("n") > pa.scalar(0, kind)) & (added > pa.scalar(0, kind)),
     ):
         assert dataset.to_table(filter=condition)["n"].equals(numbers.filter(condition)["n"])
-    with pytest.raises(InvalidRequest, match="cannot be computed of each row"):
+    with pytest.raises(InvalidRequest, match="cannot be computed for each row"):
         dataset.to_table(filter=pc.add_checked(pc.field("n"), pc.field("n")) > pa.scalar(0, kind))
 
 

@@ -80,7 +80,7 @@ def test_head_gives_rows_of_columns_that_match(table: Table) -> None:
     assert table.head(1, "id", "id > 1", snapshot_id=1).to_dicts() == [{"id": 2}]
     assert table.head(0).shape == (0, 2)
     assert table.inspect.system_table("snapshots").head(1, "snapshot_id").item() == 1
-    with pytest.raises(InvalidRequest, match="a column once"):
+    with pytest.raises(InvalidRequest, match="a column twice"):
         table.head(1, ["id", "id"])
     assert table.head(5).schema == table.to_polars().schema
     for bad in (None, -1, 1.5, "3", True):

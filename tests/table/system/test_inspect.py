@@ -237,7 +237,7 @@ def test_system_table_takes_columns_condition_and_limit() -> None:
     assert snapshots.to_arrow(["snapshot_id"], pl.col("snapshot_id") > 4).to_pylist() == [
         {"snapshot_id": 5}
     ]
-    with pytest.raises(InvalidRequest, match="a Polars frame has a column once"):
+    with pytest.raises(InvalidRequest, match="a Polars frame cannot have a column twice"):
         snapshots.scan(["snapshot_id", "snapshot_id"])
     with pytest.raises(InvalidRequest, match="unknown column"):
         snapshots.scan(["snapshot"])
