@@ -1,8 +1,8 @@
 """Java Paimon as a peer: `python -m tests.interop.java_peer VERSION [ZONE]`, in the peers' venv.
 
 One process holds one JVM with one version of Paimon, driven through JPype; no Java source is
-needed. Verbs: create, refusals, write, adopt, read, compact, stream, changes, snapshots,
-system_table, and those of `java_changes`.
+needed. Verbs: create, refusals, write, adopt, read, compact, stream, consumers, reset_consumer,
+changes, snapshots, system_table, and those of `java_changes`.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ def main(version: str, zone: str) -> None:
                 "read": peer.read,
                 "compact": peer.compact,
                 "stream": peer.stream,
+                "consumers": peer.consumers,
+                "reset_consumer": peer.reset_consumer,
                 "changes": peer.changes,
                 "snapshots": peer.snapshots,
                 "system_table": peer.system_table,
@@ -197,26 +199,48 @@ class JavaPeer:
         return rows
 
     def stream(
-        self, path: str, from_snapshot: int | None = None, options: dict[str, str] | None = None
+        self,
+        path: str,
+        from_snapshot: int | None = None,
+        options: dict[str, str] | None = None,
+        until: int | None = None,
     ) -> list[tuple[int, list[tuple[str, Row]]]]:
-        """Read what a stream gives out up to the latest snapshot; of each, its id and changes.
+        """Read what a stream gives out up to a snapshot (None: the latest); of each, its changes.
 
-        It begins with the changes of `from_snapshot`, or else with the latest state.
+        It begins with the changes of `from_snapshot`, or else where the options say. The progress
+        is recorded, as after a checkpoint, if the options name a consumer.
         """
         table = self.table(path, options)
         latest = table.snapshotManager().latestSnapshotId()
+        last = until if until is not None or latest is None else int(latest)
         scan = table.newStreamScan()
         if from_snapshot is not None:
             scan.restore(jpype.JClass("java.lang.Long")(from_snapshot))
         found: list[tuple[int, list[tuple[str, Row]]]] = []
-        while latest is not None:
-            splits = scan.plan().splits()
+        while last is not None:
+            try:
+                splits = scan.plan().splits()
+            except paimon_class("table.source.EndOfScanException"):
+                break
             reached = int(scan.checkpoint()) - 1
             if not splits.isEmpty():
                 found.append((reached, self._changes_in(table, splits, types_of_table(table))))
-            elif reached >= int(latest):
+            if reached >= last and (splits.isEmpty() or until is not None):
                 break
+        if scan.checkpoint() is not None:
+            scan.notifyCheckpointComplete(scan.checkpoint())
         return found
+
+    def consumers(self, path: str) -> dict[str, int]:
+        """The consumers of the table, each with its next snapshot."""
+        manager = paimon_class("consumer.ConsumerManager")(self._io, self._path(path))
+        found = manager.consumers()
+        return {str(name): int(found.get(name)) for name in found.keySet()}
+
+    def reset_consumer(self, path: str, name: str, next_snapshot: int) -> None:
+        """Let a consumer go on with a snapshot."""
+        manager = paimon_class("consumer.ConsumerManager")(self._io, self._path(path))
+        manager.resetConsumer(name, paimon_class("consumer.Consumer")(next_snapshot))
 
     def changes(self, path: str, options: dict[str, str]) -> list[tuple[str, Row]]:
         """Read the table `$audit_log` between two snapshots, as the options say."""
