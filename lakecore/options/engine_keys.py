@@ -131,10 +131,8 @@ sink.key-only-deletes.enabled | flag | false | Flink: take deletes of keys alone
 sink.managed.writer-buffer-memory | size | 256 mb | Flink: managed memory of a writer.
 sink.operator-uid.suffix | text | | Flink: ends the ids of operators.
 sink.parallelism | integer | | Flink: writers of a sink.
-sink.process-time-zone | text | | Flink: zone of processing times in tags.
 sink.savepoint.auto-tag | flag | false | Flink: a tag for each savepoint.
 sink.use-managed-memory-allocator | flag | false | Flink: managed memory for writers.
-sink.watermark-time-zone | text | UTC | Flink: zone of watermarks in tags.
 sink.writer-coordinator.cache-expire-after-access | duration | | Flink: age of cached manifests.
 sink.writer-coordinator.cache-memory | size | 2 gb | Flink: memory for manifests.
 sink.writer-coordinator.cache-soft-values | flag | true | Flink: give that memory back.

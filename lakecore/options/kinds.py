@@ -15,8 +15,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from lakecore.options.zones import parse_zone
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import tzinfo
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -228,6 +231,7 @@ COUNT = integer(1)
 LONG = integer(-LONG_MAX - 1, LONG_MAX)
 SIZE = Kind("size", parse_size, show_size)
 DURATION = Kind("duration", parse_duration, show_duration)
+ZONE: Kind[tzinfo] = Kind("time zone", parse_zone)
 TEXT: Kind[str] = Kind("text", str, tidy=str)
 FILE_PREFIX: Kind[str] = Kind("file prefix", parse_file_prefix, tidy=str)
 NAME: Kind[str | None] = Kind("name", _empty_is_absent, str)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 
 from lakecore.options.choices import (
     ExpireMode,
@@ -19,6 +20,7 @@ from lakecore.options.kinds import (
     FLAG,
     INT_MAX,
     NAME,
+    ZONE,
     choice,
     integer,
 )
@@ -28,7 +30,6 @@ from lakecore.options.option import (
 )
 
 _NO_PARTITION_EXPIRY = "Partitions do not expire yet; another engine may do it."
-_NO_TAGS = "lakecore makes and expires no tags by itself yet; another engine may do it."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,38 +118,31 @@ class RetentionOptions:
     # --- tags -------------------------------------------------------------------------------------
     tag_automatic_creation: TagCreation = option(
         "tag.automatic-creation", choice(TagCreation), TagCreation.NONE, MAINTAIN,
-        "What creates tags automatically.",
-        no_effect=_NO_TAGS,
+        "What a commit makes tags by: its time, its watermark, or each batch.",
     )
     tag_automatic_completion: bool = option(
         "tag.automatic-completion", FLAG, False, MAINTAIN,
-        "Create tags of missed periods.",
-        no_effect=_NO_TAGS,
+        "Make the tags of periods without a commit, too, one for each commit.",
     )
     tag_creation_period: TagPeriod = option(
         "tag.creation-period", choice(TagPeriod), TagPeriod.DAILY, MAINTAIN,
         "The period of automatic tags.",
-        no_effect=_NO_TAGS,
     )
     tag_creation_period_duration_ms: int | None = option(
         "tag.creation-period-duration", DURATION, None, MAINTAIN,
         "That period as a duration; overrides tag.creation-period.",
-        no_effect=_NO_TAGS,
     )
     tag_creation_delay_ms: int = option(
         "tag.creation-delay", DURATION, 0, MAINTAIN,
         "Wait after a period before its tag is made.",
-        no_effect=_NO_TAGS,
     )
     tag_period_formatter: TagFormatter = option(
         "tag.period-formatter", choice(TagFormatter), TagFormatter.WITH_DASHES, MAINTAIN,
         "Format of the names of automatic tags.",
-        no_effect=_NO_TAGS,
     )
     tag_num_retained_max: int | None = option(
         "tag.num-retained-max", COUNT, None, MAINTAIN,
-        "Most automatic tags kept.",
-        no_effect=_NO_TAGS,
+        "Most automatic tags kept; with batch, most tags of any kind.",
     )
     tag_default_time_retained_ms: int | None = option(
         "tag.default-time-retained", DURATION, None, MAINTAIN,
@@ -156,16 +150,22 @@ class RetentionOptions:
     )
     tag_time_expire_enabled: bool = option(
         "tag.time-expire-enabled", FLAG, True, MAINTAIN,
-        "Let tags expire by age.",
-        no_effect=_NO_TAGS,
+        "A commit deletes tags whose time is over.",
     )
     tag_batch_customized_name: str | None = option(
         "tag.batch.customized-name", NAME, None, MAINTAIN,
-        "Name of the tag that a batch creates.",
-        no_effect=_NO_TAGS,
+        "Name of the tag of the last batch; unset: batch-write- and the date.",
     )
     tag_create_success_file: bool = option(
         "tag.create-success-file", FLAG, False, MAINTAIN,
         "Write a success file for each new tag.",
+    )
+    sink_process_time_zone: tzinfo | None = option(
+        "sink.process-time-zone", ZONE, None, MAINTAIN,
+        "Time zone of the names of tags by process time; unset: that of this process.",
+    )
+    sink_watermark_time_zone: tzinfo = option(
+        "sink.watermark-time-zone", ZONE, UTC, MAINTAIN,
+        "Time zone of the names of tags by watermark.",
     )
     # fmt: on

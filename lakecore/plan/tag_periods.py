@@ -1,4 +1,4 @@
-"""The names and times of automatic tags. Pure.
+"""The names and times of automatic tags.
 
 An automatic tag has the name of the period that ended: `2024-01-01` is the tag of that day. Times
 are wall clocks in milliseconds, counted as if the clock showed UTC. The rules are Paimon's
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 from lakecore.options.choices import TagCreation, TagFormatter, TagPeriod
@@ -68,6 +68,25 @@ class TagPeriods:
     def is_automatic(self, name: str) -> bool:
         """Whether a tag of that name counts as an automatic one."""
         return self.start_ms(name) is not None
+
+
+DAYS = TagPeriods(24 * _HOUR_MS, _DAYS[TagFormatter.WITH_DASHES])
+"""Days, as `2024-01-31`."""
+
+
+def wall_ms(time_ms: int, zone: tzinfo | None) -> int | None:
+    """What a clock of the zone shows at a time; None if a year of four digits cannot state it.
+
+    Without a zone, the clock of this process.
+    """
+    seconds, rest = divmod(time_ms, 1000)
+    try:
+        shown = datetime.fromtimestamp(seconds, zone).replace(tzinfo=UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+    if shown.year == 1:  # the period before may begin in no year
+        return None
+    return (shown - _EPOCH) // timedelta(milliseconds=1) + rest
 
 
 def tag_periods(options: TableOptions) -> TagPeriods | None:

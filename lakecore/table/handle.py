@@ -196,6 +196,7 @@ class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, Readable):
         evolve_schema: bool | None = None,
         commit_user: str | None = None,
         identifier: int = BATCH_COMMIT_IDENTIFIER,
+        watermark: int | None = None,
     ) -> CommitResult:
         """Add rows in one commit; with a primary key, rows are upserted.
 
@@ -217,11 +218,14 @@ class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, Readable):
 
             table.write(pl.DataFrame({"id": [1], "note": ["new"]}), evolve_schema=True)
 
+        `watermark` is the event time, in milliseconds since 1970, up to which all rows have
+        arrived. The snapshot has the larger one of it and of the watermark before.
+
         Raises InvalidRequest, naming column, value and row, if a row does not fit; nothing is
         committed. Raises CommitConflict if a concurrent commit conflicts with this one, and
         CommitUnknown if the outcome is not known.
         """
-        by = author(self._context, commit_user, identifier)
+        by = author(self._context, commit_user, identifier, watermark)
         widen = self._widens(evolve_schema=evolve_schema)
         if widen is None:
             return write_rows(self._context, data, by)
@@ -230,7 +234,7 @@ class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, Readable):
         self._bound = evolved.context
         return result
 
-    def overwrite(
+    def overwrite(  # noqa: PLR0913  the public verb
         self,
         data: object,
         partition: Mapping[str, object] | None = None,
@@ -239,6 +243,7 @@ class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, Readable):
         evolve_schema: bool | None = None,
         commit_user: str | None = None,
         identifier: int = BATCH_COMMIT_IDENTIFIER,
+        watermark: int | None = None,
     ) -> CommitResult:
         """Replace rows in one commit.
 
@@ -249,7 +254,7 @@ class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, Readable):
           `dynamic-partition-overwrite`): those of each partition that `data` has rows for;
         - otherwise: all rows of the table.
 
-        `data`, `evolve_schema` and the errors are those of `write`.
+        `data`, `evolve_schema`, `watermark` and the errors are those of `write`.
 
             table.overwrite(rows, {"day": datetime.date(2024, 1, 1)})
         """
@@ -257,7 +262,7 @@ class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, Readable):
         if dynamic is None:
             dynamic = context.options.dynamic_partition_overwrite
         check_flags(dynamic=dynamic)
-        by = author(context, commit_user, identifier)
+        by = author(context, commit_user, identifier, watermark)
         spec = {} if partition is None else partition
         widen = self._widens(evolve_schema=evolve_schema)
         if widen is None:

@@ -20,13 +20,7 @@ READ_AS_TEXT = {
     "lakecore.ignore-options": "lakecore/options/option.py",
 }
 # Options without an effect whose value is still looked at, to refuse what would be wrong.
-LOOKED_AT = {
-    "partition.expiration-time": "lakecore/table/verbs/compaction.py",
-    "tag.automatic-creation": "lakecore/plan/tag_periods.py",
-    "tag.creation-period": "lakecore/plan/tag_periods.py",
-    "tag.creation-period-duration": "lakecore/plan/tag_periods.py",
-    "tag.period-formatter": "lakecore/plan/tag_periods.py",
-}
+LOOKED_AT = {"partition.expiration-time": "lakecore/table/verbs/compaction.py"}
 
 
 @cache
@@ -128,14 +122,5 @@ NO_EFFECT = {
     "read.batch-size",
     "record-level.time-field",
     "scan.manifest.parallelism",
-    "tag.automatic-completion",
-    "tag.automatic-creation",
-    "tag.batch.customized-name",
-    "tag.creation-delay",
-    "tag.creation-period",
-    "tag.creation-period-duration",
-    "tag.num-retained-max",
-    "tag.period-formatter",
-    "tag.time-expire-enabled",
     "write.batch-size",
 }

@@ -87,10 +87,7 @@ def check_messages(messages: object, verb: str) -> None:
 def check_commit(messages: object, watermark: object, properties: object) -> None:
     """Raise InvalidRequest for wrong messages, and for values that a snapshot cannot hold."""
     check_messages(messages, "commit")
-    if watermark is not None and (not isinstance(watermark, int) or isinstance(watermark, bool)):
-        raise InvalidRequest("a watermark is a whole number", watermark=watermark)
-    if watermark is not None and not -_LONG_MAX - 1 <= watermark <= _LONG_MAX:
-        raise InvalidRequest("a watermark has 64 bits", watermark=watermark)
+    check_watermark(watermark)
     if properties is None:
         return
     if not isinstance(properties, Mapping):
@@ -194,3 +191,11 @@ def _index_entries(
             buckets=twice,
         )
     return entries
+
+
+def check_watermark(watermark: object) -> None:
+    """Raise InvalidRequest for a watermark that a snapshot file cannot hold."""
+    if watermark is not None and (not isinstance(watermark, int) or isinstance(watermark, bool)):
+        raise InvalidRequest("a watermark is a whole number", watermark=watermark)
+    if watermark is not None and not -_LONG_MAX - 1 <= watermark <= _LONG_MAX:
+        raise InvalidRequest("a watermark has 64 bits", watermark=watermark)

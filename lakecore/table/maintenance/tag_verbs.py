@@ -6,8 +6,10 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from lakecore.model.arguments import check_flags
+from lakecore.model.times import to_milliseconds
 from lakecore.table.context import reload_context
 from lakecore.table.maintenance import branches, tags
+from lakecore.table.maintenance.expire_tags import expire_tags
 from lakecore.table.maintenance.fast_forward import fast_forward
 from lakecore.table.reads.travel import Travel
 
@@ -110,6 +112,25 @@ class TagVerbs:
         [tag.name for tag in table.tags()]
         """
         return tags.all_tags(self._context)
+
+    def expire_tags(
+        self, older_than: Time | None = None, *, dry_run: bool = False
+    ) -> tuple[TagDeletion, ...]:
+        """Delete the tags whose time is over. With `dry_run`, nothing changes.
+
+        These are the tags that were made with `time_retained`, that long after they were made. With
+        `older_than`, tags made before that time are deleted, too; for a tag without a time, the
+        time of its file counts. A commit does this as well, without `older_than`, unless
+        `tag.time-expire-enabled` is false
+        (https://paimon.apache.org/docs/master/maintenance/manage-tags/).
+
+        Returns what was deleted, by snapshot. Files are treated as in `delete_tag`.
+
+            table.expire_tags(older_than="2024-01-01")
+        """
+        check_flags(dry_run=dry_run)
+        before_ms = None if older_than is None else to_milliseconds(older_than)
+        return expire_tags(self._context, before_ms, dry_run=dry_run)
 
     # --- branches --------------------------------------------------------------------------------
 

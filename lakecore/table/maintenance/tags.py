@@ -50,6 +50,7 @@ __all__ = [
     "delete_tag",
     "known_tag",
     "make_tag",
+    "put_tag",
     "rename_tag",
     "replace_tag",
     "retained_ms",
@@ -79,7 +80,9 @@ def create_tag(
         raise _taken(context, name)
     if retained is None:
         retained = context.options.tag_default_time_retained_ms
-    return make_tag(context, name, _snapshot_at(context, at), retained)
+    snapshot = _snapshot_at(context, at)
+    _check_no_second_automatic(context, name, snapshot)
+    return make_tag(context, name, snapshot, retained)
 
 
 def make_tag(context: TableContext, name: str, snapshot: Snapshot, retained: int | None) -> Tag:
@@ -87,7 +90,6 @@ def make_tag(context: TableContext, name: str, snapshot: Snapshot, retained: int
 
     Raises AlreadyExists if the name is taken, NotFound if the snapshot expires meanwhile.
     """
-    _check_no_second_automatic(context, name, snapshot)
     if context.options.tag_create_success_file:
         context.layout.tag_success(name)  # which may be too long
     tag = _tag(context, name, snapshot, retained)
@@ -120,6 +122,12 @@ def replace_tag(
     old = known_tag(context, name)
     snapshot = _snapshot_at(context, at)
     _check_no_second_automatic(context, name, snapshot)
+    return put_tag(context, old, snapshot, retained)
+
+
+def put_tag(context: TableContext, old: Tag, snapshot: Snapshot, retained: int | None) -> Tag:
+    """The tag, now of that snapshot. The files that it alone kept go."""
+    name = old.name
     tag = _tag(context, name, snapshot, retained)
     files = None if snapshot == old.snapshot else files_of_tag(context, old)
     context.store.put(context.layout.tag(name), metadata.encode_tag(tag))

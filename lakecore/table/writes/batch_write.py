@@ -17,6 +17,7 @@ from lakecore.table.commits.commit import (
     commit_compaction,
 )
 from lakecore.table.commits.commit_attempts import log_lost_compaction
+from lakecore.table.commits.commit_change import check_watermark
 from lakecore.table.commits.message_files import delete_files
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.writes import overwrite
@@ -36,23 +37,26 @@ COMPACTIONS_MAX = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """The commit user and the commit identifier."""
+    """The commit user and the commit identifier, and the watermark of the rows."""
 
     user: str
     identifier: int = BATCH_COMMIT_IDENTIFIER
+    watermark: int | None = None
 
 
 def author(
     context: TableContext,
     commit_user: str | None = None,
     identifier: int = BATCH_COMMIT_IDENTIFIER,
+    watermark: int | None = None,
 ) -> Author:
     """The given user, or a new random one.
 
-    Raises InvalidRequest for a bad name or number, and for an identifier without a user: a commit
-    is found by both, and nobody knows a random user.
+    Raises InvalidRequest for a bad name, number or watermark, and for an identifier without a user:
+    a commit is found by both, and nobody knows a random user.
     """
     check_author(commit_user, identifier)
+    check_watermark(watermark)
     if commit_user is None and identifier != BATCH_COMMIT_IDENTIFIER:
         raise InvalidRequest(
             "an identifier is found again by its commit user: give both", identifier=identifier
@@ -61,7 +65,7 @@ def author(
         prefix = context.options.commit_user_prefix
         drawn = context.ambient.new_uuid()
         commit_user = f"{prefix}_{drawn}" if prefix else drawn
-    return Author(user=commit_user, identifier=identifier)
+    return Author(user=commit_user, identifier=identifier, watermark=watermark)
 
 
 def check_author(commit_user: object, identifier: object) -> None:
@@ -101,6 +105,7 @@ def write_rows(
         messages=messages,
         user=by.user,
         identifier=by.identifier,
+        watermark=by.watermark,
         force=records_nothing(context, by.identifier),
     )
     return compact_again(context, request, commit_or_clean(context, request))
@@ -155,13 +160,20 @@ def commit_overwrite(
             force = records_nothing(context, by.identifier)
             return commit_and_maintain(
                 context,
-                CommitRequest(messages=(), user=by.user, identifier=by.identifier, force=force),
+                CommitRequest(
+                    messages=(),
+                    user=by.user,
+                    identifier=by.identifier,
+                    watermark=by.watermark,
+                    force=force,
+                ),
             )
         chosen = overwrite.written_by(messages)
     request = CommitRequest(
         messages=overwrite.at_last_level(context, messages),
         user=by.user,
         identifier=by.identifier,
+        watermark=by.watermark,
         overwrite=chosen,
     )
     return commit_or_clean(context, request)

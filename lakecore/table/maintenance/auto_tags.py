@@ -1,0 +1,139 @@
+"""Tags that a commit makes by itself (`tag.automatic-creation`).
+
+By process time or watermark, in Paimon's way
+(https://paimon.apache.org/docs/master/maintenance/manage-tags/):
+
+1. The newest automatic tag says which period is next, and with which snapshot to go on. Without a
+   tag, the first live snapshot is tagged.
+2. A snapshot gets a tag if its time, less `tag.creation-delay`, is at or after the end of that
+   period. The tag is named by the last period that ended. With `tag.automatic-completion` it is
+   named by the next period, so that later snapshots stand for periods without a commit.
+3. `tag.num-retained-max` deletes the oldest automatic tags.
+
+By batch, the tag of the last batch moves to the newest snapshot, and `tag.num-retained-max` counts
+all tags.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
+from lakecore.options.choices import TagCreation
+from lakecore.plan.tag_periods import DAYS, tag_periods, wall_ms
+from lakecore.table.maintenance.tags import all_tags, delete_tag, make_tag, put_tag
+
+if TYPE_CHECKING:
+    from lakecore.model.snapshot import Snapshot, Tag
+    from lakecore.plan.tag_periods import TagPeriods
+    from lakecore.table.context import TableContext
+
+__all__ = ["create_automatic_tags"]
+
+_NO_WATERMARK = -(2**63)
+_BATCH_PREFIX = "batch-write-"
+
+
+def create_automatic_tags(context: TableContext, *, batch: bool) -> tuple[str, ...]:
+    """Make the tags that are due, and delete those beyond the most that are kept.
+
+    `batch` says whether the commit was one of a writer that does not number its commits. Returns
+    the names of new tags.
+    """
+    mode = context.options.tag_automatic_creation
+    latest = None if mode is TagCreation.NONE else context.history.latest_snapshot()
+    if latest is None:
+        return ()
+    if mode is TagCreation.BATCH:
+        return (_tag_batch(context, latest),) if batch else ()
+    periods = tag_periods(context.options)
+    assert periods is not None, "both other modes have periods"
+    _check_delay(context, periods)
+    made = _tag_periods(context, periods, latest)
+    if made and context.options.tag_num_retained_max is not None:
+        own = [tag for tag in all_tags(context) if periods.is_automatic(tag.name)]
+        kept = sorted({tag.snapshot.id for tag in own})[-context.options.tag_num_retained_max :]
+        _delete(context, [tag for tag in own if tag.snapshot.id not in kept])
+    return made
+
+
+def _tag_periods(context: TableContext, periods: TagPeriods, latest: Snapshot) -> tuple[str, ...]:
+    options, history = context.options, context.history
+    started = {name: periods.start_ms(name) for name in history.tag_names()}
+    automatic = {name: start for name, start in started.items() if start is not None}
+    next_ms: int | None = None
+    first = 0
+    if automatic:
+        newest = max(automatic, key=lambda name: automatic[name])
+        next_ms = automatic[newest] + periods.length_ms
+        first = history.tag(newest).snapshot.id + 1
+
+    def is_due(time_ms: int | None) -> bool:
+        if time_ms is None or next_ms is None:
+            return time_ms is not None
+        return time_ms - options.tag_creation_delay_ms >= next_ms + periods.length_ms
+
+    if not is_due(_time_of(context, latest)):
+        return ()  # no snapshot before it was due, either
+    made = []
+    for number in history.snapshot_ids():
+        snapshot = history.snapshot_if_there(number) if number >= first else None
+        time_ms = None if snapshot is None else _time_of(context, snapshot)
+        if snapshot is None or time_ms is None or not is_due(time_ms):
+            continue
+        completes = options.tag_automatic_completion and next_ms is not None
+        start = next_ms if completes and next_ms is not None else periods.ended_ms(time_ms)
+        name = periods.name(start)
+        with suppress(AlreadyExists):  # made by hand, or by another process
+            try:
+                make_tag(context, name, snapshot, options.tag_default_time_retained_ms)
+            except NotFound:  # another process let the snapshot expire: the next one gets the tag
+                continue
+            made.append(name)
+        next_ms = start + periods.length_ms
+    return tuple(made)
+
+
+def _time_of(context: TableContext, snapshot: Snapshot) -> int | None:
+    """The time by which a snapshot is tagged, as a wall clock shows it; None if it has none."""
+    options = context.options
+    if options.tag_automatic_creation is TagCreation.PROCESS_TIME:
+        return wall_ms(snapshot.time_ms, options.sink_process_time_zone)
+    if snapshot.watermark is None or snapshot.watermark == _NO_WATERMARK:
+        return None
+    return wall_ms(snapshot.watermark, options.sink_watermark_time_zone)
+
+
+def _tag_batch(context: TableContext, latest: Snapshot) -> str:
+    options = context.options
+    shown = wall_ms(latest.time_ms, options.sink_process_time_zone) or 0
+    name = options.tag_batch_customized_name or f"{_BATCH_PREFIX}{DAYS.name(shown)}"
+    retained = options.tag_default_time_retained_ms
+    tags = {tag.name: tag for tag in all_tags(context)}
+    if name in tags:
+        put_tag(context, tags[name], latest, retained)
+    else:
+        make_tag(context, name, latest, retained)
+    if options.tag_num_retained_max is not None:
+        others = [tag for tag in all_tags(context) if tag.name != name]
+        _delete(context, others[: max(0, len(others) + 1 - options.tag_num_retained_max)])
+    return name
+
+
+def _delete(context: TableContext, tags: list[Tag]) -> None:
+    for tag in tags:
+        with suppress(NotFound):
+            delete_tag(context, tag.name)
+
+
+def _check_delay(context: TableContext, periods: TagPeriods) -> None:
+    """Raise InvalidRequest for times that fit no period."""
+    delay_ms = context.options.tag_creation_delay_ms
+    if delay_ms >= periods.length_ms:
+        raise InvalidRequest(
+            "tag.creation-delay must be less than the period of automatic tags",
+            delay_ms=delay_ms,
+            period_ms=periods.length_ms,
+            table=context.identifier,
+        )

@@ -1,0 +1,79 @@
+"""Tags whose time is over: a tag with a time to live goes when it is older than that.
+
+Times are wall clocks, as in Paimon's tag files: of the maker for a tag, of this process for now.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from lakecore.errors import NotFound
+from lakecore.plan.tag_periods import wall_ms
+from lakecore.table.context import require_table
+from lakecore.table.maintenance.auto_tags import create_automatic_tags
+from lakecore.table.maintenance.tags import all_tags, delete_tag
+
+if TYPE_CHECKING:
+    from lakecore.model.retention import TagDeletion
+    from lakecore.model.snapshot import Tag
+    from lakecore.table.context import TableContext
+
+__all__ = ["expire_tags", "maintain_tags"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def expire_tags(
+    context: TableContext, older_than_ms: int | None = None, *, dry_run: bool = False
+) -> tuple[TagDeletion, ...]:
+    """Delete the tags whose time is over, and those made before a time.
+
+    `older_than_ms` is in milliseconds since 1970. A tag without a time to live says not when it was
+    made; for it, the time of its file counts.
+    """
+    require_table(context)
+    before = None if older_than_ms is None else wall_ms(older_than_ms, None)
+    deleted = []
+    for tag in all_tags(context):
+        if _is_over(context, tag) or (before is not None and _is_older(context, tag, before)):
+            with suppress(NotFound):  # another process deleted it
+                deleted.append(delete_tag(context, tag.name, dry_run=dry_run))
+    return tuple(deleted)
+
+
+def maintain_tags(context: TableContext, *, batch: bool) -> None:
+    """What a commit does with tags: it makes those that are due, then deletes the expired ones.
+
+    `batch` is that of `create_automatic_tags`.
+    """
+    create_automatic_tags(context, batch=batch)
+    if context.options.tag_time_expire_enabled:
+        expire_tags(context)
+
+
+def _is_over(context: TableContext, tag: Tag) -> bool:
+    made = _made_ms(tag)
+    if made is None or tag.retained_seconds is None:
+        return False
+    return context.ambient.local_wall_clock_ms() > made + tag.retained_seconds * 1000
+
+
+def _is_older(context: TableContext, tag: Tag, before_ms: int) -> bool:
+    made = _made_ms(tag)
+    if made is None or tag.retained_seconds is None:
+        path = context.layout.tag(tag.name)
+        files = {file.path: file.modified_ms for file in context.store.list(context.layout.tag_dir)}
+        modified = files.get(path)
+        made = None if modified is None else wall_ms(modified, None)
+    return made is not None and made < before_ms
+
+
+def _made_ms(tag: Tag) -> float | None:
+    """When the tag was made, in milliseconds of a wall clock."""
+    if tag.create_time is None:
+        return None
+    *parts, nanos = tag.create_time
+    made = datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type, misc]
+    return (made - _EPOCH) // timedelta(milliseconds=1) + nanos / 1_000_000

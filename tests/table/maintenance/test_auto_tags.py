@@ -1,0 +1,219 @@
+"""Tags that commits make, and tags whose time is over."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakecore.errors import InvalidRequest
+from lakecore.io.ambient import seeded
+from lakecore.io.stores.store import MemoryStore
+from lakecore.table.maintenance.auto_tags import create_automatic_tags
+from lakecore.table.maintenance.expire_tags import maintain_tags
+from tests.tables import held, new_table, reopened, rows
+
+if TYPE_CHECKING:
+    from lakecore.table.handle import Table
+
+HOUR_MS = 3_600_000
+DAY = int(datetime(2024, 3, 5, tzinfo=UTC).timestamp()) * 1000
+
+
+def table_of(mode: str = "watermark", **options: Any) -> Table:
+    ambient = seeded(3, start_ms=DAY)
+    return new_table(
+        store=MemoryStore(ambient),
+        ambient=ambient,
+        tag__automatic_creation=mode,
+        sink__process_time_zone="UTC",
+        write_only="true",  # the steps after a commit are called here
+        **options,
+    )
+
+
+def commit(table: Table, hour: float | None = None, row: str = "1 a") -> tuple[str, ...]:
+    """Commit a row with the watermark of an hour of the day; the tags that this makes."""
+    watermark = None if hour is None else DAY + int(hour * HOUR_MS)
+    table.write(rows(table.schema, row), watermark=watermark)
+    return create_automatic_tags(reopened(table).context, batch=True)
+
+
+def tags(table: Table) -> dict[str, int]:
+    return {tag.name: tag.snapshot_id for tag in reopened(table).tags()}
+
+
+def test_first_snapshot_gets_the_tag_of_the_day_that_ended() -> None:
+    table = table_of()
+
+    assert commit(table) == ()
+    assert commit(table, 1) == ("2024-03-04",)
+    assert commit(table, 23.9) == ()
+    assert commit(table, 24) == ("2024-03-05",)
+    assert commit(table, 24 * 4 + 1) == ("2024-03-08",)
+    assert tags(table) == {"2024-03-04": 2, "2024-03-05": 4, "2024-03-08": 5}
+
+
+def test_missed_periods_get_the_tags_of_later_snapshots() -> None:
+    table = table_of(tag__automatic_completion="true", tag__creation_period="hourly")
+
+    assert commit(table, 1) == ("2024-03-05 00",)
+    made = [commit(table, 4 + number / 10) for number in range(5)]
+
+    assert made == [("2024-03-05 01",), ("2024-03-05 02",), ("2024-03-05 03",), (), ()]
+
+
+def test_tag_waits_for_the_delay() -> None:
+    table = table_of(tag__creation_period="hourly", tag__creation_delay="10 min")
+
+    assert commit(table, 1) == ("2024-03-05 00",)
+    assert commit(table, 2.1) == ()
+    assert commit(table, 2.2) == ("2024-03-05 01",)
+
+
+def test_snapshots_that_nobody_looked_at_are_tagged_later() -> None:
+    table = table_of(tag__creation_period="hourly")
+    for hour in (1, 1.5, 2, 3):
+        table.write(rows(table.schema, "1 a"), watermark=DAY + int(hour * HOUR_MS))
+
+    made = create_automatic_tags(table.context, batch=True)
+
+    assert made == ("2024-03-05 00", "2024-03-05 01", "2024-03-05 02")
+    assert tags(table) == {"2024-03-05 00": 1, "2024-03-05 01": 3, "2024-03-05 02": 4}
+    assert create_automatic_tags(table.context, batch=True) == ()
+
+
+def test_only_the_newest_automatic_tags_stay() -> None:
+    table = table_of(tag__creation_period="hourly", tag__num_retained_max="2")
+    table.write(rows(table.schema, "1 a"), watermark=DAY)
+    table.create_tag("by hand")
+    for hour in range(1, 6):
+        commit(table, hour, f"{hour} b")
+
+    assert tags(table) == {"by hand": 1, "2024-03-05 03": 5, "2024-03-05 04": 6}
+
+
+def test_tag_of_that_name_made_by_hand_counts() -> None:
+    table = table_of(tag__creation_period="hourly")
+    commit(table, 1)
+    table.write(rows(table.schema, "2 b"))
+    table.create_tag("2024-03-05 01", snapshot_id=2)
+
+    assert commit(table, 2.5) == ()
+    assert commit(table, 3) == ("2024-03-05 02",)
+
+
+def test_process_time_is_that_of_the_snapshot_in_the_zone() -> None:
+    table = table_of("process-time", tag__creation_period="hourly")
+    assert commit(table) == ("2024-03-04 23",)
+
+    other = new_table(
+        ambient=seeded(3, start_ms=DAY),
+        tag__automatic_creation="process-time",
+        tag__creation_period="hourly",
+        sink__process_time_zone="+05:30",
+    )
+    other.write(rows(other.schema, "1 a"))
+    create_automatic_tags(other.context, batch=True)
+    assert tags(other) == {"2024-03-05 04": 1}
+
+
+def test_watermarks_have_a_zone_too() -> None:
+    table = table_of(sink__watermark_time_zone="Asia/Shanghai", tag__creation_period="hourly")
+
+    assert commit(table, 0) == ("2024-03-05 07",)
+
+
+@pytest.mark.parametrize("watermark", [-(2**63), 2**63 - 1])
+def test_watermark_that_is_no_time_makes_no_tag(watermark: int) -> None:
+    table = table_of()
+    table.write(rows(table.schema, "1 a"), watermark=watermark)
+
+    assert create_automatic_tags(table.context, batch=True) == ()
+
+
+def test_new_tags_have_the_default_time() -> None:
+    table = table_of(tag__default_time_retained="1 d")
+    commit(table, 1)
+
+    assert [tag.retained_seconds for tag in reopened(table).tags()] == [86_400]
+
+
+def test_batch_moves_its_tag_along() -> None:
+    table = table_of("batch")
+
+    assert commit(table) == ("batch-write-2024-03-05",)
+    assert commit(table) == ("batch-write-2024-03-05",)
+    assert tags(table) == {"batch-write-2024-03-05": 2}
+    assert create_automatic_tags(table.context, batch=False) == ()
+
+
+def test_batch_tag_may_have_a_name_and_most_tags_count() -> None:
+    table = table_of("batch", tag__batch__customized_name="last", tag__num_retained_max="2")
+    commit(table)
+    table.create_tag("a", snapshot_id=1)
+    table.create_tag("b", snapshot_id=1)
+
+    assert commit(table) == ("last",)
+    assert tags(table) == {"b": 1, "last": 2}
+
+
+def test_no_tags_are_made_unless_the_option_says_so() -> None:
+    table = table_of("none")
+
+    assert commit(table, 1) == ()
+
+
+@pytest.mark.parametrize(
+    "options", [{"tag__creation_delay": "1 d"}, {"tag__creation_period_duration": "0 s"}]
+)
+def test_delay_and_period_that_do_not_fit_are_refused(options: dict[str, Any]) -> None:
+    table = table_of(**options)
+
+    with pytest.raises(InvalidRequest, match="less than the period"):
+        commit(table, 1)
+
+
+# --- tags whose time is over ----------------------------------------------------------------------
+
+
+def test_tag_goes_when_its_time_is_over() -> None:
+    table = table_of("none")
+    commit(table)
+    table.create_tag("short", time_retained="1 h")
+    table.create_tag("long", time_retained="2 h")
+    table.create_tag("forever")
+
+    table.context.ambient.sleep(3600)
+    assert table.expire_tags() == ()
+    table.context.ambient.sleep(1)
+    assert [each.name for each in table.expire_tags(dry_run=True)] == ["short"]
+    assert [each.name for each in table.expire_tags()] == ["short"]
+    assert {*tags(table)} == {"forever", "long"}
+    assert held(reopened(table)) == "1 a"
+
+
+def test_tags_made_before_a_time_go() -> None:
+    table = table_of("none")
+    commit(table)
+    table.create_tag("old", time_retained="9 d")
+    table.create_tag("old and forever")
+    table.context.ambient.sleep(10)
+    table.create_tag("new", time_retained="9 d")
+
+    then = DAY + 5_000
+    assert [each.name for each in table.expire_tags(older_than=then)] == ["old", "old and forever"]
+    assert {*tags(table)} == {"new"}
+
+
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_commits_let_tags_expire_unless_the_option_forbids_it(enabled: str) -> None:
+    table = table_of("process-time", tag__time_expire_enabled=enabled)
+    commit(table)
+    table.create_tag("short", time_retained="1 h")
+    table.context.ambient.sleep(3601)
+
+    maintain_tags(table.context, batch=True)
+
+    assert ("short" in tags(table)) is (enabled == "false")
