@@ -26,10 +26,12 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from lakecore.errors import LakecoreError
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.options import ExpireMode
 from lakecore.table.commits.commit import commit
 from lakecore.table.maintenance.consumers import expire_consumers
 from lakecore.table.maintenance.expire_snapshots import expire_snapshots
+from lakecore.table.maintenance.expire_tags import maintain_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +71,11 @@ def maintain(context: TableContext, request: CommitRequest, latest_id: int | Non
     return _background_of(context.history).start(lambda: _run(context, request, latest_id))
 
 
+def _tags(context: TableContext, request: CommitRequest, latest_id: int | None) -> None:
+    del latest_id
+    maintain_tags(context, batch=request.identifier == BATCH_COMMIT_IDENTIFIER)
+
+
 def _consumers(context: TableContext, request: CommitRequest, latest_id: int | None) -> None:
     del request, latest_id
     expire_consumers(context)
@@ -81,7 +88,7 @@ def _snapshots(context: TableContext, request: CommitRequest, latest_id: int | N
         expire_snapshots(context, latest_id=latest_id)
 
 
-_STEPS: tuple[Step, ...] = (_consumers, _snapshots)
+_STEPS: tuple[Step, ...] = (_tags, _consumers, _snapshots)
 
 
 def _run(context: TableContext, request: CommitRequest, latest_id: int | None) -> bool:

@@ -49,7 +49,7 @@ def maintain_tags(context: TableContext, *, batch: bool) -> None:
     `batch` is that of `create_automatic_tags`.
     """
     create_automatic_tags(context, batch=batch)
-    if context.options.tag_time_expire_enabled:
+    if context.options.tag_time_expire_enabled and context.history.tag_names():
         expire_tags(context)
 
 

@@ -12,6 +12,7 @@ from lakecore.io.ambient import seeded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.table.maintenance.auto_tags import create_automatic_tags
 from lakecore.table.maintenance.expire_tags import maintain_tags
+from tests.retention import data_files, files_read
 from tests.tables import held, new_table, reopened, rows
 
 if TYPE_CHECKING:
@@ -217,3 +218,42 @@ def test_commits_let_tags_expire_unless_the_option_forbids_it(enabled: str) -> N
     maintain_tags(table.context, batch=True)
 
     assert ("short" in tags(table)) is (enabled == "false")
+
+
+def test_every_commit_makes_the_tags_that_are_due_before_snapshots_expire() -> None:
+    table = new_table(
+        tag__automatic_creation="watermark",
+        tag__creation_period="hourly",
+        tag__num_retained_max="2",
+        snapshot__num_retained__min="1",
+        snapshot__num_retained__max="1",
+    )
+    for hour in range(1, 5):
+        table.overwrite(rows(table.schema, f"1 v{hour}"), watermark=DAY + hour * HOUR_MS)
+
+    assert table.context.history.snapshot_ids() == (4,)
+    assert tags(table) == {"2024-03-05 02": 3, "2024-03-05 03": 4}
+    assert held(reopened(table), tag="2024-03-05 02") == "1 v3"
+    assert data_files(table) == files_read(table)
+
+
+def test_write_only_table_makes_no_tags() -> None:
+    table = table_of()
+    table.write(rows(table.schema, "1 a"), watermark=DAY)
+
+    assert tags(table) == {}
+
+
+def test_watermark_is_carried_and_never_falls() -> None:
+    table = new_table()
+    for watermark in (None, 5, 3, None, 9):
+        table.write(rows(table.schema, "1 a"), watermark=watermark)
+    table.overwrite(rows(table.schema, "1 b"), watermark=11)
+    table.delete("id = 1")
+    found = table.inspect.snapshots().filter(commit_kind="APPEND")["watermark"].to_list()
+
+    assert found == [None, 5, 5, 5, 9, 11]
+    assert table.inspect.snapshots()["watermark"].to_list()[-2:] == [11, 11]
+    for wrong in ("5", 1.5, True, 2**63):
+        with pytest.raises(InvalidRequest, match="watermark"):
+            table.write(rows(table.schema, "1 a"), watermark=wrong)  # type: ignore[arg-type]
