@@ -69,7 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except LakecoreError as error:
         if debug:
             raise
-        _fail(" ".join(str(error).splitlines()))
+        lines = str(error).splitlines()
+        # A caret stands under the place of a syntax error: such a message keeps its lines.
+        _fail("\n".join(lines) if lines[-1:] and lines[-1].strip() == "^" else " ".join(lines))
     except _polars_errors() as error:
         if debug:
             raise
@@ -322,6 +324,39 @@ def compact(  # noqa: PLR0913  one option per part of the question
 
 
 @app.command()
+def sql(  # noqa: PLR0913  one option per part of the question
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="[FILE|-]", help="File with statements; - is standard input."),
+    ] = None,
+    option: Options = None,
+    warehouse: Warehouse = None,
+    *,
+    execute: Annotated[
+        list[str] | None,
+        typer.Option("--execute", "-e", metavar="SQL", help="Run this; repeatable."),
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option("--database", "-d", metavar="NAME", help="The current database.")
+    ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the warehouse if it does not exist.")
+    ] = False,
+    limit: Limit = None,
+    output: Output = Format.TABLE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Run SQL: Paimon's statements, and DuckDB's queries.
+
+    Without a statement or a file, a terminal opens a shell. Statements end with `;`.
+    """
+    form = chosen(output, json=json, csv=csv)
+    what = (execute, file, database, limit, form)
+    _run("lakecore.cli.sql", "sql", warehouse, option, *what, create=create)
+
+
+@app.command()
 def demo(
     path: Annotated[
         str | None,
@@ -334,10 +369,10 @@ def demo(
     _run("lakecore.cli.demo", "demo", path, keep)
 
 
-def _run(module: str, command: str, *arguments: object) -> None:
+def _run(module: str, command: str, *arguments: object, **flags: bool) -> None:
     """Import the module of a command, and run it."""
     try:
-        getattr(import_module(module), command)(*arguments)
+        getattr(import_module(module), command)(*arguments, **flags)
         flush()
     except BrokenPipeError:  # the reader has had enough, as in `lakecore read ... | head`
         to_nowhere()

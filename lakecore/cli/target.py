@@ -46,9 +46,15 @@ def table_of(name: str, warehouse: str | None, option: Iterable[str] | None) -> 
     return table.copy(own) if own else table
 
 
-def session_of(path: str | None, warehouse: str | None, option: Iterable[str] | None) -> Session:
+def session_of(
+    path: str | None,
+    warehouse: str | None,
+    option: Iterable[str] | None,
+    *,
+    create: bool = False,
+) -> Session:
     """The session on a warehouse, which the argument names, or else --warehouse."""
     place = path or warehouse
     if not place:
         raise InvalidRequest("name a warehouse, as an argument or by --warehouse")
-    return connect({"warehouse": place, **stated(option)})
+    return connect({"warehouse": place, **stated(option)}, create=create)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import io
 import itertools
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -260,8 +260,12 @@ def _is_record(of: Any) -> bool:
 # --- encoding -----------------------------------------------------------------------------------
 
 _ROWS_AT_ONCE = 16_384
-_EMPTY = pa.scalar(b"", pa.large_binary())
-_ZERO = pa.scalar(b"\x00", pa.large_binary())
+
+
+@cache
+def _bytes(value: bytes) -> pa.Scalar:
+    """A constant of Arrow. NOTE: the first one makes pyarrow import pandas, which takes 0.5 s."""
+    return pa.scalar(value, pa.large_binary())
 
 
 def _blocks(frame: pl.DataFrame, block_size_bytes: int) -> Iterator[tuple[int, bytes]]:
@@ -289,13 +293,15 @@ def _encode(values: pa.Array, of: Any) -> pa.Array:
     if isinstance(of, list):
         assert of[0] == "null"
         some = _encode(values, of[1])
-        return pc.if_else(values.is_null(), _ZERO, _joined([_constant(b"\x02", values), some]))
+        return pc.if_else(
+            values.is_null(), _bytes(b"\x00"), _joined([_constant(b"\x02", values), some])
+        )
     bare = _bare(of)
     if bare in ("int", "long"):
         return _varints(pc.fill_null(values, 0).to_numpy(zero_copy_only=False).astype(np.int64))
     if bare in ("bytes", "string"):
         content = values.cast(pa.large_binary())
-        content = pc.fill_null(content, _EMPTY)
+        content = pc.fill_null(content, _bytes(b""))
         sizes = pc.binary_length(content).to_numpy(zero_copy_only=False).astype(np.int64)
         return _joined([_varints(sizes), content])
     if bare["type"] == "record":
@@ -314,13 +320,13 @@ def _encode_lists(values: pa.Array, items: Any) -> pa.Array:
     counts = sizes.to_numpy(zero_copy_only=False).astype(np.int64)
     encoded = _encode(values.flatten(), items)
     offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int64())
-    joined = pc.binary_join(pa.LargeListArray.from_arrays(offsets, encoded), _EMPTY)
+    joined = pc.binary_join(pa.LargeListArray.from_arrays(offsets, encoded), _bytes(b""))
     full = _joined([_varints(counts), joined, _constant(b"\x00", values)])
-    return pc.if_else(pc.equal(sizes, 0), _ZERO, full)
+    return pc.if_else(pc.equal(sizes, 0), _bytes(b"\x00"), full)
 
 
 def _joined(columns: list[pa.Array]) -> pa.Array:
-    return pc.binary_join_element_wise(*columns, _EMPTY)
+    return pc.binary_join_element_wise(*columns, _bytes(b""))
 
 
 def _constant(value: bytes, beside: pa.Array) -> pa.Array:

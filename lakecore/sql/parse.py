@@ -5,6 +5,7 @@ The first word decides which parser reads on. What starts as a query is DuckDB's
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from lakecore.sql.statements import Statement
 
-__all__ = ["parse"]
+__all__ = ["WORDS", "parse"]
 
 _QUERIES = frozenset({"SELECT", "WITH", "FROM", "VALUES", "PIVOT", "UNPIVOT", "SUMMARIZE"})
 _OWN = frozenset({"PRAGMA", "CHECKPOINT"})
@@ -197,3 +198,12 @@ _PARSERS: dict[str, Callable[[Cursor], Statement]] = {
     "UPDATE": parse_update,
     "USE": _use,
 }
+
+_GRAMMAR = """
+    ADD AND AS BETWEEN BY CASCADE CASE CATALOG COLUMN COMMENT DATABASE DISTINCT ELSE END ENFORCED
+    EXISTS EXTENDED FOR GROUP HAVING IF IN INTO IS JOIN KEY LEFT LIKE LIMIT MATCHED NOT NULL OF ON
+    OPTIONS OR ORDER OVERWRITE PARTITION PARTITIONED PRIMARY RENAME TABLE TEMPORARY THEN TIMESTAMP
+    TO UNION USING VALUES VERSION VIEW WHEN WHERE WINDOW WITH
+"""
+WORDS = tuple(sorted({*_PARSERS, *_QUERIES, *_SHOWN, *re.findall(r"\w+", _GRAMMAR)}))
+"""Keywords, for completion."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROGRAM = [sys.executable, "-c", "from lakecore.cli import main; main()"]
-COMMANDS = ("version", "tables", "show", "read", "changes", "explain", "compact", "demo")
+COMMANDS = ("version", "tables", "show", "read", "changes", "explain", "compact", "sql", "demo")
 HEAVY = ("duckdb", "fastavro", "fsspec", "numpy", "pandas", "polars", "pyarrow", "rich", "sqlglot")
 
 

@@ -1,0 +1,174 @@
+"""The interactive SQL shell of `lakecore sql`.
+
+A statement may have several lines and ends with `;`. Names of tables and columns, keywords and
+option keys are completed by Tab. The lines are kept in a history file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import Completer, Completion
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings
+
+from lakecore.cli.arguments import Format
+from lakecore.cli.printing import note
+from lakecore.cli.sql import print_rows
+from lakecore.errors import InvalidRequest, LakecoreError
+from lakecore.options import DECLARED
+from lakecore.sql.parse import WORDS
+from lakecore.sql.tokens import split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from prompt_toolkit.document import Document
+    from prompt_toolkit.history import History
+    from prompt_toolkit.key_binding import KeyPressEvent
+
+    from lakecore.session import Session
+
+__all__ = ["SqlCompleter", "run_shell"]
+
+_PROMPT, _MORE = "lakecore> ", "      ...> "
+_WORD = re.compile(r"[\w$.'-]*$")
+_OPTION_KEYS = sorted(option.key for option in DECLARED.values())
+_HELP = """\
+statements end with ; and may have several lines
+.help            this text
+.timing on|off   print how long each statement takes
+.output FORMAT   table, json or csv
+.limit N|all     rows that a table shows
+.exit, Ctrl-D    leave"""
+
+
+def run_shell(session: Session, form: Format, limit: int | None) -> None:
+    """Read statements from a person and print their rows, until the end of the input."""
+    shell = _Shell(session, form, limit)
+    prompt: PromptSession[str] = PromptSession(
+        history=_history(),
+        completer=SqlCompleter(session),
+        complete_while_typing=False,
+        key_bindings=_keys(),
+        multiline=Condition(lambda: True),
+        prompt_continuation=_MORE,
+    )
+    note("Type .help for help, and Ctrl-D to leave.")
+    while True:
+        try:
+            text = prompt.prompt(_PROMPT)
+        except KeyboardInterrupt:  # the line is given up, the shell goes on
+            continue
+        except EOFError:
+            return
+        if text.strip().lower() in {".exit", ".quit", "exit", "quit"}:
+            return
+        shell.run(text)
+
+
+class _Shell:
+    """What the commands of the shell set, and how a text is run."""
+
+    def __init__(self, session: Session, form: Format, limit: int | None) -> None:
+        self._session = session
+        self._form = form
+        self._limit = limit
+        self._timing = True
+
+    def run(self, text: str) -> None:
+        """Run what was typed. Errors are printed, and the shell goes on."""
+        try:
+            if text.strip().startswith("."):
+                self._command(text.split())
+                return
+            for statement in split(text):
+                start = time.monotonic()
+                count = print_rows(self._session, statement, self._form, self._limit)
+                if self._timing:
+                    note(f"{count} rows, {time.monotonic() - start:.2f} s")
+        except KeyboardInterrupt:
+            note("interrupted")
+        except LakecoreError as error:
+            note(f"error: {error}")
+
+    def _command(self, words: list[str]) -> None:
+        match words:
+            case [".help"]:
+                note(_HELP)
+            case [".timing", "on" | "off" as state]:
+                self._timing = state == "on"
+            case [".output", ("table" | "json" | "csv") as form]:
+                self._form = Format(form)
+            case [".limit", "all"]:
+                self._limit = None
+            case [".limit", number] if number.isdecimal():
+                self._limit = int(number)
+            case _:
+                raise InvalidRequest("unknown command; .help lists them", command=" ".join(words))
+
+
+class SqlCompleter(Completer):
+    """Completes keywords, tables, columns of the tables that the text names, and option keys."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def get_completions(self, document: Document, complete_event: object) -> Iterable[Completion]:
+        """The words that go on from the one before the cursor."""
+        del complete_event
+        found = _WORD.search(document.text_before_cursor)
+        typed = found[0] if found is not None else ""
+        in_quotes = typed.startswith("'")
+        part = typed.lstrip("'")
+        names = _OPTION_KEYS if in_quotes else [*self._names(document.text), *WORDS]
+        for name in dict.fromkeys(names):
+            if part and name.lower().startswith(part.lower()):
+                yield Completion(name, start_position=-len(part))
+
+    def _names(self, text: str) -> list[str]:
+        try:
+            tables = [row[0] for row in self._session.sql("SHOW TABLES").fetchall()]
+            databases = self._session.list_databases()
+            columns: list[str] = []
+            for table in tables:
+                if re.search(rf"\b{re.escape(table)}\b", text):
+                    rows = self._session.sql(f"SHOW COLUMNS FROM `{table}`").fetchall()
+                    columns += [row[0] for row in rows]
+        except LakecoreError:  # a completion that fails must not disturb who types
+            return []
+        return [*columns, *tables, *databases]
+
+
+def _keys() -> KeyBindings:
+    """Enter ends the input if the text is a command or ends with `;`, else it starts a line."""
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _enter(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        text = buffer.text.strip()
+        if not text or text.endswith(";") or text.startswith(".") or text in {"exit", "quit"}:
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return keys
+
+
+def _history() -> History:
+    """The history file of the user; without one that can be written, the history of this shell."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    place = Path(base) / "lakecore"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "sql_history").touch(mode=0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(place / "sql_history"))
