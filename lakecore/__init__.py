@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakecore.model.compaction import CompactionResult
     from lakecore.model.consumer import Consumer
     from lakecore.model.files import CommitMessage
-    from lakecore.model.retention import ExpiredSnapshots, FilesDeleted, TagDeletion
+    from lakecore.model.retention import ExpiredSnapshots, FilesDeleted, RolledBack, TagDeletion
     from lakecore.model.schema_change import Move, SchemaChange
     from lakecore.model.snapshot import CommitResult, Tag
     from lakecore.scalar.values import SqlExpression, sql_expr
@@ -61,6 +61,7 @@ __all__ = [
     "MergeInto",
     "Move",
     "NotFound",
+    "RolledBack",
     "SchemaChange",
     "Session",
     "SqlExpression",
@@ -97,7 +98,7 @@ _HOMES = {
     "lakecore.model.compaction": ("CompactionResult",),
     "lakecore.model.consumer": ("Consumer",),
     "lakecore.model.files": ("CommitMessage",),
-    "lakecore.model.retention": ("ExpiredSnapshots", "FilesDeleted", "TagDeletion"),
+    "lakecore.model.retention": ("ExpiredSnapshots", "FilesDeleted", "RolledBack", "TagDeletion"),
     "lakecore.model.schema_change": ("Move", "SchemaChange"),
     "lakecore.model.snapshot": ("CommitResult", "Tag"),
     "lakecore.scalar.values": ("SqlExpression", "sql_expr"),

@@ -28,6 +28,7 @@ PUBLIC = [
     "MergeInto",
     "Move",
     "NotFound",
+    "RolledBack",
     "SchemaChange",
     "Session",
     "SqlExpression",

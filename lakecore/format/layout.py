@@ -146,6 +146,11 @@ class Layout:
         return f"{self.snapshot_dir}/{EARLIEST}"
 
     @property
+    def rollback_record(self) -> str:
+        """The record of a rollback that is under way; there is none at other times."""
+        return f"{self.snapshot_dir}/ROLLBACK"
+
+    @property
     def tag_dir(self) -> str:
         """The folder of tags."""
         return f"{self.metadata_dir}/tag"

@@ -119,3 +119,58 @@ class TagDeletion:
         if self.dry_run:
             lines.append(("dry run", "nothing was deleted"))
         return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolledBack:
+    """The result of `Table.rollback_to`.
+
+    - `snapshot_id`: the snapshot that is the latest one now;
+    - `previous_snapshot_id`: the latest snapshot before;
+    - `snapshots_removed`: how many later snapshots were removed;
+    - `tags_removed`: the names of the removed tags, those of later snapshots;
+    - `changelogs_removed`: how many later long-lived changelogs were removed;
+    - `files`: what was deleted, by kind;
+    - `consumers_ahead`: consumers that would read a later snapshot next. They miss the changes up
+      to it; `reset_consumer` moves them;
+    - `is_complete`: False if a state that stays cannot be read. Nobody can say then which files are
+      needed, so all were left to `remove_orphan_files`;
+    - `dry_run`: whether nothing was changed.
+    """
+
+    snapshot_id: int
+    previous_snapshot_id: int
+    snapshots_removed: int = 0
+    tags_removed: tuple[str, ...] = ()
+    changelogs_removed: int = 0
+    files: FilesDeleted = FilesDeleted()
+    consumers_ahead: tuple[str, ...] = ()
+    is_complete: bool = True
+    dry_run: bool = False
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def __str__(self) -> str:
+        return pairs_text(self._shown())
+
+    def _repr_html_(self) -> str:
+        return pairs_html("Rollback", self._shown())
+
+    def _shown(self) -> list[tuple[str, object]]:
+        lines: list[tuple[str, object]] = [
+            ("snapshot", f"{self.snapshot_id}, before {self.previous_snapshot_id}"),
+            ("snapshots removed", f"{self.snapshots_removed:,}"),
+        ]
+        if self.tags_removed:
+            lines.append(("tags removed", ", ".join(self.tags_removed)))
+        if self.changelogs_removed:
+            lines.append(("changelogs removed", f"{self.changelogs_removed:,}"))
+        lines += self.files.shown()
+        if self.consumers_ahead:
+            lines.append(("consumers ahead", ", ".join(self.consumers_ahead)))
+        if not self.is_complete:
+            lines.append(("files", "left to remove_orphan_files: a state is unreadable"))
+        if self.dry_run:
+            lines.append(("dry run", "nothing was changed"))
+        return lines

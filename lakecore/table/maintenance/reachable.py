@@ -277,22 +277,26 @@ class Reach:
         frame = self._entries(manifests)
         self._reached.append(frame.filter(pl.col("_KIND") == FileKind.ADD).select(KEY))
 
-    def add_branch(self, history: History, *, without: frozenset[str] = frozenset()) -> None:
-        """All that a branch keeps is reached; `without` names tags that do not count.
+    def add_branch(self, history: History) -> None:
+        """All that a branch keeps is reached."""
+        self.add_states(states(history))
+
+    def add_states(self, found: Iterable[State]) -> None:
+        """All that these states keep is reached; snapshots are in the order of their ids.
 
         Snapshots follow each other: what the first has, and what each later one adds, is all.
         """
-        before: Snapshot | None = None
-        for state in states(history):
+        before: int | None = None
+        for state in found:
             match state.kind:
                 case StateKind.SNAPSHOT:
-                    if follows(before, state.snapshot):
+                    if before == state.snapshot.id - 1:
                         self.add_added(self._history.delta_manifests(state.snapshot))
                     else:
                         self.add_live(state.snapshot)
                     self._add_changelog(state.snapshot)
-                    before = state.snapshot
-                case StateKind.TAG if state.name not in without:
+                    before = state.snapshot.id
+                case StateKind.TAG:
                     self.add_live(state.snapshot)
                 case StateKind.CHANGELOG:
                     self.add_changelog(state.snapshot)

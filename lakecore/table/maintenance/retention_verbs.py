@@ -15,9 +15,11 @@ from lakecore.model.times import to_milliseconds
 from lakecore.options import DURATION
 from lakecore.plan.retention import Retention
 from lakecore.table.maintenance import expire_snapshots as snapshots
+from lakecore.table.maintenance.rollback import rollback_to
+from lakecore.table.reads.travel import Travel
 
 if TYPE_CHECKING:
-    from lakecore.model.retention import ExpiredSnapshots
+    from lakecore.model.retention import ExpiredSnapshots, RolledBack
     from lakecore.model.times import Time
     from lakecore.table.context import TableContext
 
@@ -72,6 +74,34 @@ class RetentionVerbs:
             max_deletes=keep.max_deletes if max_deletes is None else max_deletes,
         )
         return snapshots.expire_snapshots(context, given, dry_run=dry_run)
+
+    def rollback_to(
+        self,
+        snapshot_id: int | None = None,
+        tag: str | None = None,
+        timestamp: Time | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> RolledBack:
+        """Make an earlier snapshot the latest one; everything after it is removed.
+
+        Name it by its id, by a tag, or by a time: then it is the newest snapshot of that time. A
+        tag may be older than the earliest snapshot. Later snapshots, tags and long-lived
+        changelogs are removed, with their files; the schema stays the newest one. With `dry_run`,
+        nothing is changed.
+
+        Writers should pause meanwhile: what is committed on top of a removed snapshot is removed,
+        too. After a crash, the table is in one of its states; the next call finishes the work. The
+        rule is Paimon's (https://paimon.apache.org/docs/master/maintenance/manage-snapshots/).
+
+            table.rollback_to(snapshot_id=1)
+
+        Raises NotFound, naming what is left, if the snapshot or the tag is not there; CorruptTable
+        if it cannot be read; InvalidRequest unless one of the three is given.
+        """
+        check_flags(dry_run=dry_run)
+        travel = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
+        return rollback_to(self._context, travel, dry_run=dry_run)
 
 
 def _moment(context: TableContext, given: Time | timedelta | None, default_ms: int) -> int:

@@ -1,0 +1,329 @@
+"""Rollback: an earlier snapshot becomes the latest one again.
+
+https://paimon.apache.org/docs/master/maintenance/manage-snapshots/#rollback-to-snapshot
+
+Later snapshots, tags and long-lived changelogs are removed, and the files that nothing else
+reaches. The schema stays the newest. A tag may be older than the earliest snapshot: its snapshot
+comes back. The steps:
+
+1. Write a record of what will be removed (`format/rollback_record.py`).
+2. Delete the tags of later snapshots: a tag of a removed snapshot must not outlive it, because
+   expiry takes history for a line.
+3. Restore the target if only a tag keeps it.
+4. Point LATEST at the target; delete the snapshots from the newest down. At each moment the table
+   is in one of its states.
+5. Delete later long-lived changelogs.
+6. Look for the files of what was removed. Delete those that nothing reaches which is there now.
+7. Delete the record.
+
+After a crash, the next rollback first finishes the recorded one. If somebody has committed
+meanwhile, their snapshots stay, and so does what is below them: then only the files of what was
+removed are cleaned up.
+
+INVARIANT: files are deleted after everything that names them.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from lakecore.errors import CorruptTable, InvalidRequest, NotFound
+from lakecore.format import metadata
+from lakecore.format.rollback_record import RollbackRecord, decode_rollback, encode_rollback
+from lakecore.io.parallel import delete_all, read_all
+from lakecore.model.manifest import FileKind
+from lakecore.model.retention import FilesDeleted, RolledBack
+from lakecore.table.context import require_table
+from lakecore.table.maintenance.consumers import list_consumers
+from lakecore.table.maintenance.deletion import Deletion, delete_files_of, metadata_left
+from lakecore.table.maintenance.reachable import (
+    KEY,
+    Metadata,
+    Reach,
+    State,
+    changelogs_of,
+    entry_frame,
+    metadata_of,
+    other_branches,
+    states,
+    tags_of,
+)
+from lakecore.table.reads.travel import Travel, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.model.snapshot import Snapshot, Tag
+    from lakecore.table.context import TableContext
+
+log = logging.getLogger("lakecore.rollback")
+
+
+def rollback_to(context: TableContext, travel: Travel, *, dry_run: bool = False) -> RolledBack:
+    """Make a snapshot the latest one again.
+
+    Raises NotFound if the snapshot is not there, CorruptTable if it cannot be read.
+    """
+    if travel == Travel():
+        raise InvalidRequest(
+            "name what to go back to: snapshot_id, tag or timestamp", table=context.identifier
+        )
+    require_table(context)
+    if not dry_run:
+        finish_rollback(context)
+    latest = context.history.latest_snapshot()
+    if latest is None:
+        raise NotFound("the table has no snapshot to go back to", table=context.identifier)
+    target = _target(context, travel)
+    context.history.live_entries(target)  # a state that cannot be read is no state to go back to
+    metadata_of(context, [target], changelog=False)
+    removal = _removal(context, target)
+    files: FilesDeleted | None = FilesDeleted()
+    if removal.is_empty and context.history.snapshot_if_there(target.id) == target:
+        pass
+    elif dry_run:
+        plan = _files_of(context, removal.record, _kept(context, removal.record))
+        files = None if plan is None else plan.counts
+    else:
+        context.store.put(context.layout.rollback_record, encode_rollback(removal.record))
+        files = _carry_out(context, removal.record, removal.tags)
+        log.info(
+            "rolled back table=%s snapshot=%d before=%d", context.identifier, target.id, latest.id
+        )
+    ahead = sorted(
+        c.consumer_id for c in list_consumers(context) if c.next_snapshot > target.id + 1
+    )
+    return RolledBack(
+        snapshot_id=target.id,
+        previous_snapshot_id=latest.id,
+        snapshots_removed=len(removal.record.removed),
+        tags_removed=tuple(tag.name for tag in removal.tags),
+        changelogs_removed=removal.changelogs,
+        files=files or FilesDeleted(),
+        consumers_ahead=tuple(ahead),
+        is_complete=files is not None,
+        dry_run=dry_run,
+    )
+
+
+def finish_rollback(context: TableContext) -> None:
+    """Finish a rollback that died; nothing happens if none did."""
+    path = context.layout.rollback_record
+    try:
+        record = decode_rollback(context.store.read(path), path)
+    except NotFound:
+        return
+    except CorruptTable:
+        # The record is written in one piece before the first change: nothing was done yet.
+        context.store.delete(path)
+        return
+    latest = context.history.latest_snapshot()
+    goes_on = latest is not None and latest in (*record.removed, record.target)
+    tags = _tags_above(context, record.target) if goes_on else []
+    if goes_on:
+        _carry_out(context, record, tags)
+    else:
+        _clean_up(context, record)
+    log.info("finished a rollback table=%s snapshot=%d", context.identifier, record.target.id)
+
+
+# --- what goes ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Removal:
+    record: RollbackRecord
+    tags: Sequence[Tag]
+    changelogs: int
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.record.removed or self.record.kept_by)
+
+
+def _target(context: TableContext, travel: Travel) -> Snapshot:
+    number = travel.snapshot_id
+    if number is not None and context.history.snapshot_if_there(number) is None:
+        # A tag may still keep it.
+        for tag in tags_of(context.history):
+            if tag.snapshot.id == number:
+                return tag.snapshot
+    snapshot, _ = resolve(context, travel)
+    assert snapshot is not None, "a state that is named is there, or an error says so"
+    return snapshot
+
+
+def _removal(context: TableContext, target: Snapshot) -> _Removal:
+    history = context.history
+    ids = [number for number in history.snapshot_ids() if number >= target.id]
+    there = [each for each in read_all(history.snapshot_if_there, ids) if each is not None]
+    removed = tuple(each for each in there if each != target)
+    tags = _tags_above(context, target)
+    changelogs = [each for each in changelogs_of(history) if each.id > target.id]
+    kept_by = (*(tag.snapshot for tag in tags), *changelogs)
+    record = RollbackRecord(target=target, removed=removed, kept_by=kept_by)
+    return _Removal(record, tags, len(changelogs))
+
+
+def _tags_above(context: TableContext, target: Snapshot) -> list[Tag]:
+    return [tag for tag in tags_of(context.history) if tag.snapshot.id > target.id]
+
+
+# --- the steps ------------------------------------------------------------------------------------
+
+
+def _carry_out(
+    context: TableContext, record: RollbackRecord, tags: Sequence[Tag]
+) -> FilesDeleted | None:
+    """Steps 2 to 7. None if nobody can say which files are needed."""
+    store, layout, target = context.store, context.layout, record.target
+    for tag in reversed(tags):
+        store.delete(layout.tag(tag.name))
+        if context.options.tag_create_success_file:
+            store.delete(layout.tag_success(tag.name))
+    _restore(context, target)
+    store.put(layout.latest_hint, str(target.id).encode())
+    for snapshot in reversed(record.removed):
+        if snapshot.id != target.id:
+            store.delete(layout.snapshot(snapshot.id))
+    _remove_changelogs(context, target)
+    return _clean_up(context, _with_stragglers(context, record))
+
+
+def _restore(context: TableContext, target: Snapshot) -> None:
+    history, store, path = context.history, context.store, context.layout.snapshot(target.id)
+    there = history.snapshot_if_there(target.id)
+    if there != target:
+        store.put(path, metadata.encode_snapshot(target))
+    earliest = history.earliest_snapshot_id()
+    if earliest is None or earliest > target.id:
+        history.write_earliest_hint(target.id)
+
+
+def _with_stragglers(context: TableContext, record: RollbackRecord) -> RollbackRecord:
+    """Remove what was committed on top of a removed snapshot while it was being removed.
+
+    What follows the target without a gap was committed on top of it, and stays.
+    """
+    history, target = context.history, record.target
+    ids = set(history.snapshot_ids())
+    on_top = next(number for number in count(target.id + 1) if number not in ids)
+    late = sorted(number for number in ids if number > on_top)
+    found = [each for each in read_all(history.snapshot_if_there, late) if each is not None]
+    for snapshot in reversed(found):
+        context.store.delete(context.layout.snapshot(snapshot.id))
+    return RollbackRecord(target=target, removed=(*record.removed, *found), kept_by=record.kept_by)
+
+
+def _remove_changelogs(context: TableContext, target: Snapshot) -> None:
+    layout, store = context.layout, context.store
+    ids = context.history.changelog_ids()
+    above = [number for number in ids if number > target.id]
+    if not above:
+        return
+    if len(above) == len(ids):
+        store.delete(layout.changelog_latest_hint)
+        store.delete(layout.changelog_earliest_hint)
+    else:
+        last = max(number for number in ids if number <= target.id)
+        store.put(layout.changelog_latest_hint, str(last).encode())
+    delete_all(store.delete, [layout.changelog(number) for number in reversed(above)])
+
+
+def _clean_up(context: TableContext, record: RollbackRecord) -> FilesDeleted | None:
+    """Steps 6 and 7."""
+    kept = [*states(context.history), *_of_branches(context)]
+    plan = _files_of(context, record, kept)
+    if plan is not None:
+        delete_files_of(context, plan)
+    context.store.delete(context.layout.rollback_record)
+    return None if plan is None else plan.counts
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _kept(context: TableContext, record: RollbackRecord) -> list[State]:
+    """The states that a rollback would leave."""
+    own = [each for each in states(context.history) if each.snapshot.id <= record.target.id]
+    return [*own, *_of_branches(context)]
+
+
+def _of_branches(context: TableContext) -> list[State]:
+    return [state for branch in other_branches(context) for state in states(branch)]
+
+
+def _files_of(
+    context: TableContext, record: RollbackRecord, kept: Sequence[State]
+) -> Deletion | None:
+    """The files of what is removed that nothing reaches; None if what is kept cannot be read."""
+    candidates = _candidates(context, record)
+    reach = Reach(context.history, candidates)
+    try:
+        stays = metadata_of(context, [record.target], changelog=False)
+        reach.add_live(record.target)
+        own = [each for each in kept if each.branch == context.layout.branch]
+        others = [each for each in kept if each.branch != context.layout.branch]
+        for some in (own, others):
+            reach.add_states(some)
+            stays |= _metadata_of_states(context, some)
+    except CorruptTable as error:
+        log.warning(
+            "a state that stays cannot be read, so no file is deleted: table=%s reason=%s",
+            context.identifier,
+            error,
+        )
+        return None
+    gone = metadata_left(context, (*record.removed, *record.kept_by), data=True, changelog=True)
+    data = reach.without_reached(candidates)
+    is_changelog = pl.col("_FILE_NAME").str.starts_with(context.options.changelog_file_prefix)
+    return Deletion(
+        data=data.filter(~is_changelog), changelog=data.filter(is_changelog), metadata=gone - stays
+    )
+
+
+def _metadata_of_states(context: TableContext, kept: Sequence[State]) -> Metadata:
+    """What states reach; of a tag or a changelog, what expiry has left of it."""
+    found = metadata_of(context, [state.snapshot for state in kept if state.kind == "snapshot"])
+    found |= metadata_of(
+        context, [state.snapshot for state in kept if state.kind == "tag"], changelog=False
+    )
+    changelogs = [state.snapshot for state in kept if state.kind == "changelog"]
+    return found | metadata_left(context, changelogs, data=True, changelog=True)
+
+
+def _candidates(context: TableContext, record: RollbackRecord) -> pl.DataFrame:
+    """The data and changelog files of everything that is removed, each once.
+
+    What cannot be read is left out: it may be why the table goes back.
+    """
+    frames = [entry_frame(context.history, ())]
+    before: int | None = record.target.id
+    for snapshot in record.removed:
+        frames += _added(context, snapshot, whole=before != snapshot.id - 1)
+        before = snapshot.id
+    for snapshot in record.kept_by:
+        frames += _added(context, snapshot, whole=True)
+    return pl.concat(frames).unique(KEY, keep="first", maintain_order=True)
+
+
+def _added(context: TableContext, snapshot: Snapshot, *, whole: bool) -> list[pl.DataFrame]:
+    """The files that a snapshot adds, with its changelog; with `whole`, all that it has."""
+    history = context.history
+    name, size = snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size
+    frames = []
+    for changelog in (False, True):
+        try:
+            if changelog:
+                manifests = history.manifest_list(name, size)
+            else:
+                manifests = (history.manifests if whole else history.delta_manifests)(snapshot)
+            frames.append(entry_frame(history, manifests))
+        except CorruptTable as error:
+            log.warning("files are left: table=%s reason=%s", context.identifier, error)
+    return [frame.filter(pl.col("_KIND") == FileKind.ADD) for frame in frames]
