@@ -20,7 +20,7 @@ from prompt_toolkit.key_binding import KeyBindings
 
 from lakecore.cli.arguments import Format
 from lakecore.cli.printing import note
-from lakecore.cli.sql import print_rows
+from lakecore.cli.sql_rows import print_rows
 from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.options import DECLARED
 from lakecore.sql.parse import WORDS

@@ -1,0 +1,72 @@
+"""Rows of one SQL statement on standard output: a grid of the first ones, or a stream of all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from lakecore.cli.arguments import ROWS_SHOWN, Format
+from lakecore.cli.printing import note, write_batches, write_frame
+from lakecore.frames.polars_source import to_frame
+from lakecore.sql.queries import error_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import polars as pl
+
+    from lakecore.session import Session
+
+__all__ = ["print_rows"]
+
+_BATCH_ROWS = 8_192
+
+
+def print_rows(session: Session, text: str, form: Format, limit: int | None) -> int:
+    """Run one statement and print its rows. How many were printed.
+
+    A table shows the first rows; JSON and CSV stream all of them. What defines something prints
+    nothing.
+    """
+    relation = session.sql(text)
+    try:
+        if relation.columns == ["result"] and relation.types == ["VARCHAR"] and _is_done(text):
+            return 0
+        shown = limit if form is not Format.TABLE or limit is not None else ROWS_SHOWN + 1
+        rows = relation if shown is None else relation.limit(shown)
+        reader = rows.to_arrow_reader(_BATCH_ROWS)
+        frames = map(to_frame, reader)
+        if form is not Format.TABLE:
+            return _stream(to_frame(reader.schema.empty_table()), frames, form)
+        frame = to_frame(reader.read_all())
+    except duckdb.Error as error:
+        raise error_of(error) from error
+    cut = limit is None and frame.height > ROWS_SHOWN
+    write_frame(frame.head(ROWS_SHOWN) if cut else frame, Format.TABLE)
+    if cut:
+        note(f"the first {ROWS_SHOWN} rows; --limit N shows more, --json or --csv prints all")
+    return min(frame.height, ROWS_SHOWN) if cut else frame.height
+
+
+def _stream(empty: pl.DataFrame, frames: Iterator[pl.DataFrame], form: Format) -> int:
+    count = 0
+
+    def counted() -> Iterator[pl.DataFrame]:
+        nonlocal count
+        for frame in frames:
+            count += frame.height
+            yield frame
+
+    write_batches(empty, counted(), form)
+    return count
+
+
+_DEFINES = frozenset(
+    {"CREATE", "DROP", "ALTER", "USE", "SET", "RESET", "COMMENT", "TRUNCATE", "ANALYZE"}
+)
+
+
+def _is_done(text: str) -> bool:
+    """Whether a statement only says that it is done."""
+    return text.lstrip().split(None, 1)[0].upper() in _DEFINES
