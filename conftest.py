@@ -25,7 +25,7 @@ settings.load_profile("brief")
 
 
 # The longest by far: begun last, all workers but one would wait for it.
-FIRST = "test_processes_commit_two_hundred_times_each_side_by_side[s3-8]"
+FIRST = "test_processes_commit_many_times_side_by_side[s3-8]"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -24,6 +24,7 @@ from property_tests.deeds import (
     rows_of,
     snapshot_ids,
 )
+from property_tests.profile import sized
 from property_tests.test_crash import OutageStore
 from property_tests.test_processes import Crew, Place, check_rows, commits_of, place
 from tests.stores import FailingStore, StoreFailure
@@ -161,7 +162,7 @@ def test_outage_leaves_whole_steps_and_the_next_call_does_the_others(
 def test_compactions_beside_eight_writing_processes_end_and_every_row_is_there(
     place: Place, commits: int
 ) -> None:
-    writers = 8
+    writers, commits = 8, sized(commits, quick=commits // 2)
     told: dict[tuple[str, int], int] = {}
     done: list[CompactionResult] = []
     with Crew(place) as crew:

@@ -19,6 +19,7 @@ import pytest
 from lakecore.errors import LakecoreError
 from lakecore.io.stores.local import LocalStore
 from property_tests.byte_damage import FACES, Rows, in_order, mutated
+from property_tests.profile import sized
 from tests.tables import new_table, reopened
 
 if TYPE_CHECKING:
@@ -102,9 +103,7 @@ def test_damaged_metadata_raises_errors_of_lakecore_alone(pattern: str, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", [["id"], []])
-def test_a_thousand_damaged_parquet_files_give_no_other_rows(
-    keys: list[str], tmp_path: Path
-) -> None:
-    refused, right = damage(tmp_path, keys, "parquet", "data-*", 1_000)
+def test_many_damaged_parquet_files_give_no_other_rows(keys: list[str], tmp_path: Path) -> None:
+    refused, right = damage(tmp_path, keys, "parquet", "data-*", sized(1_000, quick=250))
 
     assert refused > right

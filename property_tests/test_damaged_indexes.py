@@ -19,6 +19,7 @@ import lakecore as lc
 from lakecore.errors import CorruptTable
 from lakecore.io.stores.local import LocalStore
 from property_tests.byte_damage import FACES, Rows, in_order, mutated
+from property_tests.profile import sized
 from tests.tables import new_table, reopened
 
 if TYPE_CHECKING:
@@ -159,16 +160,16 @@ def test_damaged_hash_index_gives_no_key_twice(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("golden", "snapshot_id"), VECTORS)
-def test_hundreds_of_damaged_deletion_vectors_give_no_other_rows(
+def test_many_damaged_deletion_vectors_give_no_other_rows(
     golden: str, snapshot_id: int, tmp_path: Path
 ) -> None:
-    refused, right = damage_vectors(tmp_path, golden, snapshot_id, 300)
+    refused, right = damage_vectors(tmp_path, golden, snapshot_id, sized(300, quick=75))
 
     assert refused > right
 
 
 @pytest.mark.slow
-def test_hundreds_of_damaged_hash_indexes_give_no_key_twice(tmp_path: Path) -> None:
-    refused, right = damage_hashes(tmp_path, 300)
+def test_many_damaged_hash_indexes_give_no_key_twice(tmp_path: Path) -> None:
+    refused, right = damage_hashes(tmp_path, sized(300, quick=75))
 
     assert refused > right

@@ -28,6 +28,7 @@ from property_tests.deeds import (
     rows_of,
     write,
 )
+from property_tests.profile import sized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,16 +167,17 @@ THEIRS: dict[str, Deed] = {
     "truncate": lambda table: table.truncate(),
     "add a column": add_column,
 }
-PLAIN = (0, 26, 42, 68, 90)
+PLAIN = (0, 26, 42, 69, 90)
 LATER = plain_write(orders("abcdefmnopq", "later"))
 
 
 RACES = [
-    # Each shape meets each deed, each deed each other; one of each shape is in the plain suite.
+    # Each shape meets each deed, and each deed each other: once under `quick`.
     pytest.param(shape, mine, theirs, marks=() if order in PLAIN else pytest.mark.slow)
     for order, (shape, mine, theirs) in enumerate(product(SHAPES, MINE, THEIRS))
-    if sum(divmod(order, len(THEIRS))) % 2 == 0
+    if (order // 20 + order // 4 % 5 - order % 4) % sized(2, quick=4) == 0
 ]
+assert (len(MINE), len(THEIRS)) == (5, 4)
 
 
 @pytest.mark.parametrize(("shape", "mine", "theirs"), RACES)
