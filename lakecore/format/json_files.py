@@ -7,20 +7,18 @@ newer format version is refused, because its meaning is unknown.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakecore.errors import CorruptTable, InvalidRequest, Unsupported
+from lakecore.format.json_record import Record, check_version, json_bytes
 from lakecore.model.schema import SCHEMA_VERSION, TableSchema
 from lakecore.model.snapshot import CommitKind, Snapshot, Tag
 from lakecore.model.types import field_to_json, parse_field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
 SNAPSHOT_VERSION = 3
-_LONGS = range(-(1 << 63), 1 << 63)
 
 
 # --- schemas ------------------------------------------------------------------------------------
@@ -40,7 +38,7 @@ def encode_schema(schema: TableSchema) -> bytes:
     if schema.comment is not None:
         out["comment"] = schema.comment
     out["timeMillis"] = schema.time_ms
-    return _to_bytes(out)
+    return json_bytes(out)
 
 
 def decode_schema(data: bytes, path: str) -> TableSchema:
@@ -48,9 +46,9 @@ def decode_schema(data: bytes, path: str) -> TableSchema:
 
     The defaults of old versions are added explicitly: one bucket up to version 1, ORC up to 2.
     """
-    record = _Record.parse(data, path, "schema")
+    record = Record.parse(data, path, "schema")
     version = record.optional_number("version") or 1
-    _check_version(version, SCHEMA_VERSION, path, "schema")
+    check_version(version, SCHEMA_VERSION, path, "schema")
     options = dict(record.optional_texts("options") or {})
     if version <= 1:
         options.setdefault("bucket", "1")
@@ -76,7 +74,7 @@ def decode_schema(data: bytes, path: str) -> TableSchema:
     )
 
 
-def _key(record: _Record, name: str, columns: Sequence[str]) -> tuple[str, ...]:
+def _key(record: Record, name: str, columns: Sequence[str]) -> tuple[str, ...]:
     values = record.values(name)
     for value in values:
         if value not in columns:
@@ -95,12 +93,12 @@ def _key(record: _Record, name: str, columns: Sequence[str]) -> tuple[str, ...]:
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     """The bytes of a snapshot file; what is None is left out."""
-    return _to_bytes(_snapshot_fields(snapshot))
+    return json_bytes(_snapshot_fields(snapshot))
 
 
 def decode_snapshot(data: bytes, path: str) -> Snapshot:
     """The snapshot that a snapshot file, or a long-lived changelog, holds."""
-    return _snapshot(_Record.parse(data, path, "snapshot"))
+    return _snapshot(Record.parse(data, path, "snapshot"))
 
 
 def encode_tag(tag: Tag) -> bytes:
@@ -110,12 +108,12 @@ def encode_tag(tag: Tag) -> bytes:
         out["tagCreateTime"] = list(tag.create_time)
     if tag.retained_seconds is not None:
         out["tagTimeRetained"] = tag.retained_seconds
-    return _to_bytes(out)
+    return json_bytes(out)
 
 
 def decode_tag(data: bytes, name: str, path: str) -> Tag:
     """The tag of that name that a tag file holds."""
-    record = _Record.parse(data, path, "tag")
+    record = Record.parse(data, path, "tag")
     time: tuple[int, ...] | None = None
     if record.source.get("tagCreateTime") is not None:
         parts = record.values("tagCreateTime")
@@ -164,9 +162,9 @@ def _snapshot_fields(snapshot: Snapshot) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _snapshot(record: _Record) -> Snapshot:
+def _snapshot(record: Record) -> Snapshot:
     version = record.optional_number("version") or 1
-    _check_version(version, SNAPSHOT_VERSION, record.path, "snapshot")
+    check_version(version, SNAPSHOT_VERSION, record.path, "snapshot")
     kind = record.text("commitKind")
     if kind not in CommitKind.__members__:
         raise Unsupported("unknown kind of commit", kind=kind, path=record.path)
@@ -203,12 +201,12 @@ def _snapshot(record: _Record) -> Snapshot:
 
 def encode_consumer(next_snapshot: int) -> bytes:
     """The bytes of a consumer that will read that snapshot next."""
-    return _to_bytes({"nextSnapshot": next_snapshot})
+    return json_bytes({"nextSnapshot": next_snapshot})
 
 
 def decode_consumer(data: bytes, path: str) -> int:
     """The snapshot that a consumer will read next."""
-    return _Record.parse(data, path, "consumer").number("nextSnapshot")
+    return Record.parse(data, path, "consumer").number("nextSnapshot")
 
 
 def encode_hint(snapshot_id: int) -> bytes:
@@ -224,116 +222,9 @@ def decode_hint(data: bytes) -> int | None:
 
 def encode_success(created_ms: int, modified_ms: int) -> bytes:
     """The bytes of a success file, with the times when it was made and last written."""
-    return _to_bytes({"creationTime": created_ms, "modificationTime": modified_ms})
+    return json_bytes({"creationTime": created_ms, "modificationTime": modified_ms})
 
 
 def decode_success(data: bytes, path: str) -> int:
     """When a success file was made, in milliseconds since 1970."""
-    return _Record.parse(data, path, "success file").number("creationTime")
-
-
-# --- JSON ---------------------------------------------------------------------------------------
-
-
-def _check_version(version: int, known: int, path: str, what: str) -> None:
-    if version > known:
-        raise Unsupported(
-            f"the {what} was written by a newer format", version=version, known=known, path=path
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """A JSON object whose fields are asked for by name and type; CorruptTable if they differ."""
-
-    source: Mapping[str, Any]
-    path: str
-    what: str
-
-    @classmethod
-    def parse(cls, data: bytes, path: str, what: str) -> _Record:
-        try:
-            source = json.loads(data.decode("utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise CorruptTable(f"the {what} file is no JSON", path=path, why=error) from error
-        if not isinstance(source, dict):
-            raise CorruptTable(f"the {what} file is no JSON object", path=path)
-        return cls(source, path, what)
-
-    def number(self, name: str) -> int:
-        value = self.optional_number(name)
-        if value is None:
-            raise self._bad(name)
-        return value
-
-    def optional_number(self, name: str) -> int | None:
-        value = self.source.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, int) or isinstance(value, bool) or value not in _LONGS:
-            raise self._bad(name)
-        return value
-
-    def text(self, name: str) -> str:
-        value = self.optional_text(name)
-        if value is None:
-            raise self._bad(name)
-        return value
-
-    def optional_text(self, name: str) -> str | None:
-        value = self.source.get(name)
-        if value is not None and not isinstance(value, str):
-            raise self._bad(name)
-        return value
-
-    def values(self, name: str) -> list[Any]:
-        value = self.source.get(name)
-        if not isinstance(value, list):
-            raise self._bad(name)
-        return value
-
-    def optional_texts(self, name: str) -> Mapping[str, str] | None:
-        value = self.source.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
-            raise self._bad(name)
-        return value
-
-    def _bad(self, name: str) -> CorruptTable:
-        value = self.source.get(name)
-        why = "lacks a field" if value is None else "has a field of the wrong type"
-        return CorruptTable(f"the {self.what} file {why}", path=self.path, field=name, value=value)
-
-
-def _to_bytes(value: Mapping[str, Any]) -> bytes:
-    try:
-        return "".join(_pretty(value, "")).encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InvalidRequest("a text is not Unicode", text=repr(error.object[:99])) from error
-
-
-def _pretty(value: Any, indent: str) -> Iterator[str]:
-    """The text of a JSON value as Java prints it: objects on lines of their own, lists in one."""
-    match value:
-        case dict() if value:
-            inner = f"{indent}  "
-            for index, (name, part) in enumerate(value.items()):
-                yield f"{',' if index else '{'}\n{inner}{_scalar(name)} : "
-                yield from _pretty(part, inner)
-            yield f"\n{indent}}}"
-        case list() if value:
-            for index, part in enumerate(value):
-                yield ", " if index else "[ "
-                yield from _pretty(part, indent)
-            yield " ]"
-        case dict():
-            yield "{ }"
-        case list():
-            yield "[ ]"
-        case _:
-            yield _scalar(value)
-
-
-def _scalar(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return Record.parse(data, path, "success file").number("creationTime")

@@ -1,7 +1,8 @@
-"""Schema, snapshot, tag, consumer, hint, manifest list, manifest and index manifest <-> bytes.
+"""Schema, snapshot, tag, consumer, hint, statistics, manifests and index manifest <-> bytes.
 
 Pure both ways: `encode_*` takes a value of the model, `decode_*` bytes and the path they came from,
-which every error names. JSON files are in `json_files.py`, the others in `manifest_files.py` and
+which every error names. JSON files are in `json_files.py`
+and `statistics_file.py`, the others in `manifest_files.py` and
 `index_manifest.py`.
 
 INVARIANT: decode(encode(x)) == x. A file of a newer format is Unsupported, a damaged one is
@@ -31,6 +32,7 @@ from lakecore.format.manifest_files import (
     encode_manifest,
     encode_manifest_list,
 )
+from lakecore.format.statistics_file import decode_statistics, encode_statistics
 
 __all__ = [
     "decode_consumer",
@@ -40,6 +42,7 @@ __all__ = [
     "decode_manifest_list",
     "decode_schema",
     "decode_snapshot",
+    "decode_statistics",
     "decode_success",
     "decode_tag",
     "encode_consumer",
@@ -49,6 +52,7 @@ __all__ = [
     "encode_manifest_list",
     "encode_schema",
     "encode_snapshot",
+    "encode_statistics",
     "encode_success",
     "encode_tag",
 ]

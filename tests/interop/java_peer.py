@@ -329,7 +329,7 @@ class JavaPeer:
             while iterator.hasNext():
                 record = iterator.next()
                 cells = [getter.getFieldOrNull(record) for getter in getters]
-                kinds = [str(field.type().getTypeRoot()) for field in fields]
+                kinds = [field.type() for field in fields]
                 rows.append([_cell(cell, kind) for cell, kind in zip(cells, kinds, strict=True)])
         finally:
             iterator.close()
@@ -388,12 +388,33 @@ class JavaPeer:
         return getattr(predicates, operator)(index, literal)
 
 
-def _cell(value: Java, kind: str) -> Json:
+def _cell(value: Java, kind: Java) -> Json:
+    """A number, a truth value, a text, or lists and objects of them."""
+    root = str(kind.getTypeRoot())
     if value is None:
         return None
-    if kind == "ARRAY":
-        return [str(value.getString(index)) for index in range(value.size())]
-    return int(value) if kind in ("INTEGER", "BIGINT") else str(value)
+    if root == "ARRAY":
+        return [
+            _cell(_items_of(kind)(value, index), kind.getElementType())
+            for index in range(value.size())
+        ]
+    if root == "ROW":
+        fields = list(kind.getFields())
+        row_class = paimon_class("data.InternalRow")
+        return {
+            str(field.name()): _cell(
+                row_class.createFieldGetter(field.type(), at).getFieldOrNull(value), field.type()
+            )
+            for at, field in enumerate(fields)
+        }
+    if root == "BOOLEAN":
+        return bool(value)
+    return int(value) if root in ("INTEGER", "BIGINT") else str(value)
+
+
+def _items_of(kind: Java) -> Callable[[Java, int], Java]:
+    getter = paimon_class("data.InternalArray").createElementGetter(kind.getElementType())
+    return lambda array, index: getter.getElementOrNull(array, index)
 
 
 if __name__ == "__main__":

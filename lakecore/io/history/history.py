@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lakecore.model.manifest import IndexEntry, LiveFiles, ManifestEntry, ManifestFile
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot, Tag
+    from lakecore.model.statistics import TableStatistics
 
 _ENTRY_BYTES, _LIVE_BYTES, _LISTED_BYTES, _SCHEMA_BYTES = 1_300, 150, 600, 8_000
 """About what the caches keep for an entry of a manifest, a live file (its entry is shared with the
@@ -202,6 +203,16 @@ class History:
         changelog = metadata.decode_snapshot(self.store.read(path), path)
         _check_number(changelog.id, snapshot_id, path)
         return changelog
+
+    def statistics(self, snapshot: Snapshot) -> TableStatistics | None:
+        """The statistics that a snapshot names; None if it names none.
+
+        Raises NotFound if the file is gone, CorruptTable if it is damaged.
+        """
+        if snapshot.statistics is None:
+            return None
+        path = self.layout.statistics(snapshot.statistics)
+        return metadata.decode_statistics(self.store.read(path), path)
 
     def tag_names(self) -> tuple[str, ...]:
         """The names of all tags, sorted."""

@@ -38,6 +38,7 @@ __all__ = [
     "branch_context",
     "branch_history",
     "branch_names",
+    "branch_times",
     "check_branch_name",
     "create_branch",
     "delete_branch",
@@ -60,6 +61,23 @@ def branch_names(context: TableContext) -> tuple[str, ...]:
     names = [child.path.rpartition("/")[2] for child in children if child.is_directory]
     found = [name for name in names if name.startswith(BRANCH_PREFIX)]
     return tuple(sorted(name.removeprefix(BRANCH_PREFIX) for name in found))
+
+
+def branch_times(context: TableContext) -> tuple[tuple[str, int], ...]:
+    """Name and time of each branch: when its directory was changed, in milliseconds since 1970.
+
+    If the storage keeps no times of directories, the time is that of its newest schema.
+    """
+    children = context.store.list(context.layout.branches_dir)
+    changed = {child.path.rpartition("/")[2]: child.modified_ms for child in children}
+    found = []
+    for branch in list_branches(context):
+        time_ms = changed.get(BRANCH_PREFIX + branch.name)
+        if time_ms is None:
+            schema = branch_history(context, branch.name).latest_schema()
+            time_ms = 0 if schema is None else schema.time_ms
+        found.append((branch.name, time_ms))
+    return tuple(found)
 
 
 def create_branch(context: TableContext, name: str, tag: str | None) -> Branch:

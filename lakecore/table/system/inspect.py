@@ -4,8 +4,9 @@ Each function of `Inspect` is one of them, and each row what Java Paimon shows f
 with these exceptions: bytes are given in hex (Java prints the address of an object), rows come in
 a settled order, partitions with timestamps do not fail, and `buckets` travels in time as well.
 
-`files`, `manifests`, `partitions` and `buckets` speak of one snapshot: the newest, or the one that
-the table's `scan.*` options travel to. They count rows as stored, not merged.
+`files`, `manifests`, `partitions`, `buckets`, `file_key_ranges`, `table_indexes` and `statistics`
+show one snapshot: the newest, or the one that the table's `scan.*` options travel to. They count
+rows as stored, not merged.
 """
 
 from __future__ import annotations
@@ -145,6 +146,72 @@ class Inspect:
         - time_retained STRING: how long it is kept, as PT24H; null means for ever
         """
         return self._frame("tags")
+
+    def branches(self) -> pl.DataFrame:
+        """The branches, sorted by name, without `main`.
+
+        - branch_name STRING: the branch
+        - create_time TIMESTAMP(3): when its directory was last changed, in local time of this
+          process
+        """
+        return self._frame("branches")
+
+    def consumers(self) -> pl.DataFrame:
+        """The consumers, sorted by id.
+
+        - consumer_id STRING: the consumer
+        - next_snapshot_id BIGINT: the snapshot that it reads next
+        """
+        return self._frame("consumers")
+
+    def aggregation_fields(self) -> pl.DataFrame:
+        """The columns, with their options `fields.NAME.…`, in the order of the schema.
+
+        - field_name STRING, field_type STRING: a column and its type
+        - function STRING: the values of its options, as [sum]
+        - function_options STRING: the keys of its options, as [fields.a.aggregate-function]
+        - comment STRING: the comment of the column
+        """
+        return self._frame("aggregation_fields")
+
+    def file_key_ranges(self) -> pl.DataFrame:
+        """The live data files with their key ranges, by partition and bucket.
+
+        - partition STRING: the partition's values, as {a, b}
+        - bucket INT, level INT: where the file lies; level 0 is the newest
+        - file_path STRING: its whole path
+        - file_format STRING: parquet, orc or avro
+        - schema_id BIGINT: the schema it was written with
+        - record_count BIGINT: its rows, unmerged
+        - file_size_in_bytes BIGINT: its size
+        - min_key, max_key STRING: its first and last key, as [a, b]; null for an append table
+        - first_row_id BIGINT: the row id of its first row
+        """
+        return self._frame("file_key_ranges")
+
+    def table_indexes(self) -> pl.DataFrame:
+        """The index files of the snapshot: key hashes of dynamic buckets, deletion vectors.
+
+        - partition STRING: the partition's values, as {a, b}
+        - bucket INT: the bucket
+        - index_type STRING: HASH or DELETION_VECTORS
+        - file_name STRING, file_size BIGINT: the index file and its size
+        - row_count BIGINT: its hashes or deletion vectors
+        - dv_ranges ARRAY<ROW<`f0` STRING NOT NULL, `f1` INT NOT NULL, `f2` INT NOT NULL,
+          `_CARDINALITY` BIGINT>>: the position of each deletion vector: data file, offset, length,
+          deleted rows; null for other indexes
+        """
+        return self._frame("table_indexes")
+
+    def statistics(self) -> pl.DataFrame:
+        """The statistics that `analyze` computed; no row if the snapshot has none.
+
+        - snapshot_id BIGINT, schema_id BIGINT: the snapshot that was analyzed, and its schema
+        - mergedRecordCount BIGINT: its rows, merged
+        - mergedRecordSize BIGINT: their size in bytes
+        - colstat STRING: the statistics of columns, as JSON
+        """
+        return self._frame("statistics")
 
     def system_table(self, name: str) -> SystemTable:
         """The `$` table of that name, as a table that can be read."""

@@ -32,6 +32,10 @@ def _columns(text: str) -> tuple[SystemColumn, ...]:
     return tuple(SystemColumn(*row) for row in rows)
 
 
+_VECTORS = (
+    "ARRAY<ROW<`f0` STRING NOT NULL, `f1` INT NOT NULL, `f2` INT NOT NULL, `_CARDINALITY` BIGINT>>"
+)
+
 SYSTEM_TABLES: Mapping[str, tuple[SystemColumn, ...]] = {
     "snapshots": _columns("""
         snapshot_id | BIGINT NOT NULL | the snapshot, numbered from 1
@@ -123,21 +127,53 @@ SYSTEM_TABLES: Mapping[str, tuple[SystemColumn, ...]] = {
         create_time | TIMESTAMP(3) | when the tag was made, by its maker's clock
         time_retained | STRING | how long it is kept, as PT24H; null: for ever
     """),
+    "branches": _columns("""
+        branch_name | STRING NOT NULL | the branch
+        create_time | TIMESTAMP(3) NOT NULL | when its directory was last changed, in local time
+    """),
+    "consumers": _columns("""
+        consumer_id | STRING NOT NULL | the consumer
+        next_snapshot_id | BIGINT NOT NULL | the snapshot that it reads next
+    """),
+    "aggregation_fields": _columns("""
+        field_name | STRING NOT NULL | a column
+        field_type | STRING NOT NULL | its type
+        function | STRING | the values of its options, as [sum]
+        function_options | STRING | the keys of its options, as [fields.a.aggregate-function]
+        comment | STRING | the comment of the column
+    """),
+    "file_key_ranges": _columns("""
+        partition | STRING | the partition's values, as {a, b}
+        bucket | INT NOT NULL | the bucket
+        file_path | STRING NOT NULL | the whole path of the data file
+        file_format | STRING NOT NULL | parquet, orc or avro
+        schema_id | BIGINT NOT NULL | the schema it was written with
+        level | INT NOT NULL | its level in the LSM tree of the bucket, 0 the newest
+        record_count | BIGINT NOT NULL | its rows, unmerged
+        file_size_in_bytes | BIGINT NOT NULL | its size
+        min_key | STRING | the first key, as [a, b]; null for an append table
+        max_key | STRING | the last key
+        first_row_id | BIGINT | the row id of its first row
+    """),
+    "table_indexes": _columns(f"""
+        partition | STRING | the partition's values, as {{a, b}}
+        bucket | INT NOT NULL | the bucket
+        index_type | STRING NOT NULL | HASH or DELETION_VECTORS
+        file_name | STRING NOT NULL | the index file
+        file_size | BIGINT NOT NULL | its size
+        row_count | BIGINT NOT NULL | its hashes or deletion vectors
+        dv_ranges | {_VECTORS} | the position of each deletion vector in the file
+    """),
+    "statistics": _columns("""
+        snapshot_id | BIGINT NOT NULL | the snapshot that was analyzed
+        schema_id | BIGINT NOT NULL | the schema of that snapshot
+        mergedRecordCount | BIGINT | its rows, merged
+        mergedRecordSize | BIGINT | their size in bytes
+        colstat | STRING | the statistics of columns, as JSON
+    """),
 }
 
-UNSUPPORTED_SYSTEM_TABLES = (
-    "aggregation_fields",
-    "audit_log",
-    "binlog",
-    "branches",
-    "consumers",
-    "file_indexes",
-    "file_key_ranges",
-    "ro",
-    "row_tracking",
-    "statistics",
-    "table_indexes",
-)
+UNSUPPORTED_SYSTEM_TABLES = ("audit_log", "binlog", "file_indexes", "ro", "row_tracking")
 """System tables that Paimon has and lakecore does not."""
 
 
