@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from hypothesis import given
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import CommitMessage
     from lakecore.table.handle import Table
 
-OPTIONS = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "fixed": {"bucket": "2", "num_sorted_run__compaction_trigger": "1", "num_levels": "3"},
     "dynamic": {"bucket": "-1", "dynamic_bucket__target_row_num": "2"},
     "full": {"bucket": "2", "full_compaction__delta_commits": "2"},

@@ -149,7 +149,6 @@ postpone.target-row-num-per-bucket | integer | | bucket=-2: rows of a bucket.
 postpone.target-size-per-bucket | size | 1 gb | bucket=-2: bytes of a bucket.
 scalar-index.search-mode | text | fast | Scalar index: what it searches.
 scan.fallback-branch.read-fail-fast | flag | false | Fail where the fallback branch fails.
-table-read.sequence-number.enabled | flag | false | System tables show sequence numbers.
 variant.inferShreddingSchema | flag | false | VARIANT: infer what is shredded.
 variant.shredding.adaptive.maxInferBufferRow | integer | 256 | VARIANT: rows looked at later.
 variant.shredding.adaptive.retentionRatio | number | 0.05 | VARIANT: paths that stay.

@@ -173,6 +173,10 @@ class ScanOptions:
         "scan.bounded.watermark", LONG, None, MAINTAIN,
         "A stream ends before the first snapshot with a greater watermark.",
     )
+    table_read_sequence_number_enabled: bool = option(
+        "table-read.sequence-number.enabled", FLAG, False, OTHER,
+        "`$audit_log` and `$binlog` show the sequence number of each row.", scope=KEYED,
+    )
     streaming_read_overwrite: bool = option(
         "streaming-read-overwrite", FLAG, False, MAINTAIN,
         "A stream sees the changes of overwrites.", scope=KEYED,

@@ -1,8 +1,13 @@
 """Java Paimon as a peer: `python -m tests.interop.java_peer VERSION [ZONE]`, in the peers' venv.
 
 One process holds one JVM with one version of Paimon, driven through JPype; no Java source is
+<<<<<<< HEAD
 needed. Verbs: create, refusals, write, adopt, read, compact, stream, consumers, reset_consumer,
 changes, snapshots, system_table, and those of `java_changes`.
+=======
+needed. Verbs: create, refusals, write, adopt, read, compact, stream, changes, snapshots,
+system_table, log, and those of `java_changes`.
+>>>>>>> 5ad74a0 (system tables: $audit_log, $binlog and $ro)
 """
 
 from __future__ import annotations
@@ -62,6 +67,7 @@ def main(version: str, zone: str) -> None:
                 "consumers": peer.consumers,
                 "reset_consumer": peer.reset_consumer,
                 "changes": peer.changes,
+                "log": peer.log,
                 "snapshots": peer.snapshots,
                 "system_table": peer.system_table,
             }
@@ -251,6 +257,34 @@ class JavaPeer:
         # The first column is the kind.
         return [(str(row[0]), row[1:]) for _, row in rows]
 
+    def log(
+        self,
+        path: str,
+        name: str,
+        options: dict[str, str] | None = None,
+        from_snapshot: int | None = None,
+    ) -> list[tuple[int, list[Row]]]:
+        """Read a system table of rows: once, or from a snapshot as a stream up to the latest."""
+        load = paimon_class("table.system.SystemTableLoader").load
+        data = self.table(path, options)
+        log = load(name, data)
+        types = types_of_table(log)
+        if from_snapshot is None:
+            splits = log.newReadBuilder().newScan().plan().splits()
+            return [(0, [row for _, row in self._changes_in(log, splits, types)])]
+        latest = int(data.snapshotManager().latestSnapshotId())
+        scan = log.newStreamScan()
+        scan.restore(jpype.JClass("java.lang.Long")(from_snapshot))
+        found: list[tuple[int, list[Row]]] = []
+        while True:
+            splits = scan.plan().splits()
+            reached = int(scan.checkpoint()) - 1
+            if not splits.isEmpty():
+                rows = [row for _, row in self._changes_in(log, splits, types)]
+                found.append((reached, rows))
+            elif reached >= latest:
+                return found
+
     def _changes_in(self, table: Java, splits: Java, types: list[Type]) -> list[tuple[str, Row]]:
         manager = paimon_class("disk.IOManager").create(self._scratch)
         reader = table.newReadBuilder().newRead().withIOManager(manager).createReader(splits)
@@ -414,7 +448,8 @@ def _cell(value: Java, kind: Java) -> Json:
 
 def _items_of(kind: Java) -> Callable[[Java, int], Java]:
     getter = paimon_class("data.InternalArray").createElementGetter(kind.getElementType())
-    return lambda array, index: getter.getElementOrNull(array, index)
+    items: Callable[[Java, int], Java] = getter.getElementOrNull
+    return items
 
 
 if __name__ == "__main__":

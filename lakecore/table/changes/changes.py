@@ -23,7 +23,15 @@ from lakecore.errors import NotFound, Unsupported
 from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.frames.source import reading
 from lakecore.model.manifest import FileKind, fold
-from lakecore.model.rows import KIND_TEXTS, RETRACTS, ROW_KIND, VALUE_KIND, VALUE_KIND_ID, RowKind
+from lakecore.model.rows import (
+    KIND_TEXTS,
+    RETRACTS,
+    ROW_KIND,
+    SEQUENCE_NUMBER,
+    VALUE_KIND,
+    VALUE_KIND_ID,
+    RowKind,
+)
 from lakecore.model.times import to_wall_clock
 from lakecore.model.types import Field, parse_type
 from lakecore.plan.changes import files_of_first_plan
@@ -31,8 +39,8 @@ from lakecore.plan.predicate import condition_on
 from lakecore.table.reads.scan import ScanContext, plan_merged, plan_scan, plan_stored
 from lakecore.table.reads.source import TableSource, side_by_side
 from lakecore.table.reads.travel import with_levels_of
-from lakecore.table.runs.read import read_split
-from lakecore.table.runs.split_files import KIND_FIELD
+from lakecore.table.runs.read import merge_runs, read_split
+from lakecore.table.runs.split_files import KIND_FIELD, SEQUENCE_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -52,11 +60,17 @@ _ADDING = np.array([kind not in RETRACTS for kind in RowKind])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What to read of the changes: columns of the table, and a predicate that prunes rows."""
+    """What to read of the changes: columns of the table, and a predicate that prunes rows.
+
+    - `keeps_deletions`: a state has the stored kind of each merged row, tombstones included;
+    - `sequence`: rows have their sequence number too.
+    """
 
     context: TableContext
     columns: tuple[str, ...]
     predicate: Predicate | None = None
+    keeps_deletions: bool = False
+    sequence: bool = False
 
     @property
     def scan(self) -> ScanContext:
@@ -96,17 +110,43 @@ class Wanted:
         if not context.schema.primary_keys:
             yield from self.merged(splits, RowKind.INSERT)
             return
-        schema = replace(context.schema, fields=(*context.schema.fields, KIND_FIELD))
+        extra = (SEQUENCE_FIELD, KIND_FIELD) if self.sequence else (KIND_FIELD,)
+        schema = replace(context.schema, fields=(*context.schema.fields, *extra))
         source = TableSource(context=context, snapshot=None, table_schema=schema)
-        plan = source.read_plan(splits, (*self.columns, VALUE_KIND), self.predicate)
+        names = (*self.columns, *(field.name for field in extra))
+        plan = source.read_plan(splits, names, self.predicate)
         for split in splits:
             yield read_split(split, plan, context.store, context.budget)
 
     def merged(self, splits: Sequence[Split], kind: RowKind) -> Iterator[Iterator[pa.RecordBatch]]:
         """The merged rows of each split, all with the same kind."""
+        if self.sequence and self.context.schema.primary_keys:
+            for batches in self.with_kinds(splits, keep_deletions=False):
+                yield of_kind(batches, kind)
+            return
         plan, context = self.read_plan(splits), self.context
         for split in splits:
             yield of_kind(read_split(split, plan, context.store, context.budget), kind)
+
+    def with_kinds(
+        self, splits: Sequence[Split], *, keep_deletions: bool
+    ) -> Iterator[Iterator[pa.RecordBatch]]:
+        """The merged rows of each split with their stored kinds, perhaps with tombstones."""
+        context = self.context
+        plan = self.read_plan(splits)
+        merge = replace(plan.merge, keep_deletions=keep_deletions)
+        plan = replace(plan, merge=merge, system_columns=True)
+        for split in splits:
+            if split.raw or not context.schema.primary_keys:
+                yield from self.stored([split])
+            else:
+                yield self._merged_with_kinds(split, plan)
+
+    def _merged_with_kinds(self, split: Split, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+        context = self.context
+        extra = (SEQUENCE_NUMBER, VALUE_KIND) if self.sequence else (VALUE_KIND,)
+        for table in merge_runs(split, plan, context.store, context.budget):
+            yield from table.select([*self.columns, *extra]).to_batches()
 
 
 class Change(Protocol):
@@ -188,11 +228,13 @@ class Replaced:
 class State:
     """All rows of a snapshot as +I, without rows whose changelog is not written yet.
 
-    `created_since_ms` leaves out the files that were created before this time.
+    `created_since_ms` leaves out the files that were created before this time. `as_batch`: the rows
+    that a batch read returns, whether or not their changelog is written.
     """
 
     snapshot: Snapshot
     created_since_ms: int | None = None
+    as_batch: bool = False
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         """The rows, split by split, by partition."""
@@ -205,8 +247,13 @@ class State:
             # Files of the oldest releases do not state their time.
             return [e for e in kept if since is None or (e.file.creation_time_ms or 0) >= since]
 
-        plan = plan_scan(wanted.scan, self.snapshot, wanted.predicate, shown=shown)
-        yield from wanted.merged(wanted.in_order(plan.splits, live), RowKind.INSERT)
+        chosen = None if self.as_batch else shown
+        plan = plan_scan(wanted.scan, self.snapshot, wanted.predicate, shown=chosen)
+        splits = plan.splits if self.as_batch else wanted.in_order(plan.splits, live)
+        if wanted.keeps_deletions:
+            yield from wanted.with_kinds(splits, keep_deletions=True)
+        else:
+            yield from wanted.merged(splits, RowKind.INSERT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,4 +352,6 @@ def of_kind(
     with reading(iter(batches)) as rows:
         for batch in rows:
             kinds = pa.array(np.full(batch.num_rows, kind, np.int8))
+            if VALUE_KIND in batch.schema.names:
+                batch = batch.drop_columns([VALUE_KIND])  # noqa: PLW2901 - the same rows
             yield batch.append_column(VALUE_KIND, kinds)

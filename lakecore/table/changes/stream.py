@@ -29,11 +29,12 @@ from lakecore.table.maintenance.consumers import checked_consumer_id, read_consu
 from lakecore.table.reads.readable import batch_reader, lazy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import polars as pl
     import pyarrow as pa
 
+    from lakecore.frames.source import RowSource
     from lakecore.options import TableOptions
     from lakecore.table.context import TableContext
 
@@ -59,8 +60,12 @@ class StreamRequest:
     where: pl.Expr | str | None = None
 
 
-def open_stream(context: TableContext, request: StreamRequest) -> ChangeStream[pl.LazyFrame]:
-    """The stream that a request asks for.
+def open_stream(
+    context: TableContext,
+    request: StreamRequest,
+    show: Callable[[ChangesSource], RowSource] | None = None,
+) -> ChangeStream[pl.LazyFrame]:
+    """The stream that a request asks for; `show` gives its rows another form.
 
     Raises NotFound if its start has expired.
     """
@@ -73,10 +78,12 @@ def open_stream(context: TableContext, request: StreamRequest) -> ChangeStream[p
     check_changelog(context.schema, context.options)
 
     def frame(source: ChangesSource) -> pl.LazyFrame:
-        return lazy(source, request.columns, request.where)
+        rows = source if show is None else show(source)
+        return lazy(rows, request.columns, request.where)
 
     def batches(source: ChangesSource) -> pa.RecordBatchReader:
-        return batch_reader(source, request.columns, request.where)
+        rows = source if show is None else show(source)
+        return batch_reader(rows, request.columns, request.where)
 
     frame(ChangesSource(context=reading, changes=()))  # reports wrong columns and conditions
     consumer_id = _consumer_id(request, options)

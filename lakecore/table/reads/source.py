@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from lakecore.model.files import Split
+    from lakecore.model.manifest import ManifestEntry
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.predicate import Predicate
@@ -56,11 +57,15 @@ Batch = TypeVar("Batch", bound=pa.RecordBatch | pl.DataFrame)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSource:
-    """The merged rows of one snapshot (None: an empty table), as columns of `table_schema`."""
+    """The merged rows of one snapshot (None: an empty table), as columns of `table_schema`.
+
+    `only_level`: only the files of this level are read.
+    """
 
     context: TableContext
     snapshot: Snapshot | None
     table_schema: TableSchema
+    only_level: int | None = None
     _planned: list[tuple[Predicate | None, ScanPlan]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -82,9 +87,13 @@ class TableSource:
             options=context.options,
             partitions=context.partitions,
         )
-        plan = plan_scan(scan, self.snapshot, predicate)
+        shown = None if self.only_level is None else self._of_level
+        plan = plan_scan(scan, self.snapshot, predicate, shown=shown)
         self._planned[:] = [(predicate, plan)]
         return plan
+
+    def _of_level(self, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+        return [entry for entry in entries if entry.file.level == self.only_level]
 
     def read_plan(
         self,

@@ -18,6 +18,8 @@ import polars as pl
 
 from lakecore.display import public_names
 from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.table.system.change_log import AUDIT_LOG, BINLOG, ChangeLog
+from lakecore.table.system.read_optimized import RO, ReadOptimized
 from lakecore.table.system.system_columns import (
     SYSTEM_TABLES,
     UNSUPPORTED_SYSTEM_TABLES,
@@ -147,6 +149,35 @@ class Inspect:
         """
         return self._frame("tags")
 
+    def audit_log(self) -> pl.LazyFrame:
+        """The rows of the table with their kinds, in the column `rowkind`: +I, -U, +U or -D.
+
+        A deleted key may have a row of kind -D. With the options `incremental-between...`, the
+        changes between two points. `system_table("audit_log")` can also be read as a stream.
+
+            table.inspect.audit_log().collect()
+        """
+        return ChangeLog(self._context, AUDIT_LOG).scan()
+
+    def binlog(self) -> pl.LazyFrame:
+        """The rows of `audit_log`, each value in a list.
+
+        Between two points, and in a stream of `system_table("binlog")`, an update is one row of
+        kind +U with lists of two values: before and after.
+
+            table.inspect.binlog().collect()
+        """
+        return ChangeLog(self._context, BINLOG).scan()
+
+    def ro(self) -> pl.LazyFrame:
+        """The rows that full compaction has written, which are read without a merge.
+
+        Newer rows are left out. Without a primary key, all rows of the table.
+
+            table.inspect.ro().collect()
+        """
+        return ReadOptimized(self._context).scan()
+
     def branches(self) -> pl.DataFrame:
         """The branches, sorted by name, without `main`.
 
@@ -217,12 +248,16 @@ class Inspect:
         """The `$` table of that name, as a table that can be read."""
         if not isinstance(name, str):
             raise InvalidRequest("a system table is named by a text", name=name)
+        if name in (AUDIT_LOG, BINLOG):
+            return ChangeLog(self._context, name)
+        if name == RO:
+            return ReadOptimized(self._context)
         if name not in SYSTEM_TABLES:
             known = name in UNSUPPORTED_SYSTEM_TABLES
             raise Unsupported(
                 "the system table is not supported" if known else "no such system table",
                 table=f"{self._context.identifier}${name}",
-                system_tables=list(SYSTEM_TABLES),
+                system_tables=[*SYSTEM_TABLES, AUDIT_LOG, BINLOG, RO],
             )
         return SystemTable(
             f"{self._context.identifier}${name}",

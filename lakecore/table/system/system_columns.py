@@ -173,7 +173,7 @@ SYSTEM_TABLES: Mapping[str, tuple[SystemColumn, ...]] = {
     """),
 }
 
-UNSUPPORTED_SYSTEM_TABLES = ("audit_log", "binlog", "file_indexes", "ro", "row_tracking")
+UNSUPPORTED_SYSTEM_TABLES = ("file_indexes", "row_tracking")
 """System tables that Paimon has and lakecore does not."""
 
 

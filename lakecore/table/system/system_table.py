@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lakecore.frames.source import RowSource
     from lakecore.model.schema import TableSchema
     from lakecore.plan.predicate import Predicate
 
@@ -79,7 +80,7 @@ class SystemTable(Readable):
     def _facts(self) -> list[tuple[str, object]]:
         return [("system table", self.identifier)]
 
-    def _rows(self, at: Travel) -> SystemSource:
+    def _rows(self, at: Travel) -> RowSource:
         if at != Travel():
             raise InvalidRequest(
                 "a system table shows the present; that of a table's copy with scan options "

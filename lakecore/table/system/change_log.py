@@ -1,0 +1,273 @@
+"""`$audit_log` and `$binlog`: the rows of a table with their kinds, as a table.
+
+https://paimon.apache.org/docs/master/concepts/system-tables/#audit-log-table
+
+- `$audit_log` has the column `rowkind` (+I, -U, +U, -D) before the columns of the table.
+- `$binlog` has each column as a list of one value. Where it shows changes, an update is one row of
+  kind +U with lists of two values: before and after.
+
+A batch read returns the state of a snapshot: the merged row of each key with its stored kind, so a
+deleted key may have a row of kind -D. With the options `incremental-between...` it returns the
+changes between two points. A stream returns the changes of each snapshot.
+
+With `table-read.sequence-number.enabled`, the column `_SEQUENCE_NUMBER` follows `rowkind`. The
+sequence number of an update is that of the row before.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import Unsupported
+from lakecore.model.rows import KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND, VALUE_KIND_ID, RowKind
+from lakecore.model.types import Array, Field, parse_type, with_nullable
+from lakecore.plan.predicate import condition_on
+from lakecore.table.changes.between import changes_of_options
+from lakecore.table.changes.changes import State, Wanted
+from lakecore.table.changes.difference import Difference
+from lakecore.table.changes.stream import StreamRequest, open_stream
+from lakecore.table.reads.source import side_by_side
+from lakecore.table.reads.travel import Travel, as_of, resolve, schema_read
+from lakecore.table.runs.split_files import SEQUENCE_FIELD
+from lakecore.table.system.system_table import SystemTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import timedelta
+
+    import polars as pl
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.times import Time
+    from lakecore.plan.predicate import Predicate
+    from lakecore.table.changes.change_stream import ChangeStream
+    from lakecore.table.changes.changes import Change, ChangesSource
+    from lakecore.table.context import TableContext
+
+__all__ = ["AUDIT_LOG", "BINLOG", "ChangeLog", "ChangeLogSource"]
+
+AUDIT_LOG, BINLOG = "audit_log", "binlog"
+KIND = "rowkind"
+_KIND_COLUMN = Field(id=VALUE_KIND_ID, name=KIND, type=parse_type("STRING"))
+_TEXTS = pa.array(KIND_TEXTS, pa.string())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeLogSource:
+    """The rows of changes in the form of `$audit_log`, or with `lists` in that of `$binlog`.
+
+    `pairs`: an update is one row.
+    """
+
+    context: TableContext
+    changes: tuple[Change, ...]
+    lists: bool = False
+    pairs: bool = False
+
+    def __post_init__(self) -> None:
+        if not self._sequence:
+            return
+        if not self.context.schema.primary_keys:
+            raise Unsupported(
+                "rows of a table without a primary key have no sequence numbers",
+                option="table-read.sequence-number.enabled",
+                table=self.context.identifier,
+            )
+        if any(isinstance(change, Difference) for change in self.changes):
+            raise Unsupported(
+                "the difference of two states has no sequence numbers",
+                option="table-read.sequence-number.enabled",
+                table=self.context.identifier,
+            )
+
+    @property
+    def _sequence(self) -> bool:
+        return self.context.options.table_read_sequence_number_enabled
+
+    @cached_property
+    def table_schema(self) -> TableSchema:
+        """The columns, as a schema."""
+        schema = self.context.schema
+        own = schema.fields
+        if self.lists:
+            own = tuple(
+                replace(field, type=Array(element=with_nullable(field.type, nullable=True)))
+                for field in own
+            )
+        special = (_KIND_COLUMN, SEQUENCE_FIELD) if self._sequence else (_KIND_COLUMN,)
+        return replace(schema, fields=(*special, *own), primary_keys=())
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of all columns."""
+        return self.table_schema.arrow
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        limit: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows in batches of the requested columns, in the order of the changes.
+
+        The predicate prunes only. `limit` is exact without a predicate.
+        """
+        names = self.schema.names if columns is None else list(columns)
+        own = self.context.schema
+        keys = own.primary_keys if self.pairs else ()
+        asked = [name for name in names if name not in (KIND, SEQUENCE_NUMBER)]
+        wanted = Wanted(
+            context=self.context,
+            columns=tuple(dict.fromkeys([*asked, *keys])) or own.names[:1],
+            predicate=None if self.lists else condition_on(predicate, own.names),
+            keeps_deletions=True,
+            sequence=self._sequence,
+        )
+        left = limit if predicate is None else None
+        streams = (stream for change in self.changes for stream in change.streams(wanted))
+        with closing(side_by_side(streams)) as found:
+            for batch in _whole_updates(found, keys) if self.pairs else found:
+                rows = self._shown(batch, names)
+                if left is not None and rows.num_rows >= left:
+                    yield rows.slice(0, left)
+                    return
+                left = None if left is None else left - rows.num_rows
+                yield rows
+
+    def native_files(
+        self,
+        columns: Sequence[str],
+        predicate: Predicate | None = None,
+    ) -> list[str] | None:
+        """None: files do not store kinds as strings."""
+        del columns, predicate
+        return None
+
+    def _shown(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        kinds = batch.column(VALUE_KIND).to_numpy(zero_copy_only=False)
+        starts = np.arange(batch.num_rows)
+        if self.pairs and batch.num_rows:
+            second = np.concatenate([[False], _starts_update(kinds)[:-1]])
+            starts = starts[~second]
+        ends = np.append(starts[1:], batch.num_rows) - 1
+        schema = pa.schema([self.schema.field(name) for name in names])
+        columns = []
+        for field in schema:
+            if field.name == KIND:
+                columns.append(_TEXTS.take(pa.array(kinds[ends] if len(starts) else kinds)))
+            elif field.name == SEQUENCE_NUMBER or not self.lists:
+                column = batch.column(field.name)
+                columns.append(column.take(pa.array(starts)) if self.pairs else column)
+            else:
+                offsets = pa.array(np.append(starts, batch.num_rows), pa.int32())
+                columns.append(_lists(offsets, batch.column(field.name), field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _lists(offsets: pa.Array, values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return pa.ListArray.from_arrays(offsets, values, type=kind)
+
+
+def _starts_update(kinds: np.ndarray) -> np.ndarray:
+    """Whether each row is the -U of an update whose +U follows."""
+    follows = np.append(kinds[1:] == RowKind.UPDATE_AFTER, [False])
+    starts: np.ndarray = (kinds == RowKind.UPDATE_BEFORE) & follows
+    return starts
+
+
+def _whole_updates(
+    batches: Iterator[pa.RecordBatch], keys: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The rows in batches that hold both rows of each update."""
+    held: pa.RecordBatch | None = None
+    for batch in batches:
+        rows = batch
+        if not rows.num_rows:
+            continue
+        if held is not None:
+            if _same_key(held, rows, keys):
+                rows = _joined(held, rows)
+            else:
+                yield held
+            held = None
+        if rows.column(VALUE_KIND)[-1].as_py() == RowKind.UPDATE_BEFORE:
+            held = rows.slice(rows.num_rows - 1)
+            rows = rows.slice(0, rows.num_rows - 1)
+        if rows.num_rows:
+            yield rows
+    if held is not None:
+        yield held
+
+
+def _same_key(held: pa.RecordBatch, rows: pa.RecordBatch, keys: Sequence[str]) -> bool:
+    return all(pc.equal(held.column(key)[0], rows.column(key)[0]).as_py() for key in keys)
+
+
+def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
+    (batch,) = pa.Table.from_batches([first, second]).combine_chunks().to_batches()
+    return batch
+
+
+class ChangeLog(SystemTable):
+    """`$audit_log` or `$binlog` of a table: it is read like a table, and as a stream."""
+
+    def __init__(self, context: TableContext, name: str) -> None:
+        self.identifier = f"{context.identifier}${name}"
+        self._of = context
+        self._lists = name == BINLOG
+
+    @property
+    def schema(self) -> TableSchema:
+        """The columns, as a schema."""
+        context = as_of(self._of, schema_read(self._of))
+        return self._in_form(context, ()).table_schema
+
+    def stream(  # noqa: PLR0913 - the public verb
+        self,
+        from_snapshot: int | None = None,
+        until: int | Literal["latest"] | None = None,
+        columns: Sequence[str] | str | None = None,
+        where: pl.Expr | str | None = None,
+        *,
+        from_timestamp: Time | None = None,
+        scan_mode: str | None = None,
+        consumer_id: str | None = None,
+        poll: str | float | timedelta | None = None,
+    ) -> ChangeStream[pl.LazyFrame]:
+        """The changes of each snapshot, as `Table.stream` gives them, in the form of this table."""
+        request = StreamRequest(
+            from_snapshot=from_snapshot,
+            from_timestamp=from_timestamp,
+            scan_mode=scan_mode,
+            until=until,
+            consumer_id=consumer_id,
+            poll=poll,
+            columns=columns,
+            where=where,
+        )
+        return open_stream(self._of, request, self._of_changes)
+
+    def _rows(self, at: Travel) -> ChangeLogSource:
+        context = self._of
+        context.options.require_readable()
+        between = changes_of_options(context) if at == Travel() else None
+        if between is not None:
+            return self._of_changes(between)
+        snapshot, schema = resolve(context, at)
+        state = () if snapshot is None else (State(snapshot=snapshot, as_batch=True),)
+        return self._in_form(as_of(context, schema), state)
+
+    def _of_changes(self, source: ChangesSource) -> ChangeLogSource:
+        return self._in_form(source.context, source.changes, pairs=self._lists)
+
+    def _in_form(
+        self, context: TableContext, changes: tuple[Change, ...], *, pairs: bool = False
+    ) -> ChangeLogSource:
+        return ChangeLogSource(context=context, changes=changes, lists=self._lists, pairs=pairs)

@@ -1,0 +1,42 @@
+"""`$ro`: the rows of a table that need no merge.
+
+https://paimon.apache.org/docs/master/concepts/system-tables/#read-optimized-table
+
+With a primary key, only the files of the last level are read: what full compaction has written.
+Newer rows are not seen. Without a primary key, it is the table itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.table.reads.source import TableSource
+from lakecore.table.reads.travel import as_of, resolve, schema_read
+from lakecore.table.system.system_table import SystemTable
+
+if TYPE_CHECKING:
+    from lakecore.model.schema import TableSchema
+    from lakecore.table.context import TableContext
+    from lakecore.table.reads.travel import Travel
+
+RO = "ro"
+
+
+class ReadOptimized(SystemTable):
+    """`$ro` of a table, as of any of its states."""
+
+    def __init__(self, context: TableContext) -> None:
+        self.identifier = f"{context.identifier}${RO}"
+        self._of = context
+
+    @property
+    def schema(self) -> TableSchema:
+        """The columns, as a schema."""
+        return schema_read(self._of)
+
+    def _rows(self, at: Travel) -> TableSource:
+        self._of.options.require_readable()
+        snapshot, schema = resolve(self._of, at)
+        context = as_of(self._of, schema)
+        only = context.options.level_count - 1 if schema.primary_keys else None
+        return TableSource(context=context, snapshot=snapshot, table_schema=schema, only_level=only)
