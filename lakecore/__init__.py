@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     from lakecore.model.compaction import CompactionResult
     from lakecore.model.consumer import Consumer
     from lakecore.model.files import CommitMessage
-    from lakecore.model.retention import ExpiredSnapshots, FilesDeleted, RolledBack, TagDeletion
+    from lakecore.model.retention import (
+        ExpiredChangelogs,
+        ExpiredSnapshots,
+        FilesDeleted,
+        RolledBack,
+        TagDeletion,
+    )
     from lakecore.model.schema_change import Move, SchemaChange
     from lakecore.model.snapshot import CommitResult, Tag
     from lakecore.scalar.values import SqlExpression, sql_expr
@@ -52,6 +58,7 @@ __all__ = [
     "CompactionResult",
     "Consumer",
     "CorruptTable",
+    "ExpiredChangelogs",
     "ExpiredSnapshots",
     "FastForwardResult",
     "FilesDeleted",
@@ -98,7 +105,13 @@ _HOMES = {
     "lakecore.model.compaction": ("CompactionResult",),
     "lakecore.model.consumer": ("Consumer",),
     "lakecore.model.files": ("CommitMessage",),
-    "lakecore.model.retention": ("ExpiredSnapshots", "FilesDeleted", "RolledBack", "TagDeletion"),
+    "lakecore.model.retention": (
+        "ExpiredChangelogs",
+        "ExpiredSnapshots",
+        "FilesDeleted",
+        "RolledBack",
+        "TagDeletion",
+    ),
     "lakecore.model.schema_change": ("Move", "SchemaChange"),
     "lakecore.model.snapshot": ("CommitResult", "Tag"),
     "lakecore.scalar.values": ("SqlExpression", "sql_expr"),

@@ -19,6 +19,7 @@ PUBLIC = [
     "CompactionResult",
     "Consumer",
     "CorruptTable",
+    "ExpiredChangelogs",
     "ExpiredSnapshots",
     "FastForwardResult",
     "FilesDeleted",

@@ -122,6 +122,49 @@ class TagDeletion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiredChangelogs:
+    """The result of `Table.expire_changelogs`.
+
+    - `changelogs_expired`: how many long-lived changelogs expired;
+    - `earliest_changelog_id`: the first that is left; None if none is;
+    - `files`: what was deleted, by kind;
+    - `held_by_consumer`: the consumer without which more would have expired, or None;
+    - `unreadable_changelogs`: expired changelogs of which a manifest was missing or damaged: their
+      data files are left to `remove_orphan_files`;
+    - `dry_run`: whether nothing was deleted.
+    """
+
+    changelogs_expired: int = 0
+    earliest_changelog_id: int | None = None
+    files: FilesDeleted = FilesDeleted()
+    held_by_consumer: str | None = None
+    unreadable_changelogs: tuple[int, ...] = ()
+    dry_run: bool = False
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def __str__(self) -> str:
+        return pairs_text(self._shown())
+
+    def _repr_html_(self) -> str:
+        return pairs_html("Expiry of changelogs", self._shown())
+
+    def _shown(self) -> list[tuple[str, object]]:
+        lines: list[tuple[str, object]] = [("changelogs expired", f"{self.changelogs_expired:,}")]
+        if self.earliest_changelog_id is not None:
+            lines.append(("earliest changelog", self.earliest_changelog_id))
+        lines += self.files.shown()
+        if self.held_by_consumer is not None:
+            lines.append(("held by consumer", self.held_by_consumer))
+        if self.unreadable_changelogs:
+            lines.append(("unreadable", ", ".join(map(str, self.unreadable_changelogs))))
+        if self.dry_run:
+            lines.append(("dry run", "nothing was deleted"))
+        return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RolledBack:
     """The result of `Table.rollback_to`.
 

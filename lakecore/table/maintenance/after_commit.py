@@ -30,7 +30,8 @@ from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.options import ExpireMode
 from lakecore.table.commits.commit import commit
 from lakecore.table.maintenance.consumers import expire_consumers
-from lakecore.table.maintenance.expire_snapshots import expire_snapshots
+from lakecore.table.maintenance.expire_changelogs import expire_changelogs
+from lakecore.table.maintenance.expire_snapshots import expire_snapshots, keeps_changelogs
 from lakecore.table.maintenance.expire_tags import maintain_tags
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def _snapshots(context: TableContext, request: CommitRequest, latest_id: int | N
     # Without a look at the storage, it is certain that the first snapshots all stay.
     if latest_id is None or latest_id > context.options.snapshot_num_retained_min:
         expire_snapshots(context, latest_id=latest_id)
+        if keeps_changelogs(context.options):
+            expire_changelogs(context)
 
 
 _STEPS: tuple[Step, ...] = (_tags, _consumers, _snapshots)

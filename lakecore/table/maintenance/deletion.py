@@ -17,6 +17,7 @@ import polars as pl
 
 from lakecore.errors import CorruptTable
 from lakecore.io.parallel import delete_all
+from lakecore.model.manifest import FileKind
 from lakecore.model.retention import FilesDeleted
 from lakecore.table.maintenance.reachable import KEY, Metadata, data_paths, lists_of
 
@@ -60,6 +61,13 @@ def delete_files_of(context: TableContext, plan: Deletion) -> None:
     metadata = plan.metadata
     delete_all(delete, sorted(metadata.manifests | metadata.index_files | metadata.statistics))
     delete_all(delete, sorted(metadata.lists))
+
+
+def changes_in(frame: pl.DataFrame) -> pl.DataFrame:
+    """One row a file: whether it is added, else it is deleted."""
+    added = (pl.col("_KIND") == FileKind.ADD).any().alias("added")
+    others = [name for name in frame.columns if name not in {*KEY, "_KIND"}]
+    return frame.group_by(KEY, maintain_order=True).agg(added, pl.col(others).last())
 
 
 def metadata_left(

@@ -29,13 +29,12 @@ import polars as pl
 from lakecore.errors import CommitConflict, CorruptTable
 from lakecore.io.parallel import delete_all, read_all
 from lakecore.model.files import FileSource
-from lakecore.model.manifest import FileKind
 from lakecore.model.retention import ExpiredSnapshots
 from lakecore.options import ChangelogProducer
 from lakecore.plan.retention import Retention, end_of_snapshots
 from lakecore.table.context import require_table
 from lakecore.table.maintenance.consumers import list_consumers
-from lakecore.table.maintenance.deletion import Deletion, delete_files_of, metadata_left
+from lakecore.table.maintenance.deletion import Deletion, changes_in, delete_files_of, metadata_left
 from lakecore.table.maintenance.reachable import (
     KEY,
     Metadata,
@@ -45,6 +44,7 @@ from lakecore.table.maintenance.reachable import (
     metadata_of,
     other_branches,
     states,
+    tags_near,
     tags_of,
 )
 
@@ -191,7 +191,7 @@ class _Expiry:
         )
         data, unreadable = self._deleted_files(keep_appended=added_is_changelog)
         changelog = self._changelog_files() if not self.keeps else data.clear()
-        near = [tag.snapshot for tag in self._tags_near(tags)]
+        near = tags_near(history, tags, self.snapshots[0].id, end.id)
         others = other_branches(context)
         # Long-lived changelogs of a time when they were kept are still there to be read.
         kept = [] if self.keeps else changelogs_of(history)
@@ -225,7 +225,7 @@ class _Expiry:
 
         def read(snapshot: Snapshot) -> pl.DataFrame | None:
             try:
-                return _changes(entry_frame(history, history.delta_manifests(snapshot)))
+                return changes_in(entry_frame(history, history.delta_manifests(snapshot)))
             except CorruptTable as error:
                 log.warning(
                     "the data files that a snapshot deletes are kept: its manifests cannot be "
@@ -241,7 +241,7 @@ class _Expiry:
         unreadable = tuple(
             each.id for each, frame in zip(later, frames, strict=True) if frame is None
         )
-        empty = _changes(entry_frame(history, ()))
+        empty = changes_in(entry_frame(history, ()))
         changes = pl.concat([empty, *(frame for frame in frames if frame is not None)])
         last = changes.group_by(KEY, maintain_order=True).last()
         gone = last.filter(~pl.col("added"))
@@ -253,29 +253,15 @@ class _Expiry:
     def _changelog_files(self) -> pl.DataFrame:
         """The changelog files of the expiring snapshots; those that cannot be listed stay."""
         history = self.context.history
-        frames = [_changes(entry_frame(history, ()))]
+        frames = [changes_in(entry_frame(history, ()))]
         for snapshot in self.snapshots[:-1]:
             name = snapshot.changelog_manifest_list
             try:
                 manifests = history.manifest_list(name, snapshot.changelog_manifest_list_size)
-                frames.append(_changes(entry_frame(history, manifests)))
+                frames.append(changes_in(entry_frame(history, manifests)))
             except CorruptTable:
                 continue
         return pl.concat(frames).filter("added").drop("added")
-
-    def _tags_near(self, tags: Sequence[Tag]) -> Sequence[Tag]:
-        """The tags that can share a file with an expiring snapshot.
-
-        History is a line: what an older tag shares with it, the newest tag at or before it has,
-        too. A tag beyond the latest snapshot is of a rollback that did not end: then all count.
-        """
-        first, end = self.snapshots[0].id, self.snapshots[-1].id
-        latest = self.context.history.latest_snapshot_id() or end
-        if tags and tags[-1].snapshot.id > latest:
-            return tags
-        before = [tag for tag in tags if tag.snapshot.id <= first]
-        nearest = before[-1].snapshot.id if before else first
-        return [tag for tag in tags if nearest <= tag.snapshot.id < end]
 
     # --- deletion ---------------------------------------------------------------------------------
 
@@ -292,13 +278,6 @@ class _Expiry:
             store.put(layout.changelog_latest_hint, str(expiring[-1].id).encode())
         delete_all(store.delete, [layout.snapshot(snapshot.id) for snapshot in expiring])
         history.write_earliest_hint(end.id)
-
-
-def _changes(frame: pl.DataFrame) -> pl.DataFrame:
-    """One row a file: whether it is added, else it is deleted."""
-    added = (pl.col("_KIND") == FileKind.ADD).any().alias("added")
-    others = [name for name in frame.columns if name not in {*KEY, "_KIND"}]
-    return frame.group_by(KEY, maintain_order=True).agg(added, pl.col(others).last())
 
 
 def _metadata_of_changelogs(context: TableContext, kept: Sequence[Snapshot]) -> Metadata:

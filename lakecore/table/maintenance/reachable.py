@@ -40,6 +40,7 @@ __all__ = [
     "State",
     "StateKind",
     "branch_names",
+    "changelogs_of",
     "data_paths",
     "entry_frame",
     "follows",
@@ -47,6 +48,7 @@ __all__ = [
     "metadata_of",
     "other_branches",
     "states",
+    "tags_near",
     "tags_of",
 ]
 
@@ -114,6 +116,19 @@ def tags_of(history: History) -> tuple[Tag, ...]:
 
     found = [tag for tag in read_all(read, history.tag_names()) if tag is not None]
     return tuple(sorted(found, key=lambda tag: tag.snapshot.id))
+
+
+def tags_near(history: History, tags: Sequence[Tag], first: int, end: int) -> list[Snapshot]:
+    """The snapshots of the tags that can share a file with a state from `first` to before `end`.
+
+    History is a line: what an older tag shares with such a state, the newest tag at or before
+    `first` has, too. A tag beyond the latest snapshot is of a rollback that died: then all count.
+    """
+    latest = history.latest_snapshot_id() or end
+    if tags and tags[-1].snapshot.id > latest:
+        return [tag.snapshot for tag in tags]
+    nearest = max((tag.snapshot.id for tag in tags if tag.snapshot.id <= first), default=first)
+    return [tag.snapshot for tag in tags if nearest <= tag.snapshot.id < end]
 
 
 def states(history: History) -> Iterator[State]:

@@ -15,11 +15,12 @@ from lakecore.model.times import to_milliseconds
 from lakecore.options import DURATION
 from lakecore.plan.retention import Retention
 from lakecore.table.maintenance import expire_snapshots as snapshots
+from lakecore.table.maintenance.expire_changelogs import changelog_retention_of, expire_changelogs
 from lakecore.table.maintenance.rollback import rollback_to
 from lakecore.table.reads.travel import Travel
 
 if TYPE_CHECKING:
-    from lakecore.model.retention import ExpiredSnapshots, RolledBack
+    from lakecore.model.retention import ExpiredChangelogs, ExpiredSnapshots, RolledBack
     from lakecore.model.times import Time
     from lakecore.table.context import TableContext
 
@@ -74,6 +75,40 @@ class RetentionVerbs:
             max_deletes=keep.max_deletes if max_deletes is None else max_deletes,
         )
         return snapshots.expire_snapshots(context, given, dry_run=dry_run)
+
+    def expire_changelogs(
+        self,
+        *,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: Time | timedelta | None = None,
+        max_deletes: int | None = None,
+        delete_all: bool = False,
+        dry_run: bool = False,
+    ) -> ExpiredChangelogs:
+        """Expire the oldest long-lived changelogs and delete the files that only they need.
+
+        A long-lived changelog is what an expired snapshot leaves to `changes` and `stream`, if an
+        option `changelog.*` keeps more than that of snapshots. Commits expire them by themselves.
+        The arguments are those of `expire_snapshots`; the defaults are `changelog.num-retained.max`
+        and so on. `retain_max` and `retain_min` count from the latest snapshot on, and the newest
+        changelog stays. With `delete_all`, all go. What a consumer reads next always stays.
+
+            table.expire_changelogs(retain_max=100, retain_min=1)
+
+        Raises InvalidRequest for numbers that contradict each other; CorruptTable, with nothing
+        deleted, if something that stays cannot be read.
+        """
+        check_flags(delete_all=delete_all, dry_run=dry_run)
+        context = self._context
+        keep = changelog_retention_of(context)
+        given = Retention(
+            retain_max=keep.retain_max if retain_max is None else retain_max,
+            retain_min=keep.retain_min if retain_min is None else retain_min,
+            older_than_ms=_moment(context, older_than, keep.older_than_ms),
+            max_deletes=keep.max_deletes if max_deletes is None else max_deletes,
+        )
+        return expire_changelogs(context, given, all_of_them=delete_all, dry_run=dry_run)
 
     def rollback_to(
         self,
