@@ -13,7 +13,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,6 +32,8 @@ from lakecore.cli.arguments import (
     chosen,
 )
 from lakecore.cli.output import OutputFailed, flush, to_nowhere, write
+from lakecore.cli.run import run
+from lakecore.cli.stream_commands import add_to as add_stream_commands
 from lakecore.errors import LakecoreError
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def tables(
 
     Rows are counted as stored: before they are merged.
     """
-    _run("lakecore.cli.look", "tables", path, warehouse, option, chosen(output, json=json, csv=csv))
+    run("lakecore.cli.look", "tables", path, warehouse, option, chosen(output, json=json, csv=csv))
 
 
 @app.command()
@@ -175,7 +176,7 @@ def show(  # noqa: PLR0913  one option per part of the question
         raise typer.BadParameter(
             "CSV holds one table: name one of " + " ".join(f"--{f}" for f in flags)
         )
-    _run("lakecore.cli.look", "show", table, warehouse, option, asked, form)
+    run("lakecore.cli.look", "show", table, warehouse, option, asked, form)
 
 
 @app.command()
@@ -203,7 +204,7 @@ def read(  # noqa: PLR0913  one option per part of the question
     """Print the rows of a table, merged by their keys."""
     at = {"snapshot_id": snapshot, "tag": tag, "timestamp": timestamp}
     form = chosen(output, json=json, csv=csv)
-    _run("lakecore.cli.rows", "read", table, warehouse, option, (columns, where, limit), at, form)
+    run("lakecore.cli.rows", "read", table, warehouse, option, (columns, where, limit), at, form)
 
 
 @app.command()
@@ -234,7 +235,7 @@ def changes(  # noqa: PLR0913  one option per part of the question
     The column _row_kind is +I (new), -U and +U (before and after an update) or -D (deleted).
     """
     form = chosen(output, json=json, csv=csv)
-    _run(
+    run(
         "lakecore.cli.rows",
         "changes",
         table,
@@ -244,6 +245,9 @@ def changes(  # noqa: PLR0913  one option per part of the question
         (start, end),
         form,
     )
+
+
+add_stream_commands(app)
 
 
 @app.command()
@@ -260,7 +264,7 @@ def explain(  # noqa: PLR0913  one option per part of the question
 ) -> None:
     """Show which files a read would skip, merge and read."""
     form = chosen(output, json=json, csv=csv)
-    _run("lakecore.cli.look", "explain", table, warehouse, option, columns, where, form)
+    run("lakecore.cli.look", "explain", table, warehouse, option, columns, where, form)
 
 
 @app.command()
@@ -320,7 +324,7 @@ def compact(  # noqa: PLR0913  one option per part of the question
         "dry_run": dry_run,
     }
     every = interval if watch else None
-    _run("lakecore.cli.compact", "compact", table, warehouse, option, what, every, form)
+    run("lakecore.cli.compact", "compact", table, warehouse, option, what, every, form)
 
 
 @app.command()
@@ -353,7 +357,7 @@ def sql(  # noqa: PLR0913  one option per part of the question
     """
     form = chosen(output, json=json, csv=csv)
     what = (execute, file, database, limit, form)
-    _run("lakecore.cli.sql", "sql", warehouse, option, *what, create=create)
+    run("lakecore.cli.sql", "sql", warehouse, option, *what, create=create)
 
 
 @app.command()
@@ -366,16 +370,7 @@ def demo(
     keep: Annotated[bool, typer.Option(help="Leave the table there to be looked at.")] = True,
 ) -> None:
     """Show what lakecore does, with a year of real flights."""
-    _run("lakecore.cli.demo", "demo", path, keep)
-
-
-def _run(module: str, command: str, *arguments: object, **flags: bool) -> None:
-    """Import the module of a command, and run it."""
-    try:
-        getattr(import_module(module), command)(*arguments, **flags)
-        flush()
-    except BrokenPipeError:  # the reader has had enough, as in `lakecore read ... | head`
-        to_nowhere()
+    run("lakecore.cli.demo", "demo", path, keep)
 
 
 def _polars_errors() -> tuple[type[Exception], ...]:

@@ -24,7 +24,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROGRAM = [sys.executable, "-c", "from lakecore.cli import main; main()"]
-COMMANDS = ("version", "tables", "show", "read", "changes", "explain", "compact", "sql", "demo")
+COMMANDS = (
+    "version",
+    "tables",
+    "show",
+    "read",
+    "changes",
+    "stream",
+    "consumer",
+    "explain",
+    "compact",
+    "sql",
+    "demo",
+)
 HEAVY = ("duckdb", "fastavro", "fsspec", "numpy", "pandas", "polars", "pyarrow", "rich", "sqlglot")
 
 

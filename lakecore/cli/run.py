@@ -1,0 +1,18 @@
+"""Runs the module of a command: it is imported only now, so that `--help` stays fast."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from lakecore.cli.output import flush, to_nowhere
+
+__all__ = ["run"]
+
+
+def run(module: str, command: str, *arguments: object, **flags: bool) -> None:
+    """Import the module of a command, and call its function of that name."""
+    try:
+        getattr(import_module(module), command)(*arguments, **flags)
+        flush()
+    except BrokenPipeError:  # the reader has had enough, as in `lakecore read ... | head`
+        to_nowhere()
