@@ -10,7 +10,7 @@ SEED ?=
 # A seed alone is one history, or one simulation, to play again.
 HISTORIES ?= $(if $(SEED),1,300)
 ENGINE ?=
-MUTANTS ?= 50
+MUTANTS ?= 100
 SEEDS ?= 1000
 # Another PySpark than the newest goes into an environment of its own: VENV=.venv-4.1 SPARK='4.1.*'
 SPARK ?=
@@ -61,7 +61,7 @@ props: venv ## run the laws with many examples, and the slow tests
 simulate: venv ## play many actors and faults on one table (SEEDS=n, SEED=s to look at one)
 	$(BIN)/python -m property_tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
-mutate: venv ## put small faults into the engine and see which the tests catch (MUTANTS=n, SEED=s, ARGS='--only lakecore/lsm --quick')
+mutate: venv ## put small faults into the engine and see which the tests catch (MUTANTS=n, SEED=s, ARGS='--only lakecore/lsm --log FILE')
 	$(BIN)/python -m tests.mutation $(MUTANTS) --seed $(or $(SEED),1) $(ARGS)
 
 interop: $(VENV)/.installed-interop ## exchange tables with other implementations of Paimon (Java 17, Maven)

@@ -1,145 +1,201 @@
-"""A sample of mutants, and which tests catch them: `python -m tests.mutation 50 --seed 1`.
+"""A sample of mutants, and which tests kill them: `python -m tests.mutation 100 --seed 1`.
 
-Each mutant is tried in a copy of the repository. The tests that mirror its module come first, then
-those of its folder and the laws that name its part, then all others. A mutant that no test catches
-within these, and that `survivors.txt` does not excuse, is a finding. It fails if less than 95 % of
-the mutants that are not excused are caught.
+One in turn is drawn from each part of the engine. Each mutant is tried in a fork of this process,
+the nearest tests first (`nearness.py`), until one fails or the seconds given are used. A test that
+fails must pass without the mutant, or it is put aside. A mutant that uses far more time than the
+same test without it is out of time, and counted apart.
+
+`--log` keeps what is known in a file, one line of JSON for each mutant; a later run of the same
+draw goes on from there, and with `--again` tries survivors once more, as after a test was added. A
+mutant that survives, and that `survivors.txt` does not excuse, is a finding. It fails if less than
+95 % of the mutants that are not excused are killed.
+
+Only functions are mutated. Tests in other processes would not see the mutant: they, and those that
+need a server, are left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import json
+import pkgutil
 import random
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
-from itertools import islice
+from dataclasses import dataclass, field
+from itertools import chain, zip_longest
 from pathlib import Path
+from typing import Any
 
+import lakecore
 from tests.mutation.mutants import Mutant, compiles, mutants
+from tests.mutation.nearness import Nearness
+from tests.mutation.trial import (
+    KILLED,
+    SECONDS_FREE,
+    SLOW,
+    STILL,
+    SURVIVED,
+    Patch,
+    Verdict,
+    tried,
+)
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("merge", "lsm", "plan", "rows", "table", "format", "io")
+PARTS = ("merge", "lsm", "plan", "rows", "table", "format", "io", "scalar", "model")
 SURVIVORS = Path(__file__).parent / "survivors.txt"
-CAUGHT_SHARE_MIN = 0.95
-LAWS = {
-    "merge": ("merge_functions", "aggregators", "changelogs", "engines_table"),
-    "lsm": ("packing", "picking", "fixed_points", "compaction_steps"),
-    "plan": ("predicate", "filters", "pruned_reads"),
-    "rows": ("conform", "values_come_back"),
-    "table": ("table_machine", "races", "crash", "engines_table", "verbs", "changes"),
-    "format": ("binary_row", "metadata", "manifests", "types"),
-    "io": ("data_files", "table_machine"),
-}
-PYTEST_FOUND, PYTEST_NONE = 1, 5
+KILLED_SHARE_MIN = 0.95
+TIMES_SLOWER = 4
+ELSEWHERE = ("cli", "demo", "differential", "distributed", "interop", "mutation", "spark", "bench")
+BEFORE_TESTS = ("hypothesis.strategies", "pandas", "duckdb", "pyarrow.dataset", "tests.tables")
+EXCUSED, OUT_OF_TIME, NOT_TRIED = "excused", "out of time", "not tried"
+OUTCOMES = (KILLED, OUT_OF_TIME, SURVIVED, EXCUSED, NOT_TRIED)
 
 
 def main() -> int:
-    """Try the mutants; 0 if enough of them are caught."""
+    """Try the mutants; 0 if enough of them are killed."""
     given = _arguments()
-    drawn = draw(given.mutants, given.seed, given.only)
+    for found in pkgutil.walk_packages(lakecore.__path__, "lakecore."):
+        if found.name.split(".")[1] in PARTS:
+            importlib.import_module(found.name)
+    for name in BEFORE_TESTS:
+        importlib.import_module(name)
+    trials = Trials(seconds=given.seconds, without=set())
     excused = {line.split(" | ")[0] for line in SURVIVORS.read_text("utf-8").splitlines()}
-    counts = {"caught": 0, "excused": 0, "survived": 0}
-    with tempfile.TemporaryDirectory(prefix="lakecore-mutants-") as folder:
-        home = Path(folder) / "copy"
-        copy_to(home)
-        for number, mutant in enumerate(drawn, 1):
+    known = _known(given.log)
+    outcomes: dict[str, str] = {}
+    for number, mutant in enumerate(draw(given.mutants, given.seed, given.only), 1):
+        line = known.get(mutant.key)
+        if mutant.key in excused:
+            line = {"key": mutant.key, "outcome": EXCUSED}
+        elif line is None or (given.again and line["outcome"] == SURVIVED):
             began = time.monotonic()
-            if mutant.key in excused:
-                outcome, by = "excused", "survivors.txt"
-            else:
-                by = caught_by(mutant, home, quick=given.quick, seconds=given.timeout)
-                outcome = "caught" if by else "survived"
-            counts[outcome] += 1
-            took = time.monotonic() - began
-            print(f"{number:4} {outcome:8} {took:4.0f} s  {mutant.path}:{mutant.line} {by}")
-            if outcome == "survived":
-                print(f"     {mutant.key}")
-            sys.stdout.flush()
-    tried = counts["caught"] + counts["survived"]
-    share = counts["caught"] / tried if tried else 1.0
-    print(f"{counts}; caught {share:.1%} of {tried} that are not excused (seed {given.seed})")
-    return 0 if share >= CAUGHT_SHARE_MIN else 1
+            line = {"key": mutant.key, "line": mutant.line, **trials.of(mutant)}
+            line["took"] = round(time.monotonic() - began)
+            if given.log is not None:
+                with given.log.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+        outcomes[mutant.key] = line["outcome"]
+        print(f"{number:4} {line}", flush=True)
+    return 0 if reported(outcomes) >= KILLED_SHARE_MIN else 1
 
 
 def draw(count: int, seed: int, only: str) -> list[Mutant]:
-    """So many mutants of the modules whose path has the text `only`, the same for one seed."""
-    found: list[Mutant] = []
+    """So many mutants of modules whose path has the text `only`, the same for one seed.
+
+    Each part has its turn, so that a small one is looked at too; fewer drawn are the first of more.
+    """
+    parts: list[list[Mutant]] = []
     for part in PARTS:
+        found: list[Mutant] = []
         for path in sorted((ROOT / "lakecore" / part).rglob("*.py")):
             name = path.relative_to(ROOT).as_posix()
             if only in name:
                 found += mutants(name, path.read_bytes())
-    random.Random(seed).shuffle(found)
-    code = (each for each in found if compiles(each, (ROOT / each.path).read_bytes()))
-    return [*islice(code, count)]
+        random.Random(f"{seed} {part}").shuffle(found)
+        parts.append(found)
+    drawn: list[Mutant] = []
+    for mutant in chain.from_iterable(zip_longest(*parts)):
+        if len(drawn) == count:
+            break
+        if mutant is not None and compiles(mutant, (ROOT / mutant.path).read_bytes()):
+            drawn.append(mutant)
+    return drawn
 
 
-def copy_to(home: Path) -> None:
-    """The files of the repository, as they are in the working tree."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    for name in filter(None, listed.stdout.split("\0")):
-        source, target = ROOT / name, home / name
-        if source.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
+@dataclass
+class Trials:
+    """How mutants are tried; `without` are tests that fail without a mutant."""
+
+    seconds: float
+    without: set[str]
+    passing: dict[str, float] = field(default_factory=dict)
+    nearness: Nearness = field(default_factory=lambda: Nearness(ROOT, _files()))
+
+    def of(self, mutant: Mutant) -> dict[str, Any]:
+        """What comes of a mutant, and of which test."""
+        patch = Patch.of(mutant, ROOT)
+        if patch is None:
+            return {"outcome": NOT_TRIED}
+        ranks = self.nearness.ranks(mutant.path, mutant.function)
+        files = sorted(ranks, key=lambda file: ranks[file])
+        batches = [files[:1], *(files[at : at + 4] for at in range(1, len(files), 4))]
+        while True:
+            verdict = tried(patch, batches, seconds=self.seconds, without=frozenset(self.without))
+            outcome = verdict.outcome
+            if outcome != SURVIVED:
+                outcome = self._confirmed(patch, verdict)
+            if outcome:
+                return {
+                    "outcome": outcome,
+                    "by": verdict.by,
+                    "tests": len(verdict.seconds),
+                    "reached": verdict.reached,
+                }
+
+    def _confirmed(self, patch: Patch, verdict: Verdict) -> str:
+        """What the verdict of a test is worth, by the same test without the mutant.
+
+        Empty if it is worth nothing; the test is then left out from here on.
+        """
+        test = verdict.by
+        if test not in self.passing:
+            alone = tried(None, [[test]], seconds=1, seconds_each=600)
+            if alone.outcome != SURVIVED or test not in alone.seconds:
+                self.without.add(test)
+                return ""
+            self.passing[test] = alone.seconds[test]
+        if verdict.outcome != SLOW:
+            return OUT_OF_TIME if verdict.outcome == STILL else KILLED
+        most = TIMES_SLOWER * self.passing[test]
+        if most <= SECONDS_FREE:
+            return OUT_OF_TIME
+        slower = tried(patch, [[test]], seconds=1, seconds_each=most)
+        if slower.outcome == SURVIVED:
+            self.without.add(test)
+            return ""
+        return KILLED if slower.outcome == KILLED else OUT_OF_TIME
 
 
-def caught_by(mutant: Mutant, home: Path, *, quick: bool, seconds: int) -> str:
-    """Which tests fail with the mutant, or run out of time; empty if none do."""
-    path = home / mutant.path
-    source = path.read_bytes()
-    path.write_bytes(mutant.applied(source))
-    try:
-        for name, tests in stages(mutant.path, home, quick=quick):
-            try:
-                if not passes(tests, home, seconds):
-                    return name
-            except subprocess.TimeoutExpired:
-                return f"{name}, out of time"
-    finally:
-        path.write_bytes(source)
-    return ""
+def reported(outcomes: dict[str, str]) -> float:
+    """Print the counts of each part and of all; the share that was killed."""
+    share = 1.0
+    for part in (*PARTS, ""):
+        found = [each for key, each in outcomes.items() if key.startswith(f"lakecore/{part}")]
+        counts = {each: found.count(each) for each in OUTCOMES}
+        judged = len(found) - counts[EXCUSED] - counts[NOT_TRIED]
+        share = counts[KILLED] / judged if judged else 1.0
+        texts = ", ".join(f"{count} {each}" for each, count in counts.items() if count)
+        print(f"{part or 'all':7} {len(found)} drawn: {texts}; {share:.1%} of {judged} killed")
+    return share
 
 
-def stages(module: str, home: Path, *, quick: bool) -> list[tuple[str, list[str]]]:
-    """The tests to run, the nearest first."""
-    parts = Path(module).with_suffix("").parts[1:]
-    own = Path("tests", *parts[:-1], f"test_{parts[-1]}.py")
-    folder = own.parent
-    laws = [f"property_tests/test_{name}.py" for name in LAWS[parts[0]]]
-    found = [(own.as_posix(), [own.as_posix()])] if (home / own).exists() else []
-    found.append((folder.as_posix(), [folder.as_posix()]))
-    found.append(("its laws", laws))
-    if not quick:
-        found.append(("all tests", ["tests", "property_tests", "-n", "2"]))
-    return found
+def _files() -> tuple[str, ...]:
+    """The files of tests that may see a mutant."""
+    found = [
+        path.relative_to(ROOT)
+        for folder in ("tests", "property_tests")
+        for path in (ROOT / folder).rglob("test_*.py")
+    ]
+    return tuple(sorted(path.as_posix() for path in found if path.parts[1] not in ELSEWHERE))
 
 
-def passes(tests: list[str], home: Path, seconds: int) -> bool:
-    """Whether no test fails. Raises TimeoutExpired."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    done = subprocess.run(
-        command, cwd=home, capture_output=True, text=True, timeout=seconds, check=False
-    )
-    return done.returncode in {0, PYTEST_NONE}
+def _known(log: Path | None) -> dict[str, dict[str, Any]]:
+    if log is None or not log.exists():
+        return {}
+    lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    return {line["key"]: line for line in lines}
 
 
 def _arguments() -> argparse.Namespace:
     asked = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
-    asked.add_argument("mutants", type=int, nargs="?", default=50, help="how many to draw")
+    asked.add_argument("mutants", type=int, nargs="?", default=100, help="how many to draw")
     asked.add_argument("--seed", type=int, default=1, help="draws the same ones again")
     asked.add_argument("--only", default="lakecore/", help="a part of the path of modules")
-    asked.add_argument("--quick", action="store_true", help="only the nearest tests and laws")
-    asked.add_argument("--timeout", type=int, default=900, help="seconds for each group of tests")
+    asked.add_argument("--seconds", type=int, default=60, help="of the processor, for each mutant")
+    asked.add_argument("--log", type=Path, help="a file that keeps what is known")
+    asked.add_argument("--again", action="store_true", help="try known survivors once more")
     return asked.parse_args()
 
 

@@ -1,7 +1,8 @@
 """Source code -> its mutants: one operator, constant, condition, result or statement is changed.
 
 A mutant is a span of the source and the text that takes its place, so that all else stays as it is.
-Messages, annotations, docstrings and what is only imported for types are left alone.
+Only what functions do is changed. Messages, annotations, docstrings and what is only imported for
+types are left alone.
 """
 
 from __future__ import annotations
@@ -43,11 +44,16 @@ _QUIET = frozenset({"log", "warnings"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """A change of one module: the bytes from `start` to `end` become `text`."""
+    """A change of one module: the bytes from `start` to `end` become `text`.
+
+    `function` is the qualified name of the function around it; `outermost_line` is where the
+    outermost of its functions begins, which is no method of a class inside a function.
+    """
 
     path: str
     function: str
     line: int
+    outermost_line: int
     start: int
     end: int
     before: str
@@ -76,13 +82,15 @@ class _Finder:
         self._starts = [sum(map(len, lines[:number])) for number in range(len(lines) + 1)]
 
     def found(self) -> Iterator[Mutant]:
-        yield from self._of(ast.parse(self._source), "")
+        yield from self._of(ast.parse(self._source), "", 0)
 
-    def _of(self, node: ast.AST, function: str) -> Iterator[Mutant]:
+    def _of(self, node: ast.AST, function: str, outermost_line: int) -> Iterator[Mutant]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             function = f"{function}.{node.name}".lstrip(".")
+            if isinstance(node, ast.FunctionDef):
+                outermost_line = outermost_line or node.lineno
             for part in node.body:
-                yield from self._of(part, function)
+                yield from self._of(part, function, outermost_line)
             return
         if _is_quiet(node):
             return
@@ -90,13 +98,13 @@ class _Finder:
             children: list[ast.AST] = [] if node.value is None else [node.value]
         else:
             children = [*ast.iter_child_nodes(node)]
-        if function:
+        if outermost_line:
             for text in _changes(node):
-                yield self._mutant(node, function, text)
+                yield self._mutant(node, function, outermost_line, text)
         for child in children:
-            yield from self._of(child, function)
+            yield from self._of(child, function, outermost_line)
 
-    def _mutant(self, node: ast.AST, function: str, text: str) -> Mutant:
+    def _mutant(self, node: ast.AST, function: str, outermost_line: int, text: str) -> Mutant:
         assert isinstance(node, ast.expr | ast.stmt)
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
@@ -106,6 +114,7 @@ class _Finder:
             path=self._path,
             function=function,
             line=node.lineno,
+            outermost_line=outermost_line,
             start=start,
             end=end,
             before=" ".join(self._source[start:end].decode().split()),

@@ -41,3 +41,4 @@ def test_operators_constants_conditions_results_and_statements_change(
 
 def test_what_is_outside_functions_stays() -> None:
     assert mutants("m.py", b"import os\nX = 1 + 2\nif TYPE_CHECKING:\n    Y = 1\n") == []
+    assert mutants("m.py", b"class C:\n    x: int = 1\n    y = not x\n") == []

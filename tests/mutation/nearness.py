@@ -1,0 +1,92 @@
+"""Which tests are tried first for a mutant: the nearer a file of tests to the module, the earlier.
+
+1. the file that mirrors the module;
+2. files that import the module, and those that name its function;
+3. files of the mirrored folder;
+4. the laws that name its part;
+5. files that import a module which imports it;
+6. all others.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+LAWS = {
+    "merge": ("merge_functions", "aggregators", "changelogs", "engines_table"),
+    "lsm": ("packing", "picking", "fixed_points", "compaction_steps"),
+    "plan": ("predicate", "filters", "pruned_reads", "conditions"),
+    "rows": ("conform", "values_come_back"),
+    "scalar": ("conditions", "filters"),
+    "model": ("types", "metadata", "table_machine"),
+    "table": ("table_machine", "races", "crash", "engines_table", "verbs", "changes"),
+    "format": ("binary_row", "metadata", "manifests", "types", "damaged_bytes", "damaged_indexes"),
+    "io": ("data_files", "table_machine", "damaged_bytes"),
+}
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """The files of tests of a repository, by name relative to its root."""
+
+    root: Path
+    files: tuple[str, ...]
+
+    def ranks(self, module: str, function: str) -> dict[str, tuple[int, int]]:
+        """The rank of each file of tests for a function of a module; the smallest comes first."""
+        name = ".".join(Path(module).with_suffix("").parts)
+        parts = Path(module).with_suffix("").parts[1:]
+        folder = Path("tests", *parts[:-1])
+        own = (folder / f"test_{parts[-1]}.py").as_posix()
+        laws = {f"property_tests/test_{law}.py" for law in LAWS.get(parts[0], ())}
+        users = {other for other, seen in self._modules.items() if name in seen}
+        named = re.compile(rf"\b{re.escape(function.rpartition('.')[2])}\b")
+        found: dict[str, tuple[int, int]] = {}
+        for file in self.files:
+            text, seen = self._tests[file]
+            if file == own:
+                rank = 0
+            elif name in seen:
+                rank = 1
+            elif Path(file).parent == folder:
+                rank = 2
+            elif file in laws:
+                rank = 3
+            else:
+                rank = 4 if users & seen else 5
+            mentions = len(named.findall(text))
+            if rank > 1 and mentions and not function.endswith("__"):
+                rank = 1
+            found[file] = (rank, -mentions - text.count(parts[-1]))
+        return found
+
+    @cached_property
+    def _tests(self) -> dict[str, tuple[str, frozenset[str]]]:
+        texts = {file: (self.root / file).read_text("utf-8") for file in self.files}
+        return {file: (text, _imported(text)) for file, text in texts.items()}
+
+    @cached_property
+    def _modules(self) -> dict[str, frozenset[str]]:
+        paths = (self.root / "lakecore").rglob("*.py")
+        return {
+            ".".join(path.relative_to(self.root).with_suffix("").parts): _imported(
+                path.read_text("utf-8")
+            )
+            for path in paths
+        }
+
+
+def _imported(text: str) -> frozenset[str]:
+    """The modules of lakecore that a source imports, and the names that may be modules."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lakecore"):
+            assert node.module is not None
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith("lakecore")}
+    return frozenset(found)

@@ -1,0 +1,224 @@
+"""One mutant and its tests, in a forked child: killed, out of time, or survived.
+
+The parent has imported all modules, and has neither collected nor run a test: Polars has no threads
+yet that a child would miss. The child puts the code of the mutated function into the function
+object, so that each importer has it, and runs the tests until one fails. No file is changed.
+
+Time is that of the processor, so a busy machine changes nothing. A test has `SECONDS_FREE`. The
+caller decides by the time of the same test without the mutant whether more than that is too much. A
+child that uses no time for `STILL_SECONDS` waits for somebody who does not come.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import time
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import IO, TYPE_CHECKING, Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tests.mutation.mutants import Mutant
+
+SECONDS_FREE = 15
+STILL_SECONDS = 60
+KILLED, SLOW, STILL, SURVIVED = "killed", "slow", "still", "survived"
+OPTIONS = (
+    *("-q", "-s", "-p", "no:cacheprovider", "-o", "tmp_path_retention_policy=none"),
+    # Its plugin is imported by the parent.
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
+SERVERS = ("s3", "_s3_running")
+_PROBE = "__mutant_is_reached__"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patch:
+    """The new code of a function object."""
+
+    function: FunctionType
+    code: CodeType
+
+    @staticmethod
+    def of(mutant: Mutant, root: Path) -> Patch | None:
+        """The patch of a mutant; None if its function is not there or cannot take the code."""
+        path = str(root / mutant.path)
+        tree = ast.parse(mutant.applied((root / mutant.path).read_bytes()))
+        _add_probe(tree, mutant.outermost_line)
+        codes = {
+            (code.co_qualname, code.co_firstlineno): code
+            for code in _codes(compile(tree, path, "exec", dont_inherit=True))
+            if _PROBE in code.co_names
+        }
+        for found in gc.get_objects():
+            if isinstance(found, FunctionType) and found.__code__.co_filename == path:
+                old = found.__code__
+                new = codes.get((old.co_qualname, old.co_firstlineno))
+                if new is not None and new.co_freevars == old.co_freevars:
+                    return Patch(function=found, code=new)
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came of a mutant, and of which test; `reached` are the tests that ran the function.
+
+    `seconds` says what each test took, by its name.
+    """
+
+    outcome: str
+    by: str
+    reached: int
+    seconds: dict[str, float]
+
+
+def tried(
+    patch: Patch | None,
+    batches: Sequence[Sequence[str]],
+    *,
+    seconds: float,
+    seconds_each: float = SECONDS_FREE,
+    without: frozenset[str] = frozenset(),
+) -> Verdict:
+    """Run batches of tests with a patch until one fails, or so many seconds are used.
+
+    A batch lists what pytest would be given; the tests `without` are left out.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.close(reader)
+            with os.fdopen(writer, "wb", buffering=0) as pipe:
+                _run(patch, batches, _Loop(pipe, seconds, seconds_each, without))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    running, outcome, reached, took = "", "", 0, dict[str, float]()
+    with os.fdopen(reader, "rb") as pipe:
+        for line in _lines(child, pipe):
+            running, outcome = line.get("begins", running), outcome or line.get("outcome", "")
+            reached += line.get("reached", 0)
+            if "seconds" in line:
+                took[running] = line["seconds"]
+    _, status = os.waitpid(child, 0)
+    if not outcome:  # the child is dead; a segmentation fault is noticed too
+        by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        slow, still = int(signal.SIGXCPU), int(signal.SIGKILL)
+        outcome = {slow: SLOW, still: STILL}.get(by_signal, KILLED)
+        assert running, "the child died before its first test"
+    by = "" if outcome == SURVIVED else running
+    return Verdict(outcome=outcome, by=by, reached=reached, seconds=took)
+
+
+@dataclass(eq=False)
+class _Loop:
+    """How pytest runs the tests of a child."""
+
+    pipe: IO[bytes]
+    seconds: float
+    seconds_each: float
+    without: frozenset[str]
+    hits: set[bool] = field(default_factory=set)
+    is_over: bool = False
+
+    def say(self, **facts: object) -> None:
+        self.pipe.write(json.dumps(facts).encode() + b"\n")
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run the tests until one fails or the time is used."""
+        items = [each for each in session.items if _is_here(each)]
+        items = [each for each in items if each.nodeid not in self.without]
+        for item, after in zip(items, [*items[1:], None], strict=False):
+            used = time.process_time()
+            most = int(used + self.seconds_each) + 1
+            resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+            self.say(begins=item.nodeid)
+            self.hits.clear()
+            reports = runtestprotocol(item, log=False, nextitem=after)
+            took = time.process_time() - used
+            self.seconds -= took
+            self.say(seconds=round(took, 2), reached=len(self.hits))
+            if any(report.failed for report in reports):
+                self.say(outcome=KILLED)
+                self.is_over = True
+            if self.is_over or self.seconds < 0:
+                self.is_over = True
+                break
+        return True
+
+
+def _run(patch: Patch | None, batches: Sequence[Sequence[str]], loop: _Loop) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    setattr(builtins, _PROBE, lambda: loop.hits.add(True))
+    if patch is not None:
+        patch.function.__code__ = patch.code
+    for batch in batches:
+        resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        pytest.main([*OPTIONS, *batch], plugins=[loop])
+        if loop.is_over:
+            break
+    loop.say(outcome=SURVIVED)
+
+
+def _is_here(item: pytest.Item) -> bool:
+    """Whether a test runs in this process, without a server."""
+    names = getattr(item, "fixturenames", ())
+    return not any(name in names for name in SERVERS) and "s3" not in item.name
+
+
+def _lines(child: int, pipe: IO[bytes]) -> Iterator[dict[str, Any]]:
+    """What the child says; it is ended if it uses no time."""
+    used, since = -1.0, time.monotonic()
+    while True:
+        if select.select([pipe], [], [], 1)[0]:
+            line = pipe.readline()
+            if not line:
+                return
+            since = time.monotonic()
+            yield json.loads(line)
+            continue
+        now = _cpu_seconds(child)
+        if now > used + 0.05:
+            used, since = now, time.monotonic()
+        elif time.monotonic() - since > STILL_SECONDS:
+            os.kill(child, signal.SIGKILL)
+
+
+def _cpu_seconds(child: int) -> float:
+    with open(f"/proc/{child}/stat", encoding="utf-8") as file:  # noqa: PTH123 - no path of ours
+        user, system = file.read().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes(constant)
+
+
+def _add_probe(tree: ast.Module, line: int) -> None:
+    """Let the function that begins in this line say that it was run."""
+    call = ast.Expr(ast.Call(ast.Name(_PROBE, ast.Load()), [], []))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.lineno == line:
+            at = 1 if ast.get_docstring(node, clean=False) is not None else 0
+            node.body.insert(at, ast.fix_missing_locations(ast.copy_location(call, node.body[0])))
+            return
