@@ -21,7 +21,7 @@ _STEP = 1024
 
 
 def one_line(value: object, most: int = CELL_MAX) -> str:
-    """The text of a value, without what would steer a terminal, cut to a length."""
+    """The text of a value without control characters, cut to a length."""
     text = str(value)
     if len(text) > most:
         text = text[: most - 1] + "…"
@@ -87,7 +87,7 @@ def show_bytes(size_bytes: int) -> str:
 
 
 def short_repr(value: object) -> str:
-    """The `repr` of a dataclass without the fields that say nothing: None, 0 and empty ones."""
+    """The `repr` of a dataclass without fields that are None, 0 or empty."""
     assert is_dataclass(value)
     said = {each.name: getattr(value, each.name) for each in fields(value)}
     shown = ", ".join(f"{name}={each!r}" for name, each in said.items() if each)
@@ -95,7 +95,7 @@ def short_repr(value: object) -> str:
 
 
 def public_names(value: object, *, hidden: Iterable[str] = ()) -> list[str]:
-    """What a user may ask of an object, as `dir` gives it."""
+    """The public names of an object, for `dir`."""
     names = {*dir(type(value)), *getattr(value, "__dict__", ())}
     return sorted(name for name in names - set(hidden) if not name.startswith("_"))
 

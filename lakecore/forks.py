@@ -29,7 +29,7 @@ _TASKS = "/proc/self/task"
 
 
 class _Forks:
-    """What this process knows of the fork that made it."""
+    """Whether this process was forked, and whether its parent had threads."""
 
     pools_at_fork = False  # whether the last fork was made while there were pools
     threads_lost = False
@@ -49,7 +49,7 @@ def require_threads() -> None:
 
 
 def with_threads(values: Iterator[Value]) -> Generator[Value]:
-    """The values, each asked for by a process that has its threads; closed on the way out."""
+    """The values of an iterator, for a process that has its threads; closed at the end."""
     with closing(values) if isinstance(values, Generator) else nullcontext():
         while True:
             require_threads()

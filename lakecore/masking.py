@@ -1,4 +1,4 @@
-"""What is secret, and how it is shown: `***`. The one rule for messages, logs, representations.
+"""Finds secrets, and shows them as `***`: one rule for messages, logs and representations.
 
 Secret are the values of options whose keys say so, the user part of a URI, and what a text states
 after such a word: the exceptions of storage clients repeat what they were given.
@@ -34,7 +34,7 @@ def is_secret(key: str) -> bool:
 
 
 def masked(text: str, values: Iterable[str] = ()) -> str:
-    """The text without these values, users in URIs, and what it states as a secret."""
+    """The text without these values, without users in URIs, and without secrets that it states."""
     for value in values:
         if len(value) >= _SHORT:
             text = text.replace(value, MASK)

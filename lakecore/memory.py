@@ -161,7 +161,7 @@ class Budget:
         return True
 
     def _make_room(self) -> None:
-        """Have caches give back what leases need. Never under the lock: a cache has its own."""
+        """Ask caches to free memory for leases. Never under the lock: a cache has its own."""
         with self._changed:
             excess = self._used + self.kept_bytes - self.size_bytes
             keepers = tuple(self._keepers) if excess > 0 else ()

@@ -1,4 +1,4 @@
-"""How many tasks assign the dynamic buckets of one partition.
+"""The number of tasks that assign the dynamic buckets of one partition.
 
 The hash h of a key belongs to assigner |h| % n, which fills the buckets b where b % n is its
 number (`plan/dynamic_bucket.py`). Each assigner is a separate task, so n tasks load one partition

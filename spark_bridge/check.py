@@ -50,7 +50,7 @@ def _has_void(spark: s.DataType) -> bool:
 
 
 def _filled(given: s.DataType, stored: s.DataType) -> s.DataType:
-    """The given type; what is void in it has the stored type, where both have the same shape."""
+    """The given type, with each void part replaced by the stored type."""
     match given, stored:
         case s.NullType(), _:
             return stored

@@ -1,4 +1,4 @@
-"""The options of `format("lakecore")`: which table, which state of it, which rows.
+"""The options of `format("lakecore")`: the table, its state, and the rows to read.
 
 | option | is |
 |---|---|

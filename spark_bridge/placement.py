@@ -56,7 +56,7 @@ class Routing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The owner of each row: a number below `tasks`; no number where any task may take any row.
+    """The owner of each row: a number below `tasks`; null if any task may write the row.
 
     Then `tasks` is 0 where the frame's own are to take what they have.
 
@@ -89,7 +89,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Keys:
-    """The columns that decide, for a function on executors. `buckets` 0: partitions alone do."""
+    """The columns that determine the owner, for executors. `buckets` 0: partitions only."""
 
     schema: TableSchema
     partition: tuple[str, ...]
@@ -150,7 +150,7 @@ def owner_of(
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at once, as far as the settings tell.
+    """The number of tasks that run at once, as far as the settings show it.
 
     If they do not, half of `spark.sql.shuffle.partitions`: who has a large cluster sets that.
     """

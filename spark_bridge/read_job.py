@@ -53,7 +53,7 @@ _BATCHES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A split, or a part of it: the rows that match a condition on their key, or some row groups.
+    """A split or a part of it: rows that match a condition on their key, or some row groups.
 
     `row_groups` are the first one, and the one after the last, of the one file of a raw split that
     has no deletion vector.
@@ -174,7 +174,7 @@ def seal(value: object) -> bytes:
 
 
 def open_sealed(sealed: bytes) -> object:
-    """What was sealed. Raises InvalidRequest if another version of lakecore sealed it."""
+    """The sealed value. Raises InvalidRequest if another version of lakecore sealed it."""
     version, inner = pickle.loads(sealed)  # noqa: S301  what this package sealed, sent by Spark
     if version != lakecore.__version__:
         raise InvalidRequest(

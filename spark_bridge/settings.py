@@ -115,7 +115,7 @@ def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Changed:
-    """What a setting was before, and how many jobs have changed it since."""
+    """The previous value of a setting, and the number of jobs that have changed it since."""
 
     before: str | None
     jobs: int = 0

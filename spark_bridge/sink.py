@@ -57,7 +57,7 @@ _DYNAMIC = "dynamic-partition-overwrite"
 def writer(
     table: Table, options: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> LakecoreWriter:
-    """What Spark writes rows of `schema` with; `options` are those of `WRITE_OPTIONS`.
+    """Spark's writer for rows of `schema`; `options` are those of `WRITE_OPTIONS`.
 
     Raises InvalidRequest if the columns do not fit.
     """
@@ -80,7 +80,7 @@ def writer(
 
 @dataclass
 class _Message(WriterCommitMessage):
-    """The outcome of a task, in the wrapping that Spark asks for."""
+    """The outcome of a task, in the class that Spark requires."""
 
     outcome: TaskOutcome
 
@@ -126,7 +126,7 @@ class LakecoreWriter(DataSourceArrowWriter):
         return self._task.table.context(self._task.memory_bytes)
 
     def _may_be_committed(self, context: TableContext) -> bool:
-        """Whether a snapshot since then is by this user; also if that cannot be told."""
+        """Whether this user may have committed since then; also True if it cannot be determined."""
         base = self._task.base.snapshot_id or 0
         try:
             latest = context.history.latest_snapshot()

@@ -97,7 +97,7 @@ class LakecoreSource(DataSource):
         return _Reader(table, pinned, schema, given.where)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's
-        """What adds the rows of a frame of `schema`, or puts them in the place of others."""
+        """The writer that appends the rows of a frame of `schema`, or overwrites with them."""
         own = {key: text for key, text in self.options.items() if key.lower() in WRITE_OPTIONS}
         others = {key: text for key, text in self.options.items() if key not in own}
         given = parse_options(others, location=self.LOCATION, storage=self.STORAGE)
@@ -154,7 +154,7 @@ class _Reader(DataSourceReader):
 
 
 class _SystemReader(DataSourceReader):
-    """Gives out the rows of a system table, as they were when the read was planned."""
+    """Returns the rows of a system table, as they were when the read was planned."""
 
     def __init__(self, table: SystemTable, schema: StructType, where: str | None) -> None:
         _check_columns(schema, table.schema)

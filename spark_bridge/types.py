@@ -92,7 +92,7 @@ _ARROW: dict[type[s.DataType], pa.DataType] = {
 
 
 def to_spark(data_type: DataType, *, column: str = "", nullable: bool = False) -> s.DataType:
-    """The Spark type of a Paimon type; with `nullable`, every part of it may be null."""
+    """The Spark type of a Paimon type; with `nullable`, every nested part is nullable too."""
     match data_type:
         case Atomic(root=Root.DECIMAL, precision=precision, scale=scale):
             return s.DecimalType(precision, scale)
@@ -262,7 +262,7 @@ def same_type(one: s.DataType, other: s.DataType) -> bool:
 
 
 def takes_nulls_of(there: s.DataType, asked: s.DataType) -> bool:
-    """Whether `asked` allows nulls wherever `there`, a type with the same values, does."""
+    """Whether `asked` allows nulls wherever `there`, a type with the same values, has them."""
     match asked, there:
         case s.ArrayType(), s.ArrayType():
             return asked.containsNull >= there.containsNull and takes_nulls_of(

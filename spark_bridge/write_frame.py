@@ -282,7 +282,7 @@ def _run(
 
 
 def _numbers(df: DataFrame) -> list[Column]:
-    """The columns renamed to numbers: PySpark takes a dot in a name for a struct field."""
+    """The columns renamed to numbers, because PySpark reads a dot in a name as a struct field."""
     return [f.col(quoted(name)).alias(str(number)) for number, name in enumerate(df.columns)]
 
 

@@ -183,7 +183,9 @@ class FilesystemCatalog:
             table=str(name),
         )
         if not created and not ignore_if_exists:
-            raise AlreadyExists("somebody else created the table meanwhile", table=name, path=path)
+            raise AlreadyExists(
+                "another process created the table at the same time", table=name, path=path
+            )
         return self._load(name)
 
     def get_table(self, identifier: str) -> Table:

@@ -81,7 +81,9 @@ def create_filled(  # noqa: PLR0913  what a table is made of
 
     def publish() -> None:
         if not create(store, path, first):
-            raise AlreadyExists("somebody else created the table meanwhile", table=table, path=path)
+            raise AlreadyExists(
+                "another process created the table at the same time", table=table, path=path
+            )
 
     try:
         unstored = Unstored(publish=publish, base=empty)

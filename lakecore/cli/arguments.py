@@ -35,7 +35,7 @@ ROWS_SHOWN = 20
 
 
 class Format(StrEnum):
-    """How a command prints its answer."""
+    """The output format of a command."""
 
     TABLE = "table"
     JSON = "json"
@@ -97,12 +97,12 @@ def chosen(output: Format, *, json: bool, csv: bool) -> Format:
 
 
 def names(columns: str | None) -> list[str] | None:
-    """The names in a text with commas; None stays None."""
+    """The names in a comma-separated string; None stays None."""
     return None if columns is None else [name.strip() for name in columns.split(",")]
 
 
 def stated(pairs: Iterable[str] | None, what: str = "an option") -> Mapping[str, str]:
-    """The options of KEY=VALUE texts; InvalidRequest for another text, with the right form."""
+    """The options of KEY=VALUE arguments. InvalidRequest, with the right form, for any other."""
     options: dict[str, str] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")

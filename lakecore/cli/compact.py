@@ -38,7 +38,7 @@ _DAY_SECONDS = 86_400
 
 
 class What(TypedDict):
-    """What to compact, as the command line says it."""
+    """The part of a table to compact, as the command line states it."""
 
     full: bool
     partitions: list[str] | None
@@ -111,7 +111,7 @@ def _with_bar(context: TableContext, request: CompactionRequest) -> CompactionRe
 
 
 def _text_of(result: CompactionResult, *, dry_run: bool) -> str:
-    """The result as lines of text."""
+    """The result as lines for people."""
     if not result.buckets:
         return "nothing to compact"
     before = f"{result.files_before} files, {show_bytes(result.bytes_before)}"
@@ -159,7 +159,7 @@ def _watch(
 
 @contextmanager
 def _stop_on_signal() -> Iterator[threading.Event]:
-    """What the first SIGINT or SIGTERM sets; the next one does what it did before."""
+    """An event that the first SIGINT or SIGTERM sets; a second signal has its usual effect."""
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 

@@ -27,7 +27,7 @@ _ASCII = ("+++", "+++", "+++", "-", "|", "~")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The text of a value; a faint one is no text of the data, as NULL is."""
+    """The text of a value; faint text is not data, such as NULL."""
 
     text: str
     faint: bool = False
@@ -127,7 +127,7 @@ def _blocks(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], style: St
 
 
 def _sized(text: str, width: int, style: Style, *, right: bool = False) -> str:
-    """The text in just so many characters."""
+    """The text cut or padded to exactly that many characters."""
     shown = _cut(text, width, style)
     blanks = " " * (width - cell_len(shown))
     return blanks + shown if right else shown + blanks

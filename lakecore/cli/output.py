@@ -10,11 +10,11 @@ __all__ = ["OutputFailed", "flush", "to_nowhere", "write"]
 
 
 class OutputFailed(Exception):
-    """Standard output does not take what is printed: a disk is full, a device is gone."""
+    """Standard output cannot be written: a disk is full, or a device is missing."""
 
 
 def write(text: str) -> None:
-    """Print this text as it is. Raises OutputFailed, and BrokenPipeError if nobody reads on."""
+    """Print this text unchanged. Raises OutputFailed, and BrokenPipeError if no one reads it."""
     try:
         sys.stdout.write(text)
     except BrokenPipeError:
@@ -24,7 +24,7 @@ def write(text: str) -> None:
 
 
 def flush() -> None:
-    """Hand over all that was printed. Raises as `write` does."""
+    """Flush everything that was printed. Raises as `write` does."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""Where answers go: a grid, JSON lines or CSV on standard output, notes on standard error."""
+"""Prints results: a grid, JSON lines or CSV on standard output, notes on standard error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Tell people something that is no part of the answer."""
+    """Print a note for people on standard error."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
@@ -47,7 +47,7 @@ def write_frame(
 
 
 def write_batches(first: pl.DataFrame, rest: Iterable[pl.DataFrame], form: Format) -> None:
-    """Print batches as they come, as JSON lines or CSV; the first may be empty."""
+    """Print batches as they arrive, as JSON lines or CSV; the first may be empty."""
     _to_utf8()
     as_csv = form is Format.CSV
     write(csv_text(first, header=True) if as_csv else json_lines(first))
@@ -57,7 +57,7 @@ def write_batches(first: pl.DataFrame, rest: Iterable[pl.DataFrame], form: Forma
 
 
 def write_record(record: Mapping[str, object], form: Format, text: str) -> None:
-    """Print one answer: its lines for people, one JSON object, or a CSV of one row."""
+    """Print one result: its lines for people, one JSON object, or a CSV of one row."""
     if form is Format.TABLE:
         say(text)
         return

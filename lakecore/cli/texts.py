@@ -1,4 +1,4 @@
-"""Values as text: cells for people, JSON lines, CSV.
+"""Values as text: cells of a grid, JSON lines, CSV.
 
 JSON and CSV: binary is hexadecimal text, a decimal is text with all its digits, dates and times are
 ISO 8601. A MAP with text keys is an object; any other is a list of `key` and `value`. NaN and
@@ -50,7 +50,7 @@ def cells(row: Sequence[object], null: str = NULL) -> list[Cell]:
 
 
 def printable(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with texts for those dates and timestamps that Python does not have."""
+    """The frame, with strings for dates and timestamps that Python cannot represent."""
     return frame.with_columns(
         _plain_values(pl.col(name), kind).alias(name)
         for name, kind in frame.schema.items()
@@ -59,7 +59,7 @@ def printable(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def one_line(text: str) -> str:
-    """The text with its control characters written as escapes: nothing of it steers a terminal."""
+    """The text with control characters escaped, so that it cannot control the terminal."""
     return text.translate(_ESCAPES)
 
 
@@ -74,7 +74,7 @@ def json_text(value: object) -> str:
 
 
 def csv_text(frame: pl.DataFrame, *, header: bool) -> str:
-    """The rows as CSV; null is nothing, an empty text is `""`, nested values are JSON."""
+    """The rows as CSV; null is empty, an empty string is `""`, nested values are JSON."""
     plain = _plain(frame)
     nested = [name for name, kind in plain.schema.items() if kind.is_nested()]
     texts = [

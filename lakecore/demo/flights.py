@@ -63,7 +63,7 @@ def load_flights() -> pl.DataFrame:
 
 
 def timetable(flights: pl.DataFrame) -> pl.DataFrame:
-    """What is known before the year begins: every flight, and no delay."""
+    """All flights as planned before the year begins, without delays."""
     return flights.with_columns(
         status=pl.lit("scheduled"),
         dep_delay=pl.lit(None, pl.Int32),
@@ -72,7 +72,7 @@ def timetable(flights: pl.DataFrame) -> pl.DataFrame:
 
 
 def news(flights: pl.DataFrame, week: int) -> pl.DataFrame:
-    """What a week brings: a row of kind +I for a flight that left, -D for one that did not."""
+    """A week's changes: kind +I for a flight that departed, -D for a cancelled one."""
     return (
         flights.filter(week=week)
         .with_columns(

@@ -39,7 +39,7 @@ def code(text: str, language: str) -> RenderableType:
 
 
 def beside(left: RenderableType, right: RenderableType) -> RenderableType:
-    """Code and what it gives, side by side."""
+    """Code and its result, next to each other."""
     grid = Grid.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(vertical="middle")
@@ -89,7 +89,7 @@ def spark(values: Mapping[int, float]) -> RenderableType:
 
 
 def files_left_out(plan: Explanation) -> RenderableType:
-    """How many files each kind of pruning saves a read."""
+    """The number of files that each kind of pruning saves a read."""
     skipped = {
         "other partitions": plan.files_skipped_by_partition,
         "other buckets": plan.files_skipped_by_bucket,
@@ -121,7 +121,7 @@ class _DrawnRun:
 
 
 def levels(files: pl.DataFrame) -> RenderableType:
-    """Every file of the table, where it lies: a line for each sorted run, the newest above.
+    """Every file of the table in its level: a line for each sorted run, the newest at the top.
 
     `files` is the frame of `inspect.files()`, whose keys begin with a date of one year.
     """
@@ -148,7 +148,7 @@ def levels(files: pl.DataFrame) -> RenderableType:
 
 
 def _runs(files: pl.DataFrame) -> Iterator[_DrawnRun]:
-    """The runs of one bucket, newest first: a file joins the newest run if it lies behind it."""
+    """The runs of one bucket, newest first: a file joins the newest run if its keys follow it."""
     date_of = pl.col("min_key", "max_key").str.extract(r"(\d{4}-\d\d-\d\d)").str.to_date()
     lines = (
         files.with_columns(date_of)

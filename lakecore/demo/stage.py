@@ -35,7 +35,7 @@ The format is Apache Paimon's: Flink and Spark read the same files."""
 
 
 class Stage:
-    """Prints the story; counts its chapters and the answers that were checked."""
+    """Prints the demo, and counts its chapters and checked answers."""
 
     def __init__(self) -> None:
         width = min(Console().width, _WIDTH_MAX)
@@ -65,7 +65,7 @@ class Stage:
         self.console.print(Padding(Group(*parts), (0, 0, 0, 1)))
 
     def beside(self, step: Callable[..., object] | str, *answers: RenderableType) -> None:
-        """Print code, and what it gives to the right of it."""
+        """Print code, with its result to the right of it."""
         self.show(pictures.beside(_code(step), Group(*answers)))
 
     def run(self, step: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
@@ -74,7 +74,7 @@ class Stage:
         return step(*arguments, **named)
 
     def waiting(self, text: str) -> Status:
-        """A spinner with a text, for as long as the block runs."""
+        """A spinner with a text while the block runs."""
         return self.console.status(text)
 
     def progress(self, items: Sequence[R], what: str) -> Iterator[R]:
@@ -90,7 +90,7 @@ class Stage:
             yield from bar.track(items)
 
     def check(self, question: str, got: object, expected: object) -> None:
-        """Compare an answer of the table with one of the CSV."""
+        """Compare an answer of the table with the answer computed from the CSV."""
         if got != expected:
             raise CorruptTable(
                 "the table and the CSV differ", question=question, table=got, csv=expected

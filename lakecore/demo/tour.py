@@ -29,7 +29,7 @@ BLIZZARD, BLIZZARD_WEEK = date(2013, 2, 8), 6
 
 
 def play(warehouse: str, *, stays: bool = True) -> None:
-    """Tell the story of a table in that warehouse, and print where the table is if it stays."""
+    """Run the demo in that warehouse; prints where the table is if it is kept."""
     stage = Stage()
     with stage.waiting("reading flights out of New York, 2013 …"):
         planned = load_flights()

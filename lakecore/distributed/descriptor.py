@@ -42,7 +42,7 @@ class TableDescriptor:
     store: Store
 
     def context(self, memory_bytes: int, ambient: Ambient = SYSTEM) -> TableContext:
-        """The table as lakecore's verbs take it, with a memory budget of its own.
+        """The table as lakecore's verbs need it, with its own memory budget.
 
         Raises InvalidRequest if another version of lakecore described it.
         """
@@ -87,6 +87,6 @@ def describe(
 
 
 def anchored(layout: Layout, store: Store) -> Layout:
-    """The paths from the root of the disk on: an executor works in a directory of its own."""
+    """The paths made absolute, because an executor has a different working directory."""
     local = store.local_path(layout.root)
     return layout if local is None else replace(layout, root=local)

@@ -1,4 +1,4 @@
-"""What the driver of a read decides: snapshot, schema, condition, splits and their parts."""
+"""The decisions of the driver of a read: snapshot, schema, condition, splits and their parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What exists, as frozen values without a table: types, schemas, files, names and numbers."""
+"""Frozen values that exist without a table: types, schemas, files, names and numbers."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _inner_records(schema: Any, prefix: str = "") -> frozenset[str]:
 
 
 def _flat_fields(schema: Any, inner: frozenset[str], prefix: str = "") -> list[dict[str, Any]]:
-    """The fields of a record schema, those of the records `inner` in their place.
+    """The fields of a record schema, with the fields of the records `inner` in place of these.
 
     Avro stores a record as its fields one after another, so the bytes mean the same.
     """
@@ -127,14 +127,14 @@ def _flat_fields(schema: Any, inner: frozenset[str], prefix: str = "") -> list[d
 
 
 def _record(schema: Any) -> Any:
-    """The record that a schema is, or is when it is not null."""
+    """The record schema itself, or the record inside a union with null."""
     parts = schema if isinstance(schema, list) else [schema]
     (record,) = (part for part in parts if isinstance(part, dict) and part["type"] == "record")
     return record
 
 
 def _flattens(schema: Any, inner: frozenset[str], prefix: str = "") -> bool:
-    """Whether the bytes are those of the flat fields: nothing that is flattened is nullable."""
+    """Whether the bytes are those of the flat fields: no flattened record is nullable."""
     return isinstance(schema, dict) and all(
         _flattens(field["type"], inner, prefix + field["name"])
         for field in schema["fields"]

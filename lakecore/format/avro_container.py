@@ -127,7 +127,7 @@ class Frame:
         self._source: Readable = io.BytesIO(source) if isinstance(source, bytes) else source
         self._at = 4
         if (magic := self._source.read(4)) != _MAGIC:
-            raise CorruptTable("the file is no Avro file", path=path, begins=magic)
+            raise CorruptTable("the file is not an Avro file", path=path, begins=magic)
         self.metadata: dict[str, bytes] = {}
         while count := self._long():
             if count < 0:

@@ -56,7 +56,7 @@ def block_counts(source: bytes | Readable, path: str) -> Iterator[int]:
 def read_batches(
     source: bytes | Readable, path: str, batch_rows: int, batch_bytes: int
 ) -> Generator[list[dict[str, Any]], None, None]:
-    """The container's records, about so many or of so many bytes, logical types as plain numbers.
+    """The container's records in batches of a row count or size; logical types as plain numbers.
 
     A batch has one block at least.
     """

@@ -99,7 +99,7 @@ def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> NDArray
 def _hash_apart(
     columns: Sequence[pa.Array], types: Sequence[DataType], long: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """The same, where these rows are hashed one by one."""
+    """As above, for rows that are hashed one by one."""
     hashes = np.zeros(len(columns[0]), np.int32)
     others = np.delete(np.arange(len(hashes)), long)
     if len(others):
@@ -183,7 +183,7 @@ def _hash_long(row: NDArray[np.uint8]) -> int:
 
 
 def _mix(state: _State, half_word: _State | None, scratch: _State) -> None:
-    """Take 32 bits of each row into its state; None stands for zeros, which mix to nothing."""
+    """Mix 32 bits of each row into its hash state; None means zeros."""
     key, carry = scratch
     if half_word is not None:
         np.multiply(half_word, _C1, out=key)

@@ -60,7 +60,9 @@ def decode_schema(data: bytes, path: str) -> TableSchema:
         raise CorruptTable("the schema file has a bad column", path=path, why=error) from error
     names = [field.name for field in fields]
     if len({*names}) < len(names) or len({field.id for field in fields}) < len(names):
-        raise CorruptTable("a column of the schema is there twice", path=path, columns=names)
+        raise CorruptTable(
+            "two columns of the schema have the same name or id", path=path, columns=names
+        )
     return TableSchema(
         version=version,
         id=record.number("id"),
@@ -79,7 +81,7 @@ def _key(record: Record, name: str, columns: Sequence[str]) -> tuple[str, ...]:
     for value in values:
         if value not in columns:
             raise CorruptTable(
-                "a key of the schema is no column",
+                "a key of the schema is not a column",
                 path=record.path,
                 field=name,
                 key=value,
@@ -92,7 +94,7 @@ def _key(record: Record, name: str, columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """The bytes of a snapshot file; what is None is left out."""
+    """The bytes of a snapshot file; fields that are None are left out."""
     return json_bytes(_snapshot_fields(snapshot))
 
 
@@ -102,7 +104,7 @@ def decode_snapshot(data: bytes, path: str) -> Snapshot:
 
 
 def encode_tag(tag: Tag) -> bytes:
-    """The bytes of a tag file: those of its snapshot, and its retention if it has one."""
+    """The bytes of a tag file: those of its snapshot, and its retention if set."""
     out = _snapshot_fields(tag.snapshot)
     if tag.create_time is not None:
         out["tagCreateTime"] = list(tag.create_time)

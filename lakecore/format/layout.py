@@ -271,10 +271,12 @@ class Layout:
         try:
             place = canonical(path)
         except InvalidRequest as error:
-            raise CorruptTable("metadata names a file by what is no path", why=error) from error
+            raise CorruptTable(
+                "the name of a file in the metadata is not a path", why=error
+            ) from error
         if not any(is_within(place, canonical(root)) for root in self.external_roots):
             raise InvalidRequest(
-                "a file of the table lies outside the table, in no place that its options name; if "
+                "a file of the table is outside its directory, and no option names that place; if "
                 "it is to be read, name its directory by the option lakecore.external-paths",
                 path=path,
                 external_paths=self.external_roots,
@@ -282,7 +284,7 @@ class Layout:
             )
         if storage_of(place) != storage_of(self.root):
             raise Unsupported(
-                "a file of the table lies in another storage than the table",
+                "a file of the table is in a different storage than the table",
                 path=path,
                 table=self.root,
             )
@@ -293,7 +295,7 @@ class Layout:
 
 
 def one_name(name: str, given: str = "") -> str:
-    """The name, if it is that of one file or directory below its parent, on every storage.
+    """The name, if it is a file or directory name without a path, on every storage.
 
     Raises CorruptTable for one that metadata states, InvalidRequest for what a caller has `given`:
     a tag, a branch, a consumer.
@@ -304,7 +306,7 @@ def one_name(name: str, given: str = "") -> str:
     if found is None and name not in {"", ".", ".."} and len(name.encode()) <= NAME_BYTES_MAX:
         return name
     raise (InvalidRequest if given else CorruptTable)(
-        f"the name of a {given or 'file'} leads out of its directory, or is no name of a file",
+        f"the name of a {given or 'file'} leads out of its directory, or is not a file name",
         name=ascii(name)[:NAME_BYTES_MAX],
     )
 

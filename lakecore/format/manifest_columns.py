@@ -57,7 +57,7 @@ _IDENTITY = (
 
 
 def _bare(of: Any) -> Any:
-    """The type, or that of its values which are not null."""
+    """The type without null: of a nullable union, the other branch."""
     if isinstance(of, list):
         (of,) = (part for part in of if part != "null")
     if isinstance(of, dict) and of["type"] not in {"record", "array"}:
@@ -269,7 +269,7 @@ def _bytes(value: bytes) -> pa.Scalar:
 
 
 def _blocks(frame: pl.DataFrame, block_size_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """Number of rows and bytes of each block; only some rows are encoded at once."""
+    """The numbers of rows and bytes of each block, estimated from encoding some of the rows."""
     for part in frame.iter_slices(_ROWS_AT_ONCE):
         rows = _joined([_encode(_arrow(part[name]), of) for name, of in _COLUMNS.items()])
         _, offsets_buffer, data = rows.buffers()
@@ -315,7 +315,7 @@ def _encode(values: pa.Array, of: Any) -> pa.Array:
 
 
 def _encode_lists(values: pa.Array, items: Any) -> pa.Array:
-    """Arrays: the number of items, the items, and a zero; of an empty one the zero alone."""
+    """Arrays: the number of items, the items, and a zero; an empty array is a single zero."""
     sizes = pc.fill_null(pc.list_value_length(values), 0)
     counts = sizes.to_numpy(zero_copy_only=False).astype(np.int64)
     encoded = _encode(values.flatten(), items)

@@ -31,7 +31,7 @@ def encoded(
 
 
 def check_version(version: int, known: int, path: str) -> None:
-    """Raise Unsupported if a file says that it is of another version."""
+    """Raise Unsupported if a file states another version."""
     if version != known:
         raise Unsupported(
             "the file was written by another format", version=version, known=known, path=path
@@ -39,10 +39,10 @@ def check_version(version: int, known: int, path: str) -> None:
 
 
 def listed(values: Sequence[object] | None) -> list[object] | None:
-    """A list for a record: in a union, fastavro takes a tuple for a pair of type and value."""
+    """A list for a record, because fastavro reads a tuple in a union as (type, value)."""
     return None if values is None else list(values)
 
 
 def as_tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
-    """What a record has as a list, as values of the model have it."""
+    """A list of a record as a tuple, as the values of the model have it."""
     return None if values is None else tuple(values)

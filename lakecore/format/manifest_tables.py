@@ -55,7 +55,7 @@ def _orc(source: pa.BufferReader) -> pa.Table:
 
 
 def _check_size(size_bytes: int, rows: int, plain_bytes: int) -> None:
-    """Raise ValueError for a file that says it becomes more than a manifest of its size can."""
+    """Raise ValueError for a file whose stated decoded size is too large for a manifest."""
     rows_max = max(_ROWS_LEAST, _ROWS_A_BYTE * size_bytes)
     if not 0 <= rows <= rows_max or not 0 <= plain_bytes <= _PLAIN_BYTES_MAX:
         raise ValueError(f"{size_bytes} bytes cannot hold {rows} rows of {plain_bytes} bytes")
@@ -68,7 +68,7 @@ _READERS: Mapping[bytes, Callable[[pa.BufferReader], pa.Table]] = {
 
 
 def is_table(data: bytes) -> bool:
-    """Whether the bytes are those of a Parquet or ORC file."""
+    """Whether the bytes start a Parquet or ORC file."""
     return data.startswith(tuple(_READERS))
 
 
@@ -136,7 +136,7 @@ def _encoded(table: pa.Table, compression: str, file_format: str) -> bytes:
 
 
 def _stored_fields(schema: dict[str, Any]) -> list[pa.Field]:
-    """The columns as files hold them: as `_arrow_type` has them, but for bytes and nullability."""
+    """The columns as they are stored: types of `_arrow_type`, but for bytes and nullability."""
     out: list[pa.Field] = []
     for field in schema["fields"]:
         name, of = field["name"], field["type"]
@@ -160,7 +160,7 @@ def _column(table: pa.Table, field: dict[str, Any], path: str) -> pa.ChunkedArra
 def _flat(
     columns: Mapping[str, pa.Array], schema: dict[str, Any]
 ) -> dict[str, tuple[pa.Array, bool]]:
-    """The columns, those of records that are never null in their place, and which are never null.
+    """The columns, with never-null records replaced by their fields; names of never-null ones.
 
     A record's columns have its name before theirs: `_KEY_STATS` of two files would be one else.
     """

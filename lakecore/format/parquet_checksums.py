@@ -32,7 +32,7 @@ _NUMBER_BYTES = 4
 
 
 def trailer_bytes(chunks: int) -> int:
-    """The length of the trailer of a file of so many column chunks."""
+    """The length of the trailer of a file with that many column chunks."""
     return len(_BEGIN) + (chunks + 3) * _NUMBER_BYTES + len(_END)
 
 

@@ -70,7 +70,7 @@ _META_OFFSETS = (9, 10, 11, 14)
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The column that this one is a copy of, and its own field id."""
+    """The column that this one copies, and its own field id."""
 
     source: str
     id: int
@@ -78,7 +78,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class TextStatistics:
-    """Statistics of a string column chunk. A bound that is not kept is None."""
+    """Statistics of a string column chunk. A bound that is too long to store is None."""
 
     null_count: int
     low: bytes | None
@@ -87,7 +87,7 @@ class TextStatistics:
 
 @dataclass(slots=True)
 class FooterJoin:
-    """The footer of a file that grows by parts. `size_bytes` is where the next part goes.
+    """The footer of a file that grows by parts. `size_bytes` is the offset of the next part.
 
     `copies`, by name, are columns of the file in front of those of the parts.
     """
@@ -199,7 +199,7 @@ class FooterJoin:
 
 
 def split(file: memoryview) -> tuple[int, Struct]:
-    """Where the footer of a whole Parquet file begins, and the footer."""
+    """The offset of the footer in a whole Parquet file, and the footer."""
     if len(file) < 12 or bytes(file[-4:]) != MAGIC or bytes(file[:4]) != MAGIC:
         raise CorruptTable("not a whole Parquet file", size_bytes=len(file))
     length = int.from_bytes(file[-8:-4], "little")
@@ -209,7 +209,7 @@ def split(file: memoryview) -> tuple[int, Struct]:
 
 
 def with_maps_as_lists(footer: memoryview) -> bytes:
-    """A file of this footer alone, in which each map is a list of its entries.
+    """A file that consists of this footer, in which each map is a list of its entries.
 
     Java Paimon before 0.9 declares keys of maps nullable, which Arrow takes of a list only.
     """
@@ -219,7 +219,7 @@ def with_maps_as_lists(footer: memoryview) -> bytes:
 
 
 def with_times_as_bytes(footer: memoryview) -> bytes:
-    """A file of this footer alone, in which INT96 is twelve fixed bytes, and each map a list."""
+    """A file of this footer only, with INT96 as 12 fixed bytes and each map as a list."""
     struct, _ = read_struct(footer, 0)
     _make_lists_of_maps(struct)
     for element in _structs(_get(struct, _FILE_SCHEMA)):
@@ -331,7 +331,7 @@ def _meta(chunk: Struct) -> Struct:
 
 
 def _begin(meta: Struct) -> int:
-    """Where the pages of a column chunk begin."""
+    """The offset of the first page of a column chunk."""
     return _int(_get(meta, _META_DICTIONARY) or _get(meta, _META_DATA))
 
 

@@ -20,7 +20,7 @@ class Page(NamedTuple):
 
 
 def page_at(data: bytes) -> Page | None:
-    """The page that begins these bytes; None if they end within its header, or it is none."""
+    """The page at the start of these bytes; None if its header is incomplete or invalid."""
     try:
         header, size = read_struct(memoryview(data), 0)
     except CorruptTable:

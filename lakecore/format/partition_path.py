@@ -63,12 +63,12 @@ def partition_texts(
 
 
 def escape(text: str) -> str:
-    """The text with what a path or a URI may misread written as `%` and two hex digits."""
+    """The text, with special characters of paths and URIs written as `%` and two hex digits."""
     return text.translate(_ESCAPES)
 
 
 def value_text(scalar: pa.Scalar, field: Field, *, legacy: bool) -> str:
-    """The text of one value that is not null: the internal one of Java if `legacy`, or the cast."""
+    """The text of a non-null value: Java's internal form if `legacy`, else its cast to string."""
     data_type = field.type
     if isinstance(data_type, Atomic):
         match data_type.root:

@@ -55,14 +55,14 @@ class StatsKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StatsMode:
-    """What is kept about a column; `length` is the characters that `truncate` leaves."""
+    """The statistics kept for a column; `length`: the characters that `truncate` keeps."""
 
     kind: StatsKind
     length: int | None = None
 
 
 def parse_stats_mode(text: str) -> StatsMode:
-    """The mode that an option's text says, such as `truncate(16)`."""
+    """The mode of an option's text, such as `truncate(16)`."""
     match = re.fullmatch(r"(none|counts|full)|truncate\(0*([1-9]\d*)\)", text.strip().lower())
     if match is None:
         known = ["none", "counts", "full", "truncate(N)"]
@@ -89,7 +89,7 @@ class _Bounds:
     unknown: bool = False
 
     def widen(self, low: pa.Array, high: pa.Array) -> None:
-        """Take in the bounds of a batch."""
+        """Widen the bounds by those of a batch."""
         self.lows.append(low)
         self.highs.append(high)
         # With thousands of columns, the bounds of each batch would add up.
@@ -97,7 +97,7 @@ class _Bounds:
             self.lows, self.highs = [widest[0]], [widest[1]]
 
     def widest(self) -> tuple[pa.Array, pa.Array] | None:
-        """Bounds over all batches; None if there are none."""
+        """The bounds over all batches; None if there are none."""
         if self.unknown or not self.lows:
             return None
         low, high = pc.min(pa.concat_arrays(self.lows)), pc.max(pa.concat_arrays(self.highs))
@@ -125,7 +125,7 @@ class StatsCollector:
         self._places = {column.name: place for place, column in enumerate(self.fields)}
 
     def update(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Take in rows; columns are found by name."""
+        """Add rows to the statistics; columns are matched by name."""
         for column, mode, bounds in zip(self.fields, self.modes, self._bounds, strict=True):
             if mode.kind is StatsKind.NONE:
                 continue
@@ -150,7 +150,7 @@ class StatsCollector:
                     bounds.widen(*found)
 
     def supply(self, name: str, low: str, high: str) -> None:
-        """Take in bounds of a column of texts."""
+        """Add the bounds of a string column."""
         bounds = self._bounds[self._places[name]]
         bounds.widen(pa.array([low], pa.string()), pa.array([high], pa.string()))
 
@@ -183,7 +183,7 @@ class StatsCollector:
 
 
 def has_bounds(data_type: DataType, file_format: str) -> bool:
-    """Whether statistics give bounds of such a column."""
+    """Whether statistics have bounds for a column of this type."""
     match data_type:
         case Atomic(root=root) if root in BINARIES:
             return False
@@ -196,20 +196,20 @@ def has_bounds(data_type: DataType, file_format: str) -> bool:
 
 
 def are_bounded_texts(data_type: DataType, mode: StatsMode) -> bool:
-    """Whether the mode keeps bounds of such a column, and these are texts."""
+    """Whether the mode keeps bounds of this column, and it has strings."""
     keeps = mode.kind in {StatsKind.TRUNCATE, StatsKind.FULL}
     return keeps and pa.types.is_string(arrow_type(data_type))
 
 
 def cut_texts(values: pa.ChunkedArray, length: int | None) -> pa.ChunkedArray:
-    """Of long texts as much as bounds of so many characters (None: of all) may need."""
+    """The strings, cut to what bounds of `length` characters (None: all) may need."""
     if length is None or not _are_long_texts(values):
         return values
     return pc.utf8_slice_codeunits(values, 0, length + 1)
 
 
 def _are_long_texts(values: pa.ChunkedArray) -> bool:
-    """Whether these are texts of which to compare whole ones would cost."""
+    """Whether the strings are so long that comparing whole ones is slow."""
     text: bool = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
     return text and values.nbytes >= _LONG_TEXT_BYTES * max(1, len(values))
 
@@ -277,7 +277,7 @@ def stats_columns(file: DataFile, schema: TableSchema) -> tuple[Field, ...]:
 def stats_frame(
     files: Sequence[DataFile], schema: TableSchema, columns: Sequence[str]
 ) -> StatsFrame:
-    """The value statistics of files of one schema, for pruning many at once."""
+    """The value statistics of files of one schema, as a frame for pruning many at once."""
     assert all(file.schema_id == schema.id for file in files), "files of one schema"
     for name in columns:
         schema.field(name)
@@ -302,7 +302,7 @@ def stats_frame(
 def key_bounds(
     files: Sequence[DataFile], fields: Sequence[Field]
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Least and greatest values of the key columns, a row a file, for pruning many at once."""
+    """The minimum and maximum of the key columns, a row for each file, for pruning."""
     low = decode_rows([file.key_stats.min_values for file in files], fields)
     high = decode_rows([file.key_stats.max_values for file in files], fields)
     least = [

@@ -48,7 +48,7 @@ CREATING_PREFIX = ".creating-"
 
 
 def create_directory(store: Store, path: str, files: Mapping[str, bytes], ambient: Ambient) -> bool:
-    """Make a directory with these files, whole or not at all; False if something is there.
+    """Create a directory with these files atomically; False if something exists there.
 
     The files are named by their paths below the directory.
     """
@@ -82,7 +82,7 @@ def create_directory(store: Store, path: str, files: Mapping[str, bytes], ambien
 
 
 def drop_table(store: Store, path: str, ambient: Ambient) -> None:
-    """Take a table or a branch away: in sight and whole, or out of sight."""
+    """Remove a table or branch atomically: a reader sees all of it or nothing."""
     if store.renames_at_once:
         _move_out_of_sight(store, path, ambient)
     else:
@@ -91,7 +91,7 @@ def drop_table(store: Store, path: str, ambient: Ambient) -> None:
 
 
 def drop_database(store: Store, path: str, ambient: Ambient) -> None:
-    """Take a database away with what is in it: tables one after another, or all at once."""
+    """Remove a database with its contents: tables one by one, or the whole directory."""
     if store.renames_at_once:
         _move_out_of_sight(store, path, ambient)
         return

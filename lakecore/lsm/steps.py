@@ -1,4 +1,4 @@
-"""What happens to the files of a compaction unit: rewrite, move to another level, or no change.
+"""The change to the files of a compaction unit: rewrite, move to another level, or none.
 
 The files are cut into sections, which are processed in key order:
 

@@ -80,7 +80,7 @@ def _equal_maps(left: pa.Array, right: pa.Array, both: np.ndarray) -> np.ndarray
 def _entries(
     left: pa.Array, right: pa.Array, both: np.ndarray
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Which rows are not null and as long as each other; the row of each of their entries.
+    """Rows that are not null and equally long on both sides; and the row of each of their entries.
 
     With it where the entry lies on the left, and where on the right.
     """

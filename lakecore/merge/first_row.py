@@ -71,7 +71,7 @@ def _firsts(window: Sequence[Slice], spec: MergeSpec) -> tuple[list[Slice], np.n
     if takes_back is not None:
         if (takes_back[order] & np.repeat(groups.sizes > 1, groups.sizes)).any():
             raise InvalidRequest(
-                "merge-engine=first-row takes no rows of kind -U and -D; hand in none, or set "
+                "merge-engine=first-row does not accept rows of kind -U and -D; write none, or set "
                 "ignore-delete",
                 key=spec.key,
             )

@@ -95,8 +95,9 @@ def _live_rows(
         return chosen, np.zeros(groups.count, bool), None
     if not spec.groups and not spec.remove_on_delete:
         raise InvalidRequest(
-            "merge-engine=partial-update takes no rows of kind -U and -D by itself; hand in none, "
-            "or set ignore-delete, partial-update.remove-record-on-delete or sequence groups",
+            "merge-engine=partial-update does not accept rows of kind -U and -D by default; "
+            "write none, or set ignore-delete, partial-update.remove-record-on-delete or "
+            "sequence groups",
             key=spec.key,
         )
     only_retracts = ~groups.any(~retract)

@@ -96,7 +96,7 @@ def cut(batch: pa.RecordBatch, rows_max: int, bytes_max: int) -> Iterator[pa.Rec
 
 
 def _fitting(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
-    """The batch in slices of as many rows as take so many bytes, each by itself."""
+    """The batch in slices of that many bytes at most; each slice has its own bytes."""
     shared = [column for column in batch.columns if is_shared(column.type)]
     plain = sum(column.nbytes for column in batch.columns if not is_shared(column.type))
     if plain + sum(map(total_bytes, shared)) <= bytes_max:

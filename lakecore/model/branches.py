@@ -24,7 +24,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FastForwardResult:
-    """What `Table.fast_forward` did to the table that it was called on.
+    """The changes that `Table.fast_forward` made to its table.
 
     - `branch`: the branch whose state the table has now;
     - `snapshot_id`: the latest snapshot, which is that of the branch;
@@ -55,7 +55,7 @@ class FastForwardResult:
         return pairs_html("Fast-forward", self._shown())
 
     def _shown(self) -> list[tuple[str, object]]:
-        """What happened, without what did not."""
+        """The fields that are not empty."""
         lines: list[tuple[str, object]] = [("branch", self.branch), ("snapshot", self.snapshot_id)]
         counts = {
             "snapshots copied": self.snapshots_copied,

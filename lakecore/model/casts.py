@@ -113,7 +113,7 @@ def check_default(data_type: DataType, text: str | None, *, column: str) -> None
     bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
     if not _is_value(data_type, bare.strip()):
         raise InvalidRequest(
-            "the default value is no value of the column's type",
+            "the default value is not a value of the column's type",
             column=column,
             type=data_type,
             default_value=text,

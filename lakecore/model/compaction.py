@@ -46,7 +46,7 @@ class CompactionResult:
         return pairs_html("Compaction", self._shown())
 
     def _shown(self) -> list[tuple[str, object]]:
-        """What happened, without what did not."""
+        """The fields that are not empty."""
         if not self.buckets:
             return [("snapshots", "none: there was nothing to compact")]
         made = ", ".join(map(str, self.snapshot_ids)) or "none: nothing was written"

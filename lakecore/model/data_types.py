@@ -152,7 +152,7 @@ _COUNT = Atomic(root=Root.INT, nullable=False)
 
 
 def inner_types(data_type: DataType) -> tuple[DataType, ...]:
-    """The types that a type is made of, in the order of what is inside of its Arrow arrays."""
+    """The element types of a type, in the order of the children of its Arrow array."""
     match data_type:
         case Atomic():
             return ()

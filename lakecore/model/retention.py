@@ -23,7 +23,7 @@ class FilesDeleted:
     statistics: int = 0
 
     def shown(self) -> list[tuple[str, object]]:
-        """What there is of each kind, for people."""
+        """The non-zero counts of each kind, for people."""
         lines: list[tuple[str, object]] = []
         if self.data_files:
             lines.append(("data files", f"{self.data_files:,} ({show_bytes(self.data_bytes)})"))

@@ -16,7 +16,7 @@ BATCH_COMMIT_IDENTIFIER = 9_223_372_036_854_775_807
 
 
 class CommitKind(StrEnum):
-    """What a snapshot did to the table."""
+    """The kind of change that a snapshot made."""
 
     APPEND = "APPEND"
     COMPACT = "COMPACT"
@@ -59,7 +59,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tag:
-    """A named snapshot, whose rows stay when the snapshot expires.
+    """A named snapshot, whose rows can be read after the snapshot expires.
 
     - `name`: the name of the tag;
     - `snapshot`: the snapshot, with its id, its time and its schema;
@@ -84,7 +84,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitResult:
-    """What a verb that writes did. `snapshot_ids` is empty when there was nothing to commit.
+    """The result of a verb that writes. `snapshot_ids` is empty if there was nothing to commit.
 
     `rows` counts rows as stored. `rows_inserted`, `rows_updated` and `rows_deleted` count what
     `delete`, `update` and `merge` did, and are None for a plain write, which does not know which of
@@ -116,7 +116,7 @@ class CommitResult:
         return pairs_html("Commit", self._shown())
 
     def _shown(self) -> list[tuple[str, object]]:
-        """What happened, without what did not."""
+        """The fields that are not empty."""
         if not self.snapshot_ids:
             return [("snapshots", "none: there was nothing to commit")]
         lines: list[tuple[str, object]] = [("snapshots", ", ".join(map(str, self.snapshot_ids)))]

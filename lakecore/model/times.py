@@ -1,4 +1,4 @@
-"""A point in time, in each form in which users give one.
+"""Points in time, in every form in which users state them.
 
 - A whole number, or a text of digits: milliseconds since 1970 in UTC.
 - A text: a date, or a date and time, of ISO 8601.
@@ -28,7 +28,7 @@ _DIGITS_OF_A_DATE = 8
 
 
 def to_milliseconds(given: object) -> int:
-    """The point in time as milliseconds since the epoch. InvalidRequest for what is none."""
+    """The point in time as milliseconds since the epoch. InvalidRequest for an invalid one."""
     number = whole_number(given)
     if number is not None:
         return number
@@ -46,12 +46,12 @@ def to_milliseconds(given: object) -> int:
         return (moment.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
     except (OverflowError, ValueError) as error:
         raise InvalidRequest(
-            "a timestamp lies between the years 1 and 9999 in UTC", timestamp=given
+            "a timestamp must be between the years 1 and 9999 in UTC", timestamp=given
         ) from error
 
 
 def wall_time(given: object) -> datetime | None:
-    """The time that a clock shows, if no zone is stated; None if one is, or milliseconds.
+    """The local time, if the value has no zone; None for a value with a zone or milliseconds.
 
     Raises InvalidRequest for what is no point in time.
     """
@@ -64,7 +64,7 @@ def wall_time(given: object) -> datetime | None:
 
 
 def to_wall_clock(time_ms: int) -> int:
-    """What the clock of this machine showed at a time, stored as if it were UTC.
+    """The local time of this machine at a point in time, stored as if it were UTC.
 
     Paimon stores the creation times of files like this.
     """
@@ -115,7 +115,9 @@ def _moment(given: object) -> datetime:
                 )
                 return datetime.combine(date(given.year, given.month, given.day), clock)
             except (TypeError, ValueError) as error:  # pandas' NaT
-                raise InvalidRequest("the timestamp is no time", timestamp=given) from error
+                raise InvalidRequest(
+                    "the timestamp is not a valid time", timestamp=given
+                ) from error
         case date():
             return datetime.combine(given, time())
         case _:

@@ -1,4 +1,4 @@
-"""What may become of table options: which changes are allowed, and how a rename carries on."""
+"""The rules for changing table options, and for renaming columns that options name."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def check_option_change(
 
 
 def _skipped(options: Mapping[str, str | None]) -> frozenset[str]:
-    """What options that never go back skip, stated by the keys of today or by older ones."""
+    """The values that options that may only increase would skip, also under older keys."""
     stated = {
         key: text
         for key, text in options.items()

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Effect(StrEnum):
-    """What an option is needed for; OTHER is other engines' work and tuning that moves no row.
+    """The effect of an option. OTHER: work of other engines, or tuning that changes no row.
 
     NOTHING: Paimon reads it no more. Tables may have it; they do not get it.
     """
@@ -36,7 +36,7 @@ class MergeEngine(StrEnum):
 
 
 class ChangelogProducer(StrEnum):
-    """Where the changelog of a primary-key table comes from."""
+    """The source of the changelog of a primary-key table."""
 
     NONE = "none"
     INPUT = "input"
@@ -53,14 +53,14 @@ class BucketFunction(StrEnum):
 
 
 class SortOrder(StrEnum):
-    """Which sequence field wins: the greater (ascending) or the smaller one."""
+    """The order of the sequence field: the greater (ascending) or the smaller value wins."""
 
     ASCENDING = "ascending"
     DESCENDING = "descending"
 
 
 class ScanMode(StrEnum):
-    """Where a scan starts."""
+    """The start of a scan."""
 
     DEFAULT = "default"
     LATEST_FULL = "latest-full"
@@ -77,7 +77,7 @@ class ScanMode(StrEnum):
 
 
 class IncrementalScanMode(StrEnum):
-    """What an incremental read takes from the snapshots of its range."""
+    """The rows that an incremental read takes from the snapshots of its range."""
 
     AUTO = "auto"
     DELTA = "delta"
@@ -93,7 +93,7 @@ class ConsumerMode(StrEnum):
 
 
 class TableType(StrEnum):
-    """What kind of thing lies at the table's path."""
+    """The kind of object at the table's path."""
 
     TABLE = "table"
     FORMAT_TABLE = "format-table"
@@ -104,21 +104,21 @@ class TableType(StrEnum):
 
 
 class SequenceInit(StrEnum):
-    """Where a writer learns the next sequence number."""
+    """The source of a writer's next sequence number."""
 
     SCAN = "scan"
     SNAPSHOT = "snapshot"
 
 
 class LookupCompact(StrEnum):
-    """How eagerly a lookup compaction takes level 0."""
+    """How eagerly a lookup compaction compacts level 0."""
 
     RADICAL = "radical"
     GENTLE = "gentle"
 
 
 class TagCreation(StrEnum):
-    """What makes tags by itself."""
+    """The event that creates tags automatically."""
 
     NONE = "none"
     PROCESS_TIME = "process-time"
@@ -135,7 +135,7 @@ class TagPeriod(StrEnum):
 
 
 class TagFormatter(StrEnum):
-    """How the name of a tag made by itself is written."""
+    """The format of the names of automatic tags."""
 
     WITH_DASHES = "with_dashes"
     WITHOUT_DASHES = "without_dashes"
@@ -143,7 +143,7 @@ class TagFormatter(StrEnum):
 
 
 class PartitionExpiry(StrEnum):
-    """What a partition's age is measured by."""
+    """The time from which a partition's age is measured."""
 
     VALUES_TIME = "values-time"
     UPDATE_TIME = "update-time"

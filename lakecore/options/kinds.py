@@ -1,4 +1,4 @@
-"""How an option's text is read: the kinds of value.
+"""The kinds of option values, and how each is parsed from text.
 
 A `Kind` turns the text of a schema file into a value, and a value back into the text of a
 document. It refuses every text outside its domain by `ValueError`, whose message is what is
@@ -66,7 +66,7 @@ _FILE_PREFIX_BYTES_MAX = 160  # a name has 255 bytes: a UUID, counters and the f
 
 
 def parse_size(text: str) -> int:
-    """The bytes that a text such as `128 mb` names."""
+    """The bytes of a text such as `128 mb`."""
     match = _AMOUNT.match(text.strip().lower())
     if match is None or match[2] not in _SIZE_UNITS:
         raise ValueError("a size such as '128 mb', in b, kb, mb, gb or tb")
@@ -84,7 +84,7 @@ def show_size(size_bytes: int) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """The milliseconds that a text such as `10 s` names; smaller parts are cut off."""
+    """The milliseconds of a text such as `10 s`; smaller parts are cut off."""
     match = _AMOUNT.match(text.strip().lower())
     if match is None or match[2] not in _NANOS:
         raise ValueError("a duration such as '10 s', in d, h, min, s or ms")
@@ -122,7 +122,7 @@ def parse_folder(text: str) -> str | None:
 
 
 def parse_file_prefix(text: str) -> str:
-    """The beginning of a file's name, as it stands: no path, and short enough for the rest."""
+    """The prefix of file names: without a path, and short enough for the rest."""
     if text and not _FILE_NAME.fullmatch(text):
         raise ValueError("the beginning of a file's name: without `/`, `\\` and control characters")
     if len(text.encode(errors="replace")) > _FILE_PREFIX_BYTES_MAX:
@@ -133,7 +133,7 @@ def parse_file_prefix(text: str) -> str:
 
 
 def parse_per_level(text: str) -> Mapping[int, str]:
-    """The value of each level that a text such as `0:avro,3:parquet` names."""
+    """The value for each level in a text such as `0:avro,3:parquet`."""
     levels: dict[int, str] = {}
     for part in parse_names(text):
         level, colon, value = (piece.strip() for piece in part.partition(":"))
@@ -152,7 +152,7 @@ def parse_stats_mode(text: str) -> str:
 
 
 def integer(least: int, most: int = INT_MAX, *also: int) -> Kind[int]:
-    """Whole numbers between two bounds, and single ones besides."""
+    """Whole numbers between two bounds, and some single numbers."""
     bounds = f"at least {least}" if most in (INT_MAX, LONG_MAX) else f"{least} to {most}"
     allowed = " or ".join(["a whole number, " + bounds, *map(str, also)])
 
@@ -168,7 +168,7 @@ def integer(least: int, most: int = INT_MAX, *also: int) -> Kind[int]:
 
 
 def fraction(least: float, most: float) -> Kind[float]:
-    """Numbers between two bounds, which are part of it."""
+    """Numbers between two bounds, inclusive."""
 
     def parse(text: str) -> float:
         try:
@@ -183,7 +183,7 @@ def fraction(least: float, most: float) -> Kind[float]:
 
 
 def choice(values: type[E]) -> Kind[E]:
-    """One of the members of an enum, by its text, in any case."""
+    """A member of an enum, by its text, in any case."""
     known = {str(member).lower(): member for member in values}
 
     def parse(text: str) -> E:
@@ -196,7 +196,7 @@ def choice(values: type[E]) -> Kind[E]:
 
 
 def one_of(*values: str) -> Kind[str]:
-    """One of these texts, in small letters."""
+    """One of these strings, in lower case."""
 
     def parse(text: str) -> str:
         if text.strip().lower() not in values:

@@ -38,7 +38,7 @@ RENAMED = {old: known.key for known in DECLARED.values() for old in known.fallba
 
 
 def find_option(key: str) -> Option | None:
-    """What is known of the option of that key, older keys and families included."""
+    """The option with that key, also by an older key or as a member of a family."""
     if (name := SINGLE.get(RENAMED.get(key, key))) is not None:
         return DECLARED[name]
     if key in OTHER_KEYS:

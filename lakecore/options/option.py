@@ -22,7 +22,7 @@ IGNORE_KEY = "lakecore.ignore-options"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """All that is said of one option; `default` is the value, `default_text` how a page shows it.
+    """The declaration of one option; `default` is the value, `default_text` its form in documents.
 
     `supported` is False where lakecore knows the key but cannot do what another value than the
     default asks for; `ignorable` says that leaving it undone keeps the rows right.
@@ -45,7 +45,7 @@ class Option:
 
     @property
     def default_text(self) -> str:
-        """The default as a document shows it; empty where there is none."""
+        """The default as documents show it; empty if there is none."""
         return "" if self.default in (None, (), "", {}) else self.kind.show(self.default)
 
 
@@ -63,7 +63,7 @@ def option(  # noqa: PLR0913  one declaration says all about an option
     no_effect: str = "",
     fallbacks: tuple[str, ...] = (),
 ) -> T | D:
-    """A dataclass field whose metadata says how the option is written and what it means."""
+    """A dataclass field whose metadata declares the option's text form and meaning."""
     declared = Option(
         key=key,
         kind=cast("Kind[object]", kind),

@@ -250,5 +250,5 @@ OTHER_PATTERNS: tuple[Option, ...] = tuple(known for known in _ALL if "#" in kno
 
 
 def matches(pattern: str, key: str) -> bool:
-    """Whether the key is the pattern with some text, not empty, for each `#`."""
+    """Whether the key matches the pattern, in which each `#` stands for some non-empty text."""
     return re.fullmatch(re.escape(pattern).replace(r"\#", "(.+)"), key) is not None

@@ -1,4 +1,4 @@
-"""Table options: text in, one frozen typed value out.
+"""Parses table options: strings in, one frozen typed value out.
 
 An unknown key is refused: it may change what the rows mean. The dynamic option
 `lakecore.ignore-options` leaves keys unread that lakecore does not know, or whose absence cannot
@@ -39,7 +39,7 @@ def parse_options(
     table: str = "",
     creating: bool = False,
 ) -> TableOptions:
-    """The typed value of these options, as text.
+    """The typed value of these options, which are strings.
 
     Raises InvalidRequest for a text outside an option's domain. An unknown key is InvalidRequest
     with the nearest known one when `creating` (or altering) a table, and else Unsupported: a newer
@@ -96,7 +96,7 @@ def parse_known(options: Mapping[str, str], *, table: str = "") -> TableOptions:
 
 
 def _check_texts(options: object, *, table: str = "") -> None:
-    """Raise InvalidRequest unless keys and values are texts: Paimon's options all are."""
+    """Raise InvalidRequest unless keys and values are strings."""
     if not isinstance(options, Mapping):
         raise InvalidRequest(
             "options are a mapping of texts to texts", options=type(options).__name__, table=table
@@ -109,7 +109,7 @@ def _check_texts(options: object, *, table: str = "") -> None:
 
 
 def check_known(options: Mapping[str, str], *, table: str = "") -> None:
-    """Raise InvalidRequest, with the nearest keys, for one that a caller gives and nobody knows."""
+    """Raise InvalidRequest, with the nearest keys, for an unknown key that a caller states."""
     patterns = parse_ignored(options, table=table)
     for key in options:
         if find_option(key) is None and not _is_ignored(key, patterns, table):

@@ -1,4 +1,4 @@
-"""How long partitions, snapshots, changelogs and tags stay."""
+"""How long partitions, snapshots, changelogs and tags are kept."""
 
 # ruff: noqa: RUF009  a declaration is a call; its arguments are constants
 
@@ -34,7 +34,7 @@ _NO_PARTITION_EXPIRY = "Partitions do not expire yet; another engine may do it."
 
 @dataclass(frozen=True, kw_only=True)
 class RetentionOptions:
-    """How long partitions, snapshots, changelogs and tags stay."""
+    """How long partitions, snapshots, changelogs and tags are kept."""
 
     # Two lines a declaration read better than the eight that the formatter would make.
     # fmt: off

@@ -41,7 +41,7 @@ class TableOptions(
     ScanOptions,
     RetentionOptions,
 ):
-    """The options of a table. `texts` holds what was set, by the key of today; `table` names it.
+    """The options of a table. `texts` has the options that were set, by current key.
 
     An attribute is the key with `.` and `-` as `_`, the unit last. `fields.X.NAME` families are
     mappings by column (or by the sequence columns) under `fields_NAME`.
@@ -77,12 +77,12 @@ class TableOptions(
 
     @property
     def folds_rows(self) -> bool:
-        """Whether a row takes up values of older rows of its key."""
+        """Whether a merged row combines values of several rows of its key."""
         return self.merge_engine in (MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
 
     @property
     def needs_lookup(self) -> bool:
-        """Whether compaction of level 0 looks up what lies above it, in any case."""
+        """Whether every compaction of level 0 looks up the rows of higher levels."""
         return (
             self.changelog_producer is ChangelogProducer.LOOKUP
             or self.deletion_vectors_enabled
@@ -91,7 +91,7 @@ class TableOptions(
         )
 
     def require_readable(self) -> None:
-        """Raise Unsupported if an option asks of a reader what lakecore does not do."""
+        """Raise Unsupported if an option requires a reader to do what lakecore cannot do."""
         self._require({READ}, "reading")
 
     def require_writable(
@@ -100,7 +100,7 @@ class TableOptions(
         primary_keys: Sequence[str] | None = None,
         partition_keys: Sequence[str] = (),
     ) -> None:
-        """Raise Unsupported if an option asks of a writer what lakecore does not do.
+        """Raise Unsupported if an option requires a writer to do what lakecore cannot do.
 
         Keys that are not given may be any: what only an append table may do is refused then too.
         """

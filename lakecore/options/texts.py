@@ -1,4 +1,4 @@
-"""The options that a caller states, as the texts that Paimon stores.
+"""Options as a caller states them, converted to the strings that Paimon stores.
 
 A number and a flag have one text each, so they may be stated as they are: `{"bucket": 4}`. A
 duration or size has several, so it is a text: `"1 d"`, `"128 mb"`.
@@ -18,7 +18,7 @@ OptionValue: TypeAlias = "str | bool | int | float | os.PathLike[str]"
 
 
 def option_texts(options: object, *, table: str = "") -> dict[str, str]:
-    """The options as texts. Raises InvalidRequest, naming the key, for another value."""
+    """The options as strings. Raises InvalidRequest, with the key, for a value of another type."""
     if options is None:
         return {}
     if not isinstance(options, Mapping):

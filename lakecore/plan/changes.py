@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Taken(Enum):
-    """Which rows of a snapshot are read."""
+    """The rows of a snapshot that are read."""
 
     ADDED = auto()
     """The rows of the files that it added, as they were stored."""
@@ -42,7 +42,7 @@ class Taken(Enum):
 
 
 def taken_by_stream(snapshot: Snapshot, options: TableOptions, *, keyed: bool) -> Taken | None:
-    """What a stream reads from a snapshot; None if it skips the snapshot."""
+    """The rows that a stream reads from a snapshot; None if it skips the snapshot."""
     if snapshot.commit_kind is CommitKind.OVERWRITE:
         if keyed and options.streaming_read_overwrite:
             return Taken.REPLACED
@@ -54,7 +54,7 @@ def taken_by_stream(snapshot: Snapshot, options: TableOptions, *, keyed: bool) -
 
 
 def taken_between(snapshot: Snapshot, mode: IncrementalScanMode) -> Taken | None:
-    """What a read between snapshots reads from one; the mode is `delta` or `changelog`."""
+    """The rows that a read between snapshots reads from one; the mode is `delta` or `changelog`."""
     if mode is IncrementalScanMode.DELTA:
         return Taken.ADDED if snapshot.commit_kind is CommitKind.APPEND else None
     assert mode is IncrementalScanMode.CHANGELOG, mode

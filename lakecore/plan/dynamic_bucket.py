@@ -55,7 +55,7 @@ class DynamicBucketRule:
 
     @property
     def assigners(self) -> int:
-        """How many buckets grow side by side."""
+        """The number of buckets that grow at the same time."""
         return min(self.initial_buckets, self.bound)
 
 
@@ -80,7 +80,7 @@ class HashIndexState:
 
     @staticmethod
     def of(hashes: Mapping[int, NDArray[np.int32]]) -> HashIndexState:
-        """The state that the index files of a partition's buckets say."""
+        """The state that the index files of a partition's buckets contain."""
         if not hashes:
             return HashIndexState()
         if not 0 <= min(hashes) <= max(hashes) <= BUCKETS_MAX:

@@ -93,7 +93,7 @@ def _is_nan(value: pa.Scalar) -> bool:
 def may_hold(
     predicate: Predicate, manifests: Sequence[ManifestFile], partitions: Partitions
 ) -> Mask:
-    """For each manifest, whether an entry of a partition that matches may be in it."""
+    """For each manifest, whether it may contain an entry of a matching partition."""
     # A writer that leaves statistics out states rows without fields.
     at = [n for n, m in enumerate(manifests) if m.partition_stats.min_values != EMPTY_ROW]
     mask = np.ones(len(manifests), np.bool_)

@@ -77,7 +77,7 @@ class _Chunks:
         return low, high
 
     def nulls(self, column: str) -> tuple[Mask, Mask]:
-        """Where a chunk may hold a null, and where it may hold a value."""
+        """Masks of the chunks that may contain a null, and of those that may contain a value."""
         if column not in self.null_count.schema.names:
             some = self.row_count > 0
             return some, some
@@ -200,7 +200,7 @@ def _leaf(part: Predicate, chunks: _Chunks) -> Masks:
 
 
 def _may_compare(op: Op, literal: pa.Scalar, low: pa.Array, high: pa.Array) -> Mask:
-    """Where a value from `low` to `high` may compare so; NaN, in no bounds, is above all."""
+    """Masks the ranges low..high in which a value may satisfy the comparison; NaN is above all."""
     if op in (Op.GT, Op.GE, Op.NE) and pa.types.is_floating(low.type):
         return np.ones(len(low), np.bool_)
     match op:
@@ -245,19 +245,19 @@ def _may_start(prefix: pa.Scalar, low: pa.Array, high: pa.Array) -> Masks:
 
 
 def _after_prefix(prefix: bytes) -> bytes | None:
-    """The least bytes above all that start with the prefix; None if there are none."""
+    """The least bytes greater than all with the prefix; None if there are none."""
     head = prefix.rstrip(b"\xff")
     return head[:-1] + bytes((head[-1] + 1,)) if head else None
 
 
 def _mask(found: pa.Array) -> Mask:
-    """Where it is true or unknown."""
+    """The chunks for which the condition is true or unknown."""
     out: Mask = pc.fill_null(found, True).to_numpy(zero_copy_only=False)
     return out
 
 
 def _sure(found: pa.Array) -> Mask:
-    """Where it is true."""
+    """The chunks for which the condition is true."""
     out: Mask = pc.fill_null(found, False).to_numpy(zero_copy_only=False)
     return out
 

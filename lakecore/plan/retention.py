@@ -28,7 +28,7 @@ _FIRST_LOOK, _LOOK_MAX = 2, 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How much stays. `older_than_ms` is a point in time: what is younger stays."""
+    """How much is kept. `older_than_ms` is a point in time: newer snapshots are kept."""
 
     retain_max: int
     retain_min: int
@@ -54,7 +54,7 @@ class Retention:
 def end_of_snapshots(
     earliest: int, latest: int, keep: Retention, consumed: int | None, times_of: TimesOf
 ) -> int:
-    """The first snapshot that stays; `earliest` if none expires.
+    """The first snapshot that is kept; `earliest` if none expires.
 
     A snapshot is too young while the one after it is: until then, it was the latest one.
     `consumed` is the next snapshot of the slowest consumer.
@@ -77,7 +77,7 @@ def end_of_changelogs(
     consumed: int | None,
     times_of: TimesOf,
 ) -> int:
-    """The first long-lived changelog that stays; `earliest` if none expires.
+    """The first long-lived changelog that is kept; `earliest` if none expires.
 
     `earliest` and `newest` are ids of changelogs, `latest` is the newest snapshot. The newest
     changelog always stays.

@@ -38,7 +38,7 @@ _TAKES_LAST = frozenset({"last_value", "last_non_null_value"})
 
 
 class Verb(StrEnum):
-    """What changes rows; the word that the snapshot carries."""
+    """A verb that changes rows, as the snapshot records it."""
 
     DELETE = "DELETE"
     UPDATE = "UPDATE"
@@ -61,7 +61,7 @@ class UpdateShape:
 
 
 def check_engine(options: TableOptions, verb: Verb) -> None:
-    """Raise Unsupported if the table's merge engine has no row that does what the verb says."""
+    """Raise Unsupported if rows of the table's merge engine cannot have the verb's effect."""
     engine = options.merge_engine
     if verb is not Verb.DELETE and engine not in (
         MergeEngine.DEDUPLICATE,

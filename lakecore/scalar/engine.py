@@ -96,7 +96,7 @@ def parse(text: str, what: str = "expression") -> Node:
 
 
 def quoted_words(text: str, words: Collection[str]) -> str:
-    """The text with each of these keywords in double quotes, unless it calls a function."""
+    """The text with each of these keywords in double quotes, except as a function name."""
     data = text.encode()
     for begin, kind in reversed(duckdb.tokenize(text)):
         match = _WORD.match(data, begin)
@@ -128,7 +128,7 @@ def catalog(query: str) -> list[tuple[object, ...]]:
 
 
 def reason_of(error: BaseException) -> str:
-    """What DuckDB complains of, in one line: without the kind of its error and its picture."""
+    """DuckDB's message in one line, without the class of its error and the marked position."""
     text = str(error).split("\n\nLINE ")[0].strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = lines[0] if lines else ""
@@ -139,7 +139,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _connection(zone: str) -> duckdb.DuckDBPyConnection:
-    """The connection of this thread to the database of a zone; the empty text is the machine's."""
+    """The thread's connection to the database of a zone; an empty string is the machine's zone."""
     key = (os.getpid(), zone)
     own = _of_thread.connections
     found = own.get(key)

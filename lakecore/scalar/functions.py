@@ -1,4 +1,4 @@
-"""Which functions an expression may call: those that are a function of their arguments alone.
+"""The functions that an expression may call: those that depend only on their arguments.
 
 DuckDB's own catalog says what each function is. Allowed are scalar functions that give the same
 for the same arguments, and macros made of these. Refused are aggregates and window functions, which
@@ -79,7 +79,7 @@ def calls(tree: Json) -> Iterator[Node]:
 
 @cache
 def _refusal(name: str) -> str | None:
-    """Why a function may not be called; None if it may, or there is none."""
+    """The reason why a function is not allowed; None if it is allowed, or does not exist."""
     if name.startswith("__") or name in _SURROUNDINGS:
         return "tells of the database and not of its arguments"
     if name in _ROWS:

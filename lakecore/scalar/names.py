@@ -1,4 +1,4 @@
-"""How names in SQL text find columns: as written, else without regard to case."""
+"""Finds columns by names in SQL text: exact match first, then case-insensitive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Find: TypeAlias = "Callable[[list[str]], tuple[str, list[str]]]"
 
 
 def finder(types: Mapping[str, object], table: str) -> Find:
-    """How columns of one table are found: the end of the table's name may stand before them."""
+    """A function that finds columns of one table, also if qualified with the table's name."""
     own = [part.lower() for part in table.rstrip("/").replace("/", ".").split(".") if part]
 
     def find(parts: list[str]) -> tuple[str, list[str]]:

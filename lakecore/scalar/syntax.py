@@ -78,7 +78,7 @@ _UNIX = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Where and when a statement is made.
+    """The time zone and the time of a statement.
 
     Its clock, its time zone (empty: the machine's), and the name of its table, whose end may
     qualify a column.
@@ -111,7 +111,7 @@ def parse_sql(
     find: Find | None = None,
     what: str = "expression",
 ) -> Sql:
-    """The expression of a text over columns of these types, whose own type is still open.
+    """The expression of a text over columns of these types; its result type is not determined yet.
 
     `what` names the text in errors. Raises InvalidRequest for bad SQL, names or types; Unsupported
     for what is refused.
@@ -143,7 +143,7 @@ def bound(sql: Sql, types: Mapping[str, pa.DataType], what: str = "expression") 
 
 
 def _tree(text: str, types: Mapping[str, pa.DataType], what: str) -> tuple[Node, str]:
-    """The tree of a text, and the text that it is of: with quotes around names that are keywords.
+    """The syntax tree of a text, and the text itself, with quotes around names that are keywords.
 
     `at < 2` is no SQL, since AT is a keyword; where the table has such a column, it is meant.
     """
@@ -220,12 +220,12 @@ def _shown_field(field: pa.Field) -> pa.Field:
 
 
 def _check_type(name: str, kind: pa.DataType) -> None:
-    """Raise Unsupported for a column whose fields DuckDB does not tell apart."""
+    """Raise Unsupported for a column whose fields DuckDB cannot distinguish."""
     if pa.types.is_struct(kind):
         fields = [kind.field(index).name.lower() for index in range(kind.num_fields)]
         if len(set(fields)) < len(fields):
             raise Unsupported(
-                "fields of a ROW that differ in case alone cannot be told apart by SQL", column=name
+                "SQL cannot distinguish fields of a ROW that differ only by case", column=name
             )
     for index in range(kind.num_fields):
         _check_type(name, kind.field(index).type)
@@ -304,14 +304,14 @@ def _parts(node: Node) -> list[str]:
 
 
 def column_number(name: str) -> int:
-    """The number of a column in the text that `Sql.sql` is; -1 for another name."""
+    """The number of a column in the text `Sql.sql`; -1 for other names."""
     match = _COLUMN.fullmatch(name)
     return -1 if match is None else int(match[1])
 
 
 @dataclass(kw_only=True)
 class _Writer:
-    """Writes the text with other names of columns, which it numbers as they come."""
+    """Writes the text with columns renamed to numbers, in order of appearance."""
 
     text: str
     find: Find
@@ -320,7 +320,7 @@ class _Writer:
     _now: str = ""
 
     def rewritten(self, tree: Node) -> str:
-        """The text with each column, and each reading of the clock, replaced."""
+        """The text with each column and each function of the current time replaced."""
         changes: list[tuple[int, int, str]] = []
         for node in _free_columns(tree, frozenset()):
             begin, end = _span(node, self.text)

@@ -69,7 +69,7 @@ def parse_where(
     setting: Setting = LOCAL,
     find: Find | None = None,
 ) -> tuple[Sql, Predicate]:
-    """A condition on rows of a schema, checked, and what it says for pruning."""
+    """A checked condition on rows of a schema, and its predicate for pruning."""
     types = types_of(schema)
     sql = parse_sql(text, types, setting, find, "condition")
     predicate = predicate_of(sql, types)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableContext:
-    """The value that every verb takes. `identifier` is for messages: `db.table`, or a path."""
+    """The value that every verb needs. `identifier` is for messages: `db.table`, or a path."""
 
     identifier: str
     schema: TableSchema
@@ -40,7 +40,7 @@ class TableContext:
     def __reduce__(self) -> NoReturn:
         """Refuse pickling, also inside a `Table`: locks and caches belong to one process."""
         raise Unsupported(
-            "a table, and what reads or writes it, cannot be pickled; hand over its path and "
+            "a table, and what reads or writes it, cannot be pickled; pass its path and "
             "options, and open it in the other process: lakecore.open_table(path, options=...)",
             table=self.identifier,
             path=self.layout.root,

@@ -97,7 +97,7 @@ class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, Readable):
 
     @property
     def context(self) -> TableContext:
-        """The value that lakecore's verbs take: schema, options, store and file layout."""
+        """The value that lakecore's verbs need: schema, options, store and file layout."""
         return self._context
 
     @property
@@ -393,7 +393,7 @@ class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, Readable):
         return compact_table(self._context, request)
 
     def new_write(self) -> TableWrite:
-        """A two-phase writer: `write`, then `prepare_commit`; `commit` takes its messages."""
+        """A two-phase writer: `write`, then `prepare_commit`; pass its messages to `commit`."""
         return TableWrite(self._context)
 
     def commit(
@@ -497,7 +497,7 @@ class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, Readable):
     # --- sources ---------------------------------------------------------------------------------
 
     def _rows(self, travel: Travel) -> TableSource | ChangesSource:
-        """The rows of a state; the rows added between two states if the options say so."""
+        """The rows of a state, or the rows added between two states if the options say so."""
         self._context.options.require_readable()
         between = changes_of_options(self._context) if travel == Travel() else None
         return self._source(travel) if between is None else between

@@ -42,7 +42,7 @@ REFUSED: Mapping[str, str] = {
         "sums and products of integers that overflow wrap around in 1.4.2; 2.1 refuses them, too"
     ),
     "leaves null in a NOT NULL column": "Java refuses it, too, but not of every type and format",
-    "takes no rows of kind": (
+    "does not accept rows of kind": (
         "Java lets rows of a kind in that the table can never merge; then it cannot be read"
     ),
     "cannot retract rows of kind": "the same, of a function",

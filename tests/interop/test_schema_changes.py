@@ -127,7 +127,7 @@ STRICTER = (
     "the type of a bucket key cannot change",
     # Java fails with the first rows.
     "the aggregate function does not support the column's type",
-    "the default value is no value of the column's type",
+    "the default value is not a value of the column's type",
     # They would do nothing.
     "unknown table option",
     "the option needs a primary key",

@@ -398,11 +398,11 @@ def test_comments_and_defaults_change_at_any_depth() -> None:
 
 def test_default_must_be_a_value_of_the_type_and_stay_one() -> None:
     wrong = SchemaChange.update_column_default_value("v", "five")
-    assert "no value of the column's type" in refused(make(), wrong)
+    assert "not a value of the column's type" in refused(make(), wrong)
 
     schema = after(make(), SchemaChange.update_column_default_value("s", "none"))
     narrowed = SchemaChange.update_column_type("s", "INT")
-    assert "no value of the column's type" in refused(schema, narrowed)
+    assert "not a value of the column's type" in refused(schema, narrowed)
 
 
 # --- options ------------------------------------------------------------------------------------

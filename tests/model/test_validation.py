@@ -380,7 +380,7 @@ def test_default_of_another_type_is_refused() -> None:
         return Field(id=0, name="a", type=parse_type(type_text), default_value=default)
 
     create_schema([column("DATE", "2024-01-31")], now_ms=0)
-    with pytest.raises(InvalidRequest, match="no value of the column's type"):
+    with pytest.raises(InvalidRequest, match="not a value of the column's type"):
         create_schema([column("DATE", "2024-02-31")], now_ms=0)
     with pytest.raises(Unsupported, match="nested types"):
         create_schema([column("ARRAY<INT>", "[1]")], now_ms=0)

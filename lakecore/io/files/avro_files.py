@@ -274,7 +274,7 @@ def _plain_leaf(arrow: pa.DataType) -> pa.DataType:
 
 
 def _encoded_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type whose Python values fastavro takes: numbers, dicts, lists of records."""
+    """The Arrow type whose Python values fastavro accepts: numbers, dicts, lists of records."""
     match data_type:
         case Atomic():
             return _plain_leaf(arrow_type(data_type))

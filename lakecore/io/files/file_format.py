@@ -68,7 +68,7 @@ class WriteFormat:
 
 
 def row_group_bytes_of(columns: int, target_bytes: int) -> int:
-    """The bytes of a row group of so many columns, in a file that ends at the target."""
+    """The bytes of a row group with that many columns, in a file of the target size."""
     usual = min(ROW_GROUP_BYTES, max(ROW_GROUP_BYTES_MIN, 2 * target_bytes))
     return max(usual, columns * COLUMN_CHUNK_BYTES)
 
@@ -81,7 +81,7 @@ class RunWriter(Protocol):
     """One data file being written."""
 
     def holds(self, size_bytes: int) -> bool:
-        """Whether what is encoded takes so many bytes: the file would not be smaller.
+        """Whether the encoded rows, and so the file, have at least that many bytes.
 
         An estimate decides when to look; what it is made of is then encoded and counted, for a
         file that ends on an estimate may be far smaller.

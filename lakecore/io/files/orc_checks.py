@@ -133,7 +133,7 @@ class _OrcFile:
         for part in parts:
             end = part.offset + part.body_bytes + part.footer_bytes
             if part.offset < at or end > self._body_end:
-                message = "a stripe lies outside of the file, or on another"
+                message = "a stripe is outside the file, or overlaps another one"
                 raise ValueError(message)
             at = end
             if stripes:
@@ -212,7 +212,7 @@ class _OrcFile:
     def _read(self, at: int, size_bytes: int) -> bytes:
         size_bytes = min(size_bytes, self._size_bytes - at)
         if size_bytes < 0:
-            message = "a part lies outside of the file"
+            message = "a part is outside the file"
             raise ValueError(message)
         self._file.seek(at)
         data: bytes = self._file.read(size_bytes)

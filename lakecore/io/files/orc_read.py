@@ -99,7 +99,7 @@ def read_orc(
 
 
 def _fitting(batch: BatchSize, row_bytes: float) -> int:
-    """How many rows of so many bytes a batch has that is streamed."""
+    """The rows of a batch with that many bytes, when a file is streamed."""
     return max(1, min(batch.rows, int(batch.size_bytes / _EXTRA_BATCHES / row_bytes)))
 
 
@@ -121,7 +121,7 @@ def _by_stripe(
 def _streamed(
     store: Store, path: str, columns: Sequence[str], rows_max: int
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The rows of a file, so many at a time, whatever its stripes hold.
+    """The rows of a file in batches of that many rows, independent of its stripes.
 
     NOTE: the library reads ahead of who takes its batches: on its threads without a bound, else
     some sixteen. So small ones are asked for, and put together.
@@ -145,7 +145,7 @@ def _streamed(
 
 
 def _has_char(data_type: DataType) -> bool:
-    """Whether blanks behind values in it do not count.
+    """Whether the type contains CHAR, whose trailing blanks do not count.
 
     Java stores CHAR as ORC's own, which is filled with blanks, and takes off those of any file.
     """
@@ -164,7 +164,7 @@ def _without_padding(batch: pa.RecordBatch, padded: Sequence[Field]) -> pa.Recor
 
 
 def _bare(array: pa.Array, data_type: DataType) -> pa.Array:
-    """The array without the blanks behind each CHAR in it."""
+    """The array without the trailing blanks of each CHAR in it."""
     if not _has_char(data_type):
         return array
     if not pa.types.is_nested(array.type):
@@ -175,7 +175,7 @@ def _bare(array: pa.Array, data_type: DataType) -> pa.Array:
 
 @contextmanager
 def _orc_errors(path: str) -> Iterator[None]:
-    """Raise what Arrow says of the file's bytes as an error of lakecore's tree."""
+    """Translate Arrow's errors about the file's bytes into lakecore's errors."""
     with damage_is_corrupt(path, "ORC"):
         try:
             yield

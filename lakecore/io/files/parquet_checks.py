@@ -42,7 +42,7 @@ _KNOWN_CHUNKS_MAX = 4 << 20
 
 
 class _Chunk(NamedTuple):
-    """Where a column chunk is, and what its footer says of it."""
+    """The position of a column chunk, and the facts that its footer states."""
 
     start: int
     size_bytes: int
@@ -52,7 +52,7 @@ class _Chunk(NamedTuple):
 
 @dataclass(slots=True)
 class _Checked:
-    """What of a file agrees with its checksums: chunks by row group and leaf; whole columns."""
+    """The verified part of a file: chunks by row group and leaf column; whole columns."""
 
     chunks: np.ndarray
     columns: frozenset[str] = frozenset()
@@ -87,7 +87,7 @@ _KNOWN = _Known()
 
 
 def are_checked(local: str, columns: Iterable[str]) -> bool:
-    """Whether these columns of a local file were looked at in this process, by `remember`."""
+    """Whether this process has verified these columns of a local file (see `remember`)."""
     with plain_errors(local):
         known = _KNOWN.find(_key(local, os.stat(local)))
     return known is not None and known.columns.issuperset(columns)
@@ -110,7 +110,7 @@ def check_chunks(
     *,
     pages: bool = False,
 ) -> None:
-    """Compare these column chunks of a local file with their checksums, as often as `checks` says.
+    """Verify the checksums of these column chunks of a local file, as often as `checks` says.
 
     With `pages` those of the pages are compared, where the file has no others. Raises CorruptTable,
     naming path, row group and column.

@@ -84,7 +84,7 @@ def _hardly_shrinks(column: pa.ChunkedArray, codec: pa.Codec) -> bool:
 
 
 def _is_large(column: pa.ChunkedArray) -> bool:
-    """Whether these are texts or binaries of which each counts in memory."""
+    """Whether these are strings or binaries that are large on average."""
     kind = column.type
     large: bool = (
         pa.types.is_binary(kind)

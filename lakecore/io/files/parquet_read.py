@@ -148,7 +148,7 @@ def _check(
     checks: Checks,
     groups: Sequence[int],
 ) -> None:
-    """Compare the bytes of row groups with their checksums, where no other storage is asked."""
+    """Verify the checksums of row groups, unless that would read from another storage."""
     local = store.local_path(path)
     if local is not None:
         check_chunks(local, metadata, groups, leaves, checks)
@@ -192,7 +192,7 @@ class _Decoders:
         return self._opened.enter_context(self._open(self._leaves))
 
     def whole(self, groups: list[int], columns: Sequence[str]) -> pa.Table:
-        """These columns of row groups. Raises CorruptTable if a code has no text."""
+        """These columns of row groups. CorruptTable for a dictionary code without a value."""
         plain = [name for name in columns if name not in self.coded]
         table = self._whole.read_row_groups(groups, columns=plain, use_threads=True)
         if not self.coded:
@@ -247,11 +247,11 @@ class _RowSizes:
         return max(1.0, self._width / 8, self._seen, mean)
 
     def hidden(self, index: int) -> list[str]:
-        """Columns of a row group that may be larger than its footer says, and were not seen."""
+        """Columns of a row group that may be larger than the footer says, and were not checked."""
         return [name for name in self.sharing(index) if name not in self._hidden]
 
     def sharing(self, *indexes: int) -> list[str]:
-        """Columns whose texts share a dictionary in one of these row groups, and come as texts."""
+        """String columns with dictionaries in these row groups that are read decoded."""
         groups = [self._metadata.row_group(index) for index in indexes]
         shared = [
             name
@@ -272,7 +272,7 @@ class _RowSizes:
 
 
 def _narrow_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in parts whose text narrow offsets can count. A repeated value is small on disk."""
+    """The batch in parts whose strings fit 32-bit offsets. A repeated value is small on disk."""
     if size_of(batch) <= NARROW_BYTES_MAX or batch.num_rows <= 1:
         yield batch
         return

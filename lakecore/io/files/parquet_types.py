@@ -1,4 +1,4 @@
-"""Which Parquet columns hold which type: Paimon's message type, in Arrow's terms.
+"""The Parquet type of each column: Paimon's message type, expressed in Arrow types.
 
 Arrow's encoder makes the message type from an Arrow schema, all but for INT96, which it cannot
 write for one column alone. Timestamps past microseconds are therefore handed to it as twelve fixed
@@ -54,12 +54,12 @@ def physical_schema(
     leaf: Callable[[Atomic], pa.DataType] = parquet_leaf,
     id_name: str = "PARQUET:field_id",
 ) -> pa.Schema:
-    """The Arrow schema to encode: `leaf` gives the types, the metadata `id_name` the field ids."""
+    """The Arrow schema to encode: `leaf` returns types, the metadata `id_name` has field ids."""
     return pa.schema([_Nodes(leaf, id_name).column(field) for field in fields])
 
 
 def to_physical(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows in the types to encode; strings and binaries stay in the layout they have."""
+    """The rows in the types to encode; strings and binaries keep their layout."""
     columns: list[pa.ChunkedArray] = []
     nodes: list[pa.Field] = []
     for column, node in zip(table.columns, schema, strict=True):

@@ -59,7 +59,7 @@ class Cache(Generic[Key, Value]):
             return next(reversed(self._values.values()))[0] if self._values else None
 
     def put(self, key: Key, value: Value, weight: int) -> None:
-        """Add a value; a value that is already cached stays."""
+        """Add a value; an already cached value is kept."""
         with self._lock:
             if key in self._values:
                 return

@@ -65,7 +65,7 @@ class Commits:
             return found
 
     def follow(self, before: Snapshot) -> Snapshot | None:
-        """The newest snapshot, searched from an earlier newest one; None if that one is gone."""
+        """The newest snapshot, searched from an older one; None if that one was deleted."""
         known: list[Snapshot] = []  # `before` and what follows it
         found: list[Snapshot | None] = [before]
         while found[-1] is not None:

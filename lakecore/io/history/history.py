@@ -71,12 +71,12 @@ class History:
     # --- schemas ---------------------------------------------------------------------------------
 
     def schema_ids(self) -> tuple[int, ...]:
-        """The ids of all schema files, ascending; none of a table that is being dropped."""
+        """The ids of all schema files, ascending; empty for a table that is being dropped."""
         names = self._names(self.layout.schema_dir)
         return () if DROPPED_MARK in names else _numbers(names, "schema-")
 
     def schema(self, schema_id: int) -> TableSchema:
-        """The schema of that id. Raises CorruptTable if its file is gone."""
+        """The schema with that id. Raises CorruptTable if its file is missing."""
         cached = self._schemas.get(schema_id)
         if cached is not None:
             return cached
@@ -143,7 +143,7 @@ class History:
         self._earliest_hinted = True
 
     def write_earliest_hint(self, earliest: int) -> None:
-        """Point the EARLIEST hint at a snapshot; earlier ones are gone."""
+        """Set the EARLIEST hint to a snapshot; earlier ones are deleted."""
         self.store.put(self.layout.earliest_hint, str(earliest).encode())
         self._earliest_hinted = True
 
@@ -236,7 +236,7 @@ class History:
     def manifest_list(
         self, name: str | None, size_bytes: int | None = None
     ) -> Sequence[ManifestFile]:
-        """The manifests that a list names, in order; its size is checked where it is known."""
+        """The manifests in a manifest list, in order; the size of the list is checked if known."""
         if name is None:
             return ()
         cached = self._lists.get(name)
@@ -355,7 +355,7 @@ class History:
         try:
             data = self.store.read(path)
         except NotFound as error:
-            message = "a metadata file is missing; was its snapshot expired meanwhile?"
+            message = "a metadata file is missing; its snapshot may have expired during the read"
             raise CorruptTable(message, path=path) from error
         if size_bytes is not None and len(data) != size_bytes:
             raise CorruptTable(
@@ -373,7 +373,7 @@ class History:
         return [status.path.rpartition("/")[2] for status in self.store.list(directory)]
 
     def _hint(self, path: str) -> int | None:
-        """The number in a hint file; None if there is none to read: a hint only saves a listing."""
+        """The number in a hint file; None if it cannot be read: a hint only saves a listing."""
         try:
             if self.store.local_path(path) is not None and self.store.size(path) > _HINT_BYTES_MAX:
                 return None

@@ -137,7 +137,7 @@ class LocalStore:
     def delete_directory(self, path: str) -> None:
         local = self._at(path)
         if os.path.dirname(os.path.abspath(local)) == os.path.abspath(local):
-            raise InvalidRequest("the root of a file system is no table to delete", path=path)
+            raise InvalidRequest("refused to delete the root of a file system", path=path)
         _refuse_link(local, path)
         with plain_errors(path):
             while os.path.lexists(local):
@@ -261,7 +261,7 @@ class _Output(pa.OSFile):  # type: ignore[misc]  # pyarrow has no stubs
 
 @cache
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """What Linux has to begin writing a part of a file to the disk, without waiting for its end."""
+    """Linux's call that starts writing part of a file to disk without waiting for completion."""
     try:
         function = ctypes.CDLL(None).sync_file_range
     except (OSError, AttributeError, TypeError):

@@ -1,4 +1,4 @@
-"""A file that cannot be opened, for libraries that insist on one where there is none.
+"""A file that cannot be opened, for libraries that require one.
 
 Opening it fails within Arrow's C++ code. A file system written in Python would be called by threads
 of Arrow, also while the interpreter ends, which aborts the process.

@@ -56,7 +56,7 @@ def _absolute(path: str) -> str:
 
 
 def open_store(uri: str, options: Mapping[str, str]) -> Store:
-    """The store that holds the paths below `uri`; `memory://NAME` is the same for all who ask.
+    """The store for paths below `uri`; all callers share the store of a `memory://NAME`.
 
     No scheme, or `file:`, is the local file system. Nothing is read or sent yet.
     """

@@ -31,7 +31,7 @@ class Answer(Enum):
 
 
 def answer(error: Exception) -> Answer:
-    """The answer that an exception of a conditional put stands for."""
+    """The meaning of an exception that a conditional put raised."""
     status = http_status(error)
     if isinstance(error, FileExistsError) or status == 412:
         return Answer.TAKEN
@@ -60,7 +60,7 @@ def http_status(error: BaseException) -> int | None:
 def plain_remote_errors(
     path: str, failures: tuple[type[Exception], ...], secrets: tuple[str, ...] = ()
 ) -> Iterator[None]:
-    """Raise what a remote client says of `path` as an error of lakecore's tree, chained.
+    """Translate errors of a remote client about `path` into lakecore's errors, chained.
 
     `failures`: what the client raises besides Python's own exceptions of storage. `secrets` are
     hidden in what it says.

@@ -94,7 +94,7 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """True where the part is false, and the other way round; null stays null."""
+    """True where the part is false, and vice versa; null stays null."""
 
     part: Predicate
 
@@ -202,7 +202,7 @@ def at_most(bound: Predicate) -> Predicate:
 
 
 def columns_of(predicate: Predicate) -> frozenset[str]:
-    """The columns that the predicate names; what is Unknown may need more."""
+    """The columns that the predicate names; an Unknown part may need more."""
     match predicate:
         case And(parts=parts) | Or(parts=parts):
             return frozenset().union(*map(columns_of, parts))
@@ -215,7 +215,7 @@ def columns_of(predicate: Predicate) -> frozenset[str]:
 
 
 def is_exact(predicate: Predicate) -> bool:
-    """Whether nothing in the predicate is Unknown: it says which rows match, not which may."""
+    """Whether nothing in the predicate is Unknown, so that it is not only an upper bound."""
     match predicate:
         case And(parts=parts) | Or(parts=parts):
             return all(map(is_exact, parts))
@@ -253,7 +253,7 @@ def split_by_columns(predicate: Predicate, columns: Collection[str]) -> tuple[Pr
 
 
 def condition_on(predicate: Predicate | None, columns: Collection[str]) -> Predicate | None:
-    """The part of a predicate that concerns these columns alone; None if there is none."""
+    """The part of a predicate that needs only these columns; None if there is none."""
     if predicate is None:
         return None
     within, _ = split_by_columns(predicate, columns)

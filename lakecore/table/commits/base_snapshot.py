@@ -77,7 +77,7 @@ class Inherited:
 
     @staticmethod
     def of(latest: Snapshot | None) -> Inherited:
-        """The fields that the successor of a snapshot inherits; empty if there is no snapshot."""
+        """The fields that the next snapshot inherits from a snapshot; empty if there is none."""
         if latest is None:
             return Inherited()
         return Inherited(

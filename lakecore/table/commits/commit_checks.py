@@ -101,7 +101,7 @@ def _check_written(context: TableContext, change: Change, newest: int) -> None:
             before, after = _by_schemas(context, schema_id, newest)
             if not may_follow(before, after, empty=empty):
                 raise CommitConflict(
-                    "the table's options have changed since its writer opened it: open it anew, "
+                    "the table's options have changed since its writer opened it: open it again, "
                     "and write the rows again",
                     table=context.identifier,
                     schema_id=schema_id,
@@ -187,7 +187,7 @@ def _check_indexes(context: TableContext, change: Change, latest: Snapshot) -> N
         before = () if base is None else history.index_entries(history.snapshot(base))
     except NotFound as error:
         raise CommitConflict(
-            "the snapshot that the writer looked at is gone; write again", snapshot_id=base
+            "the snapshot that the writer started from has expired; write again", snapshot_id=base
         ) from error
     check_hash_indexes(before, history.index_entries(latest), change.messages)
 

@@ -55,7 +55,7 @@ class ManifestWriter:
         self._deltas.clear()
 
     def lose(self, *, whole: bool) -> None:
-        """Remove the files of a lost attempt; unless `whole`, keep the lists of its own changes."""
+        """Delete the files of a lost attempt; unless `whole`, keep the lists of its own changes."""
         kept = set() if whole else {path for delta in self._deltas for path in delta.paths}
         self._remove([path for path in self._paths if path not in kept])
         self._paths = [path for path in self._paths if path in kept]

@@ -1,4 +1,4 @@
-"""What a user has committed already, found by searching the snapshots, newest first.
+"""Finds the commits of a user by searching the snapshots, newest first.
 
 A job that numbers its commits keeps its commit user over restarts: if a snapshot has this or a
 larger number, the commit was made (https://paimon.apache.org/docs/master/concepts/snapshot/).

@@ -1,4 +1,4 @@
-"""Which buckets to compact: partitions by value or condition, buckets by number.
+"""Chooses the buckets to compact: partitions by value or condition, buckets by number.
 
 A compaction takes whole buckets, so a condition may use partition keys only.
 """

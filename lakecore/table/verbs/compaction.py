@@ -69,7 +69,7 @@ PLANS_MAX = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRequest:
-    """Which buckets to compact (None: all), and how; see `Table.compact`."""
+    """The buckets to compact (None: all), and how; see `Table.compact`."""
 
     full: bool = False
     partitions: Sequence[Mapping[str, object]] | None = None

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Match(StrEnum):
-    """Which rows a clause is for."""
+    """The rows that a clause applies to."""
 
     MATCHED = "matched"
     NOT_MATCHED = "not matched"
@@ -43,7 +43,7 @@ class Match(StrEnum):
 
 
 class Action(StrEnum):
-    """What a clause does to them."""
+    """The action of a clause on its rows."""
 
     UPDATE = "update"
     DELETE = "delete"

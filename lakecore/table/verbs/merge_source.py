@@ -135,7 +135,7 @@ class MergeSource:
 
 
 def _without_views(rows: pa.Table) -> pa.Table:
-    """The same values without view types, from which Arrow cannot take rows."""
+    """The same values in types without views, because Arrow's `take` refuses views."""
     if not any("view" in str(kind) for kind in rows.schema.types):
         return rows
     return to_frame(rows).to_arrow(compat_level=pl.CompatLevel.oldest())

@@ -1,4 +1,4 @@
-"""What `write`, `overwrite` and the removal of partitions share: write rows, then commit once.
+"""The common part of `write`, `overwrite` and dropping partitions: write rows, commit once.
 
 If the commit certainly failed, the files that were written for it are removed.
 """

@@ -79,7 +79,7 @@ def evolve_for(context: TableContext, data: object, *, widen: bool) -> Evolved:
         proposal = SchemaProposal(schema=changed, changes=changes)
         if not newest.publication.publish_schema(newest.store, newest.layout, proposal):
             raise CommitConflict(
-                "the schema was changed by somebody else meanwhile: write again",
+                "another process changed the schema at the same time: write again",
                 table=newest.identifier,
                 schema=changed.id,
             )

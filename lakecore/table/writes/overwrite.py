@@ -1,4 +1,4 @@
-"""Which partitions an overwrite clears, and the level of the files that replace them."""
+"""The partitions that an overwrite clears, and the level of the files that replace them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _at(level: int, message: CommitMessage) -> CommitMessage:
 
 
 def _is(column: pa.Array, value: pa.Scalar) -> pa.Array:
-    """Where the column equals the value: NaN equals NaN, and 0.0 and -0.0 differ."""
+    """A mask of values equal to `value`: NaN equals NaN, and 0.0 and -0.0 differ."""
     if not value.is_valid:
         return pc.is_null(column)
     if not pa.types.is_floating(column.type):

@@ -216,7 +216,7 @@ def test_schema_that_somebody_else_changed_meanwhile_is_a_conflict() -> None:
         yield pl.DataFrame({"id": [1], "a": [1]})
         reopened(table).write(pl.DataFrame({"id": [2], "b": [1]}), evolve_schema=True)
 
-    with pytest.raises(CommitConflict, match="changed by somebody else"):
+    with pytest.raises(CommitConflict, match="another process changed the schema"):
         table.write(rows(), evolve_schema=True)
 
     assert columns(reopened(table)) == {**COLUMNS, "b": "BIGINT"}

@@ -257,10 +257,10 @@ def test_rows_by_rules_that_the_table_had_while_it_was_empty_are_refused(
         put(newest.copy({"write-only": "true"}), "2 8 +I")
     before = (newest.inspect.snapshots().height, files_below(table))
 
-    with pytest.raises(CommitConflict, match="open it anew"):
+    with pytest.raises(CommitConflict, match="open it again"):
         table.commit(messages)
     if not beside:
-        with pytest.raises(CommitConflict, match="open it anew"):
+        with pytest.raises(CommitConflict, match="open it again"):
             put(table, "1 7 +I")
     assert (newest.inspect.snapshots().height, files_below(table)) == before
 
