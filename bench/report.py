@@ -40,6 +40,10 @@ class Figures:
         """Median seconds of `contender` over those of `other`."""
         return median(self.seconds[contender]) / median(self.seconds[other])
 
+    def cpu_ratio(self, contender: str, other: str) -> float:
+        """Median seconds of the processor of `contender` over those of `other`."""
+        return median(self.cpu_seconds[contender]) / median(self.cpu_seconds[other])
+
     def show(self, base: str) -> None:
         """Print the table: how many times the seconds of `base` each contender took."""
         table = Table(title=self.task, title_justify="left", title_style="bold")

@@ -150,13 +150,13 @@ class _Loop:
             self.hits.clear()
             reports = runtestprotocol(item, log=False, nextitem=after)
             took = time.process_time() - used
-            self.seconds -= took
             self.say(seconds=round(took, 2), reached=len(self.hits))
             if any(report.failed for report in reports):
                 self.say(outcome=KILLED)
                 self.is_over = True
-            if self.is_over or self.seconds < 0:
-                self.is_over = True
+            # A child's clock begins with it.
+            self.is_over = self.is_over or time.process_time() > self.seconds
+            if self.is_over:
                 break
         return True
 
@@ -172,7 +172,7 @@ def _run(patch: Patch | None, batches: Sequence[Sequence[str]], loop: _Loop) -> 
     for batch in batches:
         resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         pytest.main([*OPTIONS, *batch], plugins=[loop])
-        if loop.is_over:
+        if loop.is_over or time.process_time() > loop.seconds:
             break
     loop.say(outcome=SURVIVED)
 
