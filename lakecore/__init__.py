@@ -59,6 +59,7 @@ __all__ = [
     "Consumer",
     "CorruptTable",
     "ExpiredChangelogs",
+    "ExpiredPartitions",
     "ExpiredSnapshots",
     "FastForwardResult",
     "FilesDeleted",
@@ -107,6 +108,7 @@ _HOMES = {
     "lakecore.model.files": ("CommitMessage",),
     "lakecore.model.retention": (
         "ExpiredChangelogs",
+        "ExpiredPartitions",
         "ExpiredSnapshots",
         "FilesDeleted",
         "RolledBack",

@@ -20,6 +20,7 @@ PUBLIC = [
     "Consumer",
     "CorruptTable",
     "ExpiredChangelogs",
+    "ExpiredPartitions",
     "ExpiredSnapshots",
     "FastForwardResult",
     "FilesDeleted",

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lakecore.display import pairs_html, pairs_text, short_repr, show_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +166,46 @@ class ExpiredChangelogs:
         if self.dry_run:
             lines.append(("dry run", "nothing was deleted"))
         return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiredPartitions:
+    """The result of `Table.expire_partitions`.
+
+    - `partitions`: the dropped partitions, as texts by partition key;
+    - `snapshot_ids`: the snapshots that dropped them;
+    - `partitions_without_time`: partitions that never expire, since their values say no time;
+    - `dry_run`: whether nothing was dropped.
+    """
+
+    partitions: tuple[Mapping[str, str], ...] = ()
+    snapshot_ids: tuple[int, ...] = ()
+    partitions_without_time: tuple[Mapping[str, str], ...] = ()
+    dry_run: bool = False
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def __str__(self) -> str:
+        return pairs_text(self._shown())
+
+    def _repr_html_(self) -> str:
+        return pairs_html("Expiry of partitions", self._shown())
+
+    def _shown(self) -> list[tuple[str, object]]:
+        lines: list[tuple[str, object]] = [("partitions expired", f"{len(self.partitions):,}")]
+        lines += [("partition", _path_text(each)) for each in self.partitions]
+        if self.snapshot_ids:
+            lines.append(("snapshots", ", ".join(map(str, self.snapshot_ids))))
+        if self.partitions_without_time:
+            lines.append(("without a time", f"{len(self.partitions_without_time):,}"))
+        if self.dry_run:
+            lines.append(("dry run", "nothing was dropped"))
+        return lines
+
+
+def _path_text(partition: Mapping[str, str]) -> str:
+    return "/".join(f"{key}={value}" for key, value in partition.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

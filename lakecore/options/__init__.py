@@ -17,6 +17,7 @@ from lakecore.options.choices import (
     IncrementalScanMode,
     LookupCompact,
     MergeEngine,
+    PartitionExpiry,
     ScanMode,
     SortOrder,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "MergeEngine",
     "Option",
     "OptionValue",
+    "PartitionExpiry",
     "ScanMode",
     "SortOrder",
     "TableOptions",

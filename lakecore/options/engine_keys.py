@@ -49,7 +49,6 @@ ENGINES = """
 changelog.precommit-compact.thread-num | integer | | Flink: threads that join changelog files.
 compaction.bucket-distribution-strategy | text | linear | Flink: how compactions are spread.
 commit.custom-listeners | names | | Flink: listeners of a commit.
-end-input.check-partition-expire | flag | false | Flink: expire partitions at the end.
 end-input.watermark | integer | | Flink: watermark at the end of input.
 filesystem.job-level-settings.enabled | flag | true | Flink: pass on file system settings.
 format-table.commit-hive-sync-url | text | | Format tables: address for Hive's updates.

@@ -29,8 +29,6 @@ from lakecore.options.option import (
     option,
 )
 
-_NO_PARTITION_EXPIRY = "Partitions do not expire yet; another engine may do it."
-
 
 @dataclass(frozen=True, kw_only=True)
 class RetentionOptions:
@@ -42,38 +40,35 @@ class RetentionOptions:
     partition_expiration_time_ms: int | None = option(
         "partition.expiration-time", DURATION, None, MAINTAIN,
         "Age at which partitions expire.",
-        no_effect=_NO_PARTITION_EXPIRY,
     )
     partition_expiration_check_interval_ms: int = option(
         "partition.expiration-check-interval", DURATION, 3_600_000, MAINTAIN,
         "Interval at which expired partitions are searched.",
-        no_effect=_NO_PARTITION_EXPIRY,
     )
     partition_expiration_strategy: PartitionExpiry = option(
         "partition.expiration-strategy", choice(PartitionExpiry), PartitionExpiry.VALUES_TIME,
         MAINTAIN,
         "What a partition's age is measured by.",
-        no_effect=_NO_PARTITION_EXPIRY,
     )
     partition_expiration_max_num: int = option(
         "partition.expiration-max-num", COUNT, 100, MAINTAIN,
         "Most partitions that one run expires.",
-        no_effect=_NO_PARTITION_EXPIRY,
     )
     partition_expiration_batch_size: int | None = option(
         "partition.expiration-batch-size", COUNT, None, MAINTAIN,
         "Partitions that one commit of an expiry drops.",
-        no_effect=_NO_PARTITION_EXPIRY,
     )
     partition_timestamp_formatter: str | None = option(
         "partition.timestamp-formatter", NAME, None, MAINTAIN,
         "Format of the time in partition values.",
-        no_effect=_NO_PARTITION_EXPIRY,
     )
     partition_timestamp_pattern: str | None = option(
         "partition.timestamp-pattern", NAME, None, MAINTAIN,
         "How partition values make up a time: '$dt $hour'.",
-        no_effect=_NO_PARTITION_EXPIRY,
+    )
+    end_input_check_partition_expire: bool = option(
+        "end-input.check-partition-expire", FLAG, False, MAINTAIN,
+        "Look for expired partitions after each batch commit.",
     )
 
     # --- expiry of snapshots and changelogs -------------------------------------------------------

@@ -20,7 +20,7 @@ READ_AS_TEXT = {
     "lakecore.ignore-options": "lakecore/options/option.py",
 }
 # Options without an effect whose value is still looked at, to refuse what would be wrong.
-LOOKED_AT = {"partition.expiration-time": "lakecore/table/verbs/compaction.py"}
+LOOKED_AT: dict[str, str] = {}
 
 
 @cache
@@ -112,13 +112,6 @@ NO_EFFECT = {
     "file.block-size",
     "lookup-wait",
     "orc.timestamp-ltz.legacy.type",
-    "partition.expiration-batch-size",
-    "partition.expiration-check-interval",
-    "partition.expiration-max-num",
-    "partition.expiration-strategy",
-    "partition.expiration-time",
-    "partition.timestamp-formatter",
-    "partition.timestamp-pattern",
     "read.batch-size",
     "record-level.time-field",
     "scan.manifest.parallelism",

@@ -31,6 +31,7 @@ from lakecore.options import ExpireMode
 from lakecore.table.commits.commit import commit
 from lakecore.table.maintenance.consumers import expire_consumers
 from lakecore.table.maintenance.expire_changelogs import expire_changelogs
+from lakecore.table.maintenance.expire_partitions import expire_partitions_if_due
 from lakecore.table.maintenance.expire_snapshots import expire_snapshots, keeps_changelogs
 from lakecore.table.maintenance.expire_tags import maintain_tags
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from lakecore.table.commits.commit import CommitRequest
     from lakecore.table.context import TableContext
 
-    Step = Callable[[TableContext, CommitRequest, int | None], object]
 
 __all__ = ["commit_and_maintain", "maintain"]
 
@@ -72,33 +72,13 @@ def maintain(context: TableContext, request: CommitRequest, latest_id: int | Non
     return _background_of(context.history).start(lambda: _run(context, request, latest_id))
 
 
-def _tags(context: TableContext, request: CommitRequest, latest_id: int | None) -> None:
-    del latest_id
-    maintain_tags(context, batch=request.identifier == BATCH_COMMIT_IDENTIFIER)
-
-
-def _consumers(context: TableContext, request: CommitRequest, latest_id: int | None) -> None:
-    del request, latest_id
-    expire_consumers(context)
-
-
-def _snapshots(context: TableContext, request: CommitRequest, latest_id: int | None) -> None:
-    del request
-    # Without a look at the storage, it is certain that the first snapshots all stay.
-    if latest_id is None or latest_id > context.options.snapshot_num_retained_min:
-        expire_snapshots(context, latest_id=latest_id)
-        if keeps_changelogs(context.options):
-            expire_changelogs(context)
-
-
-_STEPS: tuple[Step, ...] = (_tags, _consumers, _snapshots)
-
-
 def _run(context: TableContext, request: CommitRequest, latest_id: int | None) -> bool:
     """Do all steps. Returns whether none failed."""
     try:
-        for step in _STEPS:
-            step(context, request, latest_id)
+        maintain_tags(context, batch=request.identifier == BATCH_COMMIT_IDENTIFIER)
+        dropped = expire_partitions_if_due(context, request.identifier)
+        expire_consumers(context)
+        _expire(context, dropped[-1] if dropped else latest_id)
     except (LakecoreError, OSError) as error:
         log.warning(
             "the commit is made, but the housekeeping after it failed; the next one tries again: "
@@ -109,6 +89,14 @@ def _run(context: TableContext, request: CommitRequest, latest_id: int | None) -
         )
         return False
     return True
+
+
+def _expire(context: TableContext, latest_id: int | None) -> None:
+    # Without a look at the storage, it is certain that the first snapshots all stay.
+    if latest_id is None or latest_id > context.options.snapshot_num_retained_min:
+        expire_snapshots(context, latest_id=latest_id)
+        if keeps_changelogs(context.options):
+            expire_changelogs(context)
 
 
 class _Background:

@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lakecore.errors import InvalidRequest
 from lakecore.model.arguments import check_flags
 from lakecore.model.times import to_milliseconds
-from lakecore.options import DURATION
+from lakecore.options import DURATION, parse_options
 from lakecore.plan.retention import Retention
 from lakecore.table.maintenance import expire_snapshots as snapshots
 from lakecore.table.maintenance.expire_changelogs import changelog_retention_of, expire_changelogs
+from lakecore.table.maintenance.expire_partitions import expire_partitions, partition_rule_of
 from lakecore.table.maintenance.rollback import rollback_to
 from lakecore.table.reads.travel import Travel
 
 if TYPE_CHECKING:
-    from lakecore.model.retention import ExpiredChangelogs, ExpiredSnapshots, RolledBack
+    from lakecore.model.retention import (
+        ExpiredChangelogs,
+        ExpiredPartitions,
+        ExpiredSnapshots,
+        RolledBack,
+    )
     from lakecore.model.times import Time
     from lakecore.table.context import TableContext
 
@@ -110,6 +116,51 @@ class RetentionVerbs:
         )
         return expire_changelogs(context, given, all_of_them=delete_all, dry_run=dry_run)
 
+    def expire_partitions(
+        self,
+        *,
+        expiration_time: str | timedelta | None = None,
+        timestamp_formatter: str | None = None,
+        timestamp_pattern: str | None = None,
+        expire_strategy: Literal["values-time", "update-time"] | None = None,
+        max_expires: int | None = None,
+        dry_run: bool = False,
+    ) -> ExpiredPartitions:
+        """Drop the partitions that are older than `expiration_time`, now.
+
+        The age of a partition is that of its values (`values-time`), or of its newest file
+        (`update-time`). What is not given is taken from the options of the table:
+        `partition.expiration-time`, `partition.timestamp-formatter`, `partition.timestamp-pattern`,
+        `partition.expiration-strategy`, `partition.expiration-max-num`. The rows go in a commit;
+        the files go when its snapshot expires. A partition whose values say no time stays, and is
+        named in the result. With `dry_run`, nothing is dropped. The rule is Paimon's
+        (https://paimon.apache.org/docs/master/maintenance/manage-partitions/).
+
+            table.expire_partitions(expiration_time="30 d", timestamp_formatter="yyyy-MM-dd")
+
+        Raises InvalidRequest if the table has no partitions, or neither argument nor option says
+        how long they live; Unsupported for a formatter with other parts than numbers.
+        """
+        check_flags(dry_run=dry_run)
+        context = self._context
+        given = {
+            "partition.expiration-time": _span_text(expiration_time),
+            "partition.timestamp-formatter": timestamp_formatter,
+            "partition.timestamp-pattern": timestamp_pattern,
+            "partition.expiration-strategy": expire_strategy,
+            "partition.expiration-max-num": max_expires,
+        }
+        texts = {key: str(value) for key, value in given.items() if value is not None}
+        options = parse_options({**context.options.texts, **texts}, table=context.identifier)
+        rule = partition_rule_of(options)
+        if rule is None:
+            raise InvalidRequest(
+                "say how long partitions live: expiration_time, or the option "
+                "partition.expiration-time",
+                table=context.identifier,
+            )
+        return expire_partitions(context, rule, dry_run=dry_run)
+
     def rollback_to(
         self,
         snapshot_id: int | None = None,
@@ -137,6 +188,17 @@ class RetentionVerbs:
         check_flags(dry_run=dry_run)
         travel = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         return rollback_to(self._context, travel, dry_run=dry_run)
+
+
+def _span_text(given: object) -> str | None:
+    """A span of time as an option states it."""
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, timedelta):
+        return f"{given // timedelta(milliseconds=1)} ms"
+    raise InvalidRequest(
+        "a span of time is a text such as '30 d', or a timedelta", expiration_time=given
+    )
 
 
 def _moment(context: TableContext, given: Time | timedelta | None, default_ms: int) -> int:

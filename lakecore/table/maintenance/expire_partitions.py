@@ -1,0 +1,191 @@
+"""Expiry of partitions: old ones are dropped, as a user would drop them.
+
+https://paimon.apache.org/docs/master/maintenance/manage-partitions/
+
+1. The age of a partition is that of its values (`values-time`, see `plan/partition_times.py`), or
+   of its newest file (`update-time`). Both are compared with the wall clock of this machine.
+2. Partitions older than `partition.expiration-time` are dropped: in the order of their values, at
+   most `partition.expiration-max-num`, in commits of `partition.expiration-batch-size`.
+3. A partition whose values say no time never expires by its values; it is named in a warning.
+
+After a commit this happens once in `partition.expiration-check-interval` of a table object, and at
+the end of a batch if `end-input.check-partition-expire` is set.
+
+INVARIANT: with `update-time`, a partition that gets a file while it is being dropped stays: the
+age is looked at again when the commit is made.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from lakecore.errors import InvalidRequest
+from lakecore.model.retention import ExpiredPartitions
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
+from lakecore.options import PartitionExpiry
+from lakecore.plan.partition_times import PartitionTimes, check_formatter
+from lakecore.table.commits.commit import CommitRequest, commit
+from lakecore.table.context import require_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.io.history.history import History
+    from lakecore.options import TableOptions
+    from lakecore.table.context import TableContext
+
+log = logging.getLogger("lakecore.expire")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRule:
+    """Which partitions expire. `batch_size` None: all in one commit."""
+
+    age_ms: int
+    strategy: PartitionExpiry
+    times: PartitionTimes
+    count_max: int
+    batch_size: int | None
+
+    def __post_init__(self) -> None:
+        if self.times.formatter is not None:
+            check_formatter(self.times.formatter)
+
+
+def partition_rule_of(options: TableOptions) -> PartitionRule | None:
+    """The rule that the options state; None if partitions do not expire."""
+    if options.partition_expiration_time_ms is None:
+        return None
+    return PartitionRule(
+        age_ms=options.partition_expiration_time_ms,
+        strategy=options.partition_expiration_strategy,
+        times=PartitionTimes(
+            pattern=options.partition_timestamp_pattern,
+            formatter=options.partition_timestamp_formatter,
+        ),
+        count_max=options.partition_expiration_max_num,
+        batch_size=options.partition_expiration_batch_size,
+    )
+
+
+def expire_partitions(
+    context: TableContext, rule: PartitionRule, *, dry_run: bool = False
+) -> ExpiredPartitions:
+    """Drop the partitions that have expired. Raises InvalidRequest for a table without any."""
+    schema = context.schema
+    if not schema.partition_keys:
+        raise InvalidRequest("the table has no partitions to expire", table=context.identifier)
+    require_table(context)
+    before_ms = context.ambient.local_wall_clock_ms() - rule.age_ms
+    ages = _Ages(context, rule)
+    known = ages.of_live_partitions()
+    untimed = tuple(ages.texts(each) for each, time_ms in known.items() if time_ms is None)
+    if untimed:
+        log.warning(
+            "partitions never expire, since their values say no time: correct the option "
+            "partition.timestamp-pattern or partition.timestamp-formatter, drop them by hand, or "
+            "set partition.expiration-strategy=update-time. table=%s count=%d first=%s",
+            context.identifier,
+            len(untimed),
+            dict(untimed[0]),
+        )
+    old = [each for each, time_ms in known.items() if time_ms is not None and time_ms < before_ms]
+    old.sort(key=lambda partition: ",".join(ages.texts(partition).values()))
+    chosen = old[: rule.count_max]
+    snapshot_ids: list[int] = []
+    if not dry_run and chosen:
+        context.options.require_writable(
+            primary_keys=schema.primary_keys, partition_keys=schema.partition_keys
+        )
+        size = rule.batch_size or len(chosen)
+        for first in range(0, len(chosen), size):
+            snapshot_ids += _drop(context, ages, chosen[first : first + size], before_ms)
+        log.info("expired table=%s partitions=%d", context.identifier, len(chosen))
+    return ExpiredPartitions(
+        partitions=tuple(ages.texts(each) for each in chosen),
+        snapshot_ids=tuple(snapshot_ids),
+        partitions_without_time=untimed,
+        dry_run=dry_run,
+    )
+
+
+def _drop(
+    context: TableContext, ages: _Ages, some: Sequence[bytes], before_ms: int
+) -> tuple[int, ...]:
+    """Drop partitions in one commit. Returns the snapshots that it made."""
+    wanted = set(some)
+
+    def choose(partitions: Sequence[bytes]) -> Sequence[bool]:
+        now = ages.of_live_partitions()
+        old = {each for each in wanted if (now.get(each) or 0) < before_ms}
+        return [partition in old for partition in partitions]
+
+    request = CommitRequest(
+        messages=(), user=context.ambient.new_uuid(), overwrite=choose, operation="OVERWRITE"
+    )
+    return commit(context, request).snapshot_ids
+
+
+@dataclass(frozen=True, slots=True)
+class _Ages:
+    """The times of the live partitions, by a rule."""
+
+    context: TableContext
+    rule: PartitionRule
+
+    def of_live_partitions(self) -> dict[bytes, int | None]:
+        """The wall clock time of each partition with rows; None if it has none."""
+        history = self.context.history
+        latest = history.latest_snapshot()
+        live = () if latest is None else history.live_entries(latest)
+        if self.rule.strategy is PartitionExpiry.VALUES_TIME:
+            partitions = dict.fromkeys(entry.partition for entry in live)
+            return {each: self.rule.times.time_ms(self._values(each)) for each in partitions}
+        newest: dict[bytes, int | None] = {}
+        for entry in live:
+            made_ms, known = entry.file.creation_time_ms, newest.get(entry.partition, 0)
+            unknown = made_ms is None or known is None
+            newest[entry.partition] = None if unknown else max(made_ms or 0, known or 0)
+        return newest
+
+    def texts(self, partition: bytes) -> Mapping[str, str]:
+        """The values of a partition as texts."""
+        return self.context.partitions.texts(partition)
+
+    def _values(self, partition: bytes) -> dict[str, str | None]:
+        (row,) = self.context.partitions.values([partition]).to_pylist()
+        return {
+            name: None if row[name] is None else text
+            for name, text in self.texts(partition).items()
+        }
+
+
+# --- after a commit -------------------------------------------------------------------------------
+
+_CHECKED_MS: WeakKeyDictionary[History, int] = WeakKeyDictionary()
+"""When partitions were last looked at, for each open table."""
+
+
+def expire_partitions_if_due(context: TableContext, identifier: int) -> tuple[int, ...]:
+    """Drop expired partitions if it is time to look for them. Returns the snapshots made."""
+    rule = partition_rule_of(context.options)
+    if rule is None or not context.schema.partition_keys or not _is_due(context, identifier):
+        return ()
+    return expire_partitions(context, rule).snapshot_ids
+
+
+def _is_due(context: TableContext, identifier: int) -> bool:
+    """Whether the interval is over; as if the table had been looked at a while before it opened."""
+    options, now_ms = context.options, context.ambient.now_ms()
+    interval_ms = options.partition_expiration_check_interval_ms
+    checked_ms = _CHECKED_MS.get(context.history)
+    if checked_ms is None or checked_ms > now_ms:  # the clock went back
+        # Many short jobs must not all look at the same time, nor never.
+        checked_ms = now_ms - int(interval_ms * context.ambient.random())
+    at_end = options.end_input_check_partition_expire and identifier == BATCH_COMMIT_IDENTIFIER
+    due = interval_ms == 0 or now_ms > checked_ms + interval_ms or at_end
+    _CHECKED_MS[context.history] = now_ms if due else checked_ms
+    return due
