@@ -3,8 +3,8 @@
 Polars starts a pool of threads with its first query and keeps it; a child that is forked after
 that, as `multiprocessing` does by default on Linux before Python 3.14, finds the pool and nobody in
 it. lakecore looks just before each fork whether there is such a pool, and a child of a process with
-one is told so instead of hanging. A child forked earlier starts a pool of its own, as do processes
-that are spawned.
+one gets an error instead of hanging. A child forked earlier starts a pool of its own, as do
+processes that are spawned.
 
 NOTE: a LazyFrame that the child collects runs in Polars before lakecore is asked.
 """

@@ -1,7 +1,7 @@
 """Finds secrets, and shows them as `***`: one rule for messages, logs and representations.
 
-Secret are the values of options whose keys say so, the user part of a URI, and what a text states
-after such a word: the exceptions of storage clients repeat what they were given.
+Secrets are the values of options with a secret key, the user part of a URI, and the text after a
+secret key: the exceptions of storage clients repeat what they were given.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Lets Spark find the format `lakecore` by itself: it looks for modules named `pyspark_*`.
 
-Where this package is installed beside PySpark, `format("lakecore")` works without a call to
+If this package is installed with PySpark, `format("lakecore")` works without a call to
 `spark_bridge.register`.
 """
 

@@ -1,8 +1,9 @@
 """Optimisations in Spark's Python workers, so that small tasks do not mostly wait.
 
 1. Spark's daemon runs Python's garbage collector after every task. It would look at all that the
-   imports of lakecore, Polars and PyArrow have left, for some 50 ms a task, and find nothing. So a
-   worker that has done its first task sets aside what there is: later collections see what is new.
+   imports of lakecore, Polars and PyArrow have left, for some 50 ms a task, and find nothing. After
+   its first task, a worker therefore excludes all existing objects from collections: later
+   collections see what is new.
 2. The JVM sends a task in several small writes, and TCP keeps a small one back until the one before
    is acknowledged. A worker that is used again would do that only after 40 ms: so it does it at
    once. (`spark.python.unix.domain.socket.enabled` goes round TCP, but is off by default.)
@@ -57,7 +58,7 @@ def acknowledge() -> None:
     for descriptor in _DESCRIPTORS:
         # What is no TCP connection, or not there, has nothing to acknowledge.
         with suppress(OSError):
-            # NOTE: `fromfd` would leave a copy open of each descriptor that is no socket.
+            # NOTE: `fromfd` would leave a duplicate of each descriptor that is not a socket open.
             connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=descriptor)
             try:
                 connection.setsockopt(socket.IPPROTO_TCP, option, 1)

@@ -1,7 +1,7 @@
 """New tables that are made with their first rows.
 
-The rows are taken in before the table is there: if one of them does not fit, there is none after.
-If the commit fails, there is one without rows.
+The rows are taken in before the table is there: if a row does not fit, no table is created. If the
+commit fails, the table exists without rows.
 """
 
 from __future__ import annotations

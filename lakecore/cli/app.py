@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for output in (sys.stdout, sys.stderr):
         if isinstance(output, io.TextIOWrapper):  # a terminal may not have every character
             output.reconfigure(errors="backslashreplace")
-    if sys.stdout is None:  # closed by whoever started this
+    if sys.stdout is None:  # closed by the parent process
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  open until the end
     debug = DEBUG in given
     try:

@@ -1,4 +1,4 @@
-"""The names that code running lakecore in many processes may import, besides the public ones.
+"""The names that code running lakecore in many processes may import, with the public ones.
 
 A driver plans a read or commits a write; tasks on other machines read splits or write buckets. The
 Spark bridge is such code, and import-linter lets it see nothing else of lakecore. There is one

@@ -76,8 +76,8 @@ def read_container(data: bytes, path: str, schema: dict[str, Any]) -> Iterator[t
     """The records of a container, each as the values of `schema`'s fields in their order.
 
     A record inside a record is flattened into its fields, also where a writer (paimon-rust) made
-    it, or the whole, a union with null. A nullable field that the file lacks is None; logical types
-    are the plain numbers they are. Records come one at a time, so that they need not all live at
+    it, or the whole, a union with null. A nullable field that the file does not have is None;
+    logical types are plain numbers. Records come one at a time, so that they need not all live at
     once. Raises CorruptTable naming `path` if the bytes are cut short, damaged or not Avro, or if a
     field has another type or, though it may not be null, is not there.
     """

@@ -6,7 +6,7 @@ distinguishes. The bytes of each form:
     32-bit   int n | int magic       | roaring bitmap                          | int CRC-32
     64-bit   int n | int magic (LE)  | long count, (int high half, roaring)... | int CRC-32
 
-n counts magic and bitmaps, the checksum covers the same; numbers are big-endian but for those
+n counts magic and bitmaps, the checksum covers the same; numbers are big-endian, except those
 inside the 64-bit form, roaring bitmaps are in the portable format.
 
 NOTE: the range in an index manifest starts at n for both, but its length is n for the 32-bit form

@@ -8,8 +8,8 @@ grows with the table, works on such frames:
    read (records that a writer made a union with null) is read record by record; a Parquet or ORC
    file has columns already (`manifest_tables.py`);
 2. encoding: each column becomes the Avro bytes of its values, the bytes of a row are joined, and
-   rows are gathered into blocks, blocks into manifests of the size that is asked for. Of Parquet
-   and ORC, a manifest holds so many entries that it has about that size.
+   rows are gathered into blocks, blocks into manifests of the requested size. A Parquet or ORC
+   manifest has as many entries as fit that size.
 """
 
 from __future__ import annotations

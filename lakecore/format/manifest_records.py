@@ -44,5 +44,5 @@ def listed(values: Sequence[object] | None) -> list[object] | None:
 
 
 def as_tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
-    """A list of a record as a tuple, as the values of the model have it."""
+    """A list field of a record, as a tuple."""
     return None if values is None else tuple(values)

@@ -47,7 +47,7 @@ def read_trailer(before: bytes, chunks: int, path: str, footer: bytes | None) ->
     """The checksums of column chunks, in order; None if the file has none.
 
     `before` are the `trailer_bytes` before the footer, or fewer where the file has fewer. Raises
-    CorruptTable if the trailer is damaged, or the footer: None is not looked at.
+    CorruptTable if the trailer is damaged, or the footer: None is not checked.
     """
     if not (before.endswith(_END) or before.startswith(_BEGIN)):
         return None

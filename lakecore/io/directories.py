@@ -6,7 +6,7 @@ first, and its files are deleted after.
 
 Where the storage renames a directory in one step (`Store.renames_at_once`):
 
-1. the directory moves to `.dropped-UUID/NAME` beside it, where no engine looks for a table;
+1. the directory is renamed to the sibling `.dropped-UUID/NAME`, where no engine looks for a table;
 2. `.dropped-UUID` is deleted. What a process that died left of one goes with the next drop.
 
 Where it does not:
@@ -14,8 +14,8 @@ Where it does not:
 1. the mark `schema/.dropped` is put: from here on lakecore sees no table (`io/history/history.py`);
 2. the schema files are deleted, oldest first, those of branches too. Engines that do not know the
    mark see the table with its newest schema, or, once the last file went, no table;
-3. everything else is deleted, the mark last. Whoever drops or creates a table of the name goes on
-   where a process died.
+3. everything else is deleted, the mark last. The next process that drops or creates a table of that
+   name continues where a killed process stopped.
 
 A new branch is several files. Where the storage renames in one step, they are written to
 `.creating-UUID`, which then gets the name of the branch. Where it does not, the mark is put first,
@@ -127,7 +127,7 @@ def finish_drop(store: Store, path: str) -> bool:
     for each in (layout, *(Layout(root=branch) for branch in branches)):
         for file in _schema_files(store, each):
             store.delete(file)
-    # One who opened the table before is told that it is gone, not that manifests are missing.
+    # An open table then reports that it was dropped, not that manifests are missing.
     store.delete_directory(layout.snapshot_dir)
     for child in store.list(path):
         if not child.is_directory:

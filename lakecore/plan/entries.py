@@ -39,7 +39,7 @@ def cancel(entries: pl.DataFrame) -> pl.DataFrame:
     follows = pl.col("identity") == pl.col("identity").shift(1)
     marked = several.with_columns(
         again=(follows & (pl.col("_KIND") == pl.col("_KIND").shift(1))).fill_null(value=False),
-        # Each is cancelled by the next, but for the last of an odd number.
+        # Each entry is cancelled by the next one; of an odd number, the last one remains.
         kept=(pl.len().over("identity") % 2 == 1) & ~follows.shift(-1).fill_null(value=False),
     )
     again = marked.filter("again")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     TimesOf = Callable[[Sequence[int]], Sequence[int | None]]
-    """The commit time of each id, None for what is not there."""
+    """The commit time of each id, None for an id that does not exist."""
 
 _FIRST_LOOK, _LOOK_MAX = 2, 512
 

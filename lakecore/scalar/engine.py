@@ -69,8 +69,8 @@ def local_zone() -> str:
 def parse(text: str, what: str = "expression") -> Node:
     """The syntax tree of one expression; locations count bytes of the text.
 
-    `what` names it in errors. Raises InvalidRequest, with the position of the fault, for what is no
-    expression.
+    `what` names it in errors. Raises InvalidRequest, with the position of the fault, for text that
+    is not an expression.
     """
     try:
         query = _PREFIX + text + _SUFFIX

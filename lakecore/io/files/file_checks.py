@@ -56,8 +56,8 @@ def check_file(
 ) -> None:
     """Raise what can be known of a local data file before its rows are decoded, as CorruptTable.
 
-    Of Parquet that is its checksums, of ORC these or its structure, of Avro its blocks. `columns`
-    are those that the file must have. Raises NotFound without it.
+    For Parquet these are its checksums, for ORC its checksums or its structure, for Avro its
+    blocks. `columns` are those that the file must have. Raises NotFound without it.
     """
     local = store.local_path(path)
     assert local is not None, "a local file"

@@ -43,7 +43,7 @@ _EXTRA_BATCHES = 3
 _PIECES = 16
 """Pieces of a streamed batch."""
 _STRIPE_COPIES = 3
-"""What decoding a stripe whole takes of its rows: the library's own form of them is beside."""
+"""What decoding a stripe whole takes of its rows: the library's own buffers come in addition."""
 
 
 def orc_columns(store: Store, path: str) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ def _streamed(
     """The rows of a file in batches of that many rows, independent of its stripes.
 
     NOTE: the library reads ahead of who takes its batches: on its threads without a bound, else
-    some sixteen. So small ones are asked for, and put together.
+    some sixteen. Small batches are therefore requested, and combined.
     """
     piece_rows = max(1, rows_max // _PIECES)
     with store.open_input(path) as source:

@@ -1,8 +1,8 @@
 """The Parquet type of each column: Paimon's message type, expressed in Arrow types.
 
-Arrow's encoder makes the message type from an Arrow schema, all but for INT96, which it cannot
-write for one column alone. Timestamps past microseconds are therefore handed to it as twelve fixed
-bytes and named INT96 in the footer afterwards.
+Arrow's encoder makes the message type from an Arrow schema, except INT96, which it cannot write for
+a single column. Timestamps past microseconds are therefore encoded as twelve fixed bytes, and
+declared as INT96 in the footer afterwards.
 
 Field ids: a column and a field of a ROW have their own. An array's element has 536870911 + 1024 *
 id + depth, where id is that of the column (or field) around it and depth counts arrays and maps

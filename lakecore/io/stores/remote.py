@@ -211,7 +211,7 @@ class RemoteStore:
                 self._files.pipe_file(f"{key}/{DIRECTORY_MARKER}", b"", mode="overwrite")
 
     def remove_empty_directory(self, path: str) -> None:
-        """Nothing: here, a directory is there only while a file is in it."""
+        """Does nothing: a directory exists only while it contains a file."""
 
     def open_input(self, path: str) -> pa.NativeFile:
         with self._plain_errors(path):

@@ -62,8 +62,8 @@ def plain_remote_errors(
 ) -> Iterator[None]:
     """Translate errors of a remote client about `path` into lakecore's errors, chained.
 
-    `failures`: what the client raises besides Python's own exceptions of storage. `secrets` are
-    hidden in what it says.
+    `failures`: the client's exceptions, in addition to Python's OSError. `secrets` are masked in
+    the messages.
     """
     raised: tuple[type[Exception], ...] = (OSError, *failures)
     try:

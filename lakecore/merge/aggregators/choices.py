@@ -1,4 +1,4 @@
-"""Functions that choose one of the values, or one truth: last, first, and, or."""
+"""Functions that return one of the values (last, first), or combine booleans (and, or)."""
 
 from __future__ import annotations
 

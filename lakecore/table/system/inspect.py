@@ -83,7 +83,7 @@ class Inspect:
         """The live data files, by partition and bucket.
 
         - partition STRING: the partition's values, as {a, b}
-        - bucket INT, level INT: where the file lies; level 0 is the newest
+        - bucket INT, level INT: the place of the file; level 0 is the newest
         - file_path STRING: its whole path
         - file_format STRING: parquet, orc or avro
         - schema_id BIGINT: the schema it was written with
@@ -209,7 +209,7 @@ class Inspect:
         """The live data files with their key ranges, by partition and bucket.
 
         - partition STRING: the partition's values, as {a, b}
-        - bucket INT, level INT: where the file lies; level 0 is the newest
+        - bucket INT, level INT: the place of the file; level 0 is the newest
         - file_path STRING: its whole path
         - file_format STRING: parquet, orc or avro
         - schema_id BIGINT: the schema it was written with
