@@ -124,7 +124,7 @@ class Budget:
             return sum(keeper.size_bytes for keeper in self._keepers)
 
     def add_keeper(self, keeper: Keeper) -> None:
-        """Count what a cache keeps for as long as it lives."""
+        """Include the memory of a cache in the budget, until the cache is garbage-collected."""
         with self._changed:
             self._keepers.add(keeper)
 

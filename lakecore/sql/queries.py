@@ -249,7 +249,7 @@ def _has_rows(held: object) -> bool:
 
 
 def error_of(error: BaseException) -> LakecoreError:
-    """An error of DuckDB as one of lakecore's tree; its text says what the user can change."""
+    """DuckDB's error as an error of lakecore, whose message says what the user can change."""
     text = str(error)
     head, _, _ = text.partition("\n\nLINE ")
     if isinstance(error, duckdb.CatalogException) and "does not exist" in text:

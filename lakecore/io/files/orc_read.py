@@ -43,7 +43,7 @@ _EXTRA_BATCHES = 3
 _PIECES = 16
 """Pieces of a streamed batch."""
 _STRIPE_COPIES = 3
-"""What decoding a stripe whole takes of its rows: the library's own buffers come in addition."""
+"""Decoding a whole stripe takes this many times its rows, with the library's own buffers."""
 
 
 def orc_columns(store: Store, path: str) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ Base: TypeAlias = tuple[int, str | None]
 
 
 def was_rolled_back(history: History, base: Base, latest: Snapshot) -> bool:
-    """Whether a snapshot was rolled back since. A snapshot that has expired was not."""
+    """Whether a rollback has removed a snapshot. An expired snapshot does not count."""
     snapshot_id, uuid = base
     if snapshot_id > latest.id:
         return True
