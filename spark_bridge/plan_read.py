@@ -22,6 +22,7 @@ from lakecore.distributed.planning import (
     as_of,
     changes_of_options,
     check_size,
+    falls_back,
     parse_condition,
     resolve,
     setting_of,
@@ -86,6 +87,12 @@ class PlannedRead:
 def pin(context: TableContext, travel: Travel) -> Pinned:
     """The state that the request names, or the latest."""
     context.options.require_readable()
+    if falls_back(context):
+        raise Unsupported(
+            "Spark reads one branch of a table; take scan.fallback-branch away",
+            option="scan.fallback-branch",
+            table=context.identifier,
+        )
     if travel == Travel() and changes_of_options(context) is not None:
         raise Unsupported(
             "Spark reads states of a table, not what changed between two; "

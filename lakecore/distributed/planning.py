@@ -8,6 +8,7 @@ from lakecore.io.files.data_files import row_group_bounds
 from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.rows.evolution import map_fields
 from lakecore.table.changes.between import changes_of_options
+from lakecore.table.reads.fallback import falls_back
 from lakecore.table.reads.row_values import Condition, parse_condition, setting_of
 from lakecore.table.reads.scan import hides_level_0
 from lakecore.table.reads.source import TableSource
@@ -27,6 +28,7 @@ __all__ = [
     "changes_of_options",
     "check_size",
     "decode_rows",
+    "falls_back",
     "hides_level_0",
     "is_storage_option",
     "map_fields",

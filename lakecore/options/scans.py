@@ -81,7 +81,7 @@ class ScanOptions:
     )
     scan_fallback_branch: str | None = option(
         "scan.fallback-branch", NAME, None, READ,
-        "Branch from which partitions that this branch lacks are read.", supported=False,
+        "Branch from which partitions that this branch lacks are read.",
     )
     scan_primary_branch: str | None = option(
         "scan.primary-branch", NAME, None, READ,

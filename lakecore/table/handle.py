@@ -37,6 +37,7 @@ from lakecore.table.maintenance.retention_verbs import RetentionVerbs
 from lakecore.table.maintenance.tag_verbs import TagVerbs
 from lakecore.table.publication import EXCLUSIVE_CREATE
 from lakecore.table.reads.explain import Explanation, explain
+from lakecore.table.reads.fallback import FallbackSource, falls_back, with_fallback
 from lakecore.table.reads.readable import Readable, lazy
 from lakecore.table.reads.row_values import as_filter, setting_of, sql_condition
 from lakecore.table.reads.source import TableSource
@@ -496,17 +497,19 @@ class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, Readable):
 
     # --- sources ---------------------------------------------------------------------------------
 
-    def _rows(self, travel: Travel) -> TableSource | ChangesSource:
+    def _rows(self, travel: Travel) -> TableSource | FallbackSource | ChangesSource:
         """The rows of a state, or the rows added between two states if the options say so."""
         self._context.options.require_readable()
         between = changes_of_options(self._context) if travel == Travel() else None
         return self._source(travel) if between is None else between
 
-    def _source(self, travel: Travel) -> TableSource:
+    def _source(self, travel: Travel) -> TableSource | FallbackSource:
         self._context.options.require_readable()
         snapshot, schema = resolve(self._context, travel)
         context = as_of(self._context, schema)
-        return TableSource(context=context, snapshot=snapshot, table_schema=schema)
+        source = TableSource(context=context, snapshot=snapshot, table_schema=schema)
+        falls = falls_back(self._context)
+        return with_fallback(source, self._context, travel) if falls else source
 
 
 def load_table(  # noqa: PLR0913  what it is given is what a table is bound to

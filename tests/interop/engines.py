@@ -109,6 +109,17 @@ class PeerEngine:
         """Remove a tag."""
         self.peer.ask("delete_tag", path=str(path), name=name)
 
+    def manage(self, path: Path, verb: str, *given: Json, branch: str | None = None) -> None:
+        """Call a method of Java's table that manages tags and branches."""
+        self.peer.ask("manage", path=str(path), verb=verb, given=[*given], branch=branch)
+
+    def write_on(
+        self, path: Path, changes: Commit, branch: str | None = None, watermark: int | None = None
+    ) -> None:
+        """Write on a branch, or with a watermark."""
+        options = {"branch": branch} if branch else None
+        self.peer.ask("write", path=str(path), rows=changes, options=options, watermark=watermark)
+
     def roll_back(self, path: Path, snapshot_id: int) -> None:
         """Make an earlier snapshot the latest."""
         self.peer.ask("roll_back", path=str(path), snapshot_id=snapshot_id)

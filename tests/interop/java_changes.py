@@ -47,6 +47,7 @@ class JavaChanges:
             "may_cast": self.may_cast,
             "create_tag": self.create_tag,
             "delete_tag": self.delete_tag,
+            "manage": self.manage,
             "roll_back": self.roll_back,
         }
 
@@ -129,6 +130,23 @@ class JavaChanges:
     def delete_tag(self, path: str, name: str) -> None:
         """Remove a tag."""
         self._open_table(path, None).deleteTag(name)
+
+    def manage(self, path: str, verb: str, given: list[Any], branch: str | None) -> None:
+        """Call a method of the table that manages its tags and branches, by Java's name.
+
+        A whole number is a long; a text that begins with PT is a duration.
+        """
+        table = self._open_table(path, {"branch": branch} if branch else None)
+        duration = jpype.JClass("java.time.Duration")
+        arguments = [
+            jpype.JLong(each)
+            if isinstance(each, int)
+            else duration.parse(each)
+            if isinstance(each, str) and each.startswith("PT")
+            else each
+            for each in given
+        ]
+        getattr(table, verb)(*arguments)
 
     def roll_back(self, path: str, snapshot_id: int) -> None:
         """Make an earlier snapshot the latest."""

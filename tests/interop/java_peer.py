@@ -121,7 +121,11 @@ class JavaPeer:
         return None
 
     def write(
-        self, path: str, rows: list[tuple[str, Row]], options: dict[str, str] | None = None
+        self,
+        path: str,
+        rows: list[tuple[str, Row]],
+        options: dict[str, str] | None = None,
+        watermark: int | None = None,
     ) -> int:
         """Write changes and commit them; return the latest snapshot id, 0 if there is none."""
         table = self.table(path, options)
@@ -140,7 +144,15 @@ class JavaPeer:
                     write.write(record)
                 else:
                     write.write(record, assign(record))
-            commit.commit(identifier, write.prepareCommit(True, identifier))
+            messages = write.prepareCommit(True, identifier)
+            if watermark is None:
+                commit.commit(identifier, messages)
+            else:
+                committable = paimon_class("manifest.ManifestCommittable")
+                whole = committable(identifier, jpype.JLong(watermark))
+                for message in messages:
+                    whole.addFileCommittable(message)
+                commit.commit(whole)
         finally:
             commit.close()
             write.close()
@@ -376,7 +388,11 @@ class JavaPeer:
     def table(self, path: str, options: dict[str, str] | None) -> Java:
         """The table at a path, with other options."""
         table = paimon_class("table.FileStoreTableFactory").create(self._io, self._path(path))
-        return table.copy(java_map(options)) if options else table
+        others = dict(options or {})
+        branch = others.pop("branch", None)
+        if branch is not None:
+            table = table.switchToBranch(branch)
+        return table.copy(java_map(others)) if others else table
 
     def _identifier(self, path: str) -> int:
         self._identifiers[path] = self._identifiers.get(path, 0) + 1

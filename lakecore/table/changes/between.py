@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from lakecore.errors import InvalidRequest, NotFound
+from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from lakecore.model.option_rules import validate_scan
 from lakecore.model.times import Time, is_time_text, to_milliseconds, whole_number
 from lakecore.options import IncrementalScanMode, ScanMode
@@ -27,6 +27,7 @@ from lakecore.plan.changes import Taken, mode_between, taken_between
 from lakecore.table.changes.changes import ChangesSource, StoredRows
 from lakecore.table.changes.difference import Difference
 from lakecore.table.changes.retained import retained_changes
+from lakecore.table.reads.fallback import falls_back
 
 if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot, Tag
@@ -44,6 +45,7 @@ def changes_between(context: TableContext, start: Point, end: Point) -> ChangesS
     If neither is given, options may name them. Raises NotFound if a point, or a snapshot between
     them, does not exist.
     """
+    _check_no_fallback(context)
     points = _points_of_options(context) if start is None and end is None else None
     return ChangesSource(context=context, changes=_changes(context, *(points or (start, end))))
 
@@ -56,7 +58,19 @@ def changes_of_options(context: TableContext) -> ChangesSource | None:
     points = _points_of_options(context)
     if points is None:
         return None
+    _check_no_fallback(context)
     return ChangesSource(context=context, changes=_changes(context, *points), kinds=False)
+
+
+def _check_no_fallback(context: TableContext) -> None:
+    """Raise Unsupported for a table whose reads fall back: which changes count is not settled."""
+    if falls_back(context):
+        raise Unsupported(
+            "changes between two points are not read with a fallback branch; read them by "
+            'table.copy({"scan.fallback-branch": ""})',
+            option="scan.fallback-branch",
+            table=context.identifier,
+        )
 
 
 def _points_of_options(context: TableContext) -> tuple[_Stated, _Stated] | None:

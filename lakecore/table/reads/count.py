@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from lakecore.frames import arrow_stream
+from lakecore.table.reads.fallback import FallbackSource
 from lakecore.table.reads.source import TableSource
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def count_rows(rows: BatchSource, condition: pl.Expr | None) -> int:
     """The number of rows for which `condition` is true (None: all); it is evaluated per row."""
     if condition is None and isinstance(rows, TableSource):
         return _merged(rows)
+    if condition is None and isinstance(rows, FallbackSource):
+        return sum(map(_merged, rows.sources()))
     return sum(batch.num_rows for batch in arrow_stream.reader(rows, [], condition))
 
 

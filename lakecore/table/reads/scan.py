@@ -37,7 +37,7 @@ from lakecore.plan.splits import pack, plan_bucket
 from lakecore.table.reads.live_files import in_partitions, live_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lakecore.io.history.history import History
     from lakecore.model.files import DataFile, IndexFile, VectorRange
@@ -100,25 +100,23 @@ def plan_scan(
     predicate: Predicate | None = None,
     *,
     shown: Callable[[Sequence[ManifestEntry]], list[ManifestEntry]] | None = None,
+    without: frozenset[bytes] = frozenset(),
 ) -> ScanPlan:
     """The splits of a snapshot that may hold matching rows, in order of partition and bucket.
 
-    `shown` selects the files of each bucket to read, in place of the rule of `hides_level_0`.
+    `shown` selects the files of each bucket to read, in place of the rule of `hides_level_0`. The
+    partitions `without` are left out.
     """
     if snapshot is None:
         return ScanPlan(snapshot=None)
     on_partitions = condition_on(predicate, context.schema.partition_keys)
     entries, total = live_files(context.history, context.partitions, snapshot, on_partitions)
+    if without:
+        entries = [entry for entry in entries if entry.partition not in without]
     by_partition = total - len(entries)
     entries, by_bucket = _keep_buckets(entries, context, predicate)
     settled = shown is None and hides_level_0(context.schema, context.options)
-    visible = [
-        entry
-        for entry in (entries if shown is None else shown(entries))
-        if not (settled and entry.file.level == 0)
-        # Rows of the postpone bucket are visible after a compaction assigns them to buckets.
-        and entry.bucket != POSTPONE_BUCKET
-    ]
+    visible = _visible(entries if shown is None else shown(entries), settled=settled)
     hidden = len(entries) - len(visible)
     kept, by_key = _keep_keys(visible, context, predicate)
     splits, by_value = _deal(kept, context, snapshot, predicate, settled=settled)
@@ -133,6 +131,29 @@ def plan_scan(
             hidden_level_0=hidden,
         ),
     )
+
+
+def visible_partitions(
+    context: ScanContext, snapshot: Snapshot | None, predicate: Predicate | None = None
+) -> frozenset[bytes]:
+    """The partitions of which a read sees files, among those that match the predicate."""
+    if snapshot is None:
+        return frozenset()
+    on_partitions = condition_on(predicate, context.schema.partition_keys)
+    entries, _ = live_files(context.history, context.partitions, snapshot, on_partitions)
+    settled = hides_level_0(context.schema, context.options)
+    return frozenset(entry.partition for entry in _visible(entries, settled=settled))
+
+
+def _visible(entries: Iterable[ManifestEntry], *, settled: bool) -> list[ManifestEntry]:
+    """The files that a read sees; without level 0 if rows are `settled`."""
+    return [
+        entry
+        for entry in entries
+        if not (settled and entry.file.level == 0)
+        # Rows of the postpone bucket are visible after a compaction assigns them to buckets.
+        and entry.bucket != POSTPONE_BUCKET
+    ]
 
 
 def plan_merged(

@@ -59,13 +59,14 @@ Batch = TypeVar("Batch", bound=pa.RecordBatch | pl.DataFrame)
 class TableSource:
     """The merged rows of one snapshot (None: an empty table), as columns of `table_schema`.
 
-    `only_level`: only the files of this level are read.
+    `only_level`: only the files of this level are read. `without`: partitions that are left out.
     """
 
     context: TableContext
     snapshot: Snapshot | None
     table_schema: TableSchema
     only_level: int | None = None
+    without: frozenset[bytes] = frozenset()
     _planned: list[tuple[Predicate | None, ScanPlan]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -80,17 +81,23 @@ class TableSource:
         for known, plan in self._planned:
             if known is predicate:
                 return plan
+        shown = None if self.only_level is None else self._of_level
+        plan = plan_scan(
+            self.scan_context, self.snapshot, predicate, shown=shown, without=self.without
+        )
+        self._planned[:] = [(predicate, plan)]
+        return plan
+
+    @property
+    def scan_context(self) -> ScanContext:
+        """The table as a scan sees it."""
         context = self.context
-        scan = ScanContext(
+        return ScanContext(
             history=context.history,
             schema=self.table_schema,
             options=context.options,
             partitions=context.partitions,
         )
-        shown = None if self.only_level is None else self._of_level
-        plan = plan_scan(scan, self.snapshot, predicate, shown=shown)
-        self._planned[:] = [(predicate, plan)]
-        return plan
 
     def _of_level(self, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
         return [entry for entry in entries if entry.file.level == self.only_level]

@@ -54,7 +54,7 @@ class Travel:
 
 def resolve(context: TableContext, travel: Travel) -> tuple[Snapshot | None, TableSchema]:
     """The snapshot (None: the table is empty) and the schema to read it with."""
-    travel = _from_options(context, travel)
+    travel = stated_travel(context, travel)
     history = context.history
     if travel.snapshot_id is not None:
         snapshot = history.snapshot(travel.snapshot_id)
@@ -118,12 +118,12 @@ def schema_read(context: TableContext) -> TableSchema:
 
     This is the newest schema, unless options of the table name a past snapshot.
     """
-    if _from_options(context, Travel()) == Travel():
+    if stated_travel(context, Travel()) == Travel():
         return context.schema
     return resolve(context, Travel())[1]
 
 
-def _from_options(context: TableContext, travel: Travel) -> Travel:
+def stated_travel(context: TableContext, travel: Travel) -> Travel:
     """The state that the call names, else the one that the options of the table name."""
     if travel != Travel():
         return travel

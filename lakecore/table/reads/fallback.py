@@ -1,0 +1,226 @@
+"""Reads that fall back to another branch, partition by partition (`scan.fallback-branch`).
+
+A partition that the table has is read from the table, all others from the fallback branch; a table
+without partitions is one partition. A partition counts if a read would see a file of it, whatever a
+condition on values leaves (https://paimon.apache.org/docs/master/maintenance/manage-branches/).
+
+A tag or a time names the same state on both branches. A snapshot id means that snapshot of the
+table, and on the fallback branch the newest one that is not younger, else its first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest, NotFound
+from lakecore.model.types import with_nullable
+from lakecore.table.context import dynamic_options_of, load_context
+from lakecore.table.reads.scan import ScanPlan, Skipped, visible_partitions
+from lakecore.table.reads.source import TableSource
+from lakecore.table.reads.travel import Travel, as_of, resolve, stated_travel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import polars as pl
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.plan.predicate import Predicate
+    from lakecore.table.context import TableContext
+
+__all__ = ["FallbackSource", "falls_back", "with_fallback"]
+
+
+def falls_back(context: TableContext) -> bool:
+    """Whether reads of the table fall back to another branch."""
+    return context.options.scan_fallback_branch not in {None, context.layout.branch}
+
+
+def with_fallback(source: TableSource, context: TableContext, travel: Travel) -> FallbackSource:
+    """The rows of the source, and those of partitions that only the fallback branch has.
+
+    Raises NotFound if there is no such branch or tag, InvalidRequest if its columns differ.
+    """
+    other = _branch(context)
+    snapshot, schema = _state(context, other, stated_travel(context, travel))
+    _check_columns(context, source.table_schema, schema)
+    rest = TableSource(context=as_of(other, schema), snapshot=snapshot, table_schema=schema)
+    nullable = [
+        replace(column, type=with_nullable(column.type, nullable=True))
+        if schema.by_name[column.name].type.nullable
+        else column
+        for column in source.table_schema.fields
+    ]
+    both = replace(source.table_schema, fields=tuple(nullable))
+    return FallbackSource(main=source, rest=rest, table_schema=both)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FallbackSource:
+    """The rows of a table, and of a branch where the table lacks the partition."""
+
+    main: TableSource
+    rest: TableSource
+    table_schema: TableSchema
+    _known: list[tuple[Predicate | None, TableSource]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+
+    @property
+    def context(self) -> TableContext:
+        """The table as the read sees it."""
+        return self.main.context
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of all columns."""
+        return self.table_schema.arrow
+
+    def sources(self, predicate: Predicate | None = None) -> tuple[TableSource, TableSource]:
+        """The table, and the other partitions of the branch."""
+        for known, rest in self._known:
+            if known is predicate:
+                return self.main, rest
+        there = visible_partitions(self.main.scan_context, self.main.snapshot, predicate)
+        rest = replace(self.rest, without=there)
+        self._known[:] = [(predicate, rest)]
+        return self.main, rest
+
+    def plan(self, predicate: Predicate | None = None) -> ScanPlan:
+        """The splits of both; the snapshot is that of the table."""
+        plans = [source.plan(predicate) for source in self.sources(predicate)]
+        skipped = [plan.skipped for plan in plans]
+        return ScanPlan(
+            snapshot=plans[0].snapshot,
+            splits=tuple(chain.from_iterable(plan.splits for plan in plans)),
+            files_total=sum(plan.files_total for plan in plans),
+            skipped=Skipped(
+                by_partition=sum(each.by_partition for each in skipped),
+                by_bucket=sum(each.by_bucket for each in skipped),
+                by_statistics=sum(each.by_statistics for each in skipped),
+                hidden_level_0=sum(each.hidden_level_0 for each in skipped),
+            ),
+        )
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        limit: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """As `TableSource.batches`: the rows of the table, then those of the branch."""
+        names = self._names(columns)
+        schema = pa.schema([self.schema.field(name) for name in names])
+        left = limit
+        for source in self.sources(predicate):
+            for batch in source.batches(names, predicate, left):
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+                if left is not None and predicate is None:
+                    left = max(0, left - batch.num_rows)
+                del batch
+
+    def frames(
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        limit: int | None = None,
+    ) -> Iterator[pl.DataFrame]:
+        """As `TableSource.frames`: the rows of the table, then those of the branch."""
+        left = limit
+        for source in self.sources(predicate):
+            for frame in source.frames(self._names(columns), predicate, left):
+                yield frame
+                if left is not None and predicate is None:
+                    left = max(0, left - len(frame))
+                del frame
+
+    def native_files(
+        self, columns: Sequence[str], predicate: Predicate | None = None
+    ) -> list[str] | None:
+        """As `TableSource.native_files`, of both."""
+        found: list[str] = []
+        for source in self.sources(predicate):
+            files = source.native_files(columns, predicate)
+            if files is None:
+                return None
+            found += files
+        return found
+
+    def check_files(self) -> None:
+        """Raise CorruptTable if a file is missing or visibly damaged; reads no data."""
+        for source in self.sources():
+            source.check_files()
+
+    def _names(self, columns: Sequence[str] | None) -> list[str]:
+        schema = self.table_schema
+        return [*schema.names] if columns is None else [schema.field(c).name for c in columns]
+
+
+def _branch(context: TableContext) -> TableContext:
+    name = context.options.scan_fallback_branch
+    assert name is not None, "asked only if there is one"
+    dynamic = dynamic_options_of(context)
+    for key in ("branch", "bucket"):  # each branch has its own
+        dynamic.pop(key, None)
+    try:
+        return load_context(
+            context.store,
+            context.layout.on_branch(name),
+            identifier=context.identifier,
+            dynamic_options=dynamic,
+            ambient=context.ambient,
+            budget=context.budget,
+            publication=context.publication,
+        )
+    except NotFound as error:
+        raise NotFound(
+            "the branch of scan.fallback-branch does not exist",
+            branch=name,
+            table=context.identifier,
+        ) from error
+
+
+def _state(
+    context: TableContext, other: TableContext, travel: Travel
+) -> tuple[Snapshot | None, TableSchema]:
+    """The state of the fallback branch that a read sees."""
+    history = other.history
+    if travel.snapshot_id is not None:
+        time_ms = context.history.snapshot(travel.snapshot_id).time_ms
+        travel = Travel(timestamp=time_ms)
+        try:
+            return resolve(other, travel)
+        except NotFound:
+            snapshot = history.snapshot(1)
+            return snapshot, history.schema(snapshot.schema_id)
+    if travel.timestamp is not None:
+        try:
+            return resolve(other, travel)
+        except NotFound:
+            return None, other.schema  # the branch is younger
+    if travel.tag is not None:
+        return resolve(other, travel)
+    return history.latest_snapshot(), other.schema
+
+
+def _check_columns(context: TableContext, own: TableSchema, other: TableSchema) -> None:
+    columns = [
+        [f"{c.name} {with_nullable(c.type, nullable=True)}" for c in schema.fields]
+        for schema in (own, other)
+    ]
+    if columns[0] != columns[1] or own.partition_keys != other.partition_keys:
+        raise InvalidRequest(
+            "the branch of scan.fallback-branch must have the columns and partition keys of the "
+            "table",
+            branch=context.options.scan_fallback_branch,
+            columns=columns[0],
+            columns_of_branch=columns[1],
+            partition_keys=own.partition_keys,
+            partition_keys_of_branch=other.partition_keys,
+            table=context.identifier,
+        )
