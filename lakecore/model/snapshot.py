@@ -56,6 +56,14 @@ class Snapshot:
     next_row_id: int | None = None
     operation: str | None = None
 
+    def is_same(self, other: Snapshot | None) -> bool:
+        """Whether both are one commit. A tag or branch of another engine may lack some fields."""
+        return other is not None and (
+            self.id == other.id
+            and self.base_manifest_list == other.base_manifest_list
+            and self.delta_manifest_list == other.delta_manifest_list
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tag:

@@ -109,9 +109,9 @@ class PeerEngine:
         """Remove a tag."""
         self.peer.ask("delete_tag", path=str(path), name=name)
 
-    def manage(self, path: Path, verb: str, *given: Json, branch: str | None = None) -> None:
+    def manage(self, path: Path, method: str, *given: Json, branch: str | None = None) -> None:
         """Call a method of Java's table that manages tags and branches."""
-        self.peer.ask("manage", path=str(path), verb=verb, given=[*given], branch=branch)
+        self.peer.ask("manage", path=str(path), method=method, given=[*given], branch=branch)
 
     def write_on(
         self, path: Path, changes: Commit, branch: str | None = None, watermark: int | None = None

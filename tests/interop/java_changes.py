@@ -131,7 +131,7 @@ class JavaChanges:
         """Remove a tag."""
         self._open_table(path, None).deleteTag(name)
 
-    def manage(self, path: str, verb: str, given: list[Any], branch: str | None) -> None:
+    def manage(self, path: str, method: str, given: list[Any], branch: str | None) -> None:
         """Call a method of the table that manages its tags and branches, by Java's name.
 
         A whole number is a long; a text that begins with PT is a duration.
@@ -146,7 +146,7 @@ class JavaChanges:
             else each
             for each in given
         ]
-        getattr(table, verb)(*arguments)
+        getattr(table, method)(*arguments)
 
     def roll_back(self, path: str, snapshot_id: int) -> None:
         """Make an earlier snapshot the latest."""

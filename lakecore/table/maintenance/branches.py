@@ -26,7 +26,7 @@ from lakecore.format.layout import (
 from lakecore.io.directories import create_directory, drop_table, move_table
 from lakecore.model.branches import Branch
 from lakecore.table.context import dynamic_options_of, load_context, require_table
-from lakecore.table.maintenance.tags import known_tag
+from lakecore.table.maintenance.tags import all_tags, known_tag
 
 if TYPE_CHECKING:
     from lakecore.format.layout import Layout
@@ -201,7 +201,7 @@ def _files(context: TableContext, tag: Tag | None) -> dict[str, bytes]:
     if tag is not None:
         newest = tag.snapshot.schema_id
         files[f"tag/{TAG_PREFIX}{tag.name}"] = store.read(layout.tag(tag.name))
-        alive = context.history.snapshot_if_there(tag.snapshot.id) == tag.snapshot
+        alive = tag.snapshot.is_same(context.history.snapshot_if_there(tag.snapshot.id))
         files[f"snapshot/{SNAPSHOT_PREFIX}{tag.snapshot.id}"] = (
             store.read(layout.snapshot(tag.snapshot.id))
             if alive
@@ -215,10 +215,9 @@ def _files(context: TableContext, tag: Tag | None) -> dict[str, bytes]:
 
 def _still_there(context: TableContext, tag: Tag) -> bool:
     """Whether the tag or its snapshot has kept the files of the new branch until now."""
-    if context.history.snapshot_if_there(tag.snapshot.id) == tag.snapshot:
+    if tag.snapshot.is_same(context.history.snapshot_if_there(tag.snapshot.id)):
         return True
-    path = context.layout.tag(tag.name)
-    return context.store.exists(path) and context.history.tag(tag.name).snapshot == tag.snapshot
+    return any(tag.snapshot.is_same(other.snapshot) for other in all_tags(context))
 
 
 def _branch_if_there(context: TableContext, name: str) -> Branch | None:

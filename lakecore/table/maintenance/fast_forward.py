@@ -96,7 +96,7 @@ def _plan(context: TableContext, source: History, target: History) -> _Steps:
     first = coming[0]
     own = [number for number in _snapshot_files(target) if number >= first.id]
     same = 0
-    while same < min(len(own), len(coming)) and target.snapshot(own[same]) == coming[same]:
+    while same < min(len(own), len(coming)) and coming[same].is_same(target.snapshot(own[same])):
         same += 1
     schemas = {number: source.schema(number) for number in source.schema_ids()}
     own_schemas = {number: target.schema(number) for number in target.schema_ids()}

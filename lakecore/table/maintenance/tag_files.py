@@ -73,7 +73,8 @@ def files_of_tag(context: TableContext, tag: Tag) -> TagFiles:
     history = context.history
     none = entry_frame(history, ())
     unreadable: tuple[int, ...] = ()
-    if history.snapshot_if_there(tag.snapshot.id) == tag.snapshot or _named_twice(context, tag):
+    alive = history.snapshot_if_there(tag.snapshot.id)
+    if tag.snapshot.is_same(alive) or _named_twice(context, tag):
         plan = Deletion(data=none, changelog=none, metadata=Metadata())
         return TagFiles(context=context, plan=plan)
     try:
@@ -96,7 +97,7 @@ def _named_twice(context: TableContext, tag: Tag) -> bool:
     """Whether another tag of the branch names the snapshot."""
     own = states(context.history)
     return any(
-        state.snapshot == tag.snapshot
+        tag.snapshot.is_same(state.snapshot)
         for state in own
         if state.kind is StateKind.TAG and state.name != tag.name
     )

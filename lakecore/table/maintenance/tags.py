@@ -129,7 +129,7 @@ def put_tag(context: TableContext, old: Tag, snapshot: Snapshot, retained: int |
     """The tag, now of that snapshot. The files that it alone kept go."""
     name = old.name
     tag = _tag(context, name, snapshot, retained)
-    files = None if snapshot == old.snapshot else files_of_tag(context, old)
+    files = None if snapshot.is_same(old.snapshot) else files_of_tag(context, old)
     context.store.put(context.layout.tag(name), metadata.encode_tag(tag))
     if files is not None:
         files.delete()
@@ -270,7 +270,7 @@ def _check_no_second_automatic(context: TableContext, name: str, snapshot: Snaps
     if periods is None or not periods.is_automatic(name):
         return
     for tag in all_tags(context):
-        if tag.snapshot == snapshot and periods.is_automatic(tag.name) and tag.name != name:
+        if tag.snapshot.is_same(snapshot) and periods.is_automatic(tag.name) and tag.name != name:
             raise InvalidRequest(
                 "the snapshot has an automatic tag already; give the tag a name that is no period",
                 snapshot_id=snapshot.id,
@@ -284,7 +284,7 @@ def _still_kept(context: TableContext, snapshot: Snapshot, name: str) -> bool:
     """Whether something other than the new tag has kept the files of the snapshot until now."""
     if context.history.snapshot_if_there(snapshot.id) is not None:
         return True
-    return any(tag.snapshot == snapshot for tag in all_tags(context) if tag.name != name)
+    return any(snapshot.is_same(tag.snapshot) for tag in all_tags(context) if tag.name != name)
 
 
 def _write_success(context: TableContext, name: str) -> None:

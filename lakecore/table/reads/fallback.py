@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakecore.plan.predicate import Predicate
     from lakecore.table.context import TableContext
 
-__all__ = ["FallbackSource", "falls_back", "with_fallback"]
+__all__ = ["FallbackSource", "fallback_source", "falls_back", "with_fallback"]
 
 
 def falls_back(context: TableContext) -> bool:
@@ -46,10 +46,9 @@ def with_fallback(source: TableSource, context: TableContext, travel: Travel) ->
 
     Raises NotFound if there is no such branch or tag, InvalidRequest if its columns differ.
     """
-    other = _branch(context)
-    snapshot, schema = _state(context, other, stated_travel(context, travel))
+    rest = fallback_source(context, travel)
+    schema = rest.table_schema
     _check_columns(context, source.table_schema, schema)
-    rest = TableSource(context=as_of(other, schema), snapshot=snapshot, table_schema=schema)
     nullable = [
         replace(column, type=with_nullable(column.type, nullable=True))
         if schema.by_name[column.name].type.nullable
@@ -58,6 +57,13 @@ def with_fallback(source: TableSource, context: TableContext, travel: Travel) ->
     ]
     both = replace(source.table_schema, fields=tuple(nullable))
     return FallbackSource(main=source, rest=rest, table_schema=both)
+
+
+def fallback_source(context: TableContext, travel: Travel) -> TableSource:
+    """All rows of the fallback branch at a state."""
+    other = _branch(context)
+    snapshot, schema = _state(context, other, stated_travel(context, travel))
+    return TableSource(context=as_of(other, schema), snapshot=snapshot, table_schema=schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

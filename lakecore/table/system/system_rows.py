@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lakecore.forks import require_threads
 from lakecore.table.context import require_table
+from lakecore.table.reads.fallback import fallback_source, falls_back
 from lakecore.table.reads.travel import Travel, resolve
 from lakecore.table.system.snapshot_rows import ROWS_OF_SNAPSHOT
 from lakecore.table.system.system_columns import system_schema
@@ -35,7 +36,19 @@ def system_rows(context: TableContext, name: str) -> pa.Table:
         snapshot, travelled = resolve(context, Travel())
         then = replace(context, schema=travelled)
         rows = () if snapshot is None else ROWS_OF_SNAPSHOT[name](then, snapshot)
+        if name == "partitions" and falls_back(context):
+            rows = _with_fallback_partitions(context, rows)
     return table_of(rows, system_schema(name))
+
+
+def _with_fallback_partitions(context: TableContext, rows: Iterable[Row]) -> Iterable[Row]:
+    """The partitions that a read sees, as in Java; the other tables show one branch."""
+    rest = fallback_source(context, Travel())
+    found = {row[0]: row for row in rows}
+    if rest.snapshot is not None:
+        for row in ROWS_OF_SNAPSHOT["partitions"](rest.context, rest.snapshot):
+            found.setdefault(row[0], row)
+    return [found[name] for name in sorted(found, key=str)]
 
 
 def table_of(rows: Iterable[Row], schema: TableSchema) -> pa.Table:

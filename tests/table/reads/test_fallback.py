@@ -256,3 +256,11 @@ def test_changes_are_refused_and_streams_are_those_of_the_table() -> None:
     assert table.copy({FALLBACK: ""}).changes().collect().height == 2
     assert [number for number, _ in table.stream(1, "latest")] == [1]
     assert table.inspect.snapshots().height == 1
+
+
+def test_system_tables_show_one_branch_but_all_partitions() -> None:
+    table = read(forked())
+
+    assert table.inspect.files().height == 2
+    partitions = table.inspect.partitions()
+    assert partitions[partitions.columns[0]].to_list() == ["p=1", "p=2", "p=3", "p=4"]
