@@ -82,7 +82,7 @@ class Record:
         return value
 
     def optional_texts(self, name: str) -> Mapping[str, str] | None:
-        """Texts by name, or None."""
+        """A mapping of strings to strings, or None."""
         value = self.source.get(name)
         if value is None:
             return None

@@ -23,7 +23,7 @@ _COLUMN_STATISTICS = {
 
 
 def encode_statistics(statistics: TableStatistics) -> bytes:
-    """The bytes of a statistics file; what is None is left out."""
+    """The bytes of a statistics file; fields that are None are left out."""
     out: dict[str, Any] = {
         "snapshotId": statistics.snapshot_id,
         "schemaId": statistics.schema_id,

@@ -47,7 +47,7 @@ class Rewrite:
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """All their files."""
+        """The files of all these runs."""
         return tuple(file for section in self.sections for run in section for file in run.files)
 
 

@@ -110,7 +110,7 @@ class HashIndexState:
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)
 
     def with_run(self, run: HashRun) -> HashIndexState:
-        """The state with hashes that were not known."""
+        """The state with additional hashes, which must be new."""
         runs = [*self.runs, run]
         while len(runs) > 1 and len(runs[-2].hashes) < 2 * len(runs[-1].hashes):
             newer, older = runs.pop(), runs.pop()

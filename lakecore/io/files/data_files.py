@@ -250,7 +250,7 @@ def _format(name: str, path: str) -> FileFormat:
 def _typed(
     batch: pa.RecordBatch, schema: pa.Schema, path: str, known: Mapping[str, pa.Scalar]
 ) -> pa.RecordBatch:
-    """The batch with the columns and types of the schema; parts are shared where they agree."""
+    """The batch with the columns and types of the schema; equal columns are not copied."""
     columns: list[pa.Array] = []
     for node in schema:
         index, value = batch.schema.get_field_index(node.name), known.get(node.name)

@@ -129,7 +129,7 @@ class FileRewriter:
         self._write.updated += rows.num_rows
 
     def delete(self, count: int) -> None:
-        """Count rows that are deleted, so not written."""
+        """Count deleted rows; the caller does not write them."""
         self._write.deleted += count
 
     def insert(self, rows: pa.Table) -> None:
