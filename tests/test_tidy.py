@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from graphlib import TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -83,10 +83,14 @@ class Module:
         return ast.parse(self.text, self.path)
 
     @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
+    @cached_property
     def names(self) -> dict[str, str]:
         """Each imported name, and what it stands for."""
         names: dict[str, str] = {}
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     top = alias.name.partition(".")[0]
@@ -101,14 +105,16 @@ class Module:
         here = PurePosixPath(self.path)
         return any(here.is_relative_to(p) or self.path == f"{p}.py" for p in places)
 
-    def references(self) -> Iterator[tuple[int, str]]:
+    @cached_property
+    def references(self) -> list[tuple[int, str]]:
         """The line and the full name of each use of an imported or built-in name."""
-        inner = {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Name | ast.Attribute) and id(node) not in inner:
-                name = self._full_name(node)
-                if name is not None:
-                    yield node.lineno, name
+        inner = {id(node.value) for node in self.nodes if isinstance(node, ast.Attribute)}
+        uses = [
+            (node.lineno, self._full_name(node))
+            for node in self.nodes
+            if isinstance(node, ast.Name | ast.Attribute) and id(node) not in inner
+        ]
+        return [(line, name) for line, name in uses if name is not None]
 
     def _full_name(self, node: ast.expr) -> str | None:
         match node:
@@ -144,14 +150,14 @@ def imported_names(node: ast.AST) -> list[str]:
 
 def ambient_stays_in_its_module(module: Module) -> Iterator[str]:
     if not module.within(AMBIENT_MODULE):
-        for line, name in module.references():
+        for line, name in module.references:
             if AMBIENT.fullmatch(name):
                 yield f"line {line}: {name} outside {AMBIENT_MODULE}"
 
 
 def storage_stays_in_io(module: Module) -> Iterator[str]:
     if not module.within(*STORAGE_FOLDERS):
-        for line, name in module.references():
+        for line, name in module.references:
             if STORAGE.fullmatch(name) and not STORAGE_FREE.fullmatch(name):
                 yield f"line {line}: {name} touches storage"
 
@@ -159,13 +165,13 @@ def storage_stays_in_io(module: Module) -> Iterator[str]:
 def any_stays_in_format(module: Module) -> Iterator[str]:
     # mypy's own rule takes numpy's `NDArray[np.bool_]` for an explicit Any.
     if not module.within("lakecore/format"):
-        for line, name in module.references():
+        for line, name in module.references:
             if name == "typing.Any":
                 yield f"line {line}: Any outside lakecore/format"
 
 
 def packages_stay_with_their_owners(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         for name in imports(node):
             owners = OWNERS.get(name.partition(".")[0])
             if owners is not None and not module.within(*owners):
@@ -175,7 +181,7 @@ def packages_stay_with_their_owners(module: Module) -> Iterator[str]:
 
 def bridge_imports_the_distributed_face_alone(module: Module) -> Iterator[str]:
     if module.within(*BRIDGE):
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             for name in imports(node):
                 public = name == "lakecore" and set(imported_names(node)) <= set(lc.__all__)
                 face = name.startswith(f"{BRIDGE_FACE}.")
@@ -184,7 +190,7 @@ def bridge_imports_the_distributed_face_alone(module: Module) -> Iterator[str]:
 
 
 def own_modules_are_imported_at_the_top(module: Module) -> Iterator[str]:
-    for function in ast.walk(module.tree):
+    for function in module.nodes:
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for node in ast.walk(function):
                 for name in imports(node):
@@ -213,7 +219,7 @@ def files_can_be_read_in_one_go(module: Module) -> Iterator[str]:
 def names_say_something(module: Module) -> Iterator[str]:
     definitions = [
         node
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     found = [(PurePosixPath(module.path).stem, VAGUE_WORDS)] + [
@@ -228,7 +234,7 @@ def names_say_something(module: Module) -> Iterator[str]:
 
 
 def errors_are_caught_narrowly(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ExceptHandler):
             caught = ast.unparse(node.type) if node.type else "everything"
             last = node.body[-1]
@@ -252,8 +258,9 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
 )
 
 
+@cache
 def modules() -> list[Module]:
-    """Every Python file of the packages."""
+    """Every Python file of the packages, read and parsed once."""
     return [
         Module(path.relative_to(ROOT).as_posix(), path.read_text())
         for package in PACKAGES
@@ -399,7 +406,7 @@ def test_no_modules_import_each_other_even_for_types_alone() -> None:
     }
     imports: dict[str, set[str]] = {name: set() for name in names}
     for name, module in names.items():
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.ImportFrom) and node.module:
                 found = {f"{node.module}.{each.name}" for each in node.names} & names.keys()
                 imports[name] |= found or ({node.module} & names.keys())

@@ -47,6 +47,8 @@ def main(version: str, zone: str) -> None:
     with tempfile.TemporaryDirectory(prefix="lakecore-java-") as scratch:
         jpype.startJVM(
             "-Xmx1g",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
             f"-Duser.timezone={zone}",
             f"-Djava.io.tmpdir={scratch}",
             *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED),
