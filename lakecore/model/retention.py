@@ -261,3 +261,35 @@ class RolledBack:
         if self.dry_run:
             lines.append(("dry run", "nothing was changed"))
         return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanFiles:
+    """The result of `Table.remove_orphan_files`.
+
+    - `files` and `bytes`: how many files nothing reached, and their size;
+    - `paths`: their paths, sorted;
+    - `dry_run`: whether nothing was deleted.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    paths: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def __str__(self) -> str:
+        return pairs_text(self._shown())
+
+    def _repr_html_(self) -> str:
+        return pairs_html("Orphan files", self._shown())
+
+    def _shown(self) -> list[tuple[str, object]]:
+        lines: list[tuple[str, object]] = [
+            ("orphan files", f"{self.files:,} ({show_bytes(self.bytes)})")
+        ]
+        if self.dry_run:
+            lines.append(("dry run", "nothing was deleted"))
+        return lines

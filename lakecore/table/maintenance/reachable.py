@@ -40,11 +40,13 @@ __all__ = [
     "State",
     "StateKind",
     "branch_names",
+    "changelog_manifests",
     "changelogs_of",
     "data_paths",
     "entry_frame",
     "follows",
     "history_of",
+    "lists_of",
     "metadata_of",
     "other_branches",
     "states",
@@ -270,6 +272,20 @@ def _frame(history: History, manifest: ManifestFile) -> pl.DataFrame:
     return frame.select(pl.col(name).cast(_SCHEMA[name]) for name in _USED)
 
 
+def changelog_manifests(history: History, changelog: Snapshot) -> Sequence[ManifestFile]:
+    """What a reader of the changes of a snapshot reads: its changelog, else what it added."""
+    name = changelog.changelog_manifest_list
+    if name is not None:
+        return history.manifest_list(name, changelog.changelog_manifest_list_size)
+    try:
+        return history.delta_manifests(changelog)
+    except CorruptTable:
+        # Where changelogs are produced, expiry removes the delta: there is nothing to read.
+        if history.store.exists(history.layout.manifest(changelog.delta_manifest_list)):
+            raise
+        return ()
+
+
 class Reach:
     """Which of some candidate files are reached. Each manifest is read once."""
 
@@ -317,26 +333,12 @@ class Reach:
                     self.add_changelog(state.snapshot)
 
     def add_changelog(self, changelog: Snapshot) -> None:
-        """What a reader of a long-lived changelog needs: its changelog, else the files it added."""
-        if changelog.changelog_manifest_list is not None:
-            self._add_changelog(changelog)
-            return
-        try:
-            manifests = self._history.delta_manifests(changelog)
-        except CorruptTable:
-            # Where changelogs are produced, expiry removes the delta: there is nothing to read.
-            if self._history.store.exists(
-                self._history.layout.manifest(changelog.delta_manifest_list)
-            ):
-                raise
-            return
-        self.add_added(manifests)
+        """What a reader of a long-lived changelog needs is reached."""
+        self.add_added(changelog_manifests(self._history, changelog))
 
     def _add_changelog(self, snapshot: Snapshot) -> None:
-        name = snapshot.changelog_manifest_list
-        if name is not None:
-            size = snapshot.changelog_manifest_list_size
-            self.add_added(self._history.manifest_list(name, size))
+        if snapshot.changelog_manifest_list is not None:
+            self.add_added(changelog_manifests(self._history, snapshot))
 
     def without_reached(self, candidates: pl.DataFrame) -> pl.DataFrame:
         """The candidates that nothing reaches."""

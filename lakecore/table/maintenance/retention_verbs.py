@@ -17,6 +17,7 @@ from lakecore.plan.retention import Retention
 from lakecore.table.maintenance import expire_snapshots as snapshots
 from lakecore.table.maintenance.expire_changelogs import changelog_retention_of, expire_changelogs
 from lakecore.table.maintenance.expire_partitions import expire_partitions, partition_rule_of
+from lakecore.table.maintenance.orphans import remove_orphan_files
 from lakecore.table.maintenance.rollback import rollback_to
 from lakecore.table.reads.travel import Travel
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         ExpiredChangelogs,
         ExpiredPartitions,
         ExpiredSnapshots,
+        OrphanFiles,
         RolledBack,
     )
     from lakecore.model.times import Time
@@ -188,6 +190,30 @@ class RetentionVerbs:
         check_flags(dry_run=dry_run)
         travel = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         return rollback_to(self._context, travel, dry_run=dry_run)
+
+    def remove_orphan_files(
+        self,
+        older_than: Time | timedelta = "1 d",
+        *,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> OrphanFiles:
+        """Delete the files in the directories of the table that nothing reaches.
+
+        A crash, a write that was given up or an expiry that was interrupted leaves such files. A
+        file stays if a snapshot, tag or long-lived changelog of any branch reaches it, or if it was
+        changed after `older_than`: a time, or an age such as "2 d". A younger file may belong to a
+        commit that is under way. With `dry_run`, nothing is deleted
+        (https://paimon.apache.org/docs/master/maintenance/manage-snapshots/#remove-orphan-files).
+
+        Raises InvalidRequest for an age below an hour, unless `force` says that nobody writes;
+        CorruptTable, with nothing deleted, if something that keeps files cannot be read.
+
+            table.remove_orphan_files(older_than="3 d", dry_run=True).paths
+        """
+        check_flags(dry_run=dry_run, force=force)
+        older_than_ms = _moment(self._context, older_than, 0)
+        return remove_orphan_files(self._context, older_than_ms, force=force, dry_run=dry_run)
 
 
 def _span_text(given: object) -> str | None:

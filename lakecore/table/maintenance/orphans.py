@@ -1,0 +1,310 @@
+"""Orphan files: those in the directories of a table that nothing reaches.
+
+A crash, a lost write or an expiry that was interrupted leaves them. The steps:
+
+1. List the directories of metadata, indexes, statistics and data; go on with what is old enough.
+2. Read every state of every branch: snapshots, tags and long-lived changelogs. What one of them
+   reaches is no orphan. Files are compared by their names, which are never used twice.
+3. Look for states that came in the meantime, and read them too.
+4. Delete the rest, then the buckets and partitions that are empty.
+
+Only names that Paimon or lakecore gives are looked at: a file of somebody else in a directory of
+the table stays where no engine puts files.
+
+INVARIANT: if anything that keeps files cannot be read, nothing is deleted. A file that is younger
+than the age may belong to a commit that is under way; an age below an hour needs `force`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from lakecore.errors import CorruptTable, InvalidRequest, NotFound
+from lakecore.format.layout import (
+    BUCKET_PREFIX,
+    CHANGELOG_PREFIX,
+    EARLIEST,
+    LATEST,
+    MAIN_BRANCH,
+    SNAPSHOT_PREFIX,
+)
+from lakecore.io.parallel import delete_all, read_all
+from lakecore.model.manifest import FileKind
+from lakecore.model.retention import OrphanFiles
+from lakecore.table.context import require_table
+from lakecore.table.maintenance.reachable import (
+    State,
+    StateKind,
+    branch_names,
+    changelog_manifests,
+    entry_frame,
+    history_of,
+    lists_of,
+    metadata_of,
+    states,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lakecore.io.history.history import History
+    from lakecore.io.stores.store import FileStatus
+    from lakecore.model.manifest import ManifestFile
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.context import TableContext
+
+__all__ = ["AGE_MS_MIN", "remove_orphan_files"]
+
+AGE_MS_MIN = 3_600_000
+"""No commit that is under way is older than this, as far as anybody knows."""
+
+_HINTS = {EARLIEST, LATEST}
+_HIDDEN = re.compile(r"\..+\.tmp")
+_NAME = "name"
+
+
+def remove_orphan_files(
+    context: TableContext, older_than_ms: int, *, force: bool, dry_run: bool
+) -> OrphanFiles:
+    """Delete what nothing reaches and was last changed before a time; or only look for it."""
+    require_table(context)
+    youngest = context.ambient.now_ms() - AGE_MS_MIN
+    if older_than_ms > youngest and not force:
+        raise InvalidRequest(
+            "files of the last hour may belong to a commit that is under way; wait, or say force "
+            "if nobody writes to the table",
+            older_than_ms=older_than_ms,
+            latest_allowed_ms=youngest,
+            table=context.identifier,
+        )
+    histories = _histories(context)
+    old = _old_files(context, histories, older_than_ms)
+    orphans = _without_reached(context, histories, old)
+    if not dry_run:
+        delete_all(context.store.delete, orphans["path"].to_list())
+        _remove_empty_directories(context, orphans["path"].to_list())
+    return OrphanFiles(
+        files=len(orphans),
+        bytes=int(orphans["size"].sum()),
+        paths=tuple(orphans["path"].sort()),
+        dry_run=dry_run,
+    )
+
+
+def _histories(context: TableContext) -> list[History]:
+    """The histories of all branches. Raises CorruptTable for a branch without a schema."""
+    found = [history_of(context, name) for name in (MAIN_BRANCH, *branch_names(context))]
+    for history in found:
+        if not history.schema_ids():
+            raise CorruptTable(
+                "a branch has no schema, and nobody can say what it keeps; delete the branch",
+                branch=history.layout.branch,
+                table=context.identifier,
+            )
+    return found
+
+
+# --- what is there --------------------------------------------------------------------------------
+
+
+def _old_files(
+    context: TableContext, histories: Sequence[History], older_than_ms: int
+) -> pl.DataFrame:
+    """Path, name and size of the files that may be orphans: one row a file."""
+    layout = context.layout
+    owned = (layout.manifest_dir, layout.index_dir, layout.statistics_dir)
+    found = list(_files_in(context, [*owned, *_bucket_dirs(context)]))
+    for history in histories:
+        own = history.layout
+        numbered = {own.snapshot_dir: SNAPSHOT_PREFIX, own.changelog_dir: CHANGELOG_PREFIX}
+        for directory in (*numbered, own.schema_dir, own.tag_dir, own.consumer_dir):
+            found += (
+                status
+                for status in _files_in(context, [directory])
+                if _is_left_over(context, status, numbered.get(directory))
+            )
+    old = [
+        status
+        for status in found
+        if status.modified_ms is not None and status.modified_ms < older_than_ms
+    ]
+    return pl.DataFrame(
+        {
+            "path": [status.path for status in old],
+            _NAME: [status.path.rpartition("/")[2] for status in old],
+            "size": [status.size_bytes for status in old],
+        },
+        schema={"path": pl.String, _NAME: pl.String, "size": pl.Int64},
+    )
+
+
+def _is_left_over(context: TableContext, status: FileStatus, prefix: str | None) -> bool:
+    """Whether a file beside snapshots, schemas, tags or consumers is none of them.
+
+    Beside snapshots and changelogs, as in Paimon, this is every other name but the hints and the
+    record of a rollback; elsewhere only what an unfinished local write left.
+    """
+    name = status.path.rpartition("/")[2]
+    if prefix is None:
+        return _HIDDEN.fullmatch(name) is not None
+    record = context.layout.rollback_record.rpartition("/")[2]
+    return not name.startswith(prefix) and name not in _HINTS and name != record
+
+
+def _bucket_dirs(context: TableContext) -> Iterator[str]:
+    """The directories of all buckets, below the table and below external roots."""
+    depth = len(context.schema.partition_keys)
+    level = [context.layout.data_dir, *context.layout.external_roots]
+    for _ in range(depth):
+        level = [path for path in _directories_in(context, level) if "=" in path.rpartition("/")[2]]
+    for path in _directories_in(context, level):
+        if path.rpartition("/")[2].startswith(BUCKET_PREFIX):
+            yield path
+
+
+def _directories_in(context: TableContext, parents: Sequence[str]) -> list[str]:
+    listed = read_all(context.store.list, parents)
+    return [status.path for some in listed for status in some if status.is_directory]
+
+
+def _files_in(context: TableContext, directories: Iterable[str]) -> Iterator[FileStatus]:
+    for some in read_all(context.store.list, list(directories)):
+        yield from (status for status in some if not status.is_directory)
+
+
+# --- what is reached ------------------------------------------------------------------------------
+
+
+def _without_reached(
+    context: TableContext, histories: Sequence[History], old: pl.DataFrame
+) -> pl.DataFrame:
+    """The files that no state of any branch reaches."""
+    seen: set[tuple[str, str, str, str]] = set()
+    left = old
+    while not left.is_empty():
+        fresh = [
+            (history, [state for state in states(history) if _key(state) not in seen])
+            for history in histories
+        ]
+        if not any(some for _, some in fresh):
+            break
+        for history, some in fresh:
+            try:
+                names = _reached(context, history, some, left.select(_NAME))
+            except CorruptTable:
+                if all(_is_there(history, state) for state in some):
+                    raise
+                continue  # expired or deleted in the meantime: what is left is read again
+            seen.update(map(_key, some))
+            left = left.join(names, on=_NAME, how="anti", maintain_order="left")
+    return left
+
+
+def _is_there(history: History, state: State) -> bool:
+    """Whether a state is still there as it was."""
+    try:
+        match state.kind:
+            case StateKind.SNAPSHOT:
+                return history.snapshot_if_there(state.snapshot.id) == state.snapshot
+            case StateKind.TAG:
+                return history.tag(state.name).snapshot == state.snapshot
+            case StateKind.CHANGELOG:
+                return history.changelog(state.snapshot.id) == state.snapshot
+    except NotFound:
+        return False
+
+
+def _key(state: State) -> tuple[str, str, str, str]:
+    """What tells a state from another; a tag that names another snapshot is another state."""
+    return state.branch, state.kind, state.name, state.snapshot.delta_manifest_list
+
+
+def _reached(
+    context: TableContext, history: History, found: Sequence[State], among: pl.DataFrame
+) -> pl.DataFrame:
+    """The names, of those in `among`, of the files that states reach."""
+    names = _Names(history, among)
+    paths: set[str] = set()
+    whole = [state.snapshot for state in found if state.kind is not StateKind.CHANGELOG]
+    paths |= metadata_of(context, whole).paths
+    before: int | None = None
+    for state in found:
+        snapshot = state.snapshot
+        if state.kind is StateKind.CHANGELOG:
+            paths |= _metadata_of_changelog(history, snapshot)
+            names.add(changelog_manifests(history, snapshot))
+            continue
+        if state.kind is StateKind.SNAPSHOT and before == snapshot.id - 1:
+            # Snapshots follow each other: what the first has, and what each later one adds, is all.
+            names.add(history.delta_manifests(snapshot))
+        else:
+            names.add_live(history.manifests(snapshot))
+        if snapshot.changelog_manifest_list is not None:
+            names.add(changelog_manifests(history, snapshot))
+        if state.kind is StateKind.SNAPSHOT:
+            before = snapshot.id
+    own = pl.DataFrame({_NAME: [path.rpartition("/")[2] for path in paths]}, schema=among.schema)
+    return pl.concat([own, names.reached()])
+
+
+def _metadata_of_changelog(history: History, changelog: Snapshot) -> frozenset[str]:
+    """The paths of the lists and manifests that a reader of a long-lived changelog needs."""
+    lists = dict(lists_of(changelog)[1:])
+    named = (each.name for each in changelog_manifests(history, changelog))
+    return frozenset(map(history.layout.manifest, (*lists, *named)))
+
+
+class _Names:
+    """The names, of some files, that manifests reach; each manifest is read once."""
+
+    def __init__(self, history: History, among: pl.DataFrame) -> None:
+        self._history = history
+        self._among = among.unique()
+        self._frames: dict[str, pl.DataFrame] = {}
+        self._reached = [among.clear()]
+
+    def add(self, manifests: Sequence[ManifestFile]) -> None:
+        """What manifests add is reached."""
+        frame = self._entries(manifests)
+        self._reached.append(frame.filter(pl.col("_KIND") == FileKind.ADD).select(_NAME))
+
+    def add_live(self, manifests: Sequence[ManifestFile]) -> None:
+        """What manifests add and do not delete again is reached."""
+        sign = 1 - 2 * pl.col("_KIND")
+        count = self._entries(manifests).group_by(_NAME).agg(sign.sum().alias("count"))
+        self._reached.append(count.filter(pl.col("count") > 0).select(_NAME))
+
+    def reached(self) -> pl.DataFrame:
+        """All names that were found."""
+        return pl.concat(self._reached).unique()
+
+    def _entries(self, manifests: Sequence[ManifestFile]) -> pl.DataFrame:
+        fresh = [m for m in {m.name: m for m in manifests}.values() if m.name not in self._frames]
+        read = dict(zip((m.name for m in fresh), read_all(self._read, fresh), strict=True))
+        self._frames |= read
+        empty = pl.DataFrame(schema={_NAME: pl.String, "_KIND": pl.Int32})
+        return pl.concat([empty, *(self._frames[manifest.name] for manifest in manifests)])
+
+    def _read(self, manifest: ManifestFile) -> pl.DataFrame:
+        frame = entry_frame(self._history, [manifest])
+        own = frame.select(pl.col("_FILE_NAME").alias(_NAME), "_KIND")
+        extra = frame.select(pl.col("_EXTRA_FILES").alias(_NAME), "_KIND").explode(_NAME)
+        return pl.concat([own, extra.drop_nulls(_NAME)]).join(self._among, on=_NAME, how="semi")
+
+
+# --- what is empty then ---------------------------------------------------------------------------
+
+
+def _remove_empty_directories(context: TableContext, paths: Sequence[str]) -> None:
+    """Remove the buckets that lost files, and their partitions, where nothing is left."""
+    roots = (context.layout.data_dir, *context.layout.external_roots)
+    remove = context.store.remove_empty_directory
+    level = {path.rpartition("/")[0] for path in paths}
+    level = {path for path in level if path.rpartition("/")[2].startswith(BUCKET_PREFIX)}
+    while level:
+        delete_all(remove, sorted(level))
+        level = {path.rpartition("/")[0] for path in level}
+        level = {path for path in level if path not in roots and "=" in path.rpartition("/")[2]}
