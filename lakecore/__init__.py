@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from lakecore.model.schema_change import Move, SchemaChange
     from lakecore.model.snapshot import CommitResult, Tag
+    from lakecore.model.statistics import AnalyzeResult, ColumnStatistics, TableStatistics
     from lakecore.scalar.values import SqlExpression, sql_expr
     from lakecore.session import Session, connect, open_table
     from lakecore.table.changes.change_stream import ChangeStream
@@ -49,8 +50,10 @@ import_module("lakecore.forks")
 
 __all__ = [
     "AlreadyExists",
+    "AnalyzeResult",
     "Branch",
     "ChangeStream",
+    "ColumnStatistics",
     "CommitConflict",
     "CommitMessage",
     "CommitResult",
@@ -76,6 +79,7 @@ __all__ = [
     "StorageError",
     "StreamWrite",
     "Table",
+    "TableStatistics",
     "Tag",
     "TagDeletion",
     "Uncomputable",
@@ -116,6 +120,7 @@ _HOMES = {
     ),
     "lakecore.model.schema_change": ("Move", "SchemaChange"),
     "lakecore.model.snapshot": ("CommitResult", "Tag"),
+    "lakecore.model.statistics": ("AnalyzeResult", "ColumnStatistics", "TableStatistics"),
     "lakecore.scalar.values": ("SqlExpression", "sql_expr"),
     "lakecore.session": ("Session", "connect", "open_table"),
     "lakecore.table.changes.change_stream": ("ChangeStream",),

@@ -10,8 +10,10 @@ from lakecore import errors
 
 PUBLIC = [
     "AlreadyExists",
+    "AnalyzeResult",
     "Branch",
     "ChangeStream",
+    "ColumnStatistics",
     "CommitConflict",
     "CommitMessage",
     "CommitResult",
@@ -37,6 +39,7 @@ PUBLIC = [
     "StorageError",
     "StreamWrite",
     "Table",
+    "TableStatistics",
     "Tag",
     "TagDeletion",
     "Uncomputable",

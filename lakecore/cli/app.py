@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakecore import __version__
+from lakecore.cli.analyze_command import add_to as add_analyze_command
 from lakecore.cli.arguments import (
     AsCsv,
     AsJson,
@@ -248,6 +249,7 @@ def changes(  # noqa: PLR0913  one option per part of the question
 
 
 add_stream_commands(app)
+add_analyze_command(app)
 
 
 @app.command()

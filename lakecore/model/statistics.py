@@ -36,7 +36,7 @@ class ColumnStatistics:
 class TableStatistics:
     """Statistics of the table at a snapshot, as `Table.analyze` computes them.
 
-    - `snapshot_id`, `schema_id`: the snapshot that was read, and its schema;
+    - `snapshot_id`, `schema_id`: the snapshot that was read, and the schema of the columns;
     - `merged_record_count`: its rows, as a read returns them;
     - `merged_record_size_bytes`: the bytes of its files, less the share of rows that merging drops;
     - `columns`: the statistics of each analyzed column, by name.
@@ -52,12 +52,13 @@ class TableStatistics:
         return short_repr(self)
 
     def __str__(self) -> str:
-        return pairs_text(self._shown())
+        return pairs_text(self.shown())
 
     def _repr_html_(self) -> str:
-        return pairs_html("Statistics", self._shown())
+        return pairs_html("Statistics", self.shown())
 
-    def _shown(self) -> list[tuple[str, object]]:
+    def shown(self) -> list[tuple[str, object]]:
+        """Names and values for people."""
         lines: list[tuple[str, object]] = [("snapshot", self.snapshot_id)]
         if self.merged_record_count is not None:
             lines.append(("rows", f"{self.merged_record_count:,}"))
@@ -76,3 +77,32 @@ def _column_text(column: ColumnStatistics) -> str:
         "max length": column.max_length,
     }
     return ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzeResult:
+    """What `Table.analyze` did.
+
+    `snapshot_ids` names the ANALYZE snapshot; it is empty, and `statistics` None, for a table
+    without snapshots.
+    """
+
+    snapshot_ids: tuple[int, ...] = ()
+    statistics: TableStatistics | None = None
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def __str__(self) -> str:
+        return pairs_text(self._shown())
+
+    def _repr_html_(self) -> str:
+        return pairs_html("Analyze", self._shown())
+
+    def _shown(self) -> list[tuple[str, object]]:
+        if self.statistics is None:
+            return [("snapshots", "none: there was nothing to analyze")]
+        return [
+            ("snapshots", ", ".join(map(str, self.snapshot_ids))),
+            *self.statistics.shown(),
+        ]

@@ -46,6 +46,7 @@ from lakecore.table.system.inspect import Inspect
 from lakecore.table.verbs.compaction import CompactionRequest, compact_table
 from lakecore.table.verbs.delete import delete_rows
 from lakecore.table.verbs.merge_into import MergeInto
+from lakecore.table.verbs.statistics_verbs import StatisticsVerbs
 from lakecore.table.verbs.update import update_rows
 from lakecore.table.writes import overwrite
 from lakecore.table.writes.batch_write import (
@@ -79,7 +80,7 @@ __all__ = ["MEMORY_BUDGET", "Table", "load_table"]
 MEMORY_BUDGET = "lakecore.memory-budget"
 
 
-class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, Readable):
+class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, StatisticsVerbs, Readable):
     """A Paimon table.
 
     Returned by `Session.get_table`, `Session.create_table` and `lakecore.open_table`.

@@ -249,6 +249,21 @@ def test_compact_says_what_there_was_and_what_there_is(
     assert done[2] == "", "no bar where nobody looks"
 
 
+def test_analyze_prints_what_it_stored(warehouse: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    done = json.loads(run(capfd, "analyze", orders(warehouse), "--columns", "id", "--json")[1])
+    rows = json.loads(run(capfd, "analyze", orders(warehouse), "--only-rows", "--json")[1])
+    text = run(capfd, "analyze", orders(warehouse))
+    nothing = run(capfd, "analyze", warehouse / "shop.db" / "empty")
+
+    assert list(done["statistics"]["columns"]) == ["id"]
+    assert rows["statistics"]["columns"] == {}
+    assert rows["statistics"]["merged_record_count"] == done["statistics"]["merged_record_count"]
+    assert re.search(r"id +distinct \d+, nulls 0", text[1])
+    assert "nothing to analyze" in nothing[1]
+    assert run(capfd, "analyze", orders(warehouse), "--columns", "nope")[0] == 1
+    assert run(capfd, "analyze", orders(warehouse), "--columns", "id", "--only-rows")[0] == 2
+
+
 def test_compact_of_chosen_partitions_and_what_it_refuses(
     warehouse: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

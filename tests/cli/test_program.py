@@ -34,6 +34,7 @@ COMMANDS = (
     "consumer",
     "explain",
     "compact",
+    "analyze",
     "sql",
     "demo",
 )

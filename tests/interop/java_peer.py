@@ -6,7 +6,7 @@ needed. Verbs: create, refusals, write, adopt, read, compact, stream, consumers,
 changes, snapshots, system_table, and those of `java_changes`.
 =======
 needed. Verbs: create, refusals, write, adopt, read, compact, stream, changes, snapshots,
-system_table, log, and those of `java_changes`.
+system_table, log, statistics, and those of `java_changes`.
 >>>>>>> 5ad74a0 (system tables: $audit_log, $binlog and $ro)
 """
 
@@ -70,6 +70,7 @@ def main(version: str, zone: str) -> None:
                 "reset_consumer": peer.reset_consumer,
                 "changes": peer.changes,
                 "log": peer.log,
+                "statistics": peer.statistics,
                 "snapshots": peer.snapshots,
                 "system_table": peer.system_table,
             }
@@ -361,6 +362,52 @@ class JavaPeer:
             )
         return listed
 
+    def statistics(self, path: str, new: dict[str, Any] | None = None) -> Json:
+        """What Java reads from the newest statistics; with `new`, after it has stored these.
+
+        `new` has the number and bytes of rows, and for each column its id and facts by name.
+        """
+        table = self.table(path, None)
+        if new is not None:
+            columns = jpype.JClass("java.util.LinkedHashMap")()
+            long = jpype.JClass("java.lang.Long")
+            stats = paimon_class("stats.ColStats")
+            for name, facts in new["columns"].items():
+                boxed = [None if each is None else long(each) for each in facts[1:]]
+                distinct, nulls, average, most = boxed
+                columns.put(
+                    name, stats.newColStats(facts[0], distinct, None, None, nulls, average, most)
+                )
+            snapshot = table.snapshotManager().latestSnapshot()
+            made = paimon_class("stats.Statistics")(
+                snapshot.id(), snapshot.schemaId(), long(new["rows"]), long(new["bytes"]), columns
+            )
+            commit = table.newBatchWriteBuilder().newCommit()
+            commit.updateStatistics(made)
+            commit.close()
+            table = self.table(path, None)
+        found = table.statistics()
+        if not found.isPresent():
+            return None
+        return {
+            name: [
+                int(each.colId()),
+                _optional(each.distinctCount()),
+                str(each.min().get()) if each.min().isPresent() else None,
+                str(each.max().get()) if each.max().isPresent() else None,
+                _optional(each.nullCount()),
+                _optional(each.avgLen()),
+                _optional(each.maxLen()),
+            ]
+            for name, each in found.get().colStats().items()
+        } | {
+            "": [
+                int(found.get().snapshotId()),
+                _optional(found.get().mergedRecordCount()),
+                _optional(found.get().mergedRecordSize()),
+            ]
+        }
+
     def system_table(self, path: str, name: str) -> Json:
         """List the columns of a `$` table, as name and type, and its rows: numbers and texts."""
         table = paimon_class("table.system.SystemTableLoader").load(name, self.table(path, None))
@@ -462,6 +509,10 @@ def _cell(value: Java, kind: Java) -> Json:
     if root == "BOOLEAN":
         return bool(value)
     return int(value) if root in ("INTEGER", "BIGINT") else str(value)
+
+
+def _optional(value: Java) -> int | None:
+    return int(value.getAsLong()) if value.isPresent() else None
 
 
 def _items_of(kind: Java) -> Callable[[Java, int], Java]:

@@ -72,7 +72,6 @@ class Inherited:
     total_record_count: int | None = None
     schema_id: int = 0
     watermark: int | None = None
-    statistics: str | None = None
     next_row_id: int = 0
 
     @staticmethod
@@ -84,6 +83,5 @@ class Inherited:
             total_record_count=latest.total_record_count,
             schema_id=latest.schema_id,
             watermark=latest.watermark,
-            statistics=latest.statistics,
             next_row_id=latest.next_row_id or 0,
         )

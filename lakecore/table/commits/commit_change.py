@@ -33,7 +33,8 @@ class CommitRequest:
     - `force`: commits even without changes, so that the identifier is recorded;
     - `replaces_rows`: the rows were computed from rows of the snapshot that the messages name, so
       a concurrent change of those rows is a conflict;
-    - `from_elsewhere`: the messages come from a caller, so check that their files exist.
+    - `from_elsewhere`: the messages come from a caller, so check that their files exist;
+    - `statistics`: the new statistics file; the snapshot is then of kind ANALYZE.
     """
 
     messages: Sequence[CommitMessage]
@@ -46,6 +47,7 @@ class CommitRequest:
     properties: Mapping[str, str] | None = None
     operation: str | None = None
     from_elsewhere: bool = False
+    statistics: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,7 @@ def changes(request: CommitRequest) -> tuple[Change, Change]:
         if message.base_snapshot_id is not None
     )
     first = Change(
-        kind=CommitKind.APPEND if request.overwrite is None else CommitKind.OVERWRITE,
+        kind=_first_kind(request),
         messages=messages,
         delta=[*gone, *new],
         changelog=_entries(messages, FileKind.ADD, lambda m: m.changelog_files),
@@ -145,6 +147,12 @@ def changes(request: CommitRequest) -> tuple[Change, Change]:
         bases=named,
     )
     return first, second
+
+
+def _first_kind(request: CommitRequest) -> CommitKind:
+    if request.statistics is not None:
+        return CommitKind.ANALYZE
+    return CommitKind.APPEND if request.overwrite is None else CommitKind.OVERWRITE
 
 
 def without_deleted_stats(delta: Sequence[ManifestEntry]) -> list[ManifestEntry]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakecore.errors import CorruptTable, NotFound
 from lakecore.model.manifest import FileKind
 from lakecore.model.snapshot import Snapshot
 from lakecore.table.commits.base_snapshot import Inherited
@@ -82,11 +83,22 @@ def next_snapshot(
         delta_record_count=delta_rows,
         changelog_record_count=sum(entry.file.row_count for entry in change.changelog) or None,
         watermark=_later(before.watermark, request.watermark),
-        statistics=before.statistics if before.schema_id >= step.schema_id else None,
+        statistics=request.statistics or _kept_statistics(context, latest, step.schema_id),
         properties=request.properties,
         next_row_id=before.next_row_id,
         operation=request.operation,
     )
+
+
+def _kept_statistics(context: TableContext, latest: Snapshot | None, schema_id: int) -> str | None:
+    """The statistics of the latest snapshot, if they are there and the schema is still theirs."""
+    if latest is None or latest.statistics is None:
+        return None
+    try:
+        statistics = context.history.statistics(latest)
+    except (NotFound, CorruptTable):
+        return None
+    return latest.statistics if statistics and statistics.schema_id == schema_id else None
 
 
 def _later(before: int | None, given: int | None) -> int | None:
