@@ -4,11 +4,13 @@ Keys of whole numbers are hashed by arithmetic, in steps (`hash_sql.py`). The re
 expression. Paimon hashes a key with Murmur3 over its BinaryRow. Spark's `hash(binary)` is the same
 function with the same seed if the length is a multiple of 4, and the length of a BinaryRow always
 is. The expression builds the row's bytes as a hexadecimal string:
+
 1. the header word: a bit for each null field, starting at bit 8;
 2. a word of 8 bytes for each field. Integers (also BOOLEAN and DATE) are stored in it, least
    significant byte first. So are strings and bytes up to length 7, with their length in the last
    byte. For longer ones, the word has offset and length;
 3. the longer ones themselves, padded with zeros to whole words.
+
 INVARIANT: an integer that is too large for the column's type gets some bucket, and no error: the
 task that gets the row raises an error with column and value.
 """

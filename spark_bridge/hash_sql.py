@@ -3,10 +3,12 @@
 Murmur3 over a BinaryRow adds its 32-bit words to a state, one after the other. In a single
 expression, each state would occur twice in the next one, so the text would double with every word.
 The hash is therefore computed in steps; each step reads the column of the step before.
+
 1. The header word: a bit for each null field.
 2. Two half words for each field. Nulls are zeros, and so is the upper half of fields of at most 32
    bits.
 3. The end: the length is added, and the state is mixed once more.
+
 INVARIANT: numbers stay within signed 32 bits, so a product fits into a BIGINT and never overflows
 in Spark's ANSI mode.
 """

@@ -10,6 +10,7 @@
    show them.
 5. A local path may contain `.` and `..`; the code that opens it resolves them
    (`io.stores.open.locate`).
+
 This module is pure: only `io` knows the working directory and the home directory.
 """
 

@@ -3,6 +3,7 @@
 The rows are concatenated and viewed as 32-bit words, because every value starts at a multiple of 4
 bytes. A column is then gathered from the starts of the rows. Only ARRAY, MAP, MULTISET and ROW
 values are decoded one by one: they are not keys or partitions, and have no bounds in statistics.
+
 INVARIANT: bytes that cannot be a row of the given fields raise CorruptTable. No value is read from
 outside its row.
 """

@@ -4,6 +4,7 @@ A BinaryRow has a header with null bits, a slot of one word for each field, and 
 which each value takes whole words. A column becomes `ColumnWords`: its slots, and a *tail* with the
 words that each row puts into the variable part. Everything is computed for all rows at once. Only
 ARRAY, MAP and MULTISET are encoded value by value, because they are never keys or partitions.
+
 INVARIANT: a null has the slot 0 and no tail, except DECIMAL(p>18) and TIMESTAMP(p>3), for which
 space in the variable part is reserved with zeros: bucket hashes cover it.
 """

@@ -2,9 +2,11 @@
 
 DuckDB calls `scanner(columns, filter)` and reads the returned stream. DuckDB does not apply the
 filter again, so it is applied exactly here. The filter may use columns that are not requested.
+
 pyarrow's own C++ functions (unions, joins, Acero, `Scanner.from_dataset`) do not call `scanner`.
 They read the C++ dataset inside the object: here one Parquet file that cannot be opened, so that
 they raise an OSError that says what to do. Without a C++ dataset they would crash the process.
+
 NOTE: a `pyarrow.dataset.Scanner` reads up to 1 GiB ahead of its reader, and does not stop at a
 LIMIT. `scanner` therefore returns an object of its own, which is also an Arrow stream. Only
 pyarrow's writer, which accepts nothing else, gets a real Scanner; it is recognised by

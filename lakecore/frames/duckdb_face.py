@@ -3,10 +3,12 @@
 DuckDB pushes columns and filters into the dataset, reads it as a stream, and stops at a LIMIT. It
 pushes no filter on a TIMESTAMP_MS column, so millisecond timestamps are presented as microseconds,
 DuckDB's own TIMESTAMP, with the same values.
+
 If all files can be read without merging, are few, and have the dataset's types in DuckDB's Parquet
 reader, the relation is DuckDB's own scan of the files. It is not used where it would return other
 rows: DuckDB interprets some paths as glob patterns and the name `*` as all columns, and matches
 column names case-insensitively.
+
 NOTE: DuckDB turns every error during a read into its own InvalidInputException and keeps only the
 text. All files are therefore checked before the relation is created. Damage that is visible then
 raises CorruptTable: missing or truncated files, wrong checksums, broken structure.

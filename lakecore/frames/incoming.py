@@ -1,15 +1,18 @@
 """The data that a user passes to a write, as Arrow batches.
 
 Accepted are:
+
 - pyarrow tables, batches, readers, datasets and scanners;
 - Polars frames, eager (without a copy) and lazy (streamed);
 - pandas frames, and DuckDB relations (streamed);
 - anything with `__arrow_c_stream__` or `__arrow_c_array__`;
 - dicts (one for each row), a dict of columns, a NumPy array with named fields;
 - iterables of any of these.
+
 pandas and DuckDB are recognised by the names of their types, and never imported. A named index of a
 pandas frame becomes a column, an unnamed one is dropped; NaN in pandas means null. Rows may have no
 columns: they are still counted.
+
 INVARIANT: data that can stream is never collected whole. A batch has at most `ROWS_MAX` rows, no
 column name twice, and at most about `bytes_max` bytes after each row has its own values
 (`model/arrow_sizes.py`). A larger batch is cut without a copy; small batches are not combined.
@@ -80,6 +83,7 @@ def incoming_batches(
 
     `fields` are the table's columns, if known; they determine types that Python values leave open.
     With `settles`, Python values that fit the type of their column get it.
+
     Raises InvalidRequest for any other object, with its type and the accepted ones; and for a
     column name that occurs twice.
     """

@@ -3,6 +3,7 @@
 Polars passes columns, predicate and row limit. A predicate prunes in the form of lakecore's
 predicate language, and then filters as the original expression. NOTE: a limit that comes with a
 predicate counts rows before the filter (`lf.head(5).filter(...)`), so nothing may be pruned then.
+
 INVARIANT: Polars' own scan of files gets only those parts of a predicate that lakecore's language
 expresses exactly, and none on floats. Polars evaluates any expression on the minimum and maximum of
 a row group and skips the row group, even where this does not bound the result: `n + 100 > 0` on a

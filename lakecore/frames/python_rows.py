@@ -2,6 +2,7 @@
 
 Columns that have a type (Arrow, Polars, NumPy numbers, pandas extension types) keep it; the values
 of other columns are inspected (`python_values.py`). A row may have no columns.
+
 INVARIANT: a batch is cut before its values are copied to Arrow, because a string that all rows
 share would be copied for each of them.
 """

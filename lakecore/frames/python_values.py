@@ -2,11 +2,13 @@
 
 Arrow finds the type of most values. These cases are handled here, because Arrow would lose
 information or knows less:
+
 1. `None`, `pd.NA`, `pd.NaT`, NumPy's NaT and masked NumPy values are null, at any depth.
 2. The column's type, if known, determines the meaning of a dict: the entries of a MAP or MULTISET,
    or the fields of a ROW. Entries may also be pairs, or dicts `key`, `value`.
 3. Nested parts are separate arrays, and each is treated like a column.
 4. A mix of several kinds of times raises an error, and nanoseconds of pandas are kept.
+
 NaN is null in pandas values, and a number elsewhere.
 """
 

@@ -5,6 +5,7 @@ a table refers to them. A killed process leaves its directories behind, and the 
 spills removes them. The name `lakecore-spill-BOOT-PID-...` identifies the owner. The owner also
 holds a lock on the file `owner` in the directory; the lock ends with the process, even if it is
 killed.
+
 INVARIANT: a directory is removed only if nobody holds its lock (not even a process in another
 container, which cannot be seen) and its process is not a running process of this machine.
 """

@@ -2,6 +2,7 @@
 
 Nested arrays are rebuilt around the same values. Arrow's own casts refuse harmless changes (a
 nullable field that becomes NOT NULL, other field names) and copy more than necessary.
+
 INVARIANT: an array that already has the type is returned unchanged.
 """
 

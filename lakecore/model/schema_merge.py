@@ -6,6 +6,7 @@
   of the old one exactly. Otherwise the column keeps its type, and the incoming values must fit it.
 - Keys keep their types. So do array elements, map keys and map values. Strings and bytes keep their
   lengths, because Arrow types have none.
+
 See https://paimon.apache.org/docs/master/spark/sql-write/#write-merge-schema
 """
 

@@ -3,6 +3,7 @@
 Each rule checks one thing and raises InvalidRequest with its own message. Together they are
 Paimon's checks for every option that lakecore knows. A table that breaks a rule would lose or mix
 up rows in some engine.
+
 A schema that is valid in Paimon but not supported by lakecore passes here. Reading or writing such
 a table raises Unsupported.
 """
@@ -189,6 +190,7 @@ def check_dynamic_rules(schema: TableSchema, options: TableOptions, *, table: st
 
     A rule that the stored options break already is not checked: another engine created the table
     and reads it. Two options cannot differ from the stored ones:
+
     - `bucket`: other writers and readers would not find rows in a bucket of another numbering;
     - whether compaction looks up rows: a table that does so has levels in which a reader without
       lookup would count rows twice.

@@ -8,11 +8,11 @@ A changed row is written like any other row, and the merge engine applies it:
 - *aggregation*: a -D deletes the row if an option allows it. A value can only be added, not set.
 - *first-row*: the first row of a key never changes.
 
-That is Paimon's own list (https://paimon.apache.org/docs/master/flink/sql-write/). A deletion holds
-the key, what orders it, and what may not be null, and null elsewhere: engines that begin a new row
-with what the deletion held begin it with nothing.
+That is Paimon's own list (https://paimon.apache.org/docs/master/flink/sql-write/). A deletion has
+values for the key, the sequence fields and NOT NULL columns, and null elsewhere, because some
+engines start a new row from the values of the deletion.
 
-INVARIANT: where no row that could be written makes the change, the verb is refused.
+INVARIANT: a verb is refused if no row could have its effect.
 """
 
 from __future__ import annotations

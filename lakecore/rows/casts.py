@@ -2,12 +2,14 @@
 
 If the type of a column was changed, its old files keep the old type and their values are cast when
 they are read. The rules are those of Java, so that every engine reads the same values:
+
 - integers narrow by dropping high bits; floats are truncated and saturate at the range of INT or
   BIGINT, and NaN becomes 0;
 - decimals round half up; a result with too many digits becomes null;
 - text is cut to its length, and CHAR is padded with blanks; text that cannot be parsed raises an
   error, as in Java;
 - a timestamp with local time zone is cast as in the zone UTC.
+
 `CASTS` is the table of all casts. A pair of types without an entry raises Unsupported.
 """
 

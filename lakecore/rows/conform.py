@@ -7,6 +7,7 @@
    is an error even if the column has a default. This is Paimon's order of checks.
 4. Row kinds come from `_row_kind`, or from the column that `rowkind.field` names.
 5. Rows of kinds that the table ignores are dropped.
+
 NOT NULL applies to rows of every kind, also to deletions: data files cannot store such a null.
 """
 

@@ -4,6 +4,7 @@
    changed. A column that the file does not have was added later, and is null in every row.
 2. If the type was changed since, the values are cast (`rows/casts.py`). Elements of arrays, and
    keys and values of maps, have no ids and match by position.
+
 INVARIANT: a column that did not change is the file's own array, not a copy.
 """
 

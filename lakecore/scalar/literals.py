@@ -5,6 +5,7 @@ FLOAT column, integers and decimals are rounded to FLOAT. A string takes the typ
 it is compared with; `DATE '...'` and casts state their type. Only literals that certainly mean the
 same in DuckDB are read here. DuckDB itself computes a time that depends on the session's zone or on
 the current time.
+
 INVARIANT: `taken` returns parts of a node only if all its other parts are empty. If a later DuckDB
 adds a part that lakecore does not know, the condition becomes Unknown, not wrong.
 """

@@ -125,7 +125,7 @@ class ExclusiveCreate:
         return History(store, layout)
 
     def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
-        """One call to the store; after a failure a second one, which looks what is there."""
+        """One call to the store; after a failure, a second call reads what was stored."""
         path = layout.snapshot(proposal.snapshot.id)
         try:
             made = store.put_if_absent(path, proposal.data)

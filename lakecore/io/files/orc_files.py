@@ -3,11 +3,14 @@
 TIME is written as int milliseconds, CHAR and VARCHAR as string (readers take lengths from the
 table's schema). Every column and nested field has the attribute `paimon.id`. A timestamp with local
 time zone is written as its instant, like an engine in UTC does.
+
 NOTE: an engine whose JVM is in another zone shifts such instants by its offset, unless
 `orc.timestamp-ltz.legacy.type` is false, and the file does not record which was done. lakecore
 reads every file like an engine in UTC.
+
 NOTE: Arrow reads ORC timestamps as nanoseconds, which covers the years 1677 to 2262; reading and
 writing others raises an error. Writing also refuses two values that Arrow writes wrongly:
+
 - a timestamp before 1970 with a fraction of a second, which it stores as negative nanoseconds that
   other engines refuse or misread;
 - a null ROW inside a ROW, after which it writes wrong values.

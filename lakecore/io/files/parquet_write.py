@@ -6,6 +6,7 @@
 3. Row groups are appended in order, and their footers are joined (`format/parquet_footer.py`). A
    column that copies another column is not encoded again. Bounds of strings come from the footer,
    or from the dictionary of a dictionary-encoded column, which is not decoded.
+
 All writers together have at most as many row groups in progress as there are threads. Every writer
 may have one in progress, because it can wait for its own.
 """

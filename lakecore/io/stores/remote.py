@@ -4,7 +4,9 @@ S3, GCS and Azure can refuse a put if the path exists, and of concurrent puts th
 In fsspec this is `pipe_file(mode="create")`. If the client or the service does not support it,
 commits raise `Unsupported`, unless the option `commit.single-writer=true` states that there is one
 writer only. Then a check before the put is enough.
+
 `put_if_absent` takes these steps, so that a lost reply causes neither a lost nor a double commit:
+
 1. Once for each store, on a test file: check that a second put is refused. Some S3-compatible
    services ignore the condition, and some client versions do not send it.
 2. Send the conditional put. Accepted: the file is ours. Refused for any reason but an existing path
@@ -15,6 +17,7 @@ writer only. Then a check before the put is enough.
    only one of the repetitions can succeed.
 5. Still no reply: if the file exists, compare it, because no put can succeed any more. If it does
    not exist or cannot be read: `CommitUnknown`.
+
 INVARIANT: the bytes given to `put_if_absent` are unique to the caller (each snapshot contains a
 uuid), or their origin does not matter. Otherwise step 3 could take another commit for ours.
 """

@@ -2,9 +2,11 @@
 
 A path is a full path or a URI, as `format.layout` builds it: `/data/w/shop.db/t/snapshot/LATEST`,
 `s3://bucket/w/...`, `memory://name/...`. Its parts are separated by `/`.
+
 INVARIANT: `put_if_absent` is the only atomic step that lakecore relies on. Other readers may see
 any other operation half done, and this must be harmless. Data files, manifests and manifest lists
 are therefore written under new names that nobody reads before a snapshot refers to them.
+
 Stores differ in two ways, and no code may depend on either: whether a directory still exists after
 its last file is deleted, and whether a file is visible before its output is closed.
 """

@@ -87,6 +87,7 @@ class Fold:
     `fold` gets the values in fold order, their groups, and a mask of the values to retract (None:
     none). It starts from nothing, and returns one value for each group, in the type of the values.
     `choice` returns one of the values.
+
     - `step`: the same as `fold` without retractions, where possible.
     - `retracts`: whether values can be retracted; if not, the function never gets a mask.
     - `commutes`: whether the order of the values does not matter.

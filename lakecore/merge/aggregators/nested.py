@@ -1,12 +1,14 @@
 """Functions over lists of rows (a table inside a column): nested_update, nested_partial_update.
 
 The rows of all groups are concatenated, and rows with the same nested key are brought together.
+
 - Without a limit, each key is independent. After its last retraction, its last row remains, or the
   last of those with the greatest nested sequence.
 - `count-limit` accepts only the first keys of a list (or, without a nested key, the first rows).
   Without retractions this needs only the rank of each key in its group.
 - A retraction frees room, so the result depends on the order of additions and retractions. Such a
   column is folded in turns: a turn is the additions of each group up to its next retraction.
+
 Null rows are ignored. The result holds the keys in the order of their first row; Paimon does not
 define an order.
 """

@@ -1,6 +1,7 @@
 """Unions of sets stored as bytes: roaring bitmaps, HLL sketches and theta sketches.
 
 The bytes are those of the Java libraries; Paimon itself does not specify them.
+
 NOTE: this is the only place that calls Python for each group. Only the libraries can read these
 bytes, and none of them unites arrays of sets. The call is made only for groups with several sets;
 other values are returned unchanged.

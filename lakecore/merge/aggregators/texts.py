@@ -5,6 +5,7 @@
 2. Without `distinct`, the other strings of each group are joined in one call.
 3. With `distinct`, the first string is kept unchanged. Later strings are split at the delimiter,
    and each token that is not blank and not yet present is added.
+
 Paimon splits the joined string again at each step of 3. This gives the same result unless the
 delimiter can overlap itself (such as `||` after a token that ends in `|`), or is empty (then Paimon
 splits at spaces). For such delimiters, strings are joined rank by rank, two at a time; for all

@@ -5,6 +5,7 @@ literals (and the options of calls) with their exact types; its schema metadata 
 prefix order: `call`, `field_ref`, `literal`, `options`, `end`. Unlike Substrait, this form is not
 bound to a schema and accepts implicit casts (a TIME column compared with DuckDB's TIME literal). An
 unknown call makes only itself Unknown.
+
 In Arrow, NaN is not greater than any number; in the predicate language it is greater than all
 numbers. Therefore `>` and `>=` on floats are read as upper bounds (at most these rows), and are
 written with an additional `is_nan`. Arrow's `is_in` distinguishes -0.0 from 0.0, and the predicate

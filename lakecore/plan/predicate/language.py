@@ -197,7 +197,7 @@ def negate(part: Predicate) -> Predicate:
 
 
 def at_most(bound: Predicate) -> Predicate:
-    """A condition that is true only where the bound is, and of which no more is known."""
+    """An Unknown condition that can be true only where the bound is true."""
     return all_of((UNKNOWN, bound))
 
 

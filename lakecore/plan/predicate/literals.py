@@ -3,6 +3,7 @@
 Both sides are compared as exact numbers if the engines do the same. A literal between two values of
 the column's type (1.5 for an INT), or outside its range, is replaced by an equivalent comparison:
 `x > 1.5` becomes `x > 1`, and `x = 1.5` is false, but null where x is null.
+
 Some engines round before they compare: a DECIMAL or a large BIGINT with a float, or a FLOAT column
 with a value that no FLOAT equals. In these cases the predicate is only a range, or Unknown. If the
 two types are not comparable, the predicate is Unknown.
