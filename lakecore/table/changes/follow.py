@@ -9,8 +9,8 @@ A step looks for the next snapshot that has changes:
 5. End after the last snapshot, or at the first one behind the bounded watermark.
 
 A step never waits: it says that there is nothing yet. Most such steps cost one request, for the
-file of the next snapshot. The first of a row and each 16th also look whether that snapshot was
-deleted, rolled back, or belongs to another table.
+file of the next snapshot, and one more if the table keeps changelogs. The first of a row and each
+16th also look whether that snapshot was deleted, rolled back, or belongs to another table.
 
 INVARIANT: no snapshot is left out silently. A next snapshot that has expired is an error, and so is
 a rollback behind what was read, even if new snapshots have taken the numbers since: the previous
@@ -19,6 +19,7 @@ snapshot must still be the one that was read.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ from lakecore.table.changes.changes import ChangesSource, Replaced, State, Store
 from lakecore.table.changes.retained import retained_changes
 from lakecore.table.changes.starts import find_start
 from lakecore.table.context import reload_context, require_table, with_options
+from lakecore.table.maintenance.expire_snapshots import keeps_changelogs
 
 if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
@@ -196,7 +198,11 @@ class Follower:
     # --- the next snapshot -----------------------------------------------------------------------
 
     def _look(self, number: int) -> Snapshot | None:
-        snapshot = self._context.history.snapshot_if_there(number)
+        context = self._context
+        snapshot = context.history.snapshot_if_there(number)
+        if snapshot is None and keeps_changelogs(context.options):
+            with suppress(NotFound):
+                snapshot = context.history.changelog(number)
         if snapshot is None:
             self._empty_steps += 1
             check = number <= self._latest or self._empty_steps % _STEPS_BETWEEN_CHECKS == 1
