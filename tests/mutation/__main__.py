@@ -140,6 +140,8 @@ class Trials:
         Empty if it is worth nothing; the test is then left out from here on.
         """
         test = verdict.by
+        if verdict.is_sure:
+            return KILLED
         if test not in self.passing:
             alone = tried(None, [[test]], seconds=1, seconds_each=600)
             if alone.outcome != SURVIVED or test not in alone.seconds:

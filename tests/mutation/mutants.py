@@ -8,7 +8,8 @@ types are left alone.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -58,11 +59,13 @@ class Mutant:
     end: int
     before: str
     text: str
+    ordinal: int = 1
 
     @property
     def key(self) -> str:
-        """What names it, wherever lines move to."""
-        return f"{self.path} {self.function}: {self.before} -> {self.text}"
+        """What names it, wherever lines move to; equal changes of a function have ordinals."""
+        which = "" if self.ordinal == 1 else f" (no. {self.ordinal})"
+        return f"{self.path} {self.function}{which}: {self.before} -> {self.text}"
 
     def applied(self, source: bytes) -> bytes:
         """The source with the change."""
@@ -71,7 +74,13 @@ class Mutant:
 
 def mutants(path: str, source: bytes) -> list[Mutant]:
     """All mutants of a module, in order; some may not compile, see `compiles`."""
-    return [*_Finder(path, source).found()]
+    found: list[Mutant] = []
+    seen: Counter[tuple[str, str, str]] = Counter()
+    for each in _Finder(path, source).found():
+        change = (each.function, each.before, each.text)
+        seen[change] += 1
+        found.append(replace(each, ordinal=seen[change]))
+    return found
 
 
 class _Finder:

@@ -42,3 +42,9 @@ def test_operators_constants_conditions_results_and_statements_change(
 def test_what_is_outside_functions_stays() -> None:
     assert mutants("m.py", b"import os\nX = 1 + 2\nif TYPE_CHECKING:\n    Y = 1\n") == []
     assert mutants("m.py", b"class C:\n    x: int = 1\n    y = not x\n") == []
+
+
+def test_equal_changes_of_a_function_have_keys_of_their_own() -> None:
+    found = mutants("m.py", b"def f(a):\n    a += 1\n    a[1]()\n")
+
+    assert len({each.key for each in found}) == len(found) == 4

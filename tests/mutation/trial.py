@@ -76,13 +76,15 @@ class Patch:
 class Verdict:
     """What came of a mutant, and of which test; `reached` are the tests that ran the function.
 
-    `seconds` says what each test took, by its name.
+    `seconds` says what each test took, by its name; `is_sure` that the test that failed passed in
+    the same process once the mutant was gone.
     """
 
     outcome: str
     by: str
     reached: int
     seconds: dict[str, float]
+    is_sure: bool
 
 
 def tried(
@@ -103,15 +105,16 @@ def tried(
         try:
             os.close(reader)
             with os.fdopen(writer, "wb", buffering=0) as pipe:
-                _run(patch, batches, _Loop(pipe, seconds, seconds_each, without))
+                _run(batches, _Loop(patch, pipe, seconds, seconds_each, without))
         finally:
             os._exit(0)
     os.close(writer)
-    running, outcome, reached, took = "", "", 0, dict[str, float]()
+    running, outcome, reached, took, is_sure = "", "", 0, dict[str, float](), False
     with os.fdopen(reader, "rb") as pipe:
         for line in _lines(child, pipe):
             running, outcome = line.get("begins", running), outcome or line.get("outcome", "")
             reached += line.get("reached", 0)
+            is_sure = is_sure or line.get("is_sure", False)
             if "seconds" in line:
                 took[running] = line["seconds"]
     _, status = os.waitpid(child, 0)
@@ -121,17 +124,19 @@ def tried(
         outcome = {slow: SLOW, still: STILL}.get(by_signal, KILLED)
         assert running, "the child died before its first test"
     by = "" if outcome == SURVIVED else running
-    return Verdict(outcome=outcome, by=by, reached=reached, seconds=took)
+    return Verdict(outcome=outcome, by=by, reached=reached, seconds=took, is_sure=is_sure)
 
 
 @dataclass(eq=False)
 class _Loop:
     """How pytest runs the tests of a child."""
 
+    patch: Patch | None
     pipe: IO[bytes]
     seconds: float
     seconds_each: float
     without: frozenset[str]
+    before: CodeType | None = None
     hits: set[bool] = field(default_factory=set)
     is_over: bool = False
 
@@ -152,7 +157,7 @@ class _Loop:
             took = time.process_time() - used
             self.say(seconds=round(took, 2), reached=len(self.hits))
             if any(report.failed for report in reports):
-                self.say(outcome=KILLED)
+                self.say(outcome=KILLED, is_sure=self._passes_alone(item))
                 self.is_over = True
             # A child's clock begins with it.
             self.is_over = self.is_over or time.process_time() > self.seconds
@@ -160,15 +165,26 @@ class _Loop:
                 break
         return True
 
+    def _passes_alone(self, item: pytest.Item) -> bool:
+        """Whether a test passes in this process without the mutant."""
+        if self.patch is None:
+            return False
+        assert self.before is not None
+        self.patch.function.__code__ = self.before
+        item._initrequest()  # type: ignore[attr-defined] # noqa: SLF001 - as plugins that repeat
+        reports = runtestprotocol(item, log=False, nextitem=None)
+        return not any(report.failed for report in reports)
 
-def _run(patch: Patch | None, batches: Sequence[Sequence[str]], loop: _Loop) -> None:
+
+def _run(batches: Sequence[Sequence[str]], loop: _Loop) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     setattr(builtins, _PROBE, lambda: loop.hits.add(True))
-    if patch is not None:
-        patch.function.__code__ = patch.code
+    if loop.patch is not None:
+        loop.before = loop.patch.function.__code__
+        loop.patch.function.__code__ = loop.patch.code
     for batch in batches:
         resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         pytest.main([*OPTIONS, *batch], plugins=[loop])
