@@ -1,7 +1,7 @@
 """Which tests are tried first for a mutant: the nearer a file of tests to the module, the earlier.
 
-1. the file that mirrors the module;
-2. files that import the module, and those that name its function;
+1. the file that mirrors the module, or the package that it is of;
+2. files that import the module, that name its function, or that begin as it in the mirrored folder;
 3. files of the mirrored folder;
 4. the laws that name its part;
 5. files that import a module which imports it;
@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +28,9 @@ LAWS = {
 }
 
 
+_IMPORT = re.compile(r"^ *from (lakecore[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
+
+
 @dataclass(frozen=True)
 class Nearness:
     """The files of tests of a repository, by name relative to its root."""
@@ -41,16 +43,22 @@ class Nearness:
         name = ".".join(Path(module).with_suffix("").parts)
         parts = Path(module).with_suffix("").parts[1:]
         folder = Path("tests", *parts[:-1])
-        own = (folder / f"test_{parts[-1]}.py").as_posix()
+        own = {
+            (folder / f"test_{parts[-1]}.py").as_posix(),
+            (folder.parent / f"test_{parts[-2]}.py").as_posix(),
+        }
+        begins = f"test_{parts[-1].partition('_')[0]}"
         laws = {f"property_tests/test_{law}.py" for law in LAWS.get(parts[0], ())}
         users = {other for other, seen in self._modules.items() if name in seen}
         named = re.compile(rf"\b{re.escape(function.rpartition('.')[2])}\b")
         found: dict[str, tuple[int, int]] = {}
         for file in self.files:
             text, seen = self._tests[file]
-            if file == own:
+            if file in own:
                 rank = 0
-            elif name in seen:
+            elif name in seen or (
+                Path(file).parent == folder and Path(file).name.startswith(begins)
+            ):
                 rank = 1
             elif Path(file).parent == folder:
                 rank = 2
@@ -83,10 +91,6 @@ class Nearness:
 def _imported(text: str) -> frozenset[str]:
     """The modules of lakecore that a source imports, and the names that may be modules."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lakecore"):
-            assert node.module is not None
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names if alias.name.startswith("lakecore")}
+    for module, names in _IMPORT.findall(text):
+        found |= {module, *(f"{module}.{name}" for name in re.findall(r"\w+", names))}
     return frozenset(found)
