@@ -164,6 +164,18 @@ def test_new_column_may_go_before_the_partition_columns() -> None:
     assert names(after(schema, SchemaChange.add_column("n", "INT"))) == "k n p v s r a m"
 
 
+def test_new_field_of_a_row_goes_last_whatever_the_partition_columns_are_called() -> None:
+    options = {"bucket": "1", "add-column-before-partition": "true"}
+    columns = {"k": "INT", "p": "INT", "r": "ROW<p INT, x INT>"}
+    schema = create_schema(
+        columns, primary_keys=["k", "p"], partition_keys=["p"], options=options, now_ms=1
+    )
+
+    found = after(schema, SchemaChange.add_column("r.n", "INT"))
+
+    assert str(found.field("r").type) == "ROW<`p` INT, `x` INT, `n` INT>"
+
+
 def test_fields_of_rows_are_added_by_path() -> None:
     schema = after(
         make(),
