@@ -137,8 +137,8 @@ def prune_buckets(
 ) -> set[int] | None:
     """The buckets that may hold matching rows; None if the predicate does not fix the bucket key.
 
-    `buckets` is the bucket count of the partition in question, which a rescale may have left behind
-    the table's.
+    `buckets` is the bucket count of the partition, which may differ from the table's after a
+    rescale.
     """
     from_fields = pa.schema([arrow_field(field) for field in bucket_key_fields])
     keys = fixed_values(predicate, from_fields, from_fields.names, FIXED_KEYS_MAX)

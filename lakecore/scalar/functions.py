@@ -1,9 +1,9 @@
 """The functions that an expression may call: those that depend only on their arguments.
 
-DuckDB's own catalog says what each function is. Allowed are scalar functions that give the same
-for the same arguments, and macros made of these. Refused are aggregates and window functions, which
-look at several rows; functions that give another number of rows; chance; and what tells of the
-database itself. The clock is read once per statement, by `syntax.py`.
+DuckDB's own catalog describes each function. Deterministic scalar functions are allowed, and macros
+made of them. These are refused: aggregates and window functions, which need several rows; functions
+that change the number of rows; random functions; and functions that describe the database itself.
+The clock is read once per statement, by `syntax.py`.
 """
 
 from __future__ import annotations
