@@ -1,6 +1,7 @@
 """What Java Paimon does to a table besides writing rows: overwrites, schemas, tags, rollbacks.
 
-Verbs: overwrite, clear, alter, alter_refusals, may_cast, create_tag, delete_tag, roll_back.
+Verbs: overwrite, clear, alter, alter_refusals, may_cast, create_tag, delete_tag, roll_back, expire,
+expire_partitions.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class JavaChanges:
             "delete_tag": self.delete_tag,
             "manage": self.manage,
             "roll_back": self.roll_back,
+            "expire": self.expire,
+            "expire_partitions": self.expire_partitions,
         }
 
     def overwrite(
@@ -151,6 +154,24 @@ class JavaChanges:
     def roll_back(self, path: str, snapshot_id: int) -> None:
         """Make an earlier snapshot the latest."""
         self._open_table(path, None).rollbackTo(jpype.JLong(snapshot_id))
+
+    def expire(self, path: str, retain: int, changelogs: int | None = None) -> None:
+        """Keep this many snapshots, and if it is stated this many states with a changelog."""
+        table = self._open_table(path, None)
+        config = paimon_class("options.ExpireConfig").builder()
+        config.snapshotRetainMax(retain).snapshotRetainMin(retain)
+        if changelogs is not None:
+            number = jpype.JClass("java.lang.Integer")(changelogs)
+            config.changelogRetainMax(number).changelogRetainMin(number)
+        table.newExpireSnapshots().config(config.build()).expire()
+        if changelogs is not None:
+            table.newExpireChangelog().config(config.build()).expire()
+
+    def expire_partitions(self, path: str, options: dict[str, str]) -> list[dict[str, str]]:
+        """Drop the partitions that have expired by these options; their values as texts."""
+        table = self._open_table(path, options)
+        expired = table.store().newPartitionExpire("java", table).expire(jpype.JLong(2**63 - 1))
+        return [{str(key): str(each.get(key)) for key in each.keySet()} for each in expired or ()]
 
 
 def _schema_change(change: Sequence[Any]) -> Java:

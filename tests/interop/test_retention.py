@@ -1,0 +1,257 @@
+"""Expiry and rollback beside Java: on the same history, both leave the same files.
+
+A history is played by both engines in turns, with compactions, overwrites, tags and consumers. In
+between, a copy of the table is expired by Java and the table itself by lakecore: the names of all
+files must be the same. Java then reads every snapshot that is left, and the history goes on.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lakecore as lc
+from lakecore.format.metadata import encode_consumer
+from tests.interop import limits
+from tests.interop.lakecore_engine import LakecoreEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from lakecore.table.handle import Table
+    from tests.interop.engines import PeerEngine
+    from tests.interop.values import Row
+
+pytestmark = pytest.mark.interop
+
+COLUMNS = {"id": "INT NOT NULL", "p": "STRING NOT NULL", "n": "INT", "v": "STRING"}
+OURS = LakecoreEngine()
+STEADY = {"snapshot.num-retained.min": "1000"}
+"""Nothing expires by itself."""
+LONG = {"changelog.num-retained.min": "100000"}
+"""Changelogs outlive their snapshots."""
+
+KINDS: Mapping[str, dict[str, Any]] = {
+    "keyed": {"options": {"bucket": "2"}},
+    "partitioned": {"options": {"bucket": "1"}, "partitions": ["p"]},
+    "dynamic": {"options": {"bucket": "-1"}},
+    "input": {"options": {"bucket": "1", "changelog-producer": "input"}},
+    "lookup": {"options": {"bucket": "1", "changelog-producer": "lookup"}},
+    "full-compaction": {"options": {"bucket": "1", "changelog-producer": "full-compaction"}},
+    "vectors": {"options": {"bucket": "1", "deletion-vectors.enabled": "true"}, "ours": False},
+    "append": {"options": {}, "keys": []},
+    "empty directories": {
+        "options": {"bucket": "1", "snapshot.clean-empty-directories": "true"},
+        "partitions": ["p"],
+    },
+}
+
+
+class History:
+    """A table, and what happens to it by chance."""
+
+    def __init__(self, path: Path, kind: Mapping[str, Any], java: PeerEngine, seed: int) -> None:
+        self.path, self.java = path, java
+        self.ours: bool = kind.get("ours", True)
+        self.keyed = kind.get("keys") != []
+        self.chance = random.Random(seed)
+        self.turn = 0
+        lc.open_table(
+            path,
+            create=True,
+            schema=dict(COLUMNS),
+            primary_keys=kind.get("keys", ["id", "p"]),
+            partition_keys=kind.get("partitions", []),
+            options={**STEADY, **kind["options"]},
+        )
+
+    @property
+    def table(self) -> Table:
+        return lc.open_table(self.path)
+
+    def rows(self, count: int) -> tuple[tuple[str, Row], ...]:
+        keys = self.chance.sample(range(12), count)
+        return tuple(("+I", [key, "ab"[key % 2], self.turn, f"v{key}"]) for key in keys)
+
+    def step(self) -> None:
+        """One thing that happens."""
+        self.turn += 1
+        engines: list[LakecoreEngine | PeerEngine] = [self.java, *([OURS] if self.ours else [])]
+        writer = self.chance.choice(engines)
+        match self.chance.choice(["write"] * 4 + ["compact"] * 3 + ["overwrite", "tag", "untag"]):
+            case "compact" if self.keyed:
+                writer.compact(self.path, full=self.chance.random() < 0.6)
+            case "overwrite" if self.ours:
+                rows = self.rows(3)
+                self.table.overwrite([dict(zip(COLUMNS, row, strict=True)) for _, row in rows])
+            case "tag":
+                self.table.create_tag(f"t{self.turn}")
+            case "untag":
+                # Only the tag: what a deletion removes besides has changed between versions.
+                tags = sorted((self.path / "tag").glob("tag-*"))
+                if tags:
+                    self.chance.choice(tags).unlink()
+            case _:
+                writer.write(self.path, self.rows(5))
+
+    def consume(self) -> None:
+        """Put a consumer somewhere, or nowhere."""
+        file = self.path / "consumer" / "consumer-c"
+        file.unlink(missing_ok=True)
+        ids = self.table.context.history.snapshot_ids()
+        if self.chance.random() < 0.5:
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(encode_consumer(self.chance.choice(ids)))
+
+
+def files(path: Path) -> set[str]:
+    """The names of all that is in a table, directories too; checksums of local stores aside."""
+    return {
+        found.relative_to(path).as_posix() for found in path.rglob("*") if ".crc" not in found.name
+    }
+
+
+def states(path: Path, read: Callable[..., list[Row]]) -> dict[str, list[str]]:
+    """The rows of every snapshot and tag."""
+    table = lc.open_table(path)
+    named = {
+        f"snapshot {n}": ("scan.snapshot-id", str(n)) for n in table.context.history.snapshot_ids()
+    }
+    named |= {f"tag {tag.name}": ("scan.tag-name", tag.name) for tag in table.tags()}
+    return {name: sorted(map(repr, read(path, dict([option])))) for name, option in named.items()}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_engines_leave_the_same_files(
+    kind: str, seed: int, peers: Callable[[str], PeerEngine], tmp_path: Path
+) -> None:
+    java = peers(limits.JAVA)
+    history = History(tmp_path / "d.db" / "t", KINDS[kind], java, seed)
+    path, copy = history.path, tmp_path / "copy.db" / "t"
+    java.write(path, history.rows(4))
+    for _ in range(3):
+        for _ in range(6):
+            history.step()
+        history.consume()
+        before = states(path, OURS.read)
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(path, copy)
+        retain = history.chance.randint(1, 4)
+
+        java.peer.ask("expire", path=str(copy), retain=retain)
+        history.table.expire_snapshots(retain_max=retain, retain_min=retain, max_deletes=1000)
+
+        assert files(path) == files(copy)
+        hints = [(place / "snapshot" / "EARLIEST").read_text() for place in (path, copy)]
+        assert hints[0] == hints[1]
+        left = states(path, java.read)
+        assert left == {name: before[name] for name in left}
+    java.write(path, history.rows(4))
+    assert states(path, OURS.read) == states(path, java.read)
+
+
+@pytest.mark.parametrize("kind", ["keyed", "partitioned", "input", "lookup", "append"])
+def test_both_engines_keep_and_expire_the_same_changelogs(
+    kind: str, peers: Callable[[str], PeerEngine], tmp_path: Path
+) -> None:
+    java = peers(limits.JAVA)
+    history = History(tmp_path / "d.db" / "t", KINDS[kind], java, 5)
+    path, copy = history.path, tmp_path / "copy.db" / "t"
+    java.write(path, history.rows(4))
+    for retain, changelogs in ((3, 6), (2, 5), (1, 4)):
+        for _ in range(6):
+            history.step()
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(path, copy)
+        before = states(path, OURS.read)
+
+        java.peer.ask("expire", path=str(copy), retain=retain, changelogs=changelogs)
+        table = history.table.copy(LONG)
+        table.expire_snapshots(retain_max=retain, retain_min=retain, max_deletes=1000)
+        table.expire_changelogs(retain_max=changelogs, retain_min=changelogs, max_deletes=1000)
+
+        assert files(path) == files(copy)
+        left = states(path, java.read)
+        assert left == {name: before[name] for name in left}
+    ids = [int(name.rpartition("-")[2]) for name in files(path) if "changelog/changelog-" in name]
+    first = min(ids)
+    ours, theirs = OURS.stream(path, first), java.stream(path, first, LONG)
+    assert {n: sorted(map(repr, rows)) for n, rows in ours.items()} == {
+        n: sorted(map(repr, rows)) for n, rows in theirs.items()
+    }
+
+
+@pytest.mark.parametrize("kind", ["keyed", "dynamic", "input", "lookup", "vectors", "append"])
+def test_java_goes_on_after_a_rollback(
+    kind: str, peers: Callable[[str], PeerEngine], tmp_path: Path
+) -> None:
+    java = peers(limits.JAVA)
+    history = History(tmp_path / "d.db" / "t", KINDS[kind], java, 3)
+    path, copy = history.path, tmp_path / "copy.db" / "t"
+    java.write(path, history.rows(4))
+    for _ in range(10):
+        history.step()
+    shutil.copytree(path, copy)
+    before = states(path, OURS.read)
+    ids = history.table.context.history.snapshot_ids()
+    target = ids[len(ids) // 2]
+
+    java.roll_back(copy, target)
+    history.table.rollback_to(target)
+
+    # Java leaves the files of data and manifests; what it deletes, lakecore deletes, too.
+    assert files(path) <= files(copy)
+    kept = ("snapshot/", "tag/", "schema/", "changelog/", "consumer/")
+    assert {f for f in files(path) if f.startswith(kept)} == {
+        f for f in files(copy) if f.startswith(kept)
+    }
+    left = states(path, java.read)
+    assert left == {name: before[name] for name in left}
+    java.write(path, history.rows(4))
+    assert OURS.read(path) == sorted(java.read(path), key=OURS.read(path).index)
+    again = states(path, java.read)
+    java.peer.ask("expire", path=str(path), retain=1)
+    after = states(path, java.read)
+    assert after == {name: again[name] for name in after}
+
+
+def test_both_engines_expire_the_same_partitions(
+    peers: Callable[[str], PeerEngine], tmp_path: Path
+) -> None:
+    java = peers(limits.JAVA)
+    path, copy = tmp_path / "d.db" / "t", tmp_path / "copy.db" / "t"
+    table = lc.open_table(
+        path,
+        create=True,
+        schema={"id": "INT", "d": "STRING", "h": "STRING"},
+        partition_keys=["d", "h"],
+        options=STEADY,
+    )
+    days = ["2024-01-01", "2024-1-2", "20240103", "2999-01-01", "eu", None, "2024-13-45"]
+    table.write([{"id": 1, "d": day, "h": hour} for day in days for hour in ("07", "23", None)])
+    cases: list[dict[str, str]] = [
+        {},
+        {"partition.timestamp-formatter": "yyyyMMdd"},
+        {"partition.timestamp-pattern": "$d $h:00:00"},
+        {"partition.timestamp-pattern": "$d-$h", "partition.timestamp-formatter": "yyyy-M-d-HH"},
+        {"partition.expiration-max-num": "2"},
+        {"partition.expiration-strategy": "update-time"},
+    ]
+    for case in cases:
+        options = {
+            "partition.expiration-time": "30 d",
+            "partition.expiration-check-interval": "0 s",
+            **case,
+        }
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(path, copy)
+        theirs = java.peer.ask("expire_partitions", path=str(copy), options=options)
+
+        done = table.copy(options).expire_partitions(dry_run=True)
+
+        assert [dict(each) for each in done.partitions] == theirs, case
