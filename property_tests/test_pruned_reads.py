@@ -31,7 +31,7 @@ from lakecore.plan.predicate import from_polars
 from lakecore.table.handle import load_table
 from lakecore.table.publication import write_schema
 from lakecore.table.reads.source import TableSource
-from lakecore.table.runs import native_rows
+from lakecore.table.splits import decide
 from property_tests.filter_draws import as_polars, as_sql, conditions, cut_row_groups, settle
 from property_tests.table_draws import (
     WRITES,
@@ -71,7 +71,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
 def native() -> Iterator[None]:
     """Of local files, however small, Polars reads the rows that come out."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native_rows, "_ROWS_MIN", 0)
+        patch.setattr(decide, "_ROWS_MIN", 0)
         yield
 
 

@@ -86,7 +86,7 @@ def test_few_rows_into_many(engine: str, drawn: dict[str, Any]) -> None:
     model: dict[Key, Row] = {}
     with pytest.MonkeyPatch.context() as patch:
         small = partial(WriteFormat, row_group_rows=drawn["group_rows"])
-        patch.setattr("lakecore.table.runs.bucket_files.WriteFormat", small)
+        patch.setattr("lakecore.table.run_writer.file_shape.WriteFormat", small)
         for number in range(drawn["upserts"]):
             count = len(pool) // 2 if number == 0 else chance.choice([1, 3, 20])
             _write(table, engine, chance.sample(pool, min(count, len(pool))), model, chance)

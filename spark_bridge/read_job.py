@@ -119,7 +119,7 @@ class _PieceSource:
             for _, batch in files.stored_rows(file, fields, size, row_groups=groups):
                 yield batch
 
-    def native_files(
+    def engine_files(
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,

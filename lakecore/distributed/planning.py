@@ -13,7 +13,7 @@ from lakecore.table.reads.row_values import Condition, parse_condition, setting_
 from lakecore.table.reads.scan import hides_level_0
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import Travel, as_of, resolve
-from lakecore.table.runs.split_files import check_size
+from lakecore.table.stored_rows.split_files import check_size
 from lakecore.table.system.system_columns import SYSTEM_TABLES, UNSUPPORTED_SYSTEM_TABLES
 from lakecore.table.system.system_table import SystemTable
 

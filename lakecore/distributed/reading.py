@@ -7,9 +7,10 @@ from lakecore.frames.filtered import FilteredSource
 from lakecore.frames.source import BatchSource
 from lakecore.memory import Budget
 from lakecore.plan.predicate import Compare, Op, Predicate, all_of, any_of, to_polars
-from lakecore.table.runs.read import batch_size, read_split
-from lakecore.table.runs.read_plan import ReadPlan
-from lakecore.table.runs.split_files import SplitFiles, missing_is_corrupt
+from lakecore.table.sections.windows_plan import batch_size
+from lakecore.table.splits.read import read_split
+from lakecore.table.stored_rows.read_plan import ReadPlan
+from lakecore.table.stored_rows.split_files import SplitFiles, missing_is_corrupt
 
 __all__ = [
     "BatchSource",

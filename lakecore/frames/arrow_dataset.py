@@ -87,7 +87,7 @@ class SourceScanner:
         pruner = None if condition is None else from_arrow(condition, schema)
         if condition is not None and set(others) <= set(schema.names):
             _check_filter(condition, pa.schema([schema.field(name) for name in others]))
-        files = self._source.native_files(names, pruner)
+        files = self._source.engine_files(names, pruner)
         floats = any(map(_is_floating, map(schema.field, others)))
         # Arrow applies only conditions that the predicate language expresses exactly.
         exact = pruner is not None and is_exact(pruner)
@@ -95,7 +95,7 @@ class SourceScanner:
         with reading(
             self._source.batches(names, pruner)
             if files is None
-            else self._native(pa.schema([schema.field(name) for name in names]), files, pushed)
+            else self._scanned(pa.schema([schema.field(name) for name in names]), files, pushed)
         ) as batches:
             for batch in batches:
                 is_done = condition is None or (files is not None and pushed is not None)
@@ -107,7 +107,7 @@ class SourceScanner:
                     for start in range(0, kept.num_rows, self._batch_size):
                         yield kept.slice(start, self._batch_size)
 
-    def _native(
+    def _scanned(
         self, schema: pa.Schema, files: list[str], condition: pc.Expression | None
     ) -> Iterator[pa.RecordBatch]:
         """The matching rows, read by Arrow from the files.

@@ -54,7 +54,7 @@ def relation(source: BatchSource, connection: DuckDBConnection | None = None) ->
     if isinstance(source, CheckedSource):
         source.check_files()
     if _are_distinct(names) and all(_reads_alike(field.type) for field in source.schema):
-        files = source.native_files(names)
+        files = source.engine_files(names)
         if files and len(files) <= FOOTERS_MAX and not any(map(_PATTERN.search, files)):
             columns = [duckdb.ColumnExpression(name) for name in names]
             # If DuckDB cannot open a file, lakecore's own reader reports the reason when it reads

@@ -81,7 +81,7 @@ class FilteredSource:
                 # A row may be large: the next batch is read without this one in memory.
                 del batch, kept
 
-    def native_files(
+    def engine_files(
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,

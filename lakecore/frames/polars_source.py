@@ -238,14 +238,14 @@ def _frames(
     names = needed(source.schema, wanted, filtered)
     prune = predicate is not None and row_limit is None
     pruner = from_polars(predicate, source.schema) if prune and predicate is not None else None
-    files = source.native_files(names, pruner)
+    files = source.engine_files(names, pruner)
     if files is not None:
         try:
             if files:
                 skipping = _skipping(pruner, source.schema)
                 sound = predicate is None or skipping.filter is not None
-                rows = native_scan(source.schema, files, names, statistics=sound)
-                yield from _native(rows, wanted, predicate, row_limit, skipping)
+                rows = parquet_scan(source.schema, files, names, statistics=sound)
+                yield from _engine_rows(rows, wanted, predicate, row_limit, skipping)
         except FAILURES as error:
             if _is_of_a_file(error):
                 tell_damage(source, names)
@@ -279,7 +279,7 @@ def _check(predicate: pl.Expr, schema: pa.Schema) -> None:
         ) from error
 
 
-def _native(
+def _engine_rows(
     rows: pl.LazyFrame,
     wanted: list[str],
     predicate: pl.Expr | None,
@@ -330,7 +330,7 @@ def _skipping(pruner: Predicate | None, schema: pa.Schema) -> _Skipping:
     return _Skipping(to_polars(all_of(sound)), len(sound) == len(parts))
 
 
-def native_scan(
+def parquet_scan(
     schema: pa.Schema,
     files: list[str],
     names: list[str],

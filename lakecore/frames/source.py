@@ -2,7 +2,7 @@
 
 A source may use the predicate to skip rows that do not match, but does not have to. Rows that do
 not match may therefore appear, and each form filters by the caller's original expression. If all
-files that may match can be read without merging, `native_files` names them, and an engine's own
+files that may match can be read without merging, `engine_files` names them, and an engine's own
 Parquet reader may read them.
 
 INVARIANT: the source's iterator is closed as soon as no more rows are needed, so that reading
@@ -74,7 +74,7 @@ class BatchSource(Protocol):
         """
         ...
 
-    def native_files(
+    def engine_files(
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,

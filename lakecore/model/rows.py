@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from lakecore.errors import InvalidRequest
+from lakecore.model.types import Atomic, Field, Root
 
 KEY_PREFIX = "_KEY_"
 SEQUENCE_NUMBER = "_SEQUENCE_NUMBER"
@@ -16,6 +17,13 @@ SYSTEM_COLUMNS = frozenset({SEQUENCE_NUMBER, VALUE_KIND, "_LEVEL", "rowkind", "_
 SEQUENCE_NUMBER_ID = 2_147_483_646
 VALUE_KIND_ID = 2_147_483_645
 KEY_ID_OFFSET = 1_073_741_823
+
+SEQUENCE_FIELD = Field(
+    id=SEQUENCE_NUMBER_ID, name=SEQUENCE_NUMBER, type=Atomic(root=Root.BIGINT, nullable=False)
+)
+KIND_FIELD = Field(
+    id=VALUE_KIND_ID, name=VALUE_KIND, type=Atomic(root=Root.TINYINT, nullable=False)
+)
 
 
 class RowKind(IntEnum):

@@ -448,7 +448,11 @@ class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, StatisticsVer
         tag: str | None = None,
         timestamp: Time | None = None,
     ) -> Explanation:
-        """The plan of a `scan` with these arguments. `print` it, or use its fields."""
+        """The plan of a `scan` with these arguments. `print` it, or use its fields.
+
+        `parts` names how each part is read, and why. Values are not read, but the footers of large
+        local files. Raises CorruptTable if such a file is missing or has another size.
+        """
         source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))
         if isinstance(source, ChangesSource):
             raise Unsupported(
@@ -464,8 +468,9 @@ class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, StatisticsVer
         names = None if columns is None else checked_columns(columns, schema)
         return explain(
             self.identifier,
-            source.plan(predicate),
+            source,
             tuple(names or schema.names),
+            predicate,
             None if where is None else str(where),
         )
 

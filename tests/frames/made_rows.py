@@ -64,7 +64,7 @@ class MadeRows:
         finally:
             asked.closed = True
 
-    def native_files(
+    def engine_files(
         self,
         columns: Sequence[str],  # noqa: ARG002  nothing of this lies in files
         predicate: Predicate | None = None,  # noqa: ARG002
@@ -107,7 +107,7 @@ class HeldRows:
         names = self.schema.names if columns is None else list(columns)
         yield from self.rows.select(names).to_batches(max_chunksize=3)
 
-    def native_files(
+    def engine_files(
         self,
         columns: Sequence[str],  # noqa: ARG002
         predicate: Predicate | None = None,  # noqa: ARG002

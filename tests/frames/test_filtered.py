@@ -67,7 +67,7 @@ def test_what_is_understood_of_the_condition_prunes_with_what_the_face_adds() ->
     frame = polars_source.scan(source)
 
     assert frame.select("id").head(3).collect()["id"].to_list() == [12, 14, 16]
-    assert source.native_files(["id"]) is None
+    assert source.engine_files(["id"]) is None
     assert "id" in str(rows.last.predicate)
 
 
@@ -143,7 +143,7 @@ class _Rows:
         names = self.schema.names if columns is None else list(columns)
         yield from self.rows.select(names).to_batches()
 
-    def native_files(
+    def engine_files(
         self,
         columns: Sequence[str],  # noqa: ARG002
         predicate: Predicate | None = None,  # noqa: ARG002

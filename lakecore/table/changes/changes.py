@@ -24,9 +24,11 @@ from lakecore.format.layout import POSTPONE_BUCKET
 from lakecore.frames.source import reading
 from lakecore.model.manifest import FileKind, fold
 from lakecore.model.rows import (
+    KIND_FIELD,
     KIND_TEXTS,
     RETRACTS,
     ROW_KIND,
+    SEQUENCE_FIELD,
     SEQUENCE_NUMBER,
     VALUE_KIND,
     VALUE_KIND_ID,
@@ -39,8 +41,8 @@ from lakecore.plan.predicate import condition_on
 from lakecore.table.reads.scan import ScanContext, plan_merged, plan_scan, plan_stored
 from lakecore.table.reads.source import TableSource, side_by_side
 from lakecore.table.reads.travel import with_levels_of
-from lakecore.table.runs.read import merge_runs, read_split
-from lakecore.table.runs.split_files import KIND_FIELD, SEQUENCE_FIELD
+from lakecore.table.sections.merge_runs import merge_runs
+from lakecore.table.splits.read import read_split
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.plan.predicate import Predicate
     from lakecore.table.context import TableContext
-    from lakecore.table.runs.read_plan import ReadPlan
+    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 KIND_COLUMN = Field(id=VALUE_KIND_ID, name=ROW_KIND, type=parse_type("STRING NOT NULL"))
 _TEXTS = pa.array(KIND_TEXTS, pa.string())
@@ -319,7 +321,7 @@ class ChangesSource:
                 left = None if left is None else left - rows.num_rows
                 yield rows
 
-    def native_files(
+    def engine_files(
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,

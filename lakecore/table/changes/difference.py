@@ -31,8 +31,8 @@ from lakecore.table.reads.scan import (
     plan_stored,
     vectors_of,
 )
-from lakecore.table.runs.read import merge_runs
-from lakecore.table.runs.windows import merge_slices
+from lakecore.table.sections.merge_runs import merge_runs
+from lakecore.table.sections.windows import merge_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.changes.changes import Wanted
     from lakecore.table.context import TableContext
-    from lakecore.table.runs.read_plan import ReadPlan
+    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _Bucket = tuple[bytes, int]
 _Version = tuple["EntryIdentity", "tuple[IndexFile, VectorRange] | None"]

@@ -32,7 +32,7 @@ from lakecore.rows.fit import show
 from lakecore.table.commits.base_snapshot import committed_since
 from lakecore.table.reads.scan import key_ranks
 from lakecore.table.reads.source import TableSource
-from lakecore.table.runs.split_files import SplitFiles
+from lakecore.table.stored_rows.split_files import SplitFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -30,29 +30,25 @@ from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.equality import equal_rows
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.files import CommitMessage, FileSource, Split
-from lakecore.model.rows import RETRACTS
+from lakecore.model.rows import KIND_FIELD, RETRACTS
 from lakecore.options import ChangelogProducer, MergeEngine
 from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.compactions.compact_merge import EXTRA_BATCHES, CompactionMerge
 from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
+from lakecore.table.compactions.placed_changes import EqualPlaces, PlacedChanges
 from lakecore.table.reads.source import TableSource
-from lakecore.table.runs.bucket_files import (
-    BucketPlace,
-    FileNames,
-    RollingWriter,
-    changelog_shape,
-    data_shape,
-)
-from lakecore.table.runs.coded_columns import coded_columns
-from lakecore.table.runs.large_rows import EqualPlaces, PlacedChanges, Values, places_of
-from lakecore.table.runs.late_casts import NO_LATE_CASTS, casts_after_merge
-from lakecore.table.runs.read import (
-    MergeRoom,
+from lakecore.table.run_writer.file_shape import changelog_shape, data_shape
+from lakecore.table.run_writer.rolling_writer import BucketPlace, FileNames, RollingWriter
+from lakecore.table.sections.coded_columns import coded_columns
+from lakecore.table.sections.large_rows import Values, places_of
+from lakecore.table.sections.merge_runs import Merging, merge_runs
+from lakecore.table.sections.windows_plan import (
     batch_size,
     merge_fields,
-    merge_runs,
+    windows_with,
 )
-from lakecore.table.runs.split_files import KIND_FIELD, SplitFiles
+from lakecore.table.stored_rows.late_casts import NO_LATE_CASTS, casts_after_merge
+from lakecore.table.stored_rows.split_files import SplitFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +59,7 @@ if TYPE_CHECKING:
     from lakecore.table.compactions.compact_merge import Changes
     from lakecore.table.compactions.compact_plan import BucketCompaction
     from lakecore.table.context import TableContext
-    from lakecore.table.runs.read_plan import ReadPlan
+    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _KIND_ROWS = 262_144
 _MERGE_SHARE = 6
@@ -289,15 +285,13 @@ class _Rewriter:
     ) -> None:
         context, split = self._context, self._split(section)
         left, held_bytes = split.row_count, 0
-        extra = 0 if merge is None else EXTRA_BATCHES
-        room = MergeRoom(
-            share=_MERGE_SHARE,
-            extra_batches=extra,
-            places=self._places,
-            late=self._late,
-            coded=coded,
-        )
-        merged = merge_runs(split, self._plan, context.store, context.budget, merge, room)
+        plan, store, budget = self._plan, context.store, context.budget
+        how, extra = None, 0
+        if merge is not None:
+            how = windows_with(split, plan, budget, self._places, self._late)
+            extra = EXTRA_BATCHES
+        merging = Merging(function=merge, share=_MERGE_SHARE, extra_batches=extra, coded=coded)
+        merged = merge_runs(split, plan, store, budget, how, merging)
         with reading(merged) as windows:
             for rows in windows:
                 if writer is not None:

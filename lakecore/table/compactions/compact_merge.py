@@ -26,7 +26,7 @@ from lakecore.merge.groups import NONE
 from lakecore.merge.keys import order_columns
 from lakecore.merge.order import column_of, filter_rows, of_kinds
 from lakecore.model.rows import RETRACTS
-from lakecore.table.runs.late_casts import NO_LATE_CASTS, LateCasts
+from lakecore.table.stored_rows.late_casts import NO_LATE_CASTS, LateCasts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,7 +6,7 @@
 3. In a file, only row groups whose key bounds contain a key are read. Their key columns give the
    positions of the keys.
 4. The other columns of row groups with such positions are read, and the rows are taken. Polars
-   reads many row groups together where possible (`native_lookup.py`). If only the existence of a
+   reads many row groups together where possible (`row_group_lookup.py`). If only the existence of a
    key matters, only key columns are read.
 
 Memory: for each level, one open file with a batch of keys, a batch of rows and their row groups,
@@ -35,9 +35,9 @@ from lakecore.merge.spec import Slice
 from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.types import Atomic, Root
 from lakecore.rows.evolution import map_fields
-from lakecore.table.compactions.native_lookup import native_lookup
-from lakecore.table.runs.row_groups import bounded_row_groups
-from lakecore.table.runs.split_files import missing_is_corrupt
+from lakecore.table.compactions.row_group_lookup import row_group_lookup
+from lakecore.table.stored_rows.row_groups import bounded_row_groups
+from lakecore.table.stored_rows.split_files import missing_is_corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from lakecore.memory import Lease
     from lakecore.model.files import DataFile
     from lakecore.model.types import Field
-    from lakecore.table.compactions.native_lookup import NativeLookup
-    from lakecore.table.runs.split_files import SplitFiles
+    from lakecore.table.compactions.row_group_lookup import RowGroupLookup
+    from lakecore.table.stored_rows.split_files import SplitFiles
 
 _UNORDERED = frozenset({Root.FLOAT, Root.DOUBLE})
 """Type roots whose bounds ignore NaN and do not distinguish -0.0 from 0.0."""
@@ -256,9 +256,9 @@ class _File:
         """The rows at these positions, which ascend and follow those of earlier calls."""
         insides = np.searchsorted(positions, self._ends)
         touched = np.flatnonzero(np.diff(insides, prepend=0))
-        if len(touched) >= _MANY_GROUPS and self._native is not None:
+        if len(touched) >= _MANY_GROUPS and self._lookup is not None:
             groups = [self._all[place].index for place in touched.tolist()]
-            found = self._native.rows([index for index in groups if index is not None], positions)
+            found = self._lookup.rows([index for index in groups if index is not None], positions)
             if found is not None:
                 return found
         tables: list[pa.Table] = []
@@ -278,10 +278,10 @@ class _File:
         self._rows.close()
 
     @cached_property
-    def _native(self) -> NativeLookup | None:
+    def _lookup(self) -> RowGroupLookup | None:
         """How Polars reads rows; None if it cannot."""
         chunk_bytes = _CHUNK_BATCHES * self._plan.size.size_bytes
-        return native_lookup(self._plan.files, self._file, self._plan.fields, chunk_bytes)
+        return row_group_lookup(self._plan.files, self._file, self._plan.fields, chunk_bytes)
 
     def _find(self, group: _Group, keys: OrderColumns, positions: np.ndarray) -> int:
         """Set the positions of the keys in the group. Returns how many keys are settled.

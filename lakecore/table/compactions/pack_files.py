@@ -34,7 +34,8 @@ from lakecore.lsm.packing import (
 from lakecore.model.files import DELETION_VECTORS, CommitMessage, FileSource, Split
 from lakecore.table.compactions.compact_plan import files_by_bucket
 from lakecore.table.reads.source import TableSource
-from lakecore.table.runs.bucket_files import BucketPlace, FileNames, RollingWriter, data_shape
+from lakecore.table.run_writer.file_shape import data_shape
+from lakecore.table.run_writer.rolling_writer import BucketPlace, FileNames, RollingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

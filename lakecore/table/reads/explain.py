@@ -1,14 +1,43 @@
-"""What a read would do, for people: snapshot, files kept and left out, what is merged."""
+"""What a read would do, for people: snapshot, files kept and left out, the path of each part."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from lakecore.display import pairs_html, pairs_text, show_bytes
+from lakecore.table.reads.source import TableSource
+from lakecore.table.sections.windows_plan import Windows
+from lakecore.table.splits.read_path import (
+    EachSplit,
+    EngineScan,
+    FileScan,
+    LateMaterialisation,
+    PolarsChunks,
+)
 
 if TYPE_CHECKING:
-    from lakecore.table.reads.scan import ScanPlan
+    from lakecore.model.files import Split
+    from lakecore.plan.predicate import Predicate
+    from lakecore.table.reads.fallback import FallbackSource
+    from lakecore.table.splits.read_path import Decision, ReadPath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPart:
+    """A part of a read: files of one bucket, how they are read (`path`), and why (`reason`).
+
+    `rows_stored` counts the rows before a merge, and `size_bytes` the bytes of the files.
+    """
+
+    partition: str
+    bucket: int
+    files: int
+    rows_stored: int
+    size_bytes: int
+    path: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +46,7 @@ class Explanation:
 
     `snapshot_id` is None for a table without data. `raw_files` counts the files that are scanned
     without a merge, `merged_sections` the sections whose files are merged. Sizes are in bytes, of
-    the files to read.
+    the files to read. `parts` says how each part is read.
     """
 
     table: str
@@ -37,6 +66,7 @@ class Explanation:
     deletion_vectors: int
     rows_stored: int
     size_bytes: int
+    parts: tuple[ReadPart, ...]
 
     def __str__(self) -> str:
         return pairs_text(self._shown())
@@ -66,20 +96,37 @@ class Explanation:
             ("raw:", f"{self.raw_files} files, {self.deletion_vectors} with deletion vectors"),
             ("merged:", f"{self.merged_sections} sections of {self.merged_files} files"),
             ("reads:", f"{self.rows_stored:,} rows as stored, {show_bytes(self.size_bytes)}"),
+            *((" by:", line) for line in self._paths()),
+        ]
+
+    def _paths(self) -> list[str]:
+        """A line for each path and reason, with the number of parts, files and rows."""
+        groups: dict[tuple[str, str], list[ReadPart]] = defaultdict(list)
+        for part in self.parts:
+            groups[part.path, part.reason].append(part)
+        return [
+            f"{path}: {len(own)} parts of {sum(part.files for part in own)} files, "
+            f"{sum(part.rows_stored for part in own):,} rows; {reason}"
+            for (path, reason), own in groups.items()
         ]
 
 
 def explain(
-    table: str, plan: ScanPlan, columns: tuple[str, ...], predicate: str | None
+    table: str,
+    source: TableSource | FallbackSource,
+    columns: tuple[str, ...],
+    predicate: Predicate | None,
+    where: str | None,
 ) -> Explanation:
-    """The explanation of a plan."""
+    """The explanation of a read. Raises CorruptTable for a local file of another size."""
+    plan = source.plan(predicate)
     raw = [split for split in plan.splits if split.raw]
     merged = [split for split in plan.splits if not split.raw]
     return Explanation(
         table=table,
         snapshot_id=None if plan.snapshot is None else plan.snapshot.id,
         columns=columns,
-        predicate=predicate,
+        predicate=where,
         files_total=plan.files_total,
         files_kept=plan.files_kept,
         files_skipped_by_partition=plan.skipped.by_partition,
@@ -93,4 +140,56 @@ def explain(
         deletion_vectors=sum(len(split.vectors) for split in plan.splits),
         rows_stored=sum(split.row_count for split in plan.splits),
         size_bytes=plan.size_bytes,
+        parts=_parts(source, columns, predicate),
     )
+
+
+def _parts(
+    source: TableSource | FallbackSource, columns: tuple[str, ...], predicate: Predicate | None
+) -> tuple[ReadPart, ...]:
+    sources = (source,) if isinstance(source, TableSource) else source.sources(predicate)
+    whole = [each.decide(columns, predicate) for each in sources]
+    by_split = any(isinstance(decision.path, EachSplit) for decision in whole)
+    parts: list[ReadPart] = []
+    for each, decision in zip(sources, whole, strict=True):
+        splits = each.plan(predicate).splits
+        plan = each.read_plan(splits, columns, predicate)
+        parts += [_part(s, each.decide_split(s, plan) if by_split else decision) for s in splits]
+    return tuple(parts)
+
+
+def _part(split: Split, decision: Decision) -> ReadPart:
+    return ReadPart(
+        partition=split.partition_path,
+        bucket=split.bucket,
+        files=len(split.files),
+        rows_stored=split.row_count,
+        size_bytes=split.size_bytes,
+        path=path_text(decision.path),
+        reason=decision.reason.value,
+    )
+
+
+def path_text(path: ReadPath) -> str:
+    """A path as `explain()` names it."""
+    match path:
+        case EngineScan():
+            return "engine scan"
+        case EachSplit():
+            return "each split"
+        case PolarsChunks():
+            return "decoded by Polars"
+        case LateMaterialisation(flagged=None):
+            return "late materialisation"
+        case LateMaterialisation():
+            return "late materialisation with key flags"
+        case FileScan():
+            return "file scan"
+        case Windows(places=places, late=late, rounds=rounds):
+            notes = {
+                "large values read after the merge": places is not None,
+                "casts after the merge": bool(late),
+                "in rounds": rounds,
+            }
+            return ", ".join(["windows", *(note for note, applies in notes.items() if applies)])
+    assert_never(path)

@@ -145,13 +145,13 @@ class FallbackSource:
                     left = max(0, left - len(frame))
                 del frame
 
-    def native_files(
+    def engine_files(
         self, columns: Sequence[str], predicate: Predicate | None = None
     ) -> list[str] | None:
-        """As `TableSource.native_files`, of both."""
+        """As `TableSource.engine_files`, of both."""
         found: list[str] = []
         for source in self.sources(predicate):
-            files = source.native_files(columns, predicate)
+            files = source.engine_files(columns, predicate)
             if files is None:
                 return None
             found += files

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -19,13 +19,22 @@ from lakecore.io.files.file_checks import check_files, unchecked_bytes
 from lakecore.merge.spec import merge_spec
 from lakecore.model.arrow_arrays import size_of
 from lakecore.table.reads.scan import ScanContext, ScanPlan, plan_scan
-from lakecore.table.runs.large_rows import are_large
-from lakecore.table.runs.native_files import native_paths
-from lakecore.table.runs.native_rows import native_rows
-from lakecore.table.runs.read import read_split
-from lakecore.table.runs.read_plan import ReadPlan
-from lakecore.table.runs.split_files import SplitFiles
-from lakecore.table.runs.windows import READER, on_reader
+from lakecore.table.sections.large_rows import are_large
+from lakecore.table.sections.windows import READER, on_reader
+from lakecore.table.splits.decide import decide
+from lakecore.table.splits.examine import decide_split, examine
+from lakecore.table.splits.polars_rows import PolarsRows
+from lakecore.table.splits.read import read_split
+from lakecore.table.splits.read_path import (
+    Decision,
+    EngineScan,
+    Examined,
+    LateMaterialisation,
+    PolarsChunks,
+    Reader,
+)
+from lakecore.table.stored_rows.read_plan import ReadPlan
+from lakecore.table.stored_rows.split_files import SplitFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -166,7 +175,7 @@ class TableSource:
         splits = self.plan(predicate).splits
         yield from self._read(splits, self.read_plan(splits, columns, predicate), self._frames_of)
 
-    def native_files(
+    def engine_files(
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,
@@ -176,20 +185,32 @@ class TableSource:
         The checksums of these files have been verified. Returns None if the predicate leaves few
         row groups of large files: verifying whole files would cost more than reading those groups.
         """
-        splits = self.plan(predicate).splits
-        if not all(split.raw and not split.vectors for split in splits):
+        path = self.decide(columns, predicate).path
+        if not isinstance(path, EngineScan):
             return None
-        context, checks = self.context, self._checks
-        fields = [self.table_schema.field(name) for name in columns]
-        schema_of, store = context.history.schema, context.store
-        paths = native_paths(splits, fields, schema_of, context.layout, store, Checks.NEVER)
-        if not paths:
-            return paths
-        unchecked = unchecked_bytes(store, paths, columns, checks)
-        if unchecked > _UNCHECKED_BYTES_MAX and self._few_match(splits, columns, predicate):
-            return None
-        check_files(store, paths, columns, checks)
+        paths = list(path.paths)
+        check_files(self.context.store, paths, columns, self._checks)
         return paths
+
+    def decide(self, columns: Sequence[str], predicate: Predicate | None = None) -> Decision:
+        """Whether an engine scans all files of a read, or each split has its own path."""
+        splits = self.plan(predicate).splits
+        plan, budget = self.read_plan(splits, columns, predicate), self.context.budget
+        decision = decide(splits, plan, budget, Reader.ENGINE)
+        if decision is None:
+            examined = Examined(files=examine(splits, plan, self.context.store, None))
+            decision = decide(splits, plan, budget, Reader.ENGINE, examined)
+            assert decision is not None
+            path = decision.path
+            if isinstance(path, EngineScan) and self._few_match(splits, plan, path.paths):
+                few = replace(examined, few_row_groups=True)
+                decision = decide(splits, plan, budget, Reader.ENGINE, few)
+        assert decision is not None
+        return decision
+
+    def decide_split(self, split: Split, plan: ReadPlan) -> Decision:
+        """How a split is read if each split has its own path."""
+        return decide_split(split, plan, self.context.store, self.context.budget)
 
     def check_files(self) -> None:
         """Raise CorruptTable if a file is missing or visibly damaged; reads no data."""
@@ -198,13 +219,13 @@ class TableSource:
         for split in splits:
             SplitFiles(split, plan, store).check()
 
-    def _few_match(
-        self, splits: Sequence[Split], columns: Sequence[str], predicate: Predicate | None
-    ) -> bool:
-        """Whether the predicate leaves few of the row groups."""
-        if predicate is None:
+    def _few_match(self, splits: Sequence[Split], plan: ReadPlan, paths: Sequence[str]) -> bool:
+        """Whether the predicate leaves few row groups, and most bytes are not verified yet."""
+        store = self.context.store
+        if plan.predicate is None:
             return False
-        plan, store = self.read_plan(splits, columns, predicate), self.context.store
+        if unchecked_bytes(store, paths, plan.columns, plan.checks) <= _UNCHECKED_BYTES_MAX:
+            return False
         wanted = total = 0
         for split in splits:
             files = SplitFiles(split, plan, store)
@@ -246,12 +267,19 @@ class TableSource:
         return read_split(split, plan, self.context.store, self.context.budget)
 
     def _batches_of(self, split: Split, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
-        native = native_rows(split, plan, self.context.store, self.context.budget)
-        yield from self._windows_of(split, plan) if native is None else native.batches()
+        rows = self._rows_of(split, plan)
+        yield from rows.batches() if isinstance(rows, PolarsRows) else rows
 
     def _frames_of(self, split: Split, plan: ReadPlan) -> Iterator[pl.DataFrame]:
-        native = native_rows(split, plan, self.context.store, self.context.budget)
-        yield from to_frames(self._windows_of(split, plan)) if native is None else native.frames()
+        rows = self._rows_of(split, plan)
+        yield from rows.frames() if isinstance(rows, PolarsRows) else to_frames(rows)
+
+    def _rows_of(self, split: Split, plan: ReadPlan) -> PolarsRows | Iterator[pa.RecordBatch]:
+        store, budget = self.context.store, self.context.budget
+        path = self.decide_split(split, plan).path
+        if isinstance(path, PolarsChunks | LateMaterialisation):
+            return PolarsRows(split=split, plan=plan, store=store, budget=budget, path=path)
+        return read_split(split, plan, store, budget, path)
 
 
 def side_by_side(

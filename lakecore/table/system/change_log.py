@@ -26,7 +26,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakecore.errors import Unsupported
-from lakecore.model.rows import KIND_TEXTS, SEQUENCE_NUMBER, VALUE_KIND, VALUE_KIND_ID, RowKind
+from lakecore.model.rows import (
+    KIND_TEXTS,
+    SEQUENCE_FIELD,
+    SEQUENCE_NUMBER,
+    VALUE_KIND,
+    VALUE_KIND_ID,
+    RowKind,
+)
 from lakecore.model.types import Array, Field, parse_type, with_nullable
 from lakecore.plan.predicate import condition_on
 from lakecore.table.changes.between import changes_of_options
@@ -35,7 +42,6 @@ from lakecore.table.changes.difference import Difference
 from lakecore.table.changes.stream import StreamRequest, open_stream
 from lakecore.table.reads.source import side_by_side
 from lakecore.table.reads.travel import Travel, as_of, resolve, schema_read
-from lakecore.table.runs.split_files import SEQUENCE_FIELD
 from lakecore.table.system.system_table import SystemTable
 
 if TYPE_CHECKING:
@@ -141,7 +147,7 @@ class ChangeLogSource:
                 left = None if left is None else left - rows.num_rows
                 yield rows
 
-    def native_files(
+    def engine_files(
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,

@@ -45,7 +45,7 @@ class SystemSource:
             rows = rows.slice(0, limit)
         yield from rows.select(self.schema.names if columns is None else list(columns)).to_batches()
 
-    def native_files(
+    def engine_files(
         self,
         columns: Sequence[str],
         predicate: Predicate | None = None,

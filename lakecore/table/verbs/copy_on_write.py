@@ -23,7 +23,7 @@ from lakecore.frames.source import reading
 from lakecore.io.files.checks import Checks
 from lakecore.model.files import CommitMessage
 from lakecore.table.reads.row_values import holds, values_of
-from lakecore.table.runs.read import read_split
+from lakecore.table.splits.read import read_split
 from lakecore.table.verbs.verb_write import VerbWrite
 from lakecore.table.writes import overwrite
 

@@ -34,7 +34,7 @@ from lakecore.plan.row_changes import Verb, check_deletion, check_engine, deleti
 from lakecore.rows.fit import show
 from lakecore.scalar.values import Sql, pairs
 from lakecore.table.reads.row_values import holds, said_plainly, values_of
-from lakecore.table.runs.read import read_split
+from lakecore.table.splits.read import read_split
 from lakecore.table.verbs.merge_plan import Action, Match, on_fields, plan_merge
 from lakecore.table.verbs.merge_sides import SOURCE, TARGET, Picked
 from lakecore.table.verbs.merge_source import MergeSource

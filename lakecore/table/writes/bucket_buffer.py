@@ -35,15 +35,10 @@ from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import MergeSpec, Slice
 from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
 from lakecore.options import ChangelogProducer
-from lakecore.table.runs.bucket_files import (
-    BucketPlace,
-    FileNames,
-    RollingWriter,
-    changelog_shape,
-    data_shape,
-)
-from lakecore.table.runs.large_rows import is_large
-from lakecore.table.runs.windows import counted, in_pieces, merge_slices, with_whole_keys
+from lakecore.table.run_writer.file_shape import changelog_shape, data_shape
+from lakecore.table.run_writer.rolling_writer import BucketPlace, FileNames, RollingWriter
+from lakecore.table.sections.large_rows import is_large
+from lakecore.table.sections.windows import counted, in_pieces, merge_slices, with_whole_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

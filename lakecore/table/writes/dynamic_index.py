@@ -20,7 +20,7 @@ from lakecore.plan.dynamic_bucket import (
     HashIndexState,
     assign_dynamic,
 )
-from lakecore.table.runs.split_files import missing_is_corrupt
+from lakecore.table.stored_rows.split_files import missing_is_corrupt
 
 if TYPE_CHECKING:
     import numpy as np

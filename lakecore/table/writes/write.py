@@ -42,7 +42,7 @@ from lakecore.plan.partitions import bucket_key_fields
 from lakecore.rows.conform import ConformedBatch, KindRule, conform
 from lakecore.table.commits.commit_change import check_messages
 from lakecore.table.commits.message_files import check_not_committed, delete_files
-from lakecore.table.runs.large_rows import is_large
+from lakecore.table.sections.large_rows import is_large
 from lakecore.table.writes.bucket_buffer import BucketBuffer, BucketKey
 from lakecore.table.writes.buffer_limits import (
     BUFFER_SHARE,

@@ -344,7 +344,7 @@ def test_condition_leaves_out_files_by_any_column() -> None:
     table.context.store.delete(_data_file(table, 1))
 
     assert changed(table.changes(where="v >= 'b'")) == "+I 2 b | +I 3 c"
-    assert source.native_files(["id"]) is None
+    assert source.engine_files(["id"]) is None
     with pytest.raises(CorruptTable, match="a file of the snapshot is missing"):
         list(source.batches())
 

@@ -16,8 +16,8 @@ from lakecore.io.files import data_files
 from lakecore.merge import order
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.compactions import compact_bucket
-from lakecore.table.runs import coded_columns as choice
-from lakecore.table.runs import read
+from lakecore.table.sections import coded_columns as choice
+from lakecore.table.sections import windows_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -166,7 +166,7 @@ def test_section_that_is_merged_in_rounds_lies_beside_one_that_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: Moved
 ) -> None:
     """Rounds give texts; both go into one file."""
-    monkeypatch.setattr(read, "runs_at_once", lambda *_: 3)
+    monkeypatch.setattr(windows_plan, "runs_at_once", lambda *_: 3)
     table = made(tmp_path / "t")
     for seed in range(2):
         table.write(rows(seed))
@@ -269,7 +269,7 @@ def test_bytes_that_are_no_text_are_shown_as_java_shows_them(
         broken = pa.Array.from_buffers(pa.string(), len(broken), broken.buffers())
         pq.write_table(data.set_column(at, data.schema.field(at), broken), name)
     # The files have other sizes now.
-    monkeypatch.setattr("lakecore.table.runs.split_files.check_size", lambda *_: None)
+    monkeypatch.setattr("lakecore.table.stored_rows.split_files.check_size", lambda *_: None)
     expected = compacted_apart(tmp_path / "t", monkeypatch)
     table.compact(full=True)
 

@@ -21,9 +21,9 @@ from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.types import arrow_type, parse_type
 from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
 from lakecore.table.reads.source import TableSource
-from lakecore.table.runs.native_parts import scan_parts
-from lakecore.table.runs.read import merge_fields
-from lakecore.table.runs.split_files import SplitFiles
+from lakecore.table.sections.windows_plan import merge_fields
+from lakecore.table.splits.parts import scan_parts
+from lakecore.table.stored_rows.split_files import SplitFiles
 from tests.tables import new_table, put
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ FIELDS = {"id": "INT NOT NULL", "a": "INT", "b": "STRING"}
 @pytest.fixture(autouse=True)
 def small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "lakecore.table.runs.bucket_files.WriteFormat",
+        "lakecore.table.run_writer.file_shape.WriteFormat",
         lambda **given: WriteFormat(**given, row_group_rows=GROUP),
     )
 
@@ -246,7 +246,7 @@ def test_row_groups_of_other_rows_than_their_footer_says_are_not_for_polars(
 
     own = upper(filled(1000)).rows(keys(*ALL_OVER))
     reads.clear()
-    monkeypatch.setattr("lakecore.table.compactions.native_lookup.scan_parts", fewer)
+    monkeypatch.setattr("lakecore.table.compactions.row_group_lookup.scan_parts", fewer)
 
     (part,) = upper(filled(1000, home=tmp_path)).rows(keys(*ALL_OVER))
 

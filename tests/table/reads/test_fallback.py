@@ -111,6 +111,7 @@ def test_condition_never_uncovers_a_partition_of_the_branch(where: str, rows: st
 
 def test_plan_shows_the_files_of_both() -> None:
     plan = read(forked()).explain(where="p >= 2")
+    assert [part.partition for part in plan.parts] == ["p=2", "p=3", "p=4"]
 
     assert (plan.files_total, plan.files_kept, plan.files_skipped_by_partition) == (6, 4, 2)
     assert plan.snapshot_id == 1

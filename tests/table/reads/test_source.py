@@ -18,7 +18,8 @@ from lakecore.io.stores.local import LocalStore
 from lakecore.table.reads import source
 from lakecore.table.reads.scan import plan_scan
 from lakecore.table.reads.source import TableSource
-from lakecore.table.runs import read
+from lakecore.table.sections import windows_plan
+from lakecore.table.splits.read import read_split
 from tests.conditions import from_sql
 from tests.tables import new_table, put, reopened, rows
 
@@ -62,7 +63,7 @@ def test_source_of_an_empty_table_has_a_schema_and_no_rows() -> None:
 
     assert empty.schema.names == ["id", "v"]
     assert list(empty.batches()) == []
-    assert empty.native_files(["id"]) == []
+    assert empty.engine_files(["id"]) == []
 
 
 def test_batches_come_in_the_order_of_their_buckets() -> None:
@@ -73,7 +74,7 @@ def test_batches_come_in_the_order_of_their_buckets() -> None:
     one_by_one = [
         batch.to_pylist()
         for split in splits
-        for batch in read.read_split(split, plan, context.store, context.budget)
+        for batch in read_split(split, plan, context.store, context.budget)
     ]
 
     assert [batch.to_pylist() for batch in source_of(table).batches()] == one_by_one
@@ -109,7 +110,7 @@ def test_limit_with_a_predicate_cuts_nothing_off() -> None:
 
 @pytest.mark.parametrize("batches", [1, 2, 5])
 def test_read_that_is_given_up_holds_nothing(batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "_BATCH_ROWS_MAX", 2)
+    monkeypatch.setattr(windows_plan, "_BATCH_ROWS_MAX", 2)
     monkeypatch.setattr(source, "_TASK_BATCHES", 1)
     table = many_buckets()
     stream = source_of(table).batches()
@@ -212,11 +213,11 @@ def test_faces_that_ask_twice_are_planned_once(monkeypatch: pytest.MonkeyPatch) 
     assert asked == [few, none, few, None]
 
 
-def test_native_files_are_those_of_an_append_table(tmp_path: Path) -> None:
+def test_engine_files_are_those_of_an_append_table(tmp_path: Path) -> None:
     table = new_table(keys=[], store=LocalStore(), path=str(tmp_path / "t"))
     put(table, "1 a")
     put(table, "2 b")
-    files = source_of(table).native_files(["v"])
+    files = source_of(table).engine_files(["v"])
 
     assert files is not None
     assert sum(pa.parquet.read_table(file).num_rows for file in files) == 2
@@ -253,7 +254,7 @@ def test_no_files_are_native_where_anything_must_be_done(reason: str, tmp_path: 
     put(table, "1 a")
     put(table, "1 b")
 
-    assert source_of(table).native_files(["v"]) is None
+    assert source_of(table).engine_files(["v"]) is None
 
 
 def test_process_ends_though_a_read_was_neither_finished_nor_closed(tmp_path: Path) -> None:
@@ -262,8 +263,8 @@ def test_process_ends_though_a_read_was_neither_finished_nor_closed(tmp_path: Pa
         table.write(rows(table.schema, " | ".join(f"{n} {value}" for n in range(200))))
     code = (
         "import lakecore as lc\n"
-        "from lakecore.table.runs import read\n"
-        "read._BATCH_ROWS_MAX = 2\n"
+        "from lakecore.table.sections import windows_plan\n"
+        "windows_plan._BATCH_ROWS_MAX = 2\n"
         f"reader = lc.open_table({str(tmp_path / 't')!r}).to_batches()\n"
         "print(reader.read_next_batch().num_rows)\n"
     )

@@ -24,7 +24,7 @@ from lakecore.model.files import EMPTY_ROW, HASH_INDEX, CommitMessage, DataFile
 from lakecore.model.schema_change import Change, SchemaChange
 from lakecore.plan.bucketing import bucket_ids
 from lakecore.table.publication import write_schema
-from lakecore.table.runs.bucket_files import data_shape
+from lakecore.table.run_writer.file_shape import data_shape
 from tests.stores import FailingStore, StoreFailure
 from tests.tables import held, in_directory, new_table, put, reopened, rows
 

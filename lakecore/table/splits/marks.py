@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from lakecore.merge.spec import Slice
     from lakecore.model.files import DataFile
-    from lakecore.table.runs.read_plan import ReadPlan
-    from lakecore.table.runs.split_files import SplitFiles
+    from lakecore.table.stored_rows.read_plan import ReadPlan
+    from lakecore.table.stored_rows.split_files import SplitFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import DataFile
     from lakecore.model.schema import TableSchema
     from lakecore.model.types import DataType
-    from lakecore.table.runs.read_plan import ReadPlan
+    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,9 +27,9 @@ from lakecore.model.rows import SEQUENCE_NUMBER
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.publication import write_schema
 from lakecore.table.reads.source import TableSource
-from lakecore.table.runs import read
-from lakecore.table.runs.read import read_split
-from lakecore.table.runs.windows import merge_slices
+from lakecore.table.sections import windows_plan
+from lakecore.table.sections.windows import merge_slices
+from lakecore.table.splits.read import read_split
 from tests.stores import FailingStore
 from tests.tables import held, new_table, put, reopened, rows
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.model.files import Split
     from lakecore.table.handle import Table
-    from lakecore.table.runs.read_plan import ReadPlan
+    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 
 def source_of(table: Table) -> TableSource:
@@ -61,7 +61,7 @@ def splits_of(
 def batch_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """The rows of a batch of each run, at most."""
     rows_max: int = request.param
-    monkeypatch.setattr(read, "_BATCH_ROWS_MAX", rows_max)
+    monkeypatch.setattr(windows_plan, "_BATCH_ROWS_MAX", rows_max)
     return rows_max
 
 
@@ -146,7 +146,7 @@ def test_windows_do_not_depend_on_how_fast_runs_are_read() -> None:
 def test_large_batches_are_merged_to_the_same_rows_and_none_is_read_ahead(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr("lakecore.table.runs.windows._HELD_LEAST_BYTES", 0)
+    monkeypatch.setattr("lakecore.table.sections.windows._HELD_LEAST_BYTES", 0)
     chance = random.Random(seed)
     runs = ["/".join(sorted(chance.sample("abcdefghij", chance.randint(1, 9)))) for _ in range(3)]
     read = [0] * len(runs)
@@ -170,7 +170,7 @@ def test_large_batches_are_merged_to_the_same_rows_and_none_is_read_ahead(
 def test_runs_of_which_a_batch_each_is_more_than_the_budget_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lakecore.table.runs.windows._HELD_LEAST_BYTES", 0)
+    monkeypatch.setattr("lakecore.table.sections.windows._HELD_LEAST_BYTES", 0)
     closed: list[str] = []
     streams = [noted(slices("a/b", n), closed, str(n)) for n in range(4)]
     size_bytes = next(slices("a/b")).rows.nbytes

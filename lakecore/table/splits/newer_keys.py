@@ -26,11 +26,11 @@ from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import ChoosesRows
 from lakecore.model.types import arrow_type
 from lakecore.plan.splits import may_hold_deletions
-from lakecore.table.runs.windows import called_back
+from lakecore.table.sections.windows import called_back
 
 if TYPE_CHECKING:
     from lakecore.model.files import Split
-    from lakecore.table.runs.read_plan import ReadPlan
+    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _SPAN_MAX = 8
 """The most possible keys for each stored row: the flags then take as many bytes as the keys."""

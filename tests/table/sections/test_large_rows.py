@@ -19,10 +19,10 @@ from lakecore.model.evolution import evolve
 from lakecore.model.schema_change import SchemaChange
 from lakecore.table.publication import write_schema
 from lakecore.table.reads.source import TableSource
-from lakecore.table.runs import large_rows
-from lakecore.table.runs.large_rows import are_large
-from lakecore.table.runs.read import merge_runs
-from lakecore.table.runs.split_files import SplitFiles
+from lakecore.table.sections import large_rows
+from lakecore.table.sections.large_rows import are_large
+from lakecore.table.sections.merge_runs import merge_runs
+from lakecore.table.stored_rows.split_files import SplitFiles
 from tests.tables import changed, held, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lakecore.model.files import DataFile, Split
     from lakecore.model.types import Field
     from lakecore.table.handle import Table
-    from lakecore.table.runs.read_plan import ReadPlan
+    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 COMMITS = 7
 ENGINES: dict[str, dict[str, str]] = {

@@ -22,13 +22,10 @@ from lakecore.errors import CorruptTable
 from lakecore.io.files.data_files import BatchSize
 from lakecore.io.freed_memory import release_all_freed
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
-from lakecore.merge.equality import equal_rows, equal_values
-from lakecore.merge.order import of_kinds
-from lakecore.model.rows import RETRACTS
 from lakecore.model.types import arrow_schema, arrow_type
-from lakecore.table.runs.late_casts import casts_after_merge, keys_wanted, late_casts
-from lakecore.table.runs.places import Places, row_of
-from lakecore.table.runs.split_files import SplitFiles
+from lakecore.table.stored_rows.late_casts import casts_after_merge, keys_wanted, late_casts
+from lakecore.table.stored_rows.places import Places, row_of
+from lakecore.table.stored_rows.split_files import SplitFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,8 +34,7 @@ if TYPE_CHECKING:
     from lakecore.memory import Budget
     from lakecore.model.files import DataFile, Split
     from lakecore.model.types import Field
-    from lakecore.table.runs.bucket_files import RollingWriter
-    from lakecore.table.runs.read_plan import ReadPlan
+    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _LARGE_SHARE = 1 / 64
 _LEAST_BYTES = 1 << 20
@@ -185,52 +181,3 @@ class _Opened:
     batches: Iterator[Rows]
     next_row: int = 0
     left: Rows | None = None
-
-
-@dataclass(slots=True)
-class PlacedChanges:
-    """A changelog writer that receives places and reads the values row by row.
-
-    The rows before and the rows after a change are each in order.
-    """
-
-    writer: RollingWriter
-    before: Values
-    after: Values
-
-    def write(self, rows: pa.Table) -> None:
-        """Append rows."""
-        taken = of_kinds(rows, RETRACTS)
-        for at in range(rows.num_rows):
-            values = self.after if taken is None or not taken[at] else self.before
-            for row in values.rows(rows.slice(at, 1)):
-                self.writer.write(row)
-                del row
-
-
-@dataclass(slots=True)
-class EqualPlaces:
-    """Compares rows with places; values are read only where the places differ."""
-
-    before: Values
-    after: Values
-
-    def __call__(self, left: pa.Table, right: pa.Table, columns: Sequence[str]) -> np.ndarray:
-        """See `equal_rows`."""
-        placed = [field for field in self.before.placed if field.name in columns]
-        names = {field.name for field in placed}
-        same = equal_rows(left, right, [name for name in columns if name not in names])
-        for at in np.flatnonzero(same).tolist():
-            one, other = left.slice(at, 1), right.slice(at, 1)
-            same[at] = all(self._are_equal(one, other, field) for field in placed)
-        return same
-
-    def _are_equal(self, one: pa.Table, other: pa.Table, field: Field) -> bool:
-        left, right = (rows.column(field.name)[0].as_py() for rows in (one, other))
-        if left is None or right is None or left == right:
-            return bool(left == right)
-        was, became = self.before.value(left, field), self.after.value(right, field)
-        equal = bool(equal_values(was, became)[0])
-        del was, became
-        release_all_freed()
-        return equal

@@ -23,20 +23,24 @@ from lakecore.model.schema_change import SchemaChange
 from lakecore.plan.predicate import from_polars
 from lakecore.table.publication import write_schema
 from lakecore.table.reads import source
-from lakecore.table.runs import native_rows, read
-from lakecore.table.runs.native_rows import NativeRows
-from lakecore.table.runs.read import read_split
+from lakecore.table.sections import windows_plan
+from lakecore.table.splits import decide, polars_rows
+from lakecore.table.splits.examine import decide_split
+from lakecore.table.splits.polars_rows import PolarsRows
+from lakecore.table.splits.read import read_split
+from lakecore.table.splits.read_path import Decision, LateMaterialisation, PolarsChunks
 from tests.damage import PLAIN, replace_in
-from tests.table.runs.test_read import hide, source_of
+from tests.table.splits.test_read import hide, source_of
 from tests.tables import new_table, put, reopened, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from lakecore.io.stores.store import Store
     from lakecore.model.files import Split
     from lakecore.table.handle import Table
-    from lakecore.table.runs.read_plan import ReadPlan
+    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 ALL_TYPES = {
     "v_bool": "BOOLEAN",
@@ -59,7 +63,7 @@ COUNT = 2_000
 
 @pytest.fixture(autouse=True)
 def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_rows, "_ROWS_MIN", 0)
+    monkeypatch.setattr(decide, "_ROWS_MIN", 0)
 
 
 def local_table(tmp_path: Path, columns: dict[str, str] | None = None, **options: object) -> Table:
@@ -76,14 +80,27 @@ def plans_of(
     return [(split, of.read_plan(splits, columns, predicate)) for split in splits]
 
 
-def natives_of(
+def polars_of(
     table: Table, columns: Sequence[str] | None = None, where: object = None
-) -> list[NativeRows | None]:
+) -> list[PolarsRows | None]:
     context = table.context
     return [
-        native_rows.native_rows(split, plan, context.store, context.budget)
+        polars_rows_of(split, plan, context.store, context.budget)
         for split, plan in plans_of(table, columns, where)
     ]
+
+
+def polars_rows_of(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> PolarsRows | None:
+    path = decide_split(split, plan, store, budget).path
+    if not isinstance(path, PolarsChunks | LateMaterialisation):
+        return None
+    return PolarsRows(split=split, plan=plan, store=store, budget=budget, path=path)
+
+
+def late_of(polars: PolarsRows | None) -> LateMaterialisation:
+    assert polars is not None
+    assert isinstance(polars.path, LateMaterialisation)
+    return polars.path
 
 
 def sorted_rows(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> list[str]:
@@ -91,16 +108,16 @@ def sorted_rows(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> list[st
 
 
 def assert_as_by_windows(table: Table, columns: Sequence[str] | None = None) -> int:
-    """Every split is read natively, and has the rows of windows; how many there are."""
+    """Every split is read by Polars, and has the rows of windows; how many there are."""
     context, count = table.context, 0
     for split, plan in plans_of(table, columns):
-        native = native_rows.native_rows(split, plan, context.store, context.budget)
-        assert native is not None
+        polars = polars_rows_of(split, plan, context.store, context.budget)
+        assert polars is not None
         by_windows = list(read_split(split, plan, context.store, context.budget))
-        batches = list(native.batches())
+        batches = list(polars.batches())
         assert all(batch.schema.equals(plan.output) for batch in batches)
         assert sorted_rows(batches, plan.output) == sorted_rows(by_windows, plan.output)
-        assert sum(frame.height for frame in native.frames()) == sum(map(len, by_windows))
+        assert sum(frame.height for frame in polars.frames()) == sum(map(len, by_windows))
         count += sum(map(len, by_windows))
     return count
 
@@ -141,7 +158,7 @@ def drawn_rows(table: Table, seed: int, count: int = COUNT) -> pa.Table:
 def test_values_of_every_type_come_out(
     kinds: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(NativeRows, "_own_frames", None)
+    monkeypatch.setattr(PolarsRows, "_own_frames", None)
     named = {f"k{number}": f"{kind} NOT NULL" for number, kind in enumerate(kinds)}
     columns = {**named, **ALL_TYPES}
     table = local_table(tmp_path, columns, keys=list(named), write_only="true")
@@ -216,10 +233,10 @@ def test_files_of_many_row_groups_are_read_chunk_by_chunk(tmp_path: Path) -> Non
     table.write(pa.table({"id": newer, "v": -newer, "t": [None] * len(newer)}))
     (split, plan), *_ = plans_of(table)
     small = Budget(512 << 20)
-    native = native_rows.native_rows(split, plan, table.context.store, small)
-    assert native is not None
-    frames = list(native.frames())
-    found = pa.Table.from_batches(native.batches()).sort_by("id")
+    polars = polars_rows_of(split, plan, table.context.store, small)
+    assert polars is not None
+    frames = list(polars.frames())
+    found = pa.Table.from_batches(polars.batches()).sort_by("id")
 
     assert small.used_bytes == 0
     assert len(frames) > 2
@@ -231,7 +248,7 @@ def test_files_of_many_row_groups_are_read_chunk_by_chunk(tmp_path: Path) -> Non
 def test_rows_of_runs_that_were_merged_to_one_are_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read, "runs_at_once", lambda *_: 4)
+    monkeypatch.setattr(windows_plan, "runs_at_once", lambda *_: 4)
     table = local_table(tmp_path, write_only="true")
     ids = np.arange(1000, dtype=np.int32)
     table.write(pa.table({"id": ids, "v": [f"a{n}" for n in range(1000)]}))
@@ -286,11 +303,11 @@ def test_file_of_other_types_than_its_schema_says_is_read_as_by_windows(tmp_path
     runs = ((replace(file, size_bytes=path.stat().st_size),),)
     context = table.context
     assert path.stat().st_size != size
-    native = native_rows.native_rows(replace(split, runs=runs), plan, context.store, context.budget)
-    assert native is not None
+    polars = polars_rows_of(replace(split, runs=runs), plan, context.store, context.budget)
+    assert polars is not None
 
     with pytest.raises(CorruptTable, match=path.name):
-        list(native.frames())
+        list(polars.frames())
 
 
 def test_first_rows_come_before_the_last_are_decided(tmp_path: Path) -> None:
@@ -301,12 +318,12 @@ def test_first_rows_come_before_the_last_are_decided(tmp_path: Path) -> None:
     table.write(pa.table({"id": ids[-1:], "v": [-1]}))
     ((split, plan),) = plans_of(table)
     budget = Budget(512 << 20)
-    native = native_rows.native_rows(split, plan, table.context.store, budget)
-    assert native is not None
-    frames = native.frames()
+    polars = polars_rows_of(split, plan, table.context.store, budget)
+    assert polars is not None
+    frames = polars.frames()
     first = next(frames)
     before = threading.active_count()
-    assert budget.used_bytes > native.split.row_count
+    assert budget.used_bytes > polars.split.row_count
     frames.close()
     assert budget.used_bytes == 0
 
@@ -317,7 +334,7 @@ def test_first_rows_come_before_the_last_are_decided(tmp_path: Path) -> None:
 # --- when it is not done ------------------------------------------------------------------------
 
 
-def test_large_split_is_read_natively_by_every_face(
+def test_large_split_is_read_by_polars_for_every_face(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
@@ -325,13 +342,13 @@ def test_large_split_is_read_natively_by_every_face(
     ids = np.arange(200_000, dtype=np.int32)
     table.write(pa.table({"id": ids, "v": pa.array(ids).cast(pa.string())}))
     table.write(pa.table({"id": ids[::2], "v": ["new"] * 100_000}))
-    asked: list[NativeRows | None] = []
+    asked: list[Decision] = []
 
-    def seen(*arguments: object) -> NativeRows | None:
-        asked.append(native_rows.native_rows(*arguments))  # type: ignore[arg-type]
+    def seen(*arguments: object) -> Decision:
+        asked.append(decide_split(*arguments))  # type: ignore[arg-type]
         return asked[-1]
 
-    monkeypatch.setattr(source, "native_rows", seen)
+    monkeypatch.setattr(source, "decide_split", seen)
     faces: dict[str, Callable[[], Any]] = {
         "scan": lambda: table.scan().collect(),
         "arrow": table.to_arrow,
@@ -341,7 +358,7 @@ def test_large_split_is_read_natively_by_every_face(
     for face, rows_of in faces.items():
         asked.clear()
         assert len(rows_of()) == len(ids), face
-        assert [type(each) for each in asked] == [NativeRows] * 2, face
+        assert [type(each.path) for each in asked] == [LateMaterialisation] * 2, face
     asked.clear()
     assert table.scan().head(5).collect().height == 5
     assert table.to_arrow(limit=5).num_rows == 5
@@ -380,13 +397,13 @@ def test_other_splits_are_left_to_windows(
         table = table.refresh()
     table.write(pa.table({"id": [1], "v": pa.nulls(1, table.schema.arrow.field("v").type)}))
     if reason == "few rows":
-        monkeypatch.setattr(native_rows, "_ROWS_MIN", 4)
+        monkeypatch.setattr(decide, "_ROWS_MIN", 4)
     if reason == "budget":
-        monkeypatch.setattr(native_rows, "_KNOWN_SHARE", table.context.budget.size_bytes)
+        monkeypatch.setattr(decide, "_KEYS_SHARE", table.context.budget.size_bytes)
     chosen = ["id", "v"] if reason == "nanoseconds decide" else None
     where = pl.col("id") == 1 if reason == "a condition on keys" else None
 
-    assert natives_of(table, chosen, where) == [None]
+    assert polars_of(table, chosen, where) == [None]
     assert table.to_arrow().num_rows == 2
 
 
@@ -395,7 +412,7 @@ def test_condition_on_values_leaves_no_row_out_below_the_merge(tmp_path: Path) -
     put(table, "1 a | 2 a")
     put(table, "1 b")
 
-    assert natives_of(table, None, pl.col("v") == "a") != [None]
+    assert polars_of(table, None, pl.col("v") == "a") != [None]
     assert table.scan(where="v = 'a'").collect().rows() == [(2, "a")]
     assert table.to_arrow(where="v = 'a'")["id"].to_pylist() == [2]
 
@@ -482,7 +499,7 @@ def test_damaged_file_is_named(keys: list[str], tmp_path: Path) -> None:
 def test_keys_out_of_order_are_named(
     window_rows: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native_rows, "_WINDOW_ROWS", window_rows)
+    monkeypatch.setattr(polars_rows, "_WINDOW_ROWS", window_rows)
     columns = {"id": f"{kind} NOT NULL", "v": "STRING"}
     table = local_table(tmp_path, columns, **PLAIN, write_only="true")
     arrow = table.schema.arrow.field("id").type
@@ -494,7 +511,7 @@ def test_keys_out_of_order_are_named(
         table.write(pa.table({"id": ids, "v": [value] * 3}))
     spoiled(tmp_path, stored.get(kind, b"20000"), spoilt.get(kind, b"40000"))
 
-    assert natives_of(table) != [None]
+    assert polars_of(table) != [None]
     with pytest.raises(CorruptTable, match=r"keys of a data file are out of order.*path=.*data-"):
         table.to_arrow()
 
@@ -508,7 +525,7 @@ def test_deciding_text_that_is_no_utf8_is_named(decides: str, tmp_path: Path) ->
     old = b"k1k1k1k1" if decides == "key" else b"bbbbbbb"
     spoiled(tmp_path, old, b"\xff" + old[1:])
 
-    assert natives_of(table) != [None]
+    assert polars_of(table) != [None]
     for rows_of in (table.to_arrow, table.to_polars):
         with pytest.raises(
             Unsupported, match=rf"no UTF-8.*column={'id' if decides == 'key' else 's'}"
@@ -519,7 +536,7 @@ def test_deciding_text_that_is_no_utf8_is_named(decides: str, tmp_path: Path) ->
 def test_deciding_texts_that_are_shared_and_too_large_apart_are_left_to_windows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native_rows, "mark_rows", None)
+    monkeypatch.setattr(polars_rows, "mark_rows", None)
     columns = {"k": "STRING NOT NULL", "id": "INT NOT NULL", "v": "INT"}
     table = local_table(tmp_path, columns, keys=["k", "id"], write_only="true")
     ids = pa.array(range(2_000), pa.int32())
@@ -527,11 +544,11 @@ def test_deciding_texts_that_are_shared_and_too_large_apart_are_left_to_windows(
         table.write(pa.table({"k": ["x" * 5_000] * 2_000, "id": ids, "v": [number] * 2_000}))
     ((split, plan),) = plans_of(table)
     small = Budget(64 << 20)
-    native = native_rows.native_rows(split, plan, table.context.store, small)
-    assert native is not None
-    assert native.known_bytes < small.size_bytes // 8
+    polars = polars_rows_of(split, plan, table.context.store, small)
+    assert polars is not None
+    assert late_of(polars).held_bytes < small.size_bytes // 8
 
-    found = pl.concat(native.frames())
+    found = pl.concat(polars.frames())
     assert small.used_bytes == 0
     assert found["id"].sort().to_list() == ids.to_pylist()
     assert found["v"].unique().to_list() == [1]
@@ -551,7 +568,7 @@ def test_missing_deletion_vectors_are_damage(runs: str, tmp_path: Path) -> None:
     file = max(split.files, key=lambda each: each.level)
     hide(table, {file.name: [1]})
     table = reopened(table)
-    assert natives_of(table) != [None]
+    assert polars_of(table) != [None]
     (tmp_path / "t" / "index" / "index-1").unlink()
 
     for rows_of in (table.to_arrow, table.to_polars):
@@ -575,7 +592,7 @@ def test_keys_that_are_copied_to_be_compared_count(tmp_path: Path) -> None:
             )
         )
 
-    (native,) = natives_of(table)
-    assert native is not None
+    (polars,) = polars_of(table)
+    assert polars is not None
     # A mark, the keys and the kind, and the narrow keys as wide ones.
-    assert native.known_bytes == 2 * (1 + (2 + 1 + 8 + 1) + (8 + 8))
+    assert late_of(polars).held_bytes == 2 * (1 + (2 + 1 + 8 + 1) + (8 + 8))

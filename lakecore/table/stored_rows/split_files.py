@@ -23,18 +23,13 @@ from lakecore.merge import chooses_value
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import Slice
 from lakecore.model.coded_texts import CODED, with_texts
-from lakecore.model.rows import (
-    SEQUENCE_NUMBER,
-    SEQUENCE_NUMBER_ID,
-    VALUE_KIND,
-    VALUE_KIND_ID,
-)
-from lakecore.model.types import Atomic, Field, Root, arrow_type
+from lakecore.model.rows import KIND_FIELD, SEQUENCE_FIELD
+from lakecore.model.types import arrow_type
 from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.rows.evolution import conform_batch, map_fields, stored_fields
 from lakecore.rows.utf8 import is_utf8, text_of, with_utf8
-from lakecore.table.runs.late_casts import NO_LATE_CASTS, LateCasts, keys_wanted, late_casts
-from lakecore.table.runs.row_groups import matching_row_groups
+from lakecore.table.stored_rows.late_casts import NO_LATE_CASTS, LateCasts, keys_wanted, late_casts
+from lakecore.table.stored_rows.row_groups import matching_row_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,16 +39,10 @@ if TYPE_CHECKING:
     from lakecore.lsm.levels import SortedRun
     from lakecore.model.files import DataFile, Split
     from lakecore.model.schema import TableSchema
+    from lakecore.model.types import Field
     from lakecore.rows.mapping import ColumnMapping
-    from lakecore.table.runs.places import Places
-    from lakecore.table.runs.read_plan import ReadPlan
-
-SEQUENCE_FIELD = Field(
-    id=SEQUENCE_NUMBER_ID, name=SEQUENCE_NUMBER, type=Atomic(root=Root.BIGINT, nullable=False)
-)
-KIND_FIELD = Field(
-    id=VALUE_KIND_ID, name=VALUE_KIND, type=Atomic(root=Root.TINYINT, nullable=False)
-)
+    from lakecore.table.stored_rows.places import Places
+    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,19 +16,20 @@ import polars as pl
 import pyarrow as pa
 
 from lakecore.frames.polars_source import FAILURES, to_batches
+from lakecore.io.files.file_checks import check_files
 from lakecore.model.types import arrow_schema
-from lakecore.table.runs.native_files import native_paths
-from lakecore.table.runs.native_parts import parts_of, scan_parts
-from lakecore.table.runs.split_files import KIND_FIELD, SEQUENCE_FIELD
-from lakecore.table.runs.windows import READER
+from lakecore.table.sections.windows import READER
+from lakecore.table.splits.decide import stored_only
+from lakecore.table.splits.examine import polars_parts
+from lakecore.table.splits.parts import scan_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakecore.model.files import DataFile
     from lakecore.model.types import Field
-    from lakecore.table.runs.native_parts import Part
-    from lakecore.table.runs.split_files import SplitFiles
+    from lakecore.table.splits.parts import Part
+    from lakecore.table.stored_rows.split_files import SplitFiles
 
 _AT_ONCE = 2
 _PARTS_MIN = 2
@@ -36,7 +37,7 @@ _PARTS_MIN = 2
 
 
 @dataclass(frozen=True, slots=True)
-class NativeLookup:
+class RowGroupLookup:
     """A file that Polars can read; `parts` are its row groups, in order."""
 
     parts: Sequence[Part]
@@ -83,22 +84,23 @@ class NativeLookup:
         return pa.Table.from_batches(to_batches(taken, self.schema, self.chunk_bytes), self.schema)
 
 
-def native_lookup(
+def row_group_lookup(
     files: SplitFiles, file: DataFile, fields: Sequence[Field], chunk_bytes: int
-) -> NativeLookup | None:
+) -> RowGroupLookup | None:
     """How Polars reads these columns of a file; None if it cannot.
 
     Two chunks are in memory at the same time.
     """
     if files.places is not None or files.late:
         return None
-    stored = [field for field in fields if field not in (SEQUENCE_FIELD, KIND_FIELD)]
-    split, plan = replace(files.split, runs=((file,),)), files.plan
-    schema_of = plan.schemas.__getitem__
-    paths = native_paths([split], stored, schema_of, plan.layout, files.store, plan.checks)
-    if not paths:
-        return None
-    parts = parts_of(files, file, paths[0], fields)
+    split = replace(files.split, runs=((file,),))
+    parts = polars_parts(split, files.plan, files.store, fields)
     if not parts or max(part.size_bytes for part in parts) * _PARTS_MIN > chunk_bytes:
         return None
-    return NativeLookup(parts, arrow_schema(fields), chunk_bytes)
+    check_files(
+        files.store,
+        [parts[0].path],
+        [field.name for field in stored_only(fields)],
+        files.plan.checks,
+    )
+    return RowGroupLookup(parts, arrow_schema(fields), chunk_bytes)

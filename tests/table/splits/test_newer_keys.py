@@ -15,14 +15,22 @@ import pytest
 
 from lakecore.errors import CorruptTable
 from lakecore.memory import Budget
-from lakecore.table.runs import bucket_files, native_rows
-from lakecore.table.runs.native_rows import NativeRows
-from lakecore.table.runs.newer_keys import NewerKeys, flagged_keys
-from lakecore.table.runs.read import read_split
-from lakecore.table.runs.windows import on_reader
+from lakecore.table.run_writer import file_shape
+from lakecore.table.sections.windows import on_reader
+from lakecore.table.splits import decide, polars_rows
+from lakecore.table.splits.newer_keys import NewerKeys, flagged_keys
+from lakecore.table.splits.polars_rows import PolarsRows
+from lakecore.table.splits.read import read_split
 from tests.damage import PLAIN, replace_in
-from tests.table.runs.test_native_rows import local_table, natives_of, plans_of, sorted_rows
-from tests.table.runs.test_read import hide
+from tests.table.splits.test_polars_rows import (
+    late_of,
+    local_table,
+    plans_of,
+    polars_of,
+    polars_rows_of,
+    sorted_rows,
+)
+from tests.table.splits.test_read import hide
 from tests.tables import put, reopened, with_options
 
 if TYPE_CHECKING:
@@ -37,14 +45,14 @@ LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
 
 @pytest.fixture(autouse=True)
 def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_rows, "_ROWS_MIN", 0)
-    monkeypatch.setattr(bucket_files, "row_group_bytes_of", lambda *_: 32 * GROUP_ROWS)
+    monkeypatch.setattr(decide, "_ROWS_MIN", 0)
+    monkeypatch.setattr(file_shape, "row_group_bytes_of", lambda *_: 32 * GROUP_ROWS)
 
 
 @pytest.fixture
 def chunks_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_rows, "_CHUNK_SHARE", 1 << 20)
-    monkeypatch.setattr(native_rows, "_CHUNK_PARTS_MIN", 0)
+    monkeypatch.setattr(decide, "_CHUNK_SHARE", 1 << 20)
+    monkeypatch.setattr(decide, "_CHUNK_PARTS_MIN", 0)
 
 
 def written(table: Table, ids: object, text: str, kinds: object = "+I") -> None:
@@ -68,16 +76,16 @@ def assert_flags_decide(table: Table, columns: list[str] | None = None) -> list[
     """Every section is read so by Polars alone, and has the rows of windows; those rows."""
     context, found = table.context, []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NativeRows, "_own_of_oldest", None)
-        patch.setattr(native_rows, "read_split", None)
+        patch.setattr(PolarsRows, "_own_of_oldest", None)
+        patch.setattr(polars_rows, "read_split", None)
         for split, plan in plans_of(table, columns):
-            native = native_rows.native_rows(split, plan, context.store, context.budget)
-            assert native is not None
-            assert native.span is not None
-            rows = sorted_rows(list(native.batches()), plan.output)
+            polars = polars_rows_of(split, plan, context.store, context.budget)
+            assert polars is not None
+            assert late_of(polars).flagged is not None
+            rows = sorted_rows(list(polars.batches()), plan.output)
             windows = list(read_split(split, plan, context.store, context.budget))
             assert rows == sorted_rows(windows, plan.output)
-            assert sum(frame.height for frame in native.frames()) == len(rows)
+            assert sum(frame.height for frame in polars.frames()) == len(rows)
             found += rows
     assert context.budget.used_bytes == 0
     return found
@@ -91,7 +99,7 @@ def assert_flags_decide(table: Table, columns: list[str] | None = None) -> list[
 def test_rows_of_every_kind_of_key(
     kind: str, beside: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native_rows, "_BESIDE_SHARE", beside)
+    monkeypatch.setattr(decide, "_VALUES_SHARE", beside)
     days = kind == "DATE"
     old, new = (pa.array(ids, pa.int32()) for ids in (range(-120, 120), range(-128, 127, 3)))
     table = with_old_rows(tmp_path, old.cast(pa.date32()) if days else old, kind)
@@ -106,9 +114,9 @@ def test_rows_of_every_kind_of_key(
 @pytest.mark.usefixtures("chunks_of_a_group")
 def test_first_and_last_keys_of_row_groups_are_replaced(tmp_path: Path) -> None:
     table = with_old_rows(tmp_path, range(10_000))
-    (native,) = natives_of(table)
-    assert native is not None
-    starts = np.array([part.group.first_row for part in native.parts])
+    (polars,) = polars_of(table)
+    assert polars is not None
+    starts = np.array([part.group.first_row for part in polars.path.all_parts])
     assert len(starts) > 50
     written(table, sorted({*starts.tolist(), *(starts[1:] - 1).tolist(), 9_999}), "new")
 
@@ -198,9 +206,9 @@ def test_names_of_columns_are_no_patterns(name: str, tmp_path: Path) -> None:
 def test_nothing_is_left_of_a_read_that_is_given_up(tmp_path: Path) -> None:
     table = with_old_rows(tmp_path, range(5_000))
     written(table, [1, 2, 3], "new")
-    (native,) = natives_of(table)
-    assert native is not None
-    frames = native.frames()
+    (polars,) = polars_of(table)
+    assert polars is not None
+    frames = polars.frames()
     next(frames)
     before = threading.active_count()
     assert table.context.budget.used_bytes > 0
@@ -295,12 +303,14 @@ def test_keys_beyond_those_that_the_manifest_says_are_read_by_windows(
     narrow = replace(newer[0], key_min=newer[1].key_min, key_max=newer[1].key_max)
     split = replace(split, runs=(split.runs[0], (narrow,), (newer[1],)))
     context = table.context
-    native = native_rows.native_rows(split, plan, context.store, context.budget)
-    assert native is not None
-    assert native.span == range(6, 8)
-    monkeypatch.setattr(native_rows, "newer_keys", None)
+    polars = polars_rows_of(split, plan, context.store, context.budget)
+    assert polars is not None
+    flagged = late_of(polars).flagged
+    assert flagged is not None
+    assert flagged.span == range(6, 8)
+    monkeypatch.setattr(polars_rows, "newer_keys", None)
 
-    found = dict(pl.concat(native.frames()).select("id", "v").iter_rows())
+    found = dict(pl.concat(polars.frames()).select("id", "v").iter_rows())
     assert len(found) == 100
     assert [found[key][:3] for key in (5, 6, 7, 50)] == ["new"] * 4
 
@@ -310,10 +320,10 @@ def test_flags_count(tmp_path: Path) -> None:
     written(table, [0, 7_000], "new")
     ((split, plan),) = plans_of(table)
     context = table.context
-    native = native_rows.native_rows(split, plan, context.store, context.budget)
-    assert native is not None
-    assert native.known_bytes > 7_001
-    few = native_rows.native_rows(split, plan, context.store, Budget(8 * 7_000))
+    polars = polars_rows_of(split, plan, context.store, context.budget)
+    assert polars is not None
+    assert late_of(polars).held_bytes > 7_001
+    few = polars_rows_of(split, plan, context.store, Budget(8 * 7_000))
 
     assert few is None
 
@@ -333,12 +343,12 @@ def test_text_that_is_no_utf8_is_read_by_the_own_reader(tmp_path: Path) -> None:
     written(table, range(0, 1_000, 3), "new")
     replace_in(file_of_old_rows(table, tmp_path), b"old500", b"old\xff00")
     ((split, plan),) = plans_of(table)
-    (native,) = natives_of(table)
-    assert native is not None
-    assert native.span is not None
+    (polars,) = polars_of(table)
+    assert polars is not None
+    assert late_of(polars).flagged is not None
     windows = read_split(split, plan, table.context.store, table.context.budget)
 
-    rows = sorted_rows(list(native.batches()), plan.output)
+    rows = sorted_rows(list(polars.batches()), plan.output)
     assert rows == sorted_rows(list(windows), plan.output)
     assert any("old\ufffd00" in row for row in rows)
 
@@ -348,16 +358,18 @@ def test_keys_out_of_order_are_named(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if where != "in a chunk":
-        monkeypatch.setattr(native_rows, "_CHUNK_SHARE", 1 << 20)
-        monkeypatch.setattr(native_rows, "_CHUNK_PARTS_MIN", 0)
+        monkeypatch.setattr(decide, "_CHUNK_SHARE", 1 << 20)
+        monkeypatch.setattr(decide, "_CHUNK_PARTS_MIN", 0)
     table = with_old_rows(tmp_path, range(0, 1_000, 2), **PLAIN)
     written(table, [4], "new")
     path = file_of_old_rows(table, tmp_path)
-    (native,) = natives_of(table)
-    assert native is not None
+    (polars,) = polars_of(table)
+    assert polars is not None
     at = 7
     if where != "in a chunk":
-        at = native.oldest[3].group.first_row
+        flagged = late_of(polars).flagged
+        assert flagged is not None
+        at = flagged.parts[3].group.first_row
     fallen = 4 if where == "to one that is newer" else 2 * at - 3
     if where == "to one that is newer":
         at += 1

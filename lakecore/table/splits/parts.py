@@ -1,4 +1,4 @@
-"""Row groups of data files that Polars reads, and their size in memory."""
+"""Facts of data files, the row groups that Polars reads, and their size in memory."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
-from lakecore.frames.polars_source import native_scan
-from lakecore.io.files.data_files import row_group_bounds
+from lakecore.frames.polars_source import parquet_scan
 from lakecore.model.types import arrow_type
 
 if TYPE_CHECKING:
@@ -19,15 +18,28 @@ if TYPE_CHECKING:
     from lakecore.io.files.file_format import RowGroup
     from lakecore.model.files import DataFile
     from lakecore.model.types import Field
-    from lakecore.table.runs.split_files import SplitFiles
 
-_CODECS = frozenset({"ZSTD", "UNCOMPRESSED"})
+CODECS = frozenset({"ZSTD", "UNCOMPRESSED"})
 """For other codecs, Polars detects less damage than Arrow."""
 _BYTE = 8
 _CODE_BYTES = 8
 """Size of a value's code in a comparison."""
 _VIEW_BYTES = 16
 """Size of a decoded string's view; several views may share the bytes of the string."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFacts:
+    """What storage says of a data file.
+
+    - `path`: its local path (None: it is not on a local disk);
+    - `columns`: the names of its columns (None: those of its schema);
+    - `groups`: its row groups; empty if they were not looked at.
+    """
+
+    path: str | None
+    columns: frozenset[str] | None = None
+    groups: tuple[RowGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,23 +52,14 @@ class Part:
     size_bytes: int
 
 
-def parts_of(
-    files: SplitFiles, file: DataFile, path: str, fields: Sequence[Field], sized: Sequence[str] = ()
-) -> list[Part] | None:
-    """The row groups of a file, with the size of these fields in bytes; None: not for Polars.
-
-    Each part states the size of each of the columns `sized`.
-    """
+def parts_of(file: DataFile, facts: FileFacts, fields: Sequence[Field]) -> list[Part]:
+    """The row groups of a file, with the size of these fields in bytes."""
+    assert facts.path is not None
     fixed = _width([field for field in fields if _is_fixed(field)])
     views = _width(fields) - fixed
-    groups = row_group_bounds(files.store, files.path(file), sized) or ()
-    if sum(group.row_count for group in groups) != file.row_count:
-        return None
-    if not all(group.codecs <= _CODECS for group in groups):
-        return None
     return [
-        Part(file=file, path=path, group=group, size_bytes=_size_of(group, fixed, views))
-        for group in groups
+        Part(file=file, path=facts.path, group=group, size_bytes=_size_of(group, fixed, views))
+        for group in facts.groups
     ]
 
 
@@ -88,7 +91,7 @@ def scan_parts(
     for path, own in groupby(parts, lambda part: part.path):
         groups = [part.group for part in own]
         count = sum(group.row_count for group in groups)
-        rows = native_scan(schema, [path], names, casts=False, by_row_groups=by_row_groups)
+        rows = parquet_scan(schema, [path], names, casts=False, by_row_groups=by_row_groups)
         scans.append(rows.slice(groups[0].first_row, count))
     return pl.concat(scans)
 

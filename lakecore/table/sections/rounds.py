@@ -26,7 +26,7 @@ from lakecore.merge.keep_all import KEEP_ALL
 from lakecore.merge.keys import order_columns
 from lakecore.merge.spec import Slice
 from lakecore.model.arrow_arrays import size_of
-from lakecore.table.runs.windows import counted, in_pieces, merge_slices, with_whole_keys
+from lakecore.table.sections.windows import counted, in_pieces, merge_slices, with_whole_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

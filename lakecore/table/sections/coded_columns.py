@@ -13,7 +13,7 @@ from lakecore.io.files.data_files import small_dictionaries
 from lakecore.merge import MERGE_FUNCTIONS, chooses_value
 from lakecore.model.types import STRINGS, Atomic
 from lakecore.rows.evolution import map_fields
-from lakecore.table.runs.split_files import missing_is_corrupt
+from lakecore.table.stored_rows.split_files import missing_is_corrupt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.model.files import Split
     from lakecore.model.types import Field
-    from lakecore.table.runs.read_plan import ReadPlan
+    from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _LEAST_ROWS = 65_536
 """Splits with fewer rows are not worth a look at the footers."""

@@ -2,10 +2,6 @@
 
 A file is closed when it reaches `target-file-size`, and the next one is opened. All files of one
 writer form one sorted run.
-
-Columns of a primary-key table's files (https://paimon.apache.org/docs/master/concepts/spec/datafile/):
-`_KEY_x` for each column of the trimmed primary key (unless `data-file.thin-mode`), sequence number,
-kind, then every column of the table. An append table's files hold only the table's columns.
 """
 
 from __future__ import annotations
@@ -22,19 +18,12 @@ from lakecore.format.binary_row import serialize_row
 from lakecore.format.layout import data_file_name
 from lakecore.format.statistics import (
     StatsCollector,
-    StatsKind,
-    StatsMode,
-    are_bounded_texts,
-    parse_stats_mode,
-    stats_modes,
 )
-from lakecore.io.files.data_files import WriteFormat, open_writer, row_group_bytes_of
+from lakecore.io.files.data_files import open_writer
 from lakecore.merge.order import of_kinds
 from lakecore.model.arrow_arrays import size_of
-from lakecore.model.files import EMPTY_ROW, NO_STATS, DataFile, FileSource
-from lakecore.model.rows import KEY_ID_OFFSET, KEY_PREFIX, RETRACTS, SEQUENCE_NUMBER
-from lakecore.model.types import Field, with_nullable
-from lakecore.table.runs.split_files import KIND_FIELD, SEQUENCE_FIELD
+from lakecore.model.files import EMPTY_ROW, NO_STATS, DataFile
+from lakecore.model.rows import KEY_PREFIX, RETRACTS, SEQUENCE_NUMBER
 
 if TYPE_CHECKING:
     from lakecore.format.layout import Layout
@@ -42,133 +31,7 @@ if TYPE_CHECKING:
     from lakecore.io.files.data_files import RunWriter
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
-    from lakecore.options import TableOptions
-
-_LOOK_BYTES_MIN = 1 << 20
-"""Up to this many bytes of rows are written before the file size is checked."""
-ENCODED_GROUPS = 6
-"""Row groups in memory while a file is written: one is filled, two are encoded into bytes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileShape:
-    """The format of the files of one kind and level; it is the same for all buckets."""
-
-    schema: TableSchema
-    write_format: WriteFormat
-    prefix: str
-    name_compression: bool
-    target_bytes: int
-    stats_modes: tuple[StatsMode, ...]
-    dense_stats: bool
-    thin: bool
-    level: int = 0
-    source: FileSource = FileSource.APPEND
-
-    @property
-    def encoding_bytes(self) -> int:
-        """The memory that writing a file takes, in bytes."""
-        return ENCODED_GROUPS * self.write_format.row_group_bytes
-
-    def rows_between_looks(self, rows: pa.Table) -> int:
-        """The rows to write before the file size is checked again."""
-        wanted = self.write_format
-        row_bytes: int = max(1, size_of(rows) // max(1, rows.num_rows))
-        size_bytes = min(wanted.row_group_bytes, max(self.target_bytes, _LOOK_BYTES_MIN))
-        return max(1, min(wanted.row_group_rows, size_bytes // row_bytes))
-
-    @property
-    def keyed(self) -> bool:
-        """Whether the rows carry keys, sequence numbers and kinds."""
-        return bool(self.schema.primary_keys)
-
-    @property
-    def bounded_names(self) -> tuple[str, ...]:
-        """The columns whose statistics are stored; dense statistics leave out mode none."""
-        return tuple(
-            field.name
-            for field, mode in zip(self.schema.fields, self.stats_modes, strict=True)
-            if not (self.dense_stats and mode.kind is StatsKind.NONE)
-        )
-
-    @property
-    def text_bounds(self) -> dict[str, int | None]:
-        """String columns whose bounds the Parquet writer reports, with their truncation length."""
-        if self.write_format.format != "parquet":
-            return {}
-        return {
-            field.name: mode.length
-            for field, mode in zip(self.schema.fields, self.stats_modes, strict=True)
-            if are_bounded_texts(field.type, mode)
-        }
-
-    @property
-    def physical_fields(self) -> tuple[Field, ...]:
-        """The columns of the files, in order."""
-        if not self.keyed:
-            return self.schema.fields
-        keys = () if self.thin else tuple(key_field(f) for f in self.schema.key_fields)
-        return (*keys, SEQUENCE_FIELD, KIND_FIELD, *self.schema.fields)
-
-
-def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> FileShape:
-    """The shape of data files at a level."""
-    target_bytes = options.target_file_size(primary_key=bool(schema.primary_keys))
-    default_mode, modes = options.metadata_stats_mode, options.stats_modes
-    return FileShape(
-        schema=schema,
-        write_format=WriteFormat(
-            format=options.file_format_per_level.get(level, options.file_format),
-            compression=options.file_compression_per_level.get(level, options.file_compression),
-            zstd_level=options.file_compression_zstd_level,
-            row_group_bytes=row_group_bytes_of(len(schema.fields), target_bytes),
-            copies=_copies(schema, options),
-        ),
-        prefix=options.data_file_prefix,
-        name_compression=options.file_suffix_include_compression,
-        target_bytes=target_bytes,
-        stats_modes=stats_modes(schema.fields, default_mode, modes),
-        dense_stats=options.metadata_stats_dense_store,
-        thin=options.data_file_thin_mode,
-        level=level,
-    )
-
-
-def changelog_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> FileShape:
-    """The shape of changelog files: level 0 for a flush, else the level of the compaction."""
-    data = data_shape(schema, options, level)
-    changed = data
-    if options.changelog_file_stats_mode is not None:
-        mode = parse_stats_mode(options.changelog_file_stats_mode)
-        changed = replace(
-            data,
-            stats_modes=(mode,) * len(data.stats_modes),
-        )
-    return replace(
-        changed,
-        write_format=replace(
-            data.write_format,
-            format=options.changelog_file_format or data.write_format.format,
-            compression=options.changelog_file_compression or data.write_format.compression,
-        ),
-        prefix=options.changelog_file_prefix,
-    )
-
-
-def key_field(field: Field) -> Field:
-    """The field `_KEY_x` of a key column x."""
-    return Field(
-        id=field.id + KEY_ID_OFFSET,
-        name=KEY_PREFIX + field.name,
-        type=with_nullable(field.type, nullable=False),
-    )
-
-
-def _copies(schema: TableSchema, options: TableOptions) -> tuple[tuple[str, str], ...]:
-    """Pairs of columns that hold the same values: `_KEY_x` and x of each key column."""
-    if not schema.primary_keys or options.data_file_thin_mode:
-        return ()
-    return tuple((KEY_PREFIX + field.name, field.name) for field in schema.key_fields)
+    from lakecore.table.run_writer.file_shape import FileShape
 
 
 @dataclass(slots=True)

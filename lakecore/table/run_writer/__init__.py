@@ -1,0 +1,3 @@
+"""Ordered rows of a bucket -> data files of one sorted run."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""The sorted runs of a section -> merged rows, window by window."""
+
+from __future__ import annotations

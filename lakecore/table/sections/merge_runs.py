@@ -1,0 +1,152 @@
+"""The runs of a section -> their merged rows, window by window (`windows.py`).
+
+Memory depends on the window, not on the table: batch sizes are chosen so that the batches of all
+runs and the merged rows fit the lease from the budget. The size in memory is known when rows are
+decoded (`io/files/parquet_read.py`), so batches are requested by bytes, with a bound on rows.
+
+INVARIANT: no predicate on values is applied before the merge. If it dropped the newest row of a
+key, an older row would reappear.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lakecore.errors import Uncomputable
+from lakecore.io.spill import SpillDirectory
+from lakecore.lsm.levels import SortedRun
+from lakecore.merge import MERGE_FUNCTIONS
+from lakecore.merge.uncomputable import Sparing, stored
+from lakecore.model.rows import SEQUENCE_FIELD
+from lakecore.plan.predicate import condition_on
+from lakecore.plan.pruning import matches_exactly
+from lakecore.table.sections.large_rows import Values
+from lakecore.table.sections.rounds import Rounds
+from lakecore.table.sections.windows import BATCHES_HELD, merge_slices
+from lakecore.table.sections.windows_plan import batch_size, section_windows
+from lakecore.table.stored_rows.split_files import SplitFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import pyarrow as pa
+
+    from lakecore.io.stores.store import Store
+    from lakecore.memory import Budget
+    from lakecore.merge.spec import MergeFunction
+    from lakecore.model.files import Split
+    from lakecore.table.sections.windows_plan import Windows
+    from lakecore.table.stored_rows.read_plan import ReadPlan
+
+_LOCAL_READERS, _REMOTE_READERS = 2, 8
+"""Of the runs of a section. A remote file is to be waited for; a local one keeps a core busy, but
+for the moments in which who reads it waits for the interpreter."""
+LEASE_SHARE = 4
+"""A read takes the budget divided by this."""
+LEASE_LEAST_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merging:
+    """What a compaction merges by, and with how much memory; the defaults are those of a read.
+
+    - `function`: the merge function (None: the plan's engine);
+    - `share`: the merge takes the budget divided by this;
+    - `extra_batches`: the function holds these in addition to those of the runs;
+    - `coded`: columns that are returned dictionary-encoded where possible.
+    """
+
+    function: MergeFunction | None = None
+    share: int = LEASE_SHARE
+    extra_batches: int = 0
+    coded: frozenset[str] = frozenset()
+
+
+_OF_A_READ = Merging()
+
+
+def merge_runs(
+    split: Split,
+    plan: ReadPlan,
+    store: Store,
+    budget: Budget,
+    windows: Windows | None = None,
+    merging: Merging = _OF_A_READ,
+) -> Generator[pa.Table, None, None]:
+    """The merged rows of a section, window by window, in key order.
+
+    `windows` are by default those of a read.
+    The tables hold the plan's columns and those that the merge needs. Raises Uncomputable for a key
+    whose rows cannot be merged, unless the predicate excludes the key.
+    """
+    windows = section_windows(split, plan, budget) if windows is None else windows
+    try:
+        yield from _merged_runs(split, plan, store, budget, windows, merging)
+    except Uncomputable as error:
+        place = {"partition": split.partition_path, "bucket": split.bucket}
+        raise stored(error, table=plan.layout.root, **place) from error
+
+
+def _merged_runs(
+    split: Split,
+    plan: ReadPlan,
+    store: Store,
+    budget: Budget,
+    windows: Windows,
+    merging: Merging,
+) -> Generator[pa.Table, None, None]:
+    engine = _engine(plan)
+    merge = engine if merging.function is None else merging.function
+    runs = [SortedRun(files=files) for files in split.runs]
+    fields, places, late = windows.fields, windows.places, windows.late
+    # Values are read in file order, so the merge must keep the key order.
+    spec = plan.merge if places is None else replace(plan.merge, in_key_order=True)
+    files = SplitFiles(split, plan, store, places, late)
+    readers = _LOCAL_READERS if files.are_local else _REMOTE_READERS
+    with budget.acquire_up_to(budget.size_bytes // merging.share, LEASE_LEAST_BYTES) as lease:
+        batches = BATCHES_HELD * min(len(runs), windows.open_runs) + merging.extra_batches
+        size = batch_size(fields, lease.size_bytes // batches)
+        with closing(SpillDirectory()) as spills:
+            if not windows.rounds:
+                if places is None and not late:
+                    files = replace(files, coded=merging.coded)
+                slices = [files.slices(run, fields, size) for run in runs]
+            else:
+                # After runs have been merged into one, sequence numbers order the rows of a key.
+                fields = tuple(dict.fromkeys((*fields, SEQUENCE_FIELD)))
+                rounds = Rounds(
+                    merge=engine,
+                    spec=spec,
+                    budget=budget,
+                    spills=spills,
+                    open_run=lambda run: files.slices(run, fields, size),
+                    commit_order=lambda run: split.commit_order.get(run.files[0].name, 0),
+                    readers=readers,
+                )
+                slices = rounds.streams(runs, windows.open_runs)
+            merged = merge_slices(slices, merge, spec, budget, readers)
+            if late:
+                with closing(merged):
+                    for table in merged:
+                        yield late.cast(table)
+                        del table
+                return
+            if places is None:
+                yield from merged
+                return
+            values = Values(places, fields, plan, store)
+            with closing(merged), closing(values):
+                for table in merged:
+                    yield from values.rows(table)
+
+
+def _engine(plan: ReadPlan) -> MergeFunction:
+    """The merge function of a read; it drops excluded keys that it cannot merge."""
+    engine = MERGE_FUNCTIONS[plan.engine]
+    wanted = condition_on(plan.predicate, plan.merge.key)
+    if engine.chooses_rows or wanted is None:
+        return engine
+    return Sparing(engine, partial(matches_exactly, wanted))

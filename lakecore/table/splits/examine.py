@@ -1,0 +1,79 @@
+"""What `decide` needs to know of storage: sizes, columns and row groups of local files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.io.files.data_files import file_columns, row_group_bounds
+from lakecore.table.splits.decide import (
+    decide,
+    file_refusal,
+    parts_or_reason,
+    polars_columns,
+    stored_only,
+)
+from lakecore.table.splits.parts import FileFacts, texts_of
+from lakecore.table.splits.read_path import Decision, Examined, Reader
+from lakecore.table.stored_rows.split_files import check_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.io.stores.store import Store
+    from lakecore.memory import Budget
+    from lakecore.model.files import DataFile, Split
+    from lakecore.model.types import Field
+    from lakecore.table.splits.parts import Part
+    from lakecore.table.stored_rows.read_plan import ReadPlan
+
+
+def decide_split(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> Decision:
+    """How a split is read, by Polars where that is possible and faster.
+
+    Raises CorruptTable for a file with another size than the manifest's, or a damaged footer.
+    """
+    decision = decide([split], plan, budget, Reader.POLARS)
+    if decision is None:
+        sized = texts_of(polars_columns(split, plan).all)
+        files = examine([split], plan, store, sized)
+        decision = decide([split], plan, budget, Reader.POLARS, Examined(files=files))
+    assert decision is not None
+    return decision
+
+
+def polars_parts(
+    split: Split, plan: ReadPlan, store: Store, fields: Sequence[Field]
+) -> tuple[Part, ...] | None:
+    """The row groups of a split with the size of these columns; None if Polars cannot read them."""
+    if file_refusal([split], stored_only(fields), plan.schemas) is not None:
+        return None
+    parts = parts_or_reason(split, plan, fields, examine([split], plan, store, ()))
+    return parts if isinstance(parts, tuple) else None
+
+
+def examine(
+    splits: Sequence[Split], plan: ReadPlan, store: Store, sized: Sequence[str] | None
+) -> tuple[FileFacts, ...]:
+    """The facts of the files, in order; those of one file if it is not on a local disk.
+
+    The row groups state the size of the columns `sized`; None: row groups are not looked at.
+    """
+    paths: list[tuple[DataFile, str, str]] = []
+    for split in splits:
+        for file in split.files:
+            path = plan.layout.data_file(split.partition_path, split.bucket, file)
+            local = store.local_path(path)
+            if local is None:
+                return (FileFacts(path=None),)
+            # The engine's reader does not know the manifest, so check the size first.
+            check_size(store, path, file)
+            paths.append((file, path, local))
+    return tuple(
+        FileFacts(
+            path=local,
+            # Files that were migrated from Hive have no sequence numbers and may lack columns.
+            columns=None if file.sequence_max else frozenset(file_columns(store, path)),
+            groups=() if sized is None else tuple(row_group_bounds(store, path, sized) or ()),
+        )
+        for file, path, local in paths
+    )

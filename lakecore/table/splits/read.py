@@ -1,0 +1,56 @@
+"""A split -> its rows, as Arrow batches of the requested columns, by lakecore's own reader.
+
+- The files of a *raw* split are scanned without a merge; rows in deletion vectors are dropped.
+- Any other split is one section of overlapping runs, merged window by window.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.table.sections.merge_runs import LEASE_LEAST_BYTES, LEASE_SHARE, merge_runs
+from lakecore.table.sections.windows_plan import Windows, batch_size
+from lakecore.table.splits.decide import decide
+from lakecore.table.splits.read_path import Reader
+from lakecore.table.stored_rows.split_files import SplitFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from lakecore.io.stores.store import Store
+    from lakecore.memory import Budget
+    from lakecore.model.files import Split
+    from lakecore.table.splits.read_path import ReadPath
+    from lakecore.table.stored_rows.read_plan import ReadPlan
+
+
+def read_split(
+    split: Split, plan: ReadPlan, store: Store, budget: Budget, path: ReadPath | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a split in batches of the plan's columns. Raw rows come in file order.
+
+    `path` is what `decide` returned, if it is one of lakecore's own reader.
+    """
+    if path is None:
+        decision = decide([split], plan, budget, Reader.OWN)
+        path = None if decision is None else decision.path
+    if not isinstance(path, Windows):
+        yield from _scanned(split, plan, store, budget)
+        return
+    columns = list(plan.columns)
+    for table in merge_runs(split, plan, store, budget, path):
+        yield from table.select(columns).to_batches()
+        del table
+
+
+def _scanned(
+    split: Split, plan: ReadPlan, store: Store, budget: Budget
+) -> Iterator[pa.RecordBatch]:
+    fields = [plan.schema.field(name) for name in plan.columns]
+    files = SplitFiles(split, plan, store)
+    with budget.acquire_up_to(budget.size_bytes // LEASE_SHARE, LEASE_LEAST_BYTES) as lease:
+        size = batch_size(fields, lease.size_bytes // 3)
+        for file in split.files:
+            yield from files.rows(file, fields, size)

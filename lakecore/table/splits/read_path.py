@@ -1,0 +1,143 @@
+"""The ways of reading rows, and the reasons for them: closed sets of values, see `decide.py`.
+
+- A read whose files need no merge is left to an engine: Polars, DuckDB or Arrow scan the files.
+- Otherwise each split has its own path. Polars decodes the row groups of large splits: all of them,
+  or after a merge of the keys those values that survive (late materialisation, `marks.py`).
+- lakecore's own reader does the rest. It scans a raw split, and merges a section in windows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from lakecore.model.types import Field
+    from lakecore.table.sections.windows_plan import Windows
+    from lakecore.table.splits.parts import FileFacts, Part
+
+
+class Reader(Enum):
+    """Who may read."""
+
+    ENGINE = "an engine may scan all files of the read"
+    POLARS = "Polars may decode row groups of the split"
+    OWN = "only lakecore's own reader"
+
+
+class Reason(Enum):
+    """Why rows are read by a path. The values are sentences for people."""
+
+    NO_MERGE = "no merge is needed"
+    KEYS_DECIDE = "keys, sequence numbers and kinds decide which rows survive"
+    NEWER_KEYS_DECIDE = "keys of newer runs decide which rows of the oldest run survive"
+    MERGED = "some files must be merged"
+    VECTORS = "deletion vectors hide rows"
+    OWN_READER = "batches of lakecore's own reader are wanted"
+    FEW_ROWS = "the split has few rows"
+    SYSTEM_COLUMNS = "sequence numbers and kinds are wanted"
+    LARGE_ROWS = "rows are large for the memory budget"
+    COLUMNS = "no column is wanted, or one twice"
+    CONDITION = "the condition may leave few row groups"
+    FOLDS = "the merge engine computes values"
+    FORMAT = "a file is not Parquet"
+    PARTIAL_FILES = "a file holds only some columns"
+    SCHEMAS = "the files have several schemas"
+    COLUMN_CHANGED = "a column was added, renamed or changed after the files were written"
+    COLUMN_TYPE = "engines read a nested or nanosecond column differently"
+    OLD_FILES = "files of an old Paimon version hold nested columns"
+    NOT_LOCAL = "a file is not on a local disk"
+    MISSING_COLUMNS = "a migrated file lacks columns"
+    ROW_COUNT = "the footer of a file contradicts the manifest"
+    CODEC = "Polars does not detect damage in this compression"
+    LARGE_ROW_GROUPS = "row groups are large for the memory budget"
+    LARGE_KEYS = "the keys of the section are large for the memory budget"
+    FEW_ROW_GROUPS = "the condition leaves few row groups of large files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineScan:
+    """An engine scans these local files with its own reader."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EachSplit:
+    """An engine cannot scan the files of the read: each split has its own path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolarsChunks:
+    """Polars decodes all these row groups of a raw split, a few at a time."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def all_parts(self) -> tuple[Part, ...]:
+        """The row groups."""
+        return self.parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flagged:
+    """Flags of the keys of newer runs, all in `span`, decide for these parts of the oldest run."""
+
+    parts: tuple[Part, ...]
+    span: range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateMaterialisation:
+    """The columns `deciding` of the parts are merged; Polars decodes the rows that survive.
+
+    With `flagged`, flags of their keys decide for the oldest run, which `parts` then leaves out.
+    The columns `values` are read together with `deciding`; both take `held_bytes`, with marks and
+    flags.
+    """
+
+    parts: tuple[Part, ...]
+    deciding: tuple[Field, ...]
+    values: tuple[Field, ...] = ()
+    flagged: Flagged | None = None
+    held_bytes: int
+
+    @property
+    def known_fields(self) -> tuple[Field, ...]:
+        """The columns that are read first."""
+        return tuple(dict.fromkeys((*self.deciding, *self.values)))
+
+    @property
+    def all_parts(self) -> tuple[Part, ...]:
+        """The row groups, those of the oldest run first."""
+        return self.parts if self.flagged is None else (*self.flagged.parts, *self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class FileScan:
+    """lakecore's own reader scans the files of a raw split."""
+
+
+ReadPath: TypeAlias = (
+    "EngineScan | EachSplit | PolarsChunks | LateMaterialisation | FileScan | Windows"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A path and the reason for it."""
+
+    path: ReadPath
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What storage says: facts of each file, in order; whether a condition leaves few row groups.
+
+    If a file is not on a local disk, its facts may be the only ones.
+    """
+
+    files: tuple[FileFacts, ...]
+    few_row_groups: bool = False
