@@ -87,10 +87,7 @@ paimon.split.openfilecost | integer | | Hive: its own cost of opening a file.
 partition.end-input-to-done | flag | false | Flink: mark partitions done at the end.
 partition.idle-time-to-done | duration | | Flink: quiet time after which a partition is done.
 partition.idle-time-to-report-statistic | duration | 0 ms | Flink: quiet time before statistics.
-partition.mark-done-action | text | success-file | Flink: how a partition is marked done.
 partition.mark-done-action.custom.class | text | | Flink: the class that marks it.
-partition.mark-done-action.http.params | text | | Flink: parameters of the request that marks it.
-partition.mark-done-action.http.url | text | | Flink: where that request goes.
 partition.mark-done-action.mode | text | process-time | Flink: when a partition is marked.
 partition.mark-done.recover-from-state | flag | true | Flink: mark after a recovery.
 partition.sink-strategy | text | NONE | Flink: how rows are spread over writers.

@@ -20,6 +20,7 @@ from lakecore.options.kinds import (
     FLAG,
     INT_MAX,
     NAME,
+    NAMES,
     ZONE,
     choice,
     integer,
@@ -69,6 +70,18 @@ class RetentionOptions:
     end_input_check_partition_expire: bool = option(
         "end-input.check-partition-expire", FLAG, False, MAINTAIN,
         "Look for expired partitions after each batch commit.",
+    )
+    partition_mark_done_action: tuple[str, ...] = option(
+        "partition.mark-done-action", NAMES, ("success-file",), MAINTAIN,
+        "How mark_partition_done says that a partition is done: success-file, http-report.",
+    )
+    partition_mark_done_action_http_url: str | None = option(
+        "partition.mark-done-action.http.url", NAME, None, MAINTAIN,
+        "Where http-report sends its request.",
+    )
+    partition_mark_done_action_http_params: str | None = option(
+        "partition.mark-done-action.http.params", NAME, None, MAINTAIN,
+        "Parameters in the request of http-report.",
     )
 
     # --- expiry of snapshots and changelogs -------------------------------------------------------

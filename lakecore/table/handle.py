@@ -45,6 +45,7 @@ from lakecore.table.reads.travel import Travel, as_of, resolve, schema_read
 from lakecore.table.system.inspect import Inspect
 from lakecore.table.verbs.compaction import CompactionRequest, compact_table
 from lakecore.table.verbs.delete import delete_rows
+from lakecore.table.verbs.mark_partition_done import mark_partition_done
 from lakecore.table.verbs.merge_into import MergeInto
 from lakecore.table.verbs.statistics_verbs import StatisticsVerbs
 from lakecore.table.verbs.update import update_rows
@@ -348,6 +349,21 @@ class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, StatisticsVer
             raise InvalidRequest("name the partitions to drop", table=self.identifier)
         chosen = overwrite.matching(self._context, partitions)
         return clear_partitions(self._context, chosen, "OVERWRITE")
+
+    def mark_partition_done(self, *partitions: Mapping[str, object]) -> tuple[str, ...]:
+        """Mark the matching partitions as done, so that others know that they are complete.
+
+        How is the option `partition.mark-done-action`: `success-file` writes the file `_SUCCESS`
+        into the directory of the partition, `http-report` sends a request. A mapping may leave out
+        partition keys (https://paimon.apache.org/docs/master/maintenance/manage-partitions/).
+
+        Returns the directories of the marked partitions, relative to the table, sorted. Raises
+        NotFound if none matches, Unsupported for an action that needs a metastore, StorageError if
+        a report is not taken.
+
+            table.mark_partition_done({"day": datetime.date(2024, 1, 1)})
+        """
+        return mark_partition_done(self._context, partitions)
 
     def compact(
         self,

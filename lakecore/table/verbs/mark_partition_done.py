@@ -1,0 +1,120 @@
+"""Mark partitions as done: others see that no more rows are expected.
+
+The options `partition.mark-done-action` name the actions:
+
+- `success-file`: a file `_SUCCESS` in the directory of the partition, with the times when it was
+  made and last written;
+- `http-report`: a POST of the partition to `partition.mark-done-action.http.url`, whose answer must
+  say `"result": "SUCCESS"`.
+
+https://paimon.apache.org/docs/master/maintenance/manage-partitions/
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest, NotFound, StorageError, Unsupported
+from lakecore.format.json_files import decode_success, encode_success
+from lakecore.io.http import post_json
+from lakecore.table.context import require_table
+from lakecore.table.writes.overwrite import matching
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.table.context import TableContext
+
+__all__ = ["mark_partition_done"]
+
+SUCCESS_FILE = "_SUCCESS"
+_SUCCESS, _REPORT = "success-file", "http-report"
+_OF_A_METASTORE = ("done-partition", "mark-event")
+
+
+def mark_partition_done(
+    context: TableContext, specs: Sequence[Mapping[str, object]]
+) -> tuple[str, ...]:
+    """Mark the partitions that match; their directories, as `dt=2024-01-01/hour=08`.
+
+    Every action is known to be possible before the first one is carried out.
+    """
+    require_table(context)
+    if not specs:
+        raise InvalidRequest("name the partitions to mark", table=context.identifier)
+    actions = _actions(context)
+    paths = _paths(context, specs)
+    if not paths:
+        raise NotFound("no partition matches", table=context.identifier, partitions=list(specs))
+    for path in paths:
+        if _SUCCESS in actions:
+            _write_success(context, path)
+        if _REPORT in actions:
+            _report(context, path)
+    return paths
+
+
+def _actions(context: TableContext) -> tuple[str, ...]:
+    options = context.options
+    for action in options.partition_mark_done_action:
+        if action in _OF_A_METASTORE:
+            raise Unsupported(
+                "this action needs a metastore that lists partitions",
+                option="partition.mark-done-action",
+                value=action,
+                supported=[_SUCCESS, _REPORT],
+            )
+        if action not in {_SUCCESS, _REPORT}:
+            raise Unsupported(
+                "this action is not supported",
+                option="partition.mark-done-action",
+                value=action,
+                supported=[_SUCCESS, _REPORT],
+            )
+        if action == _REPORT and options.partition_mark_done_action_http_url is None:
+            raise InvalidRequest(
+                "http-report needs the option partition.mark-done-action.http.url",
+                table=context.identifier,
+            )
+    return options.partition_mark_done_action
+
+
+def _paths(context: TableContext, specs: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
+    """The directories of the partitions of the latest snapshot that match."""
+    if not context.schema.partition_keys:
+        raise InvalidRequest("the table has no partitions", table=context.identifier)
+    chosen = matching(context, specs)
+    latest = context.history.latest_snapshot()
+    entries = () if latest is None else context.history.live_entries(latest)
+    partitions = sorted({entry.partition for entry in entries})
+    kept = chosen(partitions) if partitions else ()
+    found = (each for each, keep in zip(partitions, kept, strict=True) if keep)
+    return tuple(sorted(map(context.partitions.path, found)))
+
+
+def _write_success(context: TableContext, path: str) -> None:
+    place = f"{context.layout.partition_dir(path)}/{SUCCESS_FILE}"
+    now_ms = context.ambient.now_ms()
+    try:
+        created_ms = decode_success(context.store.read(place), place)
+    except NotFound:
+        created_ms = now_ms
+    context.store.put(place, encode_success(created_ms, now_ms))
+
+
+def _report(context: TableContext, path: str) -> None:
+    options = context.options
+    url = options.partition_mark_done_action_http_url or ""
+    answer = post_json(
+        url,
+        {
+            "params": options.partition_mark_done_action_http_params,
+            "table": context.identifier,
+            "path": context.layout.root,
+            "partition": path,
+        },
+    )
+    if str(answer.get("result", "")).upper() != "SUCCESS":
+        raise StorageError(
+            "the server did not take the report", url=url, partition=path, answer=answer
+        )
