@@ -69,6 +69,8 @@ def shown(*groups: Group | None) -> str:
         ("150 60 6 7 8", "60 6 7"),
         ("150 150 150", "none"),
         ("90 90 90", "90 90 90"),
+        ("100 99 1", "100 99 1"),
+        ("100 100 1", "none"),
     ],
 )
 def test_oldest_neighbours_are_picked_as_soon_as_they_are_enough(files: str, picked: str) -> None:

@@ -26,6 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 from _pytest.runner import runtestprotocol
+from hypothesis.internal.conjecture import engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -181,6 +182,8 @@ def _run(batches: Sequence[Sequence[str]], loop: _Loop) -> None:
     for number in (0, 1, 2):
         os.dup2(null, number)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # That a law fails is enough; to make its example small would take longer than the law.
+    engine.MAX_SHRINKING_SECONDS = 0
     setattr(builtins, _PROBE, lambda: loop.hits.add(True))
     if loop.patch is not None:
         loop.before = loop.patch.function.__code__

@@ -338,6 +338,18 @@ def test_plan_crosses_processes() -> None:
     assert pa.Table.from_batches(found).to_pylist() == [{"id": 1, "v": "a"}]
 
 
+def test_batches_of_raw_files_take_a_third_of_their_lease() -> None:
+    names = "abcdefgh"
+    table = new_table(dict.fromkeys(names, "BIGINT"), keys=[], budget_bytes=32 << 20)
+    table.write(pa.table({name: np.arange(80_000) for name in names}))
+
+    counts = [batch.num_rows for batch in table.to_batches()]
+
+    lease, row_bytes = 8 << 20, 8 * len(names) + 16
+    assert sum(counts) == 80_000
+    assert max(counts) <= lease // 3 // row_bytes
+
+
 def test_lease_is_given_back_when_a_read_is_given_up() -> None:
     table = new_table()
     for number in range(3):
