@@ -35,6 +35,7 @@ from lakecore.cli.arguments import (
 from lakecore.cli.output import OutputFailed, flush, to_nowhere, write
 from lakecore.cli.run import run
 from lakecore.cli.stream_commands import add_to as add_stream_commands
+from lakecore.cli.tag_commands import add_to as add_tag_commands
 from lakecore.errors import LakecoreError
 
 if TYPE_CHECKING:
@@ -250,6 +251,7 @@ def changes(  # noqa: PLR0913  one option per part of the question
 
 add_stream_commands(app)
 add_analyze_command(app)
+add_tag_commands(app)
 
 
 @app.command()
