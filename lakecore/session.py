@@ -269,6 +269,9 @@ class Session:
     def get_table(self, identifier: str) -> Table:
         """The table `db.t`, its branch `db.t$branch_b1`, or its system table `db.t$files`.
 
+        `sys.tables`, `sys.partitions`, `sys.all_table_options` and `sys.catalog_options` show the
+        whole catalog.
+
         A system table supports the reading methods only. Raises NotFound, listing the names that
         exist.
         """

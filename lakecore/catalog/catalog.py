@@ -9,6 +9,7 @@ another `Publication`; the verbs stay the same.
 Rules that `tests/catalog/test_behaviour.py` checks for every catalog:
 
 - names are read by `identifier.py`; `db.t$branch_b1` is a branch and `db.t$files` a system table;
+- the database `sys`, which is not listed, has the tables of `system_database.py`;
 - a missing database, table or branch is NotFound, with the names that exist;
 - what exists is AlreadyExists; a flag `ignore_if_...` turns either error into no change;
 - of all who create a table of one name at the same time, one succeeds;
@@ -36,6 +37,11 @@ class Catalog(Protocol):
     @property
     def warehouse(self) -> str:
         """The path, URI or name of the warehouse."""
+        ...
+
+    @property
+    def option_texts(self) -> Mapping[str, str]:
+        """The options of the catalog, as they were given."""
         ...
 
     # --- databases --------------------------------------------------------------------------------

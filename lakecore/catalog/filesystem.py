@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, cast
 from lakecore.catalog.filled_table import create_filled
 from lakecore.catalog.identifier import (
     MAIN_BRANCH,
+    SYSTEM_DATABASE,
     Identifier,
     check_directory,
     check_name,
     parse_identifier,
 )
 from lakecore.catalog.options import parse_catalog_options
+from lakecore.catalog.system_database import GLOBAL_TABLES, global_table
 from lakecore.catalog.warehouse import open_warehouse
 from lakecore.errors import (
     AlreadyExists,
@@ -85,6 +87,10 @@ class FilesystemCatalog:
         self.ambient = ambient
         self.publication = EXCLUSIVE_CREATE
 
+    @property
+    def option_texts(self) -> Mapping[str, str]:
+        return self.options.texts
+
     # --- databases --------------------------------------------------------------------------------
 
     def list_databases(self) -> tuple[str, ...]:
@@ -98,6 +104,8 @@ class FilesystemCatalog:
         )
 
     def database_exists(self, name: str) -> bool:
+        if name == SYSTEM_DATABASE:
+            return True
         return self.store.exists(self.database_path(name))
 
     def create_database(self, name: str, *, ignore_if_exists: bool = False) -> None:
@@ -135,6 +143,8 @@ class FilesystemCatalog:
     # --- tables -----------------------------------------------------------------------------------
 
     def list_tables(self, database: str) -> tuple[str, ...]:
+        if database == SYSTEM_DATABASE:
+            return tuple(sorted(GLOBAL_TABLES))
         path = self.database_path(database)
         if not self.store.exists(path):
             raise self._no_database(database)
@@ -143,6 +153,8 @@ class FilesystemCatalog:
 
     def table_exists(self, identifier: str) -> bool:
         name = parse_identifier(identifier)
+        if name.database == SYSTEM_DATABASE:
+            return name.table.lower() in GLOBAL_TABLES
         return self._is_table(self.table_path(name), name.branch)
 
     def create_table(  # noqa: PLR0913  the public verb
@@ -190,6 +202,8 @@ class FilesystemCatalog:
 
     def get_table(self, identifier: str) -> Table:
         name = parse_identifier(identifier)
+        if name.database == SYSTEM_DATABASE:
+            return cast("Table", global_table(self, name))
         table = self._load(name.data_table)
         if name.system is None:
             return table
@@ -300,7 +314,7 @@ class FilesystemCatalog:
 
     def _data_table(self, text: str, verb: str, *, branch_allowed: bool) -> Identifier:
         name = parse_identifier(text)
-        if name.system is not None:
+        if name.system is not None or name.database == SYSTEM_DATABASE:
             raise InvalidRequest(f"a system table cannot be {_done(verb)}", table=name)
         if name.branch != MAIN_BRANCH and not branch_allowed:
             raise InvalidRequest(

@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest
 
-__all__ = ["Identifier", "check_directory", "check_name", "parse_identifier"]
+__all__ = ["SYSTEM_DATABASE", "Identifier", "check_directory", "check_name", "parse_identifier"]
 
 BRANCH_MARK = "branch_"
 MAIN_BRANCH = "main"
@@ -76,8 +76,6 @@ def parse_identifier(text: str) -> Identifier:
             raise InvalidRequest(f"a part of the table's name is blank; {_EXAMPLE}", name=text)
     for what, part in (("database", database), ("table", table), ("branch", branch)):
         check_directory(what, part)
-    if database == SYSTEM_DATABASE:
-        raise Unsupported("global system tables are not supported", name=text)
     return Identifier(
         database=database, table=table, branch=branch, system=system and system.lower()
     )

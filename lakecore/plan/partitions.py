@@ -67,6 +67,15 @@ class Partitions:
             )
         return self._paths[partition]
 
+    def spec(self, partition: bytes) -> Mapping[str, str]:
+        """The partition values as strings, by column name, as catalogs name the partition."""
+        return partition_texts(
+            self.values([partition]),
+            self.fields,
+            self._default_name,
+            legacy_name=self._legacy_name,
+        )
+
     def texts(self, partition: bytes) -> Mapping[str, str]:
         """The partition values as strings, by column name, for messages."""
         return partition_texts(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakecore.catalog.identifier import NAME_BYTES_MAX, Identifier, check_name, parse_identifier
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest
 
 
 def named(database: str, table: str, branch: str = "main", system: str | None = None) -> Identifier:
@@ -59,9 +59,10 @@ def test_text_that_names_nothing_is_refused(text: str, why: str) -> None:
         parse_identifier(text)
 
 
-def test_global_system_tables_are_unsupported() -> None:
-    with pytest.raises(Unsupported, match="global system tables"):
-        parse_identifier("sys.all_table_options")
+def test_global_system_tables_are_tables_of_a_database() -> None:
+    assert parse_identifier("sys.all_table_options") == Identifier(
+        database="sys", table="all_table_options"
+    )
 
 
 @pytest.mark.parametrize(

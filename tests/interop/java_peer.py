@@ -6,7 +6,7 @@ needed. Verbs: create, refusals, write, adopt, read, compact, stream, consumers,
 changes, snapshots, system_table, and those of `java_changes`.
 =======
 needed. Verbs: create, refusals, write, adopt, read, compact, stream, changes, snapshots,
-system_table, log, statistics, and those of `java_changes`.
+system_table, global_table, log, statistics, and those of `java_changes`.
 >>>>>>> 5ad74a0 (system tables: $audit_log, $binlog and $ro)
 """
 
@@ -69,6 +69,7 @@ def main(version: str, zone: str) -> None:
                 "consumers": peer.consumers,
                 "reset_consumer": peer.reset_consumer,
                 "changes": peer.changes,
+                "global_table": peer.global_table,
                 "log": peer.log,
                 "statistics": peer.statistics,
                 "snapshots": peer.snapshots,
@@ -410,7 +411,18 @@ class JavaPeer:
 
     def system_table(self, path: str, name: str) -> Json:
         """List the columns of a `$` table, as name and type, and its rows: numbers and texts."""
-        table = paimon_class("table.system.SystemTableLoader").load(name, self.table(path, None))
+        return self._shown(
+            paimon_class("table.system.SystemTableLoader").load(name, self.table(path, None))
+        )
+
+    def global_table(self, warehouse: str, name: str) -> Json:
+        """List the columns and the rows of a table of the database `sys`."""
+        options = paimon_class("options.Options")(java_map({"warehouse": warehouse}))
+        context = paimon_class("catalog.CatalogContext").create(options)
+        catalog = paimon_class("catalog.CatalogFactory").createCatalog(context)
+        return self._shown(catalog.getTable(paimon_class("catalog.Identifier").create("sys", name)))
+
+    def _shown(self, table: Java) -> Json:
         fields = list(table.rowType().getFields())
         row_class = paimon_class("data.InternalRow")
         getters = [

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 import lakecore as lc
+from lakecore.catalog.system_database import GLOBAL_TABLES
 from lakecore.table.system.system_columns import SYSTEM_TABLES
 from tests.interop import limits
 
@@ -111,3 +112,23 @@ def test_java_shows_the_same_system_table(
 
     assert answer["columns"] == columns
     assert shown(table, name) == _settled(rows, name)
+
+
+@pytest.mark.parametrize("name", GLOBAL_TABLES)
+def test_java_shows_the_same_table_of_the_catalog(
+    name: str, peers: Callable[[str], PeerEngine], tmp_path: Path
+) -> None:
+    session = lc.connect(tmp_path / "w", create=True)
+    for database in ("a", "b"):
+        session.create_database(database)
+        written(tmp_path / "w" / f"{database}.db" / "t")
+    session.create_table("b.plain", {"x": "INT"})
+    warehouse = str(tmp_path / "w")
+    answer = peers(limits.JAVA).peer.ask("global_table", warehouse=warehouse, name=name)
+    assert isinstance(answer, dict)
+    ours = session.get_table(f"sys.{name}")
+
+    assert [[f.name, str(f.type)] for f in ours.schema.fields] == answer["columns"]
+    assert sorted(map(str, ours.to_polars().rows())) == sorted(
+        str(tuple(row)) for row in answer["rows"]
+    )

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
     from lakecore.table.system.cell_texts import Row
 
+    Sums = tuple[int, int, int, datetime | None]
+
 
 def _file_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
     entries = sorted(
@@ -73,15 +75,20 @@ def _manifest_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
         )
 
 
-def _partition_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
+def partition_sums(context: TableContext, snapshot: Snapshot) -> Mapping[bytes, Sums]:
+    """Row count, bytes and number of the files of each partition, and the newest creation time."""
     groups: dict[bytes, list[DataFile]] = defaultdict(list)
     for entry in context.history.live_entries(snapshot):
         groups[entry.partition].append(entry.file)
+    return {partition: _sums(files) for partition, files in groups.items()}
+
+
+def _partition_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
     rows: list[tuple[str, Row]] = []
-    for partition, files in groups.items():
+    for partition, sums in partition_sums(context, snapshot).items():
         texts = context.partitions.texts(partition)
         name = "/".join(f"{column}={text}" for column, text in texts.items())
-        rows.append((name, (*_sums(files), None, None, None, None)))
+        rows.append((name, (*sums, None, None, None, None)))
     return ((name, *row) for name, row in sorted(rows, key=lambda pair: pair[0]))
 
 
@@ -97,7 +104,7 @@ def _bucket_rows(context: TableContext, snapshot: Snapshot) -> Iterable[Row]:
     return sorted(rows, key=lambda row: row[:2])
 
 
-def _sums(files: Sequence[DataFile]) -> tuple[int, int, int, datetime | None]:
+def _sums(files: Sequence[DataFile]) -> Sums:
     """Row count, bytes and number of some files, and the creation time of the newest."""
     times = [file.creation_time_ms for file in files if file.creation_time_ms is not None]
     return (

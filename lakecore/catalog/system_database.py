@@ -1,0 +1,169 @@
+"""The database `sys`: tables that show a whole catalog, for any catalog.
+
+https://paimon.apache.org/docs/master/concepts/system-tables/#global-system-table
+
+Each read opens every table of the catalog. A table that is dropped meanwhile is left out. What a
+catalog does not know is null, as in Java: a filesystem catalog has no owners and counts no rows.
+Secrets are shown as `***`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lakecore.catalog.identifier import SYSTEM_DATABASE
+from lakecore.errors import NotFound
+from lakecore.masking import masked_options
+from lakecore.model.schema import TableSchema
+from lakecore.model.types import Field, parse_type
+from lakecore.table.system.snapshot_rows import partition_sums
+from lakecore.table.system.system_rows import table_of
+from lakecore.table.system.system_table import SystemSource, SystemTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from lakecore.catalog.catalog import Catalog
+    from lakecore.catalog.identifier import Identifier
+    from lakecore.table.handle import Table
+    from lakecore.table.system.cell_texts import Row
+
+__all__ = ["GLOBAL_TABLES", "global_table"]
+
+_COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "tables": {
+        "database_name": "STRING",
+        "table_name": "STRING",
+        "table_type": "STRING",
+        "partitioned": "BOOLEAN",
+        "primary_key": "BOOLEAN",
+        "owner": "STRING",
+        "created_at": "BIGINT",
+        "created_by": "STRING",
+        "updated_at": "BIGINT",
+        "updated_by": "STRING",
+        "record_count": "BIGINT",
+        "file_size_in_bytes": "BIGINT",
+        "file_count": "BIGINT",
+        "last_file_creation_time": "BIGINT",
+    },
+    "partitions": {
+        "database_name": "STRING",
+        "table_name": "STRING",
+        "partition_name": "STRING",
+        "record_count": "BIGINT",
+        "file_size_in_bytes": "BIGINT",
+        "file_count": "BIGINT",
+        "last_file_creation_time": "BIGINT",
+        "done": "BOOLEAN",
+    },
+    "all_table_options": {
+        "database_name": "STRING",
+        "table_name": "STRING",
+        "key": "STRING",
+        "value": "STRING",
+    },
+    "catalog_options": {"key": "STRING NOT NULL", "value": "STRING NOT NULL"},
+}
+GLOBAL_TABLES = tuple(_COLUMNS)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def global_table(catalog: Catalog, identifier: Identifier) -> SystemTable:
+    """The table `sys.NAME` of a catalog. Raises NotFound, with the names that exist."""
+    name = str(identifier).removeprefix(f"{SYSTEM_DATABASE}.").lower()
+    columns = _COLUMNS.get(name)
+    if columns is None:
+        raise NotFound("no such table", table=identifier, tables=list(GLOBAL_TABLES))
+    fields = tuple(
+        Field(id=number, name=column, type=parse_type(text))
+        for number, (column, text) in enumerate(columns.items())
+    )
+    schema = TableSchema(id=0, fields=fields, highest_field_id=len(fields) - 1)
+    rows = partial(_ROWS[name], catalog)
+    source = SystemSource(table_schema=schema, load=lambda: table_of(rows(), schema))
+    return SystemTable(f"{SYSTEM_DATABASE}.{name}", source)
+
+
+def _tables(catalog: Catalog) -> Iterator[tuple[str, str, Table]]:
+    """Database, name and table of each table, sorted."""
+    for database in catalog.list_databases():
+        try:
+            names = catalog.list_tables(database)
+        except NotFound:
+            continue
+        for name in names:
+            try:
+                table = catalog.get_table(f"`{database}`.`{name}`")
+            except NotFound:
+                continue
+            yield database, name, table
+
+
+def _table_rows(catalog: Catalog) -> Iterator[Row]:
+    for database, name, table in _tables(catalog):
+        schema, options = table.context.schema, table.context.options.texts
+        yield (
+            database,
+            name,
+            options.get("type", "table"),
+            bool(schema.partition_keys),
+            bool(schema.primary_keys),
+            options.get("owner"),
+            _number(options.get("createdAt")),
+            options.get("createdBy"),
+            _number(options.get("updatedAt")),
+            options.get("updatedBy"),
+            None,
+            None,
+            None,
+            None,
+        )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None
+
+
+def _partition_rows(catalog: Catalog) -> Iterator[Row]:
+    for database, name, table in _tables(catalog):
+        if not table.context.schema.partition_keys:
+            continue
+        context = table.context
+        snapshot = context.history.latest_snapshot()
+        found = {} if snapshot is None else partition_sums(context, snapshot)
+        names = {
+            partition: "/".join(f"{key}={text}" for key, text in spec.items())
+            for partition in found
+            for spec in [context.partitions.spec(partition)]
+        }
+        for partition in sorted(found, key=names.__getitem__):
+            *sums, newest = found[partition]
+            yield database, name, names[partition], *sums, _epoch_ms(newest), False
+
+
+def _epoch_ms(local: datetime | None) -> int | None:
+    """The point in time of a local time of this machine."""
+    return None if local is None else (local.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _option_rows(catalog: Catalog) -> Iterator[Row]:
+    for database, name, table in _tables(catalog):
+        options = {**table.context.schema.options, "path": table.path}
+        for key, value in masked_options(options).items():
+            yield database, name, key, str(value)
+
+
+def _catalog_rows(catalog: Catalog) -> Iterator[Row]:
+    for key, value in masked_options(catalog.option_texts).items():
+        yield key, str(value)
+
+
+_ROWS: Mapping[str, Callable[[Catalog], Iterator[Row]]] = {
+    "tables": _table_rows,
+    "partitions": _partition_rows,
+    "all_table_options": _option_rows,
+    "catalog_options": _catalog_rows,
+}
