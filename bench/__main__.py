@@ -1,8 +1,8 @@
 """`python -m bench [NAME …]`: run the benchmarks, print figures as ratios of one run.
 
-Names: merge_6m fold_6m compact_6m scan_6m checksums_5m pack_20m plan_10k commits_10k lookup_10m
-upserts_20m memory_50m large_rows big_bucket formats. Without one, all of them (more than an hour on
-two cores; most is pypaimon's Python path, and buckets of 10 GB).
+Names: merge_6m fold_6m compact_6m scan_6m checksums_5m pack_20m plan_10k commits_10k polls_100k
+lookup_10m upserts_20m memory_50m large_rows big_bucket formats. Without one, all of them (more than
+an hour on two cores; most is pypaimon's Python path, and buckets of 10 GB).
 Exits with 1 if a promise was not kept.
 
 `python -m bench lookup [SETTING=VALUE …]` is lookup_10m in another size, see `lookup.py`.
@@ -37,6 +37,7 @@ from bench import (
     merge_6m,
     pack_20m,
     plan_10k,
+    polls_100k,
     scan_6m,
     upserts_20m,
 )
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 BENCHMARKS: dict[str, Callable[[], bool]] = {
     "plan_10k": plan_10k.run,
     "commits_10k": commits_10k.run,
+    "polls_100k": polls_100k.run,
     "scan_6m": scan_6m.run,
     "checksums_5m": checksums_5m.run,
     "merge_6m": merge_6m.run,

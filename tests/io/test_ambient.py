@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from datetime import UTC, datetime
@@ -73,3 +74,29 @@ def test_ids_of_a_job_begin_alike_and_are_each_new() -> None:
     assert first[:JOB_ID_LENGTH] == second[:JOB_ID_LENGTH]
     assert str(uuid.UUID(first)) == first
     assert uuid.UUID(first).version == 4
+
+
+def test_asynchronous_sleep_of_a_seed_advances_its_clock_without_waiting() -> None:
+    ambient = seeded(1)
+    before, began = ambient.now_ms(), time.monotonic()
+    asyncio.run(ambient.sleep_async(3600))
+
+    assert ambient.now_ms() - before == 3_600_000
+    assert time.monotonic() - began < 60
+
+
+def test_asynchronous_sleep_lets_other_tasks_run() -> None:
+    async def both() -> list[str]:
+        done: list[str] = []
+
+        async def sleeper() -> None:
+            await SYSTEM.sleep_async(0.05)
+            done.append("slept")
+
+        task = asyncio.create_task(sleeper())
+        await asyncio.sleep(0)
+        done.append("ran")
+        await task
+        return done
+
+    assert asyncio.run(both()) == ["ran", "slept"]

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from lakecore.errors import InvalidRequest
-from lakecore.model.times import is_time_text, to_milliseconds, wall_time
+from lakecore.model.times import is_time_text, to_milliseconds, to_wall_clock, wall_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,3 +161,22 @@ def test_wall_time_is_what_states_no_zone(given: object, wanted: datetime | None
 )
 def test_texts_that_are_times(text: str, *, is_time: bool) -> None:
     assert is_time_text(text) is is_time
+
+
+@pytest.mark.parametrize("time_ms", [0, START_MS + 7, -1, 1_767_225_599_999])
+def test_clock_of_the_machine_is_stored_as_if_it_were_utc(
+    time_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    time.tzset()
+    try:
+        shown = to_wall_clock(time_ms)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert shown == time_ms + 8 * 3_600_000
+
+
+def test_clock_of_a_time_beyond_all_calendars_is_that_time() -> None:
+    assert to_wall_clock(2**62) == 2**62

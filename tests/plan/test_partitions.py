@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakecore.format.binary_row import encode_rows
-from lakecore.model.files import EMPTY_ROW
+from lakecore.model.files import EMPTY_ROW, Split
 from lakecore.model.validation import create_schema
 from lakecore.plan.partitions import Partitions, bucket_key_fields, hash_is_settled
 
@@ -126,3 +127,30 @@ def test_buckets_tell_of_values_that_hash_as_they_always_did(
     keys = bucket_key_fields(newest, newest.parsed_options())
 
     assert hash_is_settled(keys, [newest, *map(schema, before)]) is settled
+
+
+def test_partitions_are_scanned_in_the_order_of_their_values_if_asked_for() -> None:
+    schema = schema_of(**{"scan.plan-sort-partition": "true"})
+    rows = [
+        ("eu", date(2026, 1, 2)),
+        (None, date(2026, 1, 9)),
+        ("asia", date(2026, 1, 3)),
+        ("eu", date(2026, 1, 1)),
+        ("asia", None),
+    ]
+    splits = [
+        Split(partition=each, partition_path="", bucket=n, total_buckets=9, runs=(), raw=True)
+        for n, each in enumerate(serialized(schema, *rows))
+    ]
+    splits.append(replace(splits[0], bucket=9))
+    seen = [split.partition for split in reversed(splits)]
+
+    def buckets(**options: str) -> list[int]:
+        partitions = Partitions(schema, schema.parsed_options(options))
+        return [split.bucket for split in partitions.in_scan_order(splits, seen)]
+
+    assert buckets() == [1, 4, 2, 3, 0, 9]
+    assert buckets(**{"scan.plan-sort-partition": "false"}) == [0, 9, 4, 3, 2, 1]
+    unsorted = Partitions(schema, schema_of().parsed_options())
+    assert unsorted.in_scan_order(splits) == splits
+    assert unsorted.in_scan_order([], []) == []
