@@ -33,6 +33,7 @@ from lakecore.cli.arguments import (
     chosen,
 )
 from lakecore.cli.output import OutputFailed, flush, to_nowhere, write
+from lakecore.cli.retention_commands import add_to as add_retention_commands
 from lakecore.cli.run import run
 from lakecore.cli.stream_commands import add_to as add_stream_commands
 from lakecore.cli.tag_commands import add_to as add_tag_commands
@@ -250,6 +251,7 @@ def changes(  # noqa: PLR0913  one option per part of the question
 
 
 add_stream_commands(app)
+add_retention_commands(app)
 add_analyze_command(app)
 add_tag_commands(app)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
 from lakecore.model.arguments import check_flags
@@ -124,7 +124,7 @@ class RetentionVerbs:
         expiration_time: str | timedelta | None = None,
         timestamp_formatter: str | None = None,
         timestamp_pattern: str | None = None,
-        expire_strategy: Literal["values-time", "update-time"] | None = None,
+        expire_strategy: str | None = None,
         max_expires: int | None = None,
         dry_run: bool = False,
     ) -> ExpiredPartitions:
