@@ -49,6 +49,7 @@ class JavaChanges:
             "create_tag": self.create_tag,
             "delete_tag": self.delete_tag,
             "manage": self.manage,
+            "tag_batch": self.tag_batch,
             "roll_back": self.roll_back,
             "expire": self.expire,
             "expire_partitions": self.expire_partitions,
@@ -150,6 +151,10 @@ class JavaChanges:
             for each in given
         ]
         getattr(table, method)(*arguments)
+
+    def tag_batch(self, path: str) -> None:
+        """Make the tag of a batch, as Flink's sink does at its end."""
+        paimon_class("tag.TagBatchCreation")(self._open_table(path, None)).createTag()
 
     def roll_back(self, path: str, snapshot_id: int) -> None:
         """Make an earlier snapshot the latest."""

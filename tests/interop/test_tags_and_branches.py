@@ -271,3 +271,24 @@ def test_both_make_the_same_automatic_tags(
     assert made[0]
     for name in made[0]:
         assert by_java(java, ours, scan__tag_name=name) == held(ours, tag=name)
+
+
+@pytest.mark.parametrize("options", [{}, {"tag.batch.customized-name": "last"}])
+def test_both_move_the_tag_of_a_batch(
+    options: dict[str, str], peers: Callable[[str], PeerEngine], tmp_path: Path
+) -> None:
+    java, ours, theirs = peers(limits.JAVA), tmp_path / "l.db" / "t", tmp_path / "j.db" / "t"
+    stated = {"tag.automatic-creation": "batch", "tag.num-retained-max": "2", **options}
+    case = Case(name="t", columns=COLUMNS, commits=(), options=stated)
+    for path in (ours, theirs):
+        LakecoreEngine().create(path, case)
+    for number in range(4):
+        put(ours, (1, number, "x"))
+        java.write_on(theirs, java_rows((1, number, "x")))
+        java.peer.ask("tag_batch", path=str(theirs))
+        for path in (ours, theirs):
+            lc.open_table(path).create_tag(f"by hand {number}")
+
+    made = [{t.name: t.snapshot_id for t in lc.open_table(p).tags()} for p in (ours, theirs)]
+    assert made[0] == made[1]
+    assert len(made[0]) == 3

@@ -8,14 +8,18 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from lakecore.errors import NotFound
+from lakecore.format.layout import TAG_PREFIX
 from lakecore.plan.tag_periods import wall_ms
 from lakecore.table.context import require_table
 from lakecore.table.maintenance.auto_tags import create_automatic_tags
 from lakecore.table.maintenance.tags import all_tags, delete_tag
 
 if TYPE_CHECKING:
+    from lakecore.io.history.history import History
+    from lakecore.io.stores.store import FileStatus
     from lakecore.model.retention import TagDeletion
     from lakecore.model.snapshot import Tag
     from lakecore.table.context import TableContext
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["expire_tags", "maintain_tags"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ENDS: WeakKeyDictionary[History, dict[FileStatus, float | None]] = WeakKeyDictionary()
+"""When the tags of a table end, by the states of their files."""
 
 
 def expire_tags(
@@ -49,15 +55,39 @@ def maintain_tags(context: TableContext, *, batch: bool) -> None:
     `batch` is that of `create_automatic_tags`.
     """
     create_automatic_tags(context, batch=batch)
-    if context.options.tag_time_expire_enabled and context.history.tag_names():
-        expire_tags(context)
+    if context.options.tag_time_expire_enabled:
+        for tag in _due(context):
+            if _is_over(context, tag):
+                with suppress(NotFound):  # another process deleted it
+                    delete_tag(context, tag.name)
+
+
+def _due(context: TableContext) -> list[Tag]:
+    """The tags that may have had their time, as they are now.
+
+    A table may have many tags and commit often: a file that did not change is not read again.
+    """
+    known, ends = _ENDS.get(context.history, {}), {}
+    now_ms = context.ambient.local_wall_clock_ms()
+    due = []
+    for file in context.store.list(context.layout.tag_dir):
+        name = file.path.rpartition("/")[2]
+        if file.is_directory or not name.startswith(TAG_PREFIX):
+            continue
+        end_ms = known.get(file, -1)
+        if file.modified_ms is None or (end_ms is not None and now_ms > end_ms):
+            with suppress(NotFound):
+                tag = context.history.tag(name.removeprefix(TAG_PREFIX))
+                end_ms = _end_ms(tag)
+                due.append(tag)
+        ends[file] = end_ms
+    _ENDS[context.history] = ends
+    return due
 
 
 def _is_over(context: TableContext, tag: Tag) -> bool:
-    made = _made_ms(tag)
-    if made is None or tag.retained_seconds is None:
-        return False
-    return context.ambient.local_wall_clock_ms() > made + tag.retained_seconds * 1000
+    end_ms = _end_ms(tag)
+    return end_ms is not None and context.ambient.local_wall_clock_ms() > end_ms
 
 
 def _is_older(context: TableContext, tag: Tag, before_ms: int) -> bool:
@@ -68,6 +98,14 @@ def _is_older(context: TableContext, tag: Tag, before_ms: int) -> bool:
         modified = files.get(path)
         made = None if modified is None else wall_ms(modified, None)
     return made is not None and made < before_ms
+
+
+def _end_ms(tag: Tag) -> float | None:
+    """When the time of a tag is over, in milliseconds of a wall clock; None: never."""
+    made = _made_ms(tag)
+    if made is None or tag.retained_seconds is None:
+        return None
+    return made + tag.retained_seconds * 1000
 
 
 def _made_ms(tag: Tag) -> float | None:

@@ -31,6 +31,7 @@ from lakecore.errors import (
 )
 from lakecore.format import metadata
 from lakecore.format.layout import SUCCESS_FOLDER, TAG_PREFIX
+from lakecore.io.parallel import read_all
 from lakecore.model.retention import TagDeletion
 from lakecore.model.snapshot import Snapshot, Tag
 from lakecore.model.times import to_milliseconds
@@ -62,10 +63,14 @@ _RESERVED = SUCCESS_FOLDER.removeprefix(TAG_PREFIX)
 
 def all_tags(context: TableContext) -> tuple[Tag, ...]:
     """The tags, by snapshot and name. A tag that is deleted meanwhile is left out."""
-    found = []
-    for name in context.history.tag_names():
+    history = context.history
+
+    def read(name: str) -> Tag | None:
         with suppress(NotFound):
-            found.append(context.history.tag(name))
+            return history.tag(name)
+        return None
+
+    found = [tag for tag in read_all(read, history.tag_names()) if tag is not None]
     return tuple(sorted(found, key=lambda tag: (tag.snapshot.id, tag.name)))
 
 

@@ -13,6 +13,7 @@ from lakecore.io.stores.store import MemoryStore
 from lakecore.table.maintenance.auto_tags import create_automatic_tags
 from lakecore.table.maintenance.expire_tags import maintain_tags
 from tests.retention import data_files, files_read
+from tests.stores import ReadCounter
 from tests.tables import held, new_table, reopened, rows
 
 if TYPE_CHECKING:
@@ -257,3 +258,24 @@ def test_watermark_is_carried_and_never_falls() -> None:
     for wrong in ("5", 1.5, True, 2**63):
         with pytest.raises(InvalidRequest, match="watermark"):
             table.write(rows(table.schema, "1 a"), watermark=wrong)  # type: ignore[arg-type]
+
+
+def test_commits_read_a_tag_again_only_if_it_changed() -> None:
+    table = table_of("none")
+    commit(table)
+    for number in range(5):
+        table.create_tag(f"t{number}", time_retained="9 d")
+    table.create_tag("forever")
+    store = ReadCounter(table.context.store)
+    slow = reopened(table, store=store, ambient=table.context.ambient)
+
+    for _ in range(3):
+        maintain_tags(slow.context, batch=True)
+    assert len([name for name in store.reads if name.startswith("tag-")]) == 6
+    table.context.ambient.sleep(1.0)
+    table.replace_tag("t1", time_retained="8 d")
+    maintain_tags(slow.context, batch=True)
+    assert [name for name in store.reads if name.startswith("tag-")][6:] == ["tag-t1"]
+    table.context.ambient.sleep(8 * 86_400 + 1.0)
+    maintain_tags(slow.context, batch=True)
+    assert {*tags(table)} == {"t0", "t2", "t3", "t4", "forever"}
