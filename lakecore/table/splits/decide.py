@@ -47,8 +47,6 @@ _KEYS_SHARE = 8
 """The deciding columns and marks of a section take at most the budget divided by this."""
 _CHUNK_SHARE = 8
 """A chunk takes at most the budget divided by this: decoded, filtered, and as Arrow batches."""
-_VALUES_SHARE = 4
-"""If newer runs have at most this part of the rows (a divisor), their values are read at once."""
 _CHUNK_PARTS_MIN = 8
 """A chunk has room for at least this many row groups, because Polars reads several at once."""
 
@@ -227,26 +225,18 @@ def _path(
 def _late(
     split: Split, plan: ReadPlan, budget: Budget, columns: PolarsColumns, parts: tuple[Part, ...]
 ) -> LateMaterialisation | Reason:
-    flagged, flag_bytes = None, 0
+    flagged, held_bytes = None, 0
     if columns.span is not None:
         oldest = {file.name for file in split.runs[0]}
         of_oldest = tuple(part for part in parts if part.file.name in oldest)
-        flagged, flag_bytes = Flagged(parts=of_oldest, span=columns.span), len(columns.span)
+        flagged, held_bytes = Flagged(parts=of_oldest, span=columns.span), len(columns.span)
         parts = parts[len(of_oldest) :]
-    late = LateMaterialisation(
-        parts=parts,
-        deciding=columns.deciding,
-        flagged=flagged,
-        held_bytes=flag_bytes + bytes_to_mark(parts, columns.deciding, plan.merge.key),
+    held_bytes += bytes_to_mark(parts, columns.deciding, plan.merge.key)
+    if held_bytes > keys_bytes_max(budget):
+        return Reason.LARGE_KEYS
+    return LateMaterialisation(
+        parts=parts, deciding=columns.deciding, flagged=flagged, held_bytes=held_bytes
     )
-    row_count = sum(part.group.row_count for part in parts)
-    if flagged is not None and row_count * _VALUES_SHARE <= split.row_count:
-        # For few rows, two scans cost more than one.
-        known = replace(late, values=columns.wanted).known_fields
-        held_bytes = flag_bytes + bytes_to_mark(parts, known, plan.merge.key)
-        if held_bytes <= keys_bytes_max(budget):
-            return replace(late, values=columns.wanted, held_bytes=held_bytes)
-    return late if late.held_bytes <= keys_bytes_max(budget) else Reason.LARGE_KEYS
 
 
 def keys_bytes_max(budget: Budget) -> int:

@@ -17,7 +17,6 @@ import polars as pl
 
 from lakecore.merge import MERGE_FUNCTIONS
 from lakecore.merge.spec import ChoosesRows
-from lakecore.model.rows import SEQUENCE_NUMBER, VALUE_KIND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +32,7 @@ class Marks:
     """A flag for each row of a split that says whether the row survives; files in order.
 
     The rows of file `n` begin at `starts[n]`; its first `decided[n]` flags are final. `known` holds
-    the columns of all rows that have been read: those that decide, and maybe others.
+    the deciding columns of all rows.
     """
 
     starts: np.ndarray
@@ -105,8 +104,7 @@ def _placed_rows(
 ) -> Iterator[Slice]:
     """The rows of a file that its deletion vector does not mark, at most `rows_max` at a time."""
     start, end = marks.starts[number : number + 2].tolist()
-    deciding = {*files.plan.merge.columns_for(()), SEQUENCE_NUMBER, VALUE_KIND}
-    rows = marks.known[start:end, [name for name in marks.known.columns if name in deciding]]
+    rows = marks.known[start:end]
     places: range | np.ndarray = range(start, end)
     deleted = files.deleted_rows(file)
     if deleted is not None:

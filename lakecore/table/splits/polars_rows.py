@@ -114,7 +114,7 @@ class PolarsRows:
             return
         held_bytes = _HELD_TIMES * late.held_bytes
         with self.budget.acquire_up_to(held_bytes, held_bytes):
-            known = self._known_columns(late)
+            known = self._deciding_columns(late)
             if known is not None:
                 yield from self._section(late, known)
                 return
@@ -134,16 +134,15 @@ class PolarsRows:
     def _files(self) -> SplitFiles:
         return SplitFiles(self.split, self.plan, self.store)
 
-    def _known_columns(self, late: LateMaterialisation) -> pl.DataFrame | None:
-        """The columns that are read first, of its parts; None if Polars cannot read them."""
-        schema = arrow_schema(late.known_fields)
+    def _deciding_columns(self, late: LateMaterialisation) -> pl.DataFrame | None:
+        """The deciding columns of the parts; None if Polars cannot read them."""
+        schema = arrow_schema(late.deciding)
         paths = list(dict.fromkeys(part.path for part in late.parts))
         with suppress(*FAILURES):
             rows = parquet_scan(schema, paths, schema.names, casts=False).collect()
-            deciding = rows[[field.name for field in late.deciding]]
             given = [field.name for field in late.deciding if not field.nullable]
             # Strings may share bytes; their separate size is known only now.
-            small = bytes_in_arrow(deciding) <= keys_bytes_max(self.budget)
+            small = bytes_in_arrow(rows) <= keys_bytes_max(self.budget)
             whole = rows.height == sum(part.group.row_count for part in late.parts)
             if small and whole and not any(rows[name].null_count() for name in given):
                 (key, *_) = self.plan.merge.key
@@ -167,28 +166,19 @@ class PolarsRows:
     def _section(
         self, late: LateMaterialisation, known: pl.DataFrame
     ) -> Generator[pl.DataFrame, None, None]:
-        split, flagged = self.split, late.flagged
+        files, flagged = self._files, late.flagged
         if flagged is not None:
-            split = replace(split, runs=split.runs[1:])
-        marks = no_marks(split.files, known)
-        chunks = [] if late.values else [*self._chunks(late.parts, marks)]
+            files = replace(files, split=replace(self.split, runs=self.split.runs[1:]))
+        marks = no_marks(files.split.files, known)
+        chunks = [*self._chunks(late.parts, marks)]
         if flagged is not None:
             newer = newer_keys(self.plan, flagged.span, known)
             chunks = [*self._chunks(flagged.parts, newer), *chunks]
-        yield from self._frames(chunks, self._known_frames(late, split, marks))
-
-    def _known_frames(
-        self, late: LateMaterialisation, split: Split, marks: Marks
-    ) -> Iterator[pl.DataFrame | None]:
-        """Mark the rows, one window per step; at the end, yield rows that are read already."""
         window_rows = min(_WINDOW_ROWS, self.budget.size_bytes // _WINDOW_ROW_SHARE)
-        for _ in mark_rows(marks, replace(self._files, split=split), window_rows):
-            yield None
-        if late.values:
-            yield marks.known.filter(pl.Series(marks.rows))[list(self.plan.columns)]
+        yield from self._frames(chunks, mark_rows(marks, files, window_rows))
 
     def _frames(
-        self, chunks: Iterable[_Chunk], known: Iterable[pl.DataFrame | None]
+        self, chunks: Iterable[_Chunk], marking: Iterable[None]
     ) -> Generator[pl.DataFrame, None, None]:
         """The surviving rows; chunks are read while later windows are marked."""
         total_bytes = sum(part.size_bytes for part in self.path.all_parts)
@@ -196,10 +186,10 @@ class PolarsRows:
         wanted_bytes = (1 + _CHUNKS_AT_ONCE) * chunk_bytes
         with self.budget.acquire_up_to(wanted_bytes, chunk_bytes) as lease:
             at_once = max(1, min(_CHUNKS_AT_ONCE, lease.size_bytes // chunk_bytes - 1))
-            yield from self._frames_ahead(deque(chunks), known, at_once)
+            yield from self._frames_ahead(deque(chunks), marking, at_once)
 
     def _frames_ahead(
-        self, waiting: deque[_Chunk], known: Iterable[pl.DataFrame | None], at_once: int
+        self, waiting: deque[_Chunk], marking: Iterable[None], at_once: int
     ) -> Generator[pl.DataFrame, None, None]:
         pool = ThreadPoolExecutor(at_once, thread_name_prefix=READER)
         coming: deque[Future[pl.DataFrame]] = deque()
@@ -210,11 +200,8 @@ class PolarsRows:
 
         try:
             read_on()
-            for frame in known:
+            for _ in marking:
                 read_on()
-                if frame is not None:
-                    yield frame
-                del frame
                 if coming and coming[0].done():
                     yield coming.popleft().result()
             read_on()

@@ -93,20 +93,13 @@ class LateMaterialisation:
     """The columns `deciding` of the parts are merged; Polars decodes the rows that survive.
 
     With `flagged`, flags of their keys decide for the oldest run, which `parts` then leaves out.
-    The columns `values` are read together with `deciding`; both take `held_bytes`, with marks and
-    flags.
+    The columns take `held_bytes`, with marks and flags.
     """
 
     parts: tuple[Part, ...]
     deciding: tuple[Field, ...]
-    values: tuple[Field, ...] = ()
     flagged: Flagged | None = None
     held_bytes: int
-
-    @property
-    def known_fields(self) -> tuple[Field, ...]:
-        """The columns that are read first."""
-        return tuple(dict.fromkeys((*self.deciding, *self.values)))
 
     @property
     def all_parts(self) -> tuple[Part, ...]:

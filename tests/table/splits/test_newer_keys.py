@@ -95,11 +95,7 @@ def assert_flags_decide(table: Table, columns: list[str] | None = None) -> list[
 
 
 @pytest.mark.parametrize("kind", ["TINYINT", "SMALLINT", "INT", "BIGINT", "DATE"])
-@pytest.mark.parametrize("beside", [1, 1 << 30])
-def test_rows_of_every_kind_of_key(
-    kind: str, beside: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(decide, "_VALUES_SHARE", beside)
+def test_rows_of_every_kind_of_key(kind: str, tmp_path: Path) -> None:
     days = kind == "DATE"
     old, new = (pa.array(ids, pa.int32()) for ids in (range(-120, 120), range(-128, 127, 3)))
     table = with_old_rows(tmp_path, old.cast(pa.date32()) if days else old, kind)
