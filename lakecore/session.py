@@ -34,12 +34,15 @@ from lakecore.table.publication import EXCLUSIVE_CREATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.catalog.new_table import SchemaLike
     from lakecore.frames.duckdb_face import DuckDBRelation
     from lakecore.io.stores.store import Store
+    from lakecore.model.retention import OrphanFiles
     from lakecore.model.schema_change import Change
+    from lakecore.model.times import Time
 
 __all__ = ["Session", "connect", "open_table"]
 
@@ -292,6 +295,27 @@ class Session:
         Raises Unsupported on an object store, unless `commit.single-writer` is set.
         """
         self._catalog.rename_table(source, target, ignore_if_not_exists=ignore_if_not_exists)
+
+    def remove_orphan_files(
+        self,
+        database: str,
+        older_than: Time | timedelta = "1 d",
+        *,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> dict[str, OrphanFiles]:
+        """Delete the files that nothing reaches of all tables of a database, table by table.
+
+        Arguments and errors are those of `Table.remove_orphan_files`. Returns the result of each
+        table by its name. An error ends it; the tables before it are cleaned.
+
+            catalog.remove_orphan_files("shop", dry_run=True)
+        """
+        names = [f"{database}.{name}" for name in self.list_tables(database)]
+        return {
+            name: self.get_table(name).remove_orphan_files(older_than, dry_run=dry_run, force=force)
+            for name in names
+        }
 
     def sql(
         self, text: str, parameters: Sequence[object] | Mapping[str, object] | None = None

@@ -35,6 +35,7 @@ from lakecore.cli.arguments import (
 from lakecore.cli.output import OutputFailed, flush, to_nowhere, write
 from lakecore.cli.retention_commands import add_to as add_retention_commands
 from lakecore.cli.run import run
+from lakecore.cli.sql_command import add_to as add_sql_command
 from lakecore.cli.stream_commands import add_to as add_stream_commands
 from lakecore.cli.tag_commands import add_to as add_tag_commands
 from lakecore.errors import LakecoreError
@@ -252,6 +253,7 @@ def changes(  # noqa: PLR0913  one option per part of the question
 
 add_stream_commands(app)
 add_retention_commands(app)
+add_sql_command(app)
 add_analyze_command(app)
 add_tag_commands(app)
 
@@ -331,39 +333,6 @@ def compact(  # noqa: PLR0913  one option per part of the question
     }
     every = interval if watch else None
     run("lakecore.cli.compact", "compact", table, warehouse, option, what, every, form)
-
-
-@app.command()
-def sql(  # noqa: PLR0913  one option per part of the question
-    file: Annotated[
-        str | None,
-        typer.Argument(metavar="[FILE|-]", help="File with statements; - is standard input."),
-    ] = None,
-    option: Options = None,
-    warehouse: Warehouse = None,
-    *,
-    execute: Annotated[
-        list[str] | None,
-        typer.Option("--execute", "-e", metavar="SQL", help="Run this; repeatable."),
-    ] = None,
-    database: Annotated[
-        str | None, typer.Option("--database", "-d", metavar="NAME", help="The current database.")
-    ] = None,
-    create: Annotated[
-        bool, typer.Option("--create", help="Create the warehouse if it does not exist.")
-    ] = False,
-    limit: Limit = None,
-    output: Output = Format.TABLE,
-    json: AsJson = False,
-    csv: AsCsv = False,
-) -> None:
-    """Run SQL: Paimon's statements, and DuckDB's queries.
-
-    Without a statement or a file, a terminal opens a shell. Statements end with `;`.
-    """
-    form = chosen(output, json=json, csv=csv)
-    what = (execute, file, database, limit, form)
-    run("lakecore.cli.sql", "sql", warehouse, option, *what, create=create)
 
 
 @app.command()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from lakecore.cli.arguments import Format
 from lakecore.cli.printing import note
 from lakecore.cli.sql_rows import print_rows
 from lakecore.errors import InvalidRequest, LakecoreError
+from lakecore.io.ambient import SYSTEM
 from lakecore.options import DECLARED
 from lakecore.sql.parse import WORDS
 from lakecore.sql.tokens import split
@@ -89,10 +89,10 @@ class _Shell:
                 self._command(text.split())
                 return
             for statement in split(text):
-                start = time.monotonic()
+                start_ms = SYSTEM.now_ms()
                 count = print_rows(self._session, statement, self._form, self._limit)
                 if self._timing:
-                    note(f"{count} rows, {time.monotonic() - start:.2f} s")
+                    note(f"{count} rows, {(SYSTEM.now_ms() - start_ms) / 1000:.2f} s")
         except KeyboardInterrupt:
             note("interrupted")
         except LakecoreError as error:

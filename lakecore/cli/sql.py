@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakecore.cli.run import run
 from lakecore.cli.sql_rows import print_rows
 from lakecore.cli.target import session_of
 from lakecore.errors import InvalidRequest
@@ -34,9 +35,8 @@ def sql(  # noqa: PLR0913, PLR0917  what the command takes
     if database is not None:
         session.sql(f"USE {quoted(database)}")
     if given is None:
-        from lakecore.cli.shell import run_shell  # noqa: PLC0415  needs a terminal's library
-
-        run_shell(session, form, limit)
+        # The library of the shell is only loaded where somebody types.
+        run("lakecore.cli.shell", "run_shell", session, form, limit)
         return
     for text in split(given):
         print_rows(session, text, form, limit)

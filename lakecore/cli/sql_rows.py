@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import duckdb
+import polars as pl
 
 from lakecore.cli.arguments import ROWS_SHOWN, Format
 from lakecore.cli.printing import note, write_batches, write_frame
 from lakecore.frames.polars_source import to_frame
-from lakecore.sql.queries import error_of
+from lakecore.sql.queries import batches_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import polars as pl
 
     from lakecore.session import Session
 
 __all__ = ["print_rows"]
 
-_BATCH_ROWS = 8_192
+_DEFINES = frozenset(
+    {"CREATE", "DROP", "ALTER", "USE", "SET", "RESET", "COMMENT", "TRUNCATE", "ANALYZE"}
+)
 
 
 def print_rows(session: Session, text: str, form: Format, limit: int | None) -> int:
@@ -30,18 +30,14 @@ def print_rows(session: Session, text: str, form: Format, limit: int | None) -> 
     nothing.
     """
     relation = session.sql(text)
-    try:
-        if relation.columns == ["result"] and relation.types == ["VARCHAR"] and _is_done(text):
-            return 0
-        shown = limit if form is not Format.TABLE or limit is not None else ROWS_SHOWN + 1
-        rows = relation if shown is None else relation.limit(shown)
-        reader = rows.to_arrow_reader(_BATCH_ROWS)
-        frames = map(to_frame, reader)
-        if form is not Format.TABLE:
-            return _stream(to_frame(reader.schema.empty_table()), frames, form)
-        frame = to_frame(reader.read_all())
-    except duckdb.Error as error:
-        raise error_of(error) from error
+    if relation.columns == ["result"] and relation.types == ["VARCHAR"] and _is_done(text):
+        return 0
+    shown = limit if form is not Format.TABLE or limit is not None else ROWS_SHOWN + 1
+    schema, batches = batches_of(relation if shown is None else relation.limit(shown))
+    empty = to_frame(schema.empty_table())
+    if form is not Format.TABLE:
+        return _stream(empty, map(to_frame, batches), form)
+    frame = pl.concat([empty, *map(to_frame, batches)])
     cut = limit is None and frame.height > ROWS_SHOWN
     write_frame(frame.head(ROWS_SHOWN) if cut else frame, Format.TABLE)
     if cut:
@@ -60,11 +56,6 @@ def _stream(empty: pl.DataFrame, frames: Iterator[pl.DataFrame], form: Format) -
 
     write_batches(empty, counted(), form)
     return count
-
-
-_DEFINES = frozenset(
-    {"CREATE", "DROP", "ALTER", "USE", "SET", "RESET", "COMMENT", "TRUNCATE", "ANALYZE"}
-)
 
 
 def _is_done(text: str) -> bool:

@@ -293,3 +293,39 @@ class OrphanFiles:
         if self.dry_run:
             lines.append(("dry run", "nothing was deleted"))
         return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purged:
+    """The result of `Table.purge_files`.
+
+    - `snapshot_id`: the snapshot that is left; None if the table never had one;
+    - `branches`, `tags`, `consumers`: the names of those that were deleted;
+    - `snapshots_expired`: how many snapshots expired;
+    - `orphan_files`: how many files nothing reached.
+    """
+
+    snapshot_id: int | None = None
+    branches: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    consumers: tuple[str, ...] = ()
+    snapshots_expired: int = 0
+    orphan_files: int = 0
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def __str__(self) -> str:
+        return pairs_text(self._shown())
+
+    def _repr_html_(self) -> str:
+        return pairs_html("Purge", self._shown())
+
+    def _shown(self) -> list[tuple[str, object]]:
+        lines: list[tuple[str, object]] = [
+            ("snapshot left", self.snapshot_id),
+            ("snapshots expired", f"{self.snapshots_expired:,}"),
+            ("orphan files", f"{self.orphan_files:,}"),
+        ]
+        named = {"branches": self.branches, "tags": self.tags, "consumers": self.consumers}
+        return lines + [(what, ", ".join(names)) for what, names in named.items() if names]

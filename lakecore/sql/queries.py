@@ -19,7 +19,7 @@ from lakecore.sql.rewrite import Reference, rewritten
 from lakecore.sql.tokens import Kind, quoted, tokenize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
     from typing import TypeAlias
 
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     Scope: TypeAlias = Callable[[str], object | None]
     """Gives a Python object with rows by its name, or None."""
 
-__all__ = ["Queries", "error_of", "names_in_scope"]
+__all__ = ["Queries", "batches_of", "error_of", "names_in_scope"]
 
 _VIEWS_MAX = 1000
+_SMALL_BATCH_ROWS = 8_192
 _FILE_ENDS = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".gz", ".zst", ".arrow")
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
@@ -246,6 +247,24 @@ def _has_rows(held: object) -> bool:
     return isinstance(held, pl.LazyFrame | ds.Dataset | pa.Table) or any(
         hasattr(held, name) for name in ("__arrow_c_stream__", "to_duckdb")
     )
+
+
+def batches_of(
+    relation: duckdb.DuckDBPyRelation,
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema of a relation, and its rows in small batches. Errors are lakecore's."""
+    try:
+        reader = relation.to_arrow_reader(_SMALL_BATCH_ROWS)
+    except duckdb.Error as error:
+        raise error_of(error) from error
+
+    def read() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from reader
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            raise error_of(error) from error
+
+    return reader.schema, read()
 
 
 def error_of(error: BaseException) -> LakecoreError:

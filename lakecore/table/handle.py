@@ -47,6 +47,7 @@ from lakecore.table.verbs.compaction import CompactionRequest, compact_table
 from lakecore.table.verbs.delete import delete_rows
 from lakecore.table.verbs.mark_partition_done import mark_partition_done
 from lakecore.table.verbs.merge_into import MergeInto
+from lakecore.table.verbs.purge_files import purge_files
 from lakecore.table.verbs.statistics_verbs import StatisticsVerbs
 from lakecore.table.verbs.update import update_rows
 from lakecore.table.writes import overwrite
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from lakecore.memory import Budget
     from lakecore.model.compaction import CompactionResult
     from lakecore.model.files import CommitMessage
+    from lakecore.model.retention import Purged
     from lakecore.model.schema import TableSchema
     from lakecore.model.times import Time
     from lakecore.options import OptionValue, TableOptions
@@ -349,6 +351,19 @@ class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, StatisticsVer
             raise InvalidRequest("name the partitions to drop", table=self.identifier)
         chosen = overwrite.matching(self._context, partitions)
         return clear_partitions(self._context, chosen, "OVERWRITE")
+
+    def purge_files(self) -> Purged:
+        """Remove all rows, and every file of the past of the table.
+
+        Branches, tags and consumers are deleted, the table is truncated, and all snapshots but the
+        newest expire. This cannot be undone, and nobody may write meanwhile
+        (https://paimon.apache.org/docs/master/flink/procedures/).
+
+        Returns what is gone. After a crash, call it again.
+
+            table.purge_files()
+        """
+        return purge_files(self._context)
 
     def mark_partition_done(self, *partitions: Mapping[str, object]) -> tuple[str, ...]:
         """Mark the matching partitions as done, so that others know that they are complete.

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from lakecore.errors import NotFound, Unsupported
-from lakecore.sql.procedures import changing, compacting, tagging
+from lakecore.sql.procedures import changing, compacting, retaining, tagging
 from lakecore.sql.procedures.procedure import Call
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ _UNSUPPORTED = {
 """Procedures of Paimon that have no meaning here, with the reason."""
 
 PROCEDURES: dict[str, Procedure] = {
-    each.name: each for each in (*compacting.PROCEDURES, *tagging.PROCEDURES, *changing.PROCEDURES)
+    each.name: each
+    for module in (changing, compacting, retaining, tagging)
+    for each in module.PROCEDURES
 }
 
 

@@ -17,6 +17,7 @@ from lakecore.plan.retention import Retention
 from lakecore.table.maintenance import expire_snapshots as snapshots
 from lakecore.table.maintenance.expire_changelogs import changelog_retention_of, expire_changelogs
 from lakecore.table.maintenance.expire_partitions import expire_partitions, partition_rule_of
+from lakecore.table.maintenance.hints import repair_hints
 from lakecore.table.maintenance.orphans import remove_orphan_files
 from lakecore.table.maintenance.rollback import rollback_to
 from lakecore.table.reads.travel import Travel
@@ -214,6 +215,17 @@ class RetentionVerbs:
         check_flags(dry_run=dry_run, force=force)
         older_than_ms = _moment(self._context, older_than, 0)
         return remove_orphan_files(self._context, older_than_ms, force=force, dry_run=dry_run)
+
+    def repair_hints(self) -> tuple[int, int] | None:
+        """Write the hints at the first and the last snapshot again, from what is listed.
+
+        Returns the first and the last snapshot; None for a table without snapshots. Hints only
+        save readers a listing, but a wrong one hides snapshots
+        (https://paimon.apache.org/docs/master/concepts/spec/snapshot/).
+
+            table.repair_hints()
+        """
+        return repair_hints(self._context)
 
 
 def _span_text(given: object) -> str | None:

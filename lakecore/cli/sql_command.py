@@ -1,0 +1,58 @@
+"""Declares `lakecore sql`; `sql.py` carries it out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakecore.cli.arguments import (
+    AsCsv,
+    AsJson,
+    Format,
+    Limit,
+    Options,
+    Output,
+    Warehouse,
+    chosen,
+)
+from lakecore.cli.run import run
+
+__all__ = ["add_to"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to a program."""
+    app.command()(sql)
+
+
+def sql(  # noqa: PLR0913  one option per part of the question
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="[FILE|-]", help="File with statements; - is standard input."),
+    ] = None,
+    option: Options = None,
+    warehouse: Warehouse = None,
+    *,
+    execute: Annotated[
+        list[str] | None,
+        typer.Option("--execute", "-e", metavar="SQL", help="Run this; repeatable."),
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option("--database", "-d", metavar="NAME", help="The current database.")
+    ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the warehouse if it does not exist.")
+    ] = False,
+    limit: Limit = None,
+    output: Output = Format.TABLE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Run SQL: Paimon's statements, and DuckDB's queries.
+
+    Without a statement or a file, a terminal opens a shell. Statements end with `;`.
+    """
+    form = chosen(output, json=json, csv=csv)
+    what = (execute, file, database, limit, form)
+    run("lakecore.cli.sql", "sql", warehouse, option, *what, create=create)

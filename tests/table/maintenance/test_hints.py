@@ -1,0 +1,34 @@
+"""Hints are made right again from what is there."""
+
+from __future__ import annotations
+
+from tests.retention import expire, history
+from tests.tables import new_table
+
+
+def test_wrong_hints_are_made_right() -> None:
+    table = history(commits=5)
+    expire(table, 3)
+    store, layout = table.context.store, table.context.layout
+    store.put(layout.earliest_hint, b"5")
+    store.put(layout.latest_hint, b"999")
+
+    assert table.repair_hints() == (3, 5)
+    assert (store.read(layout.earliest_hint), store.read(layout.latest_hint)) == (b"3", b"5")
+
+
+def test_missing_hints_are_written() -> None:
+    table = history(commits=2)
+    store, layout = table.context.store, table.context.layout
+    store.delete(layout.earliest_hint)
+    store.delete(layout.latest_hint)
+
+    assert table.repair_hints() == (1, 2)
+    assert store.read(layout.latest_hint) == b"2"
+
+
+def test_a_table_without_snapshots_gets_no_hints() -> None:
+    table = new_table()
+
+    assert table.repair_hints() is None
+    assert not table.context.store.exists(table.context.layout.latest_hint)
