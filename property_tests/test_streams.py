@@ -16,10 +16,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakecore.errors import LakecoreError
 from lakecore.io.ambient import seeded
+from lakecore.io.stores.store import MemoryStore
+from tests.stores import FailingStore, StoreFailure
 from tests.tables import new_table, reopened
 
 if TYPE_CHECKING:
@@ -240,3 +244,50 @@ def test_state_and_what_follows_are_the_table(producer: str, deeds: list[tuple[s
         pass
 
     check_replay(table, found)
+
+
+# --- a job that dies at any call of the storage ---------------------------------------------------
+
+COPIES = "memory://warehouse/shop.db/copies"
+
+
+def copy(source: Table, target: Table) -> None:
+    """The recipe of the documents: write once by the number of the snapshot, then commit."""
+    with source.stream(1, "latest", consumer_id="copy") as stream:
+        for number, changes in stream:
+            target.write(changes.collect(), commit_user="copy", identifier=number)
+            stream.commit()
+
+
+def filled(store: MemoryStore) -> Table:
+    source = make("input", store=store, write_only="true")
+    write(source, [("+I", 1, 1), ("+I", 2, 2)])
+    write(source, [("-D", 1, 1), ("+I", 3, 3)])
+    return source
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_job_that_dies_at_any_call_copies_each_snapshot_once(*, after: bool) -> None:
+    deaths = 0
+    for fail_at in range(1, 100):
+        store = MemoryStore()
+        source = filled(store)
+        target = new_table(
+            {"id": "INT NOT NULL", "v": "INT"}, store=store, path=COPIES, write_only="true"
+        )
+        dying = FailingStore(store, fail_at, after=after)
+        try:
+            copy(reopened(source, store=dying), reopened(target, store=dying))
+        except (StoreFailure, LakecoreError):
+            deaths += 1
+        copy(reopened(source), reopened(target))
+
+        assert sorted(target.to_polars().rows()) == [(2, 2), (3, 3)]
+        history = target.context.history
+        commits = [history.snapshot(number).commit_identifier for number in history.snapshot_ids()]
+        assert commits == [1, 2], fail_at
+        assert source.consumers()[0].next_snapshot == 3
+        if not dying.is_dead:
+            break
+
+    assert 10 < deaths < 99

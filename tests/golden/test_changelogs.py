@@ -170,6 +170,17 @@ def test_changelog_of_expired_snapshots_is_read_from_what_was_kept() -> None:
     assert table.changes(end=2).collect().rows() == [*kept[1], *kept[2]]
 
 
+def test_consumer_of_java_goes_on_where_it_was() -> None:
+    table = lc.open_table(FIXTURES / "tag_branch_consumer_statistics/table")
+
+    (consumer,) = table.consumers()
+    assert (consumer.consumer_id, consumer.next_snapshot) == ("reader", 3)
+    stream = table.stream(until="latest", consumer_id="reader")
+    assert [(number, frame.collect().rows()) for number, frame in stream] == [
+        (4, [("+I", 3, "c", 3)])
+    ]
+
+
 def test_changes_that_have_expired_are_not_found_and_the_earliest_named() -> None:
     table = lc.open_table(FIXTURES / "pk_dedup_delete_avro/table")
 

@@ -87,9 +87,19 @@ class StreamReader:
         if not self._follower.began_with_state:
             self.progress.begin(next_id if state is None else state.snapshot_id)
 
-    def take(self, found: Found) -> None:
-        self._ready = None
-        self.progress.give(found.snapshot_id)
+    def take(self, found: Found) -> bool:
+        """Give out what was found; False if another thread was faster."""
+        with self._lock:
+            if self._ready is not found:
+                return False
+            self._ready = None
+            self.progress.give(found.snapshot_id)
+            return True
+
+    def confirm(self, snapshot_id: int | None) -> None:
+        """Record that this snapshot and all before it are done; None: all that was given out."""
+        with self._lock:
+            self.progress.confirm(snapshot_id)
 
     def wait(self) -> None:
         left = self._poll_seconds
@@ -146,7 +156,7 @@ class ChangeStream(Generic[Rows]):
 
             stream.commit()
         """
-        self._reader.progress.confirm(snapshot_id)
+        self._reader.confirm(snapshot_id)
 
     def to_batches(self) -> ChangeStream[pa.RecordBatchReader]:
         """The same stream, with a reader of Arrow batches in place of each lazy frame.
@@ -177,11 +187,14 @@ class ChangeStream(Generic[Rows]):
         while True:
             found = self._reader.look()
             if isinstance(found, Found):
-                return self._give(found)
-            if found is Nothing.MORE:
+                rows = self._show(found.source)
+                if self._reader.take(found):
+                    return found.snapshot_id, rows
+            elif found is Nothing.MORE:
                 self.close()
                 raise StopIteration
-            self._reader.wait()
+            else:
+                self._reader.wait()
 
     def __aiter__(self) -> Self:
         return self
@@ -190,11 +203,14 @@ class ChangeStream(Generic[Rows]):
         while True:
             found = await asyncio.to_thread(self._reader.look)
             if isinstance(found, Found):
-                return self._give(found)
-            if found is Nothing.MORE:
+                rows = self._show(found.source)
+                if self._reader.take(found):
+                    return found.snapshot_id, rows
+            elif found is Nothing.MORE:
                 await asyncio.to_thread(self.close)
                 raise StopAsyncIteration
-            await self._reader.wait_async()
+            else:
+                await self._reader.wait_async()
 
     def __enter__(self) -> Self:
         return self
@@ -217,8 +233,3 @@ class ChangeStream(Generic[Rows]):
         trace: TracebackType | None,
     ) -> None:
         await asyncio.to_thread(self.close)
-
-    def _give(self, found: Found) -> tuple[int, Rows]:
-        rows = self._show(found.source)
-        self._reader.take(found)
-        return found.snapshot_id, rows

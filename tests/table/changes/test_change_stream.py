@@ -146,6 +146,23 @@ def test_frames_and_batches_share_one_position() -> None:
     assert stream.next_snapshot == batches.next_snapshot == 4
 
 
+def test_threads_that_share_a_stream_get_each_snapshot_once() -> None:
+    table = history(*[f"{number} a" for number in range(1, 25)], write_only="true")
+    stream = table.stream(1, "latest")
+    found: list[int] = []
+
+    def loop() -> None:
+        found.extend(number for number, _ in stream)
+
+    threads = [threading.Thread(target=loop) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(found) == list(range(1, 25))
+
+
 def test_next_snapshot_is_where_a_new_stream_goes_on() -> None:
     table = history("1 a", "2 b", write_only="true")
     stream = table.stream(until="latest")
