@@ -29,7 +29,7 @@ from lakecore.catalog.identifier import (
     parse_identifier,
 )
 from lakecore.catalog.options import parse_catalog_options
-from lakecore.catalog.system_database import GLOBAL_TABLES, global_table
+from lakecore.catalog.system_database import global_table, global_tables
 from lakecore.catalog.warehouse import open_warehouse
 from lakecore.errors import (
     AlreadyExists,
@@ -144,7 +144,7 @@ class FilesystemCatalog:
 
     def list_tables(self, database: str) -> tuple[str, ...]:
         if database == SYSTEM_DATABASE:
-            return tuple(sorted(GLOBAL_TABLES))
+            return global_tables(self)
         path = self.database_path(database)
         if not self.store.exists(path):
             raise self._no_database(database)
@@ -154,7 +154,9 @@ class FilesystemCatalog:
     def table_exists(self, identifier: str) -> bool:
         name = parse_identifier(identifier)
         if name.database == SYSTEM_DATABASE:
-            return name.table.lower() in GLOBAL_TABLES
+            return str(name).lower() in {
+                f"{SYSTEM_DATABASE}.{each}" for each in global_tables(self)
+            }
         return self._is_table(self.table_path(name), name.branch)
 
     def create_table(  # noqa: PLR0913  the public verb

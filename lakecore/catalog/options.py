@@ -37,7 +37,7 @@ _FIXED: Mapping[str, tuple[str, ...]] = {
     "allow-upper-case": ("true",),
     "cache-enabled": ("false",),
     "case-sensitive": ("true",),
-    "catalog-options-table.enabled": ("false",),
+    "catalog-options-table.enabled": ("true", "false"),
     "format-table.enabled": ("false",),
     "local-cache.enabled": ("false",),
     "lock.enabled": ("false",),

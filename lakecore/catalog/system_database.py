@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakecore.table.handle import Table
     from lakecore.table.system.cell_texts import Row
 
-__all__ = ["GLOBAL_TABLES", "global_table"]
+__all__ = ["GLOBAL_TABLES", "global_table", "global_tables"]
 
 _COLUMNS: Mapping[str, Mapping[str, str]] = {
     "tables": {
@@ -68,15 +68,23 @@ _COLUMNS: Mapping[str, Mapping[str, str]] = {
     "catalog_options": {"key": "STRING NOT NULL", "value": "STRING NOT NULL"},
 }
 GLOBAL_TABLES = tuple(_COLUMNS)
+_SHOWS_OPTIONS = "catalog-options-table.enabled"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def global_tables(catalog: Catalog) -> tuple[str, ...]:
+    """The names of the tables of `sys`, sorted."""
+    hidden = catalog.option_texts.get(_SHOWS_OPTIONS, "true").strip().lower() == "false"
+    return tuple(sorted(set(GLOBAL_TABLES) - ({"catalog_options"} if hidden else set())))
 
 
 def global_table(catalog: Catalog, identifier: Identifier) -> SystemTable:
     """The table `sys.NAME` of a catalog. Raises NotFound, with the names that exist."""
     name = str(identifier).removeprefix(f"{SYSTEM_DATABASE}.").lower()
-    columns = _COLUMNS.get(name)
-    if columns is None:
-        raise NotFound("no such table", table=identifier, tables=list(GLOBAL_TABLES))
+    names = global_tables(catalog)
+    if name not in names:
+        raise NotFound("no such table", table=identifier, tables=list(names))
+    columns = _COLUMNS[name]
     fields = tuple(
         Field(id=number, name=column, type=parse_type(text))
         for number, (column, text) in enumerate(columns.items())

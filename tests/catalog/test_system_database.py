@@ -79,6 +79,16 @@ def test_catalog_options_hides_secrets(session: Session) -> None:
     assert found["table-default.bucket"] == "1"
 
 
+def test_table_of_catalog_options_can_be_hidden(tmp_path: Path) -> None:
+    options = {"warehouse": str(tmp_path), "catalog-options-table.enabled": "false"}
+    hiding = lc.connect(options)
+
+    assert hiding.list_tables("sys") == ("all_table_options", "partitions", "tables")
+    assert not hiding.table_exists("sys.catalog_options")
+    with pytest.raises(NotFound):
+        hiding.get_table("sys.catalog_options")
+
+
 def test_names_are_listed_and_found_in_any_case(session: Session) -> None:
     assert session.list_tables("sys") == tuple(sorted(GLOBAL_TABLES))
     assert session.list_databases() == ("a", "b")
@@ -91,7 +101,7 @@ def test_names_are_listed_and_found_in_any_case(session: Session) -> None:
 
 @pytest.mark.parametrize("name", ["sys.nosuch", "sys.tables$files", "sys.tables$branch_b1"])
 def test_name_that_is_not_there_is_refused(session: Session, name: str) -> None:
-    with pytest.raises(NotFound, match=r"tables=\[tables, partitions"):
+    with pytest.raises(NotFound, match=r"tables=\[all_table_options, "):
         session.get_table(name)
 
 

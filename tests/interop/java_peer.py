@@ -1,13 +1,9 @@
 """Java Paimon as a peer: `python -m tests.interop.java_peer VERSION [ZONE]`, in the peers' venv.
 
 One process holds one JVM with one version of Paimon, driven through JPype; no Java source is
-<<<<<<< HEAD
-needed. Verbs: create, refusals, write, adopt, read, compact, stream, consumers, reset_consumer,
-changes, snapshots, system_table, and those of `java_changes`.
-=======
-needed. Verbs: create, refusals, write, adopt, read, compact, stream, changes, snapshots,
-system_table, global_table, log, statistics, and those of `java_changes`.
->>>>>>> 5ad74a0 (system tables: $audit_log, $binlog and $ro)
+needed. Verbs: create, refusals, write, stream_write, adopt, read, compact, stream, consumers,
+reset_consumer, changes, snapshots, system_table, global_table, log, statistics, and those of
+`java_changes`.
 """
 
 from __future__ import annotations
@@ -62,6 +58,7 @@ def main(version: str, zone: str) -> None:
                 "create": peer.create,
                 "refusals": peer.refusals,
                 "write": peer.write,
+                "stream_write": peer.stream_write,
                 "adopt": peer.adopt,
                 "read": peer.read,
                 "compact": peer.compact,
@@ -164,6 +161,41 @@ class JavaPeer:
         # None: there was nothing to commit, as of rows that the table ignores.
         latest = table.snapshotManager().latestSnapshotId()
         return 0 if latest is None else int(latest)
+
+    def stream_write(
+        self, path: str, user: str, checkpoints: dict[str, list[tuple[str, Row]]]
+    ) -> Json:
+        """Prepare all checkpoints with one writer, then commit those that are not committed yet.
+
+        Returns how many were committed, and the last identifier of the user after that.
+        """
+        table = self.table(path, None)
+        manager = paimon_class("disk.IOManager").create(self._scratch)
+        builder = table.newStreamWriteBuilder().withCommitUser(user)
+        write, commit = builder.newWrite(), builder.newCommit()
+        kinds = {kind.shortString(): kind for kind in paimon_class("types.RowKind").values()}
+        to_java = self._codec.row_writer(types_of_table(table))
+        prepared = jpype.JClass("java.util.HashMap")()
+        long = jpype.JClass("java.lang.Long")
+        try:
+            write.withIOManager(manager)
+            assign = self._bucket_assigner(table, user)
+            for number, rows in checkpoints.items():
+                for kind, row in rows:
+                    record = to_java(row)
+                    record.setRowKind(kinds[kind])
+                    if assign is None:
+                        write.write(record)
+                    else:
+                        write.write(record, assign(record))
+                prepared.put(long(int(number)), write.prepareCommit(True, int(number)))
+            done = int(commit.filterAndCommit(prepared))
+        finally:
+            commit.close()
+            write.close()
+            manager.close()
+        last = table.snapshotManager().latestSnapshotOfUser(user)
+        return [done, int(last.get().commitIdentifier()) if last.isPresent() else None]
 
     def adopt(self, path: str, partition: Row, folder: str, file_format: str) -> None:
         """Move the files of a folder into a partition, as a migration from Hive does."""

@@ -221,7 +221,10 @@ def compact_again(
             break
         if not messages:
             break
-        done = commit_compaction(context, CommitRequest(messages=messages, user=request.user))
+        # NOTE: a batch identifier would end the stream of this user for Java, which takes every
+        # later checkpoint for committed.
+        again = CommitRequest(messages=messages, user=request.user, identifier=request.identifier)
+        done = commit_compaction(context, again)
         result = replace(
             result,
             snapshot_ids=(*result.snapshot_ids, *done.snapshot_ids),

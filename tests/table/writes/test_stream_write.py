@@ -127,6 +127,21 @@ def test_lost_compaction_in_flight_does_not_bring_deleted_rows_back() -> None:
     assert held(table) == held(reopened(table)) == "2 b | 3 c"
 
 
+def test_compaction_that_is_made_again_has_the_number_of_its_checkpoint() -> None:
+    table = new_table(**ALWAYS)
+    put(table, "1 a")
+    with table.new_stream_write("job") as writer:
+        fill(writer, table, 1, "2 b")
+        reopened(table).compact(full=True)
+        writer.commit(1)
+
+    own = [each for each in snapshots(table) if each.commit_user == "job"]
+    assert [(str(each.commit_kind), each.commit_identifier) for each in own] == [
+        ("APPEND", 1),
+        ("COMPACT", 1),
+    ]
+
+
 def test_older_file_of_another_writer_stays_below_a_compaction_in_flight() -> None:
     table = new_table(**ALWAYS)
     put(table, "1 a | 2 a")
