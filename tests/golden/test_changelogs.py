@@ -7,6 +7,7 @@ all before it. The changes of one key must come in the same order; keys have non
 from __future__ import annotations
 
 import json
+import shutil
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from tests.interop.arrow_values import from_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     import polars as pl
 
@@ -170,8 +172,9 @@ def test_changelog_of_expired_snapshots_is_read_from_what_was_kept() -> None:
     assert table.changes(end=2).collect().rows() == [*kept[1], *kept[2]]
 
 
-def test_consumer_of_java_goes_on_where_it_was() -> None:
-    table = lc.open_table(FIXTURES / "tag_branch_consumer_statistics/table")
+def test_consumer_of_java_goes_on_where_it_was(tmp_path: Path) -> None:
+    path = shutil.copytree(FIXTURES / "tag_branch_consumer_statistics/table", tmp_path / "table")
+    table = lc.open_table(path)
 
     (consumer,) = table.consumers()
     assert (consumer.consumer_id, consumer.next_snapshot) == ("reader", 3)
