@@ -209,6 +209,12 @@ def test_both_read_the_same_rows_with_a_fallback_branch(
     for name in ("files", "partitions", "buckets", "snapshots", "manifests"):
         rows: Any = java.peer.ask("system_table", path=str(path), name=name)
         assert len(rows["rows"]) == getattr(table.inspect, name)().height, name
+    lc.open_table(path, branch="b").compact(full=True)
+    catalog = lc.connect(tmp_path)
+    for _ in range(2):
+        optimized: Any = java.peer.ask("system_table", path=str(path), name="ro")
+        assert len(optimized["rows"]) == catalog.get_table("d.t$ro").count()
+        lc.open_table(path).compact(full=True)
 
 
 def test_table_without_partitions_falls_back_as_a_whole(

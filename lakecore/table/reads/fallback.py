@@ -19,7 +19,7 @@ import pyarrow as pa
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.model.types import with_nullable
 from lakecore.table.context import dynamic_options_of, load_context
-from lakecore.table.reads.scan import ScanPlan, Skipped, visible_partitions
+from lakecore.table.reads.scan import ScanPlan, Skipped
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import Travel, as_of, resolve, stated_travel
 
@@ -92,8 +92,7 @@ class FallbackSource:
         for known, rest in self._known:
             if known is predicate:
                 return self.main, rest
-        there = visible_partitions(self.main.scan_context, self.main.snapshot, predicate)
-        rest = replace(self.rest, without=there)
+        rest = replace(self.rest, without=self.main.partitions(predicate))
         self._known[:] = [(predicate, rest)]
         return self.main, rest
 

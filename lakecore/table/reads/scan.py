@@ -134,15 +134,23 @@ def plan_scan(
 
 
 def visible_partitions(
-    context: ScanContext, snapshot: Snapshot | None, predicate: Predicate | None = None
+    context: ScanContext,
+    snapshot: Snapshot | None,
+    predicate: Predicate | None = None,
+    *,
+    shown: Callable[[Sequence[ManifestEntry]], list[ManifestEntry]] | None = None,
 ) -> frozenset[bytes]:
-    """The partitions of which a read sees files, among those that match the predicate."""
+    """The partitions of which a read sees files, among those that match the predicate.
+
+    `shown` is that of `plan_scan`.
+    """
     if snapshot is None:
         return frozenset()
     on_partitions = condition_on(predicate, context.schema.partition_keys)
     entries, _ = live_files(context.history, context.partitions, snapshot, on_partitions)
-    settled = hides_level_0(context.schema, context.options)
-    return frozenset(entry.partition for entry in _visible(entries, settled=settled))
+    settled = shown is None and hides_level_0(context.schema, context.options)
+    seen = _visible(entries if shown is None else shown(entries), settled=settled)
+    return frozenset(entry.partition for entry in seen)
 
 
 def _visible(entries: Iterable[ManifestEntry], *, settled: bool) -> list[ManifestEntry]:

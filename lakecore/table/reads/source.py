@@ -18,7 +18,7 @@ from lakecore.io.files.checks import Checks
 from lakecore.io.files.file_checks import check_files, unchecked_bytes
 from lakecore.merge.spec import merge_spec
 from lakecore.model.arrow_arrays import size_of
-from lakecore.table.reads.scan import ScanContext, ScanPlan, plan_scan
+from lakecore.table.reads.scan import ScanContext, ScanPlan, plan_scan, visible_partitions
 from lakecore.table.sections.large_rows import are_large
 from lakecore.table.sections.windows import READER, on_reader
 from lakecore.table.splits.decide import decide
@@ -96,6 +96,11 @@ class TableSource:
         )
         self._planned[:] = [(predicate, plan)]
         return plan
+
+    def partitions(self, predicate: Predicate | None = None) -> frozenset[bytes]:
+        """The partitions of which this source sees files, among those that match the predicate."""
+        shown = None if self.only_level is None else self._of_level
+        return visible_partitions(self.scan_context, self.snapshot, predicate, shown=shown)
 
     @property
     def scan_context(self) -> ScanContext:

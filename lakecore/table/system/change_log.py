@@ -40,6 +40,7 @@ from lakecore.table.changes.between import changes_of_options
 from lakecore.table.changes.changes import State, Wanted
 from lakecore.table.changes.difference import Difference
 from lakecore.table.changes.stream import StreamRequest, open_stream
+from lakecore.table.reads.fallback import falls_back
 from lakecore.table.reads.source import side_by_side
 from lakecore.table.reads.travel import Travel, as_of, resolve, schema_read
 from lakecore.table.system.system_table import SystemTable
@@ -266,6 +267,12 @@ class ChangeLog(SystemTable):
         between = changes_of_options(context) if at == Travel() else None
         if between is not None:
             return self._of_changes(between)
+        if falls_back(context):
+            raise Unsupported(
+                "rows with their kinds are not read with a fallback branch; take the option away",
+                option="scan.fallback-branch",
+                table=self.identifier,
+            )
         snapshot, schema = resolve(context, at)
         state = () if snapshot is None else (State(snapshot=snapshot, as_batch=True),)
         return self._in_form(as_of(context, schema), state)

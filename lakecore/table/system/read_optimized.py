@@ -8,8 +8,10 @@ Newer rows are not seen. Without a primary key, it is the table itself.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lakecore.table.reads.fallback import FallbackSource, falls_back, with_fallback
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import as_of, resolve, schema_read
 from lakecore.table.system.system_table import SystemTable
@@ -34,9 +36,19 @@ class ReadOptimized(SystemTable):
         """The columns, as a schema."""
         return schema_read(self._of)
 
-    def _rows(self, at: Travel) -> TableSource:
+    def _rows(self, at: Travel) -> TableSource | FallbackSource:
         self._of.options.require_readable()
         snapshot, schema = resolve(self._of, at)
         context = as_of(self._of, schema)
-        only = context.options.level_count - 1 if schema.primary_keys else None
-        return TableSource(context=context, snapshot=snapshot, table_schema=schema, only_level=only)
+        own = _last_level(TableSource(context=context, snapshot=snapshot, table_schema=schema))
+        if not falls_back(self._of):
+            return own
+        found = with_fallback(own, self._of, at)
+        return replace(found, rest=_last_level(found.rest))
+
+
+def _last_level(source: TableSource) -> TableSource:
+    """The source, with the files of the last level only if it has a primary key."""
+    keyed = source.table_schema.primary_keys
+    only = source.context.options.level_count - 1 if keyed else None
+    return replace(source, only_level=only)

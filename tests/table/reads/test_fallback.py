@@ -9,6 +9,7 @@ import duckdb
 import polars as pl
 import pytest
 
+import lakecore as lc
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from lakecore.io.ambient import seeded
 from lakecore.io.stores.local import LocalStore
@@ -265,3 +266,25 @@ def test_system_tables_show_one_branch_but_all_partitions() -> None:
     assert table.inspect.files().height == 2
     partitions = table.inspect.partitions()
     assert partitions[partitions.columns[0]].to_list() == ["p=1", "p=2", "p=3", "p=4"]
+
+
+def test_read_optimized_rows_fall_back_and_rows_with_kinds_are_refused(tmp_path: Path) -> None:
+    session = lc.connect(tmp_path)
+    session.create_database("d")
+    table = session.create_table(
+        "d.t", COLUMNS, primary_keys=["p", "id"], partition_keys=["p"], options={"bucket": "1"}
+    )
+    table.create_branch("b")
+    branch = table.branch("b")
+    put(branch, "1 1 B | 2 1 B")
+    branch.compact(full=True)
+    put(table, "1 1 M")
+    session.alter_table("d.t", [lc.SchemaChange.set_option(FALLBACK, "b")])
+    optimized, log = session.get_table("d.t$ro"), session.get_table("d.t$audit_log")
+
+    assert sorted(optimized.to_polars().rows()) == [(1, 1, "B"), (2, 1, "B")]
+    session.get_table("d.t").compact(full=True)
+    assert sorted(optimized.to_polars().rows()) == [(1, 1, "M"), (2, 1, "B")]
+    assert optimized.count() == 2
+    with pytest.raises(Unsupported, match=r"option=scan\.fallback-branch"):
+        log.count()
