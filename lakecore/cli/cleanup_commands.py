@@ -1,0 +1,88 @@
+"""Declares `lakecore orphans` and `lakecore partition-done`; `cleanup.py` carries them out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakecore.cli.arguments import (
+    AsCsv,
+    AsJson,
+    Format,
+    Options,
+    Output,
+    TableName,
+    Warehouse,
+    chosen,
+)
+from lakecore.cli.run import run
+
+__all__ = ["add_to"]
+
+_MODULE = "lakecore.cli.cleanup"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to a program."""
+    app.command()(orphans)
+    app.command("partition-done")(partition_done)
+
+
+def orphans(  # noqa: PLR0913  one option per part of the question
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH|DB.TABLE|DB.*",
+            help="A table, or all tables of a database of the warehouse.",
+            show_default=False,
+        ),
+    ],
+    option: Options = None,
+    warehouse: Warehouse = None,
+    *,
+    older_than: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Only files changed before this time or age."),
+    ] = "1 d",
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Take an age below an hour: nobody writes to the table."),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be deleted.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: Output = Format.TABLE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Delete files that nothing reaches: a crash or a lost write left them.
+
+    With --dry-run, the paths are printed.
+    """
+    form = chosen(output, json=json, csv=csv)
+    run(
+        *(_MODULE, "orphans", table, warehouse, option, older_than, form),
+        force=force,
+        dry_run=dry_run,
+        yes=yes,
+    )
+
+
+def partition_done(
+    table: TableName,
+    option: Options = None,
+    warehouse: Warehouse = None,
+    *,
+    partition: Annotated[
+        list[str],
+        typer.Option(metavar="KEY=VALUE,...", help="Mark such partitions; repeatable."),
+    ],
+    output: Output = Format.TABLE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Mark partitions as done, as the option partition.mark-done-action says."""
+    form = chosen(output, json=json, csv=csv)
+    run(_MODULE, "partition_done", table, warehouse, option, partition, form)
