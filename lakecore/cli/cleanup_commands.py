@@ -70,7 +70,7 @@ def orphans(  # noqa: PLR0913  one option per part of the question
     )
 
 
-def partition_done(
+def partition_done(  # noqa: PLR0913  one option per part of the question
     table: TableName,
     option: Options = None,
     warehouse: Warehouse = None,
