@@ -55,6 +55,10 @@ def shown(*groups: Group | None) -> str:
     )
 
 
+def test_target_is_that_of_tables_without_a_key() -> None:
+    assert PackingPolicy.of(parse_options({})).target_bytes == 256 << 20
+
+
 # --- buckets in order ----------------------------------------------------------------------------
 
 

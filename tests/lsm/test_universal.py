@@ -57,6 +57,11 @@ def picked(
     return shown(pick(sized(sizes), policy(options), moment))
 
 
+def test_small_files_are_seven_tenths_of_the_target_of_keyed_tables() -> None:
+    assert policy().small_file_bytes == int(0.7 * (128 << 20))
+    assert policy({"target-file-size": "100 b"}).small_file_bytes == 70
+
+
 # --- when anything is picked --------------------------------------------------------------------
 
 

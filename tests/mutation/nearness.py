@@ -2,10 +2,11 @@
 
 1. the file that mirrors the module, or the package that it is of;
 2. files that import the module, that name its function, or that begin as it in the mirrored folder;
-3. files of the mirrored folder;
-4. the laws that name its part;
-5. files that import a module which imports it;
-6. all others.
+3. files of the mirrored folder that import a module which imports it;
+4. other files of the mirrored folder;
+5. the laws that name its part;
+6. other files that import a module which imports it;
+7. all others.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ class Nearness:
             ):
                 rank = 1
             elif Path(file).parent == folder:
-                rank = 2
+                rank = 2 if users & seen else 3
             elif file in laws:
-                rank = 3
+                rank = 4
             else:
-                rank = 4 if users & seen else 5
+                rank = 5 if users & seen else 6
             mentions = len(named.findall(text))
             if rank > 1 and mentions and not function.endswith("__"):
                 rank = 1
