@@ -114,6 +114,17 @@ def test_published_file_is_durable_before_it_is_visible(
     assert steps == ["fsync", "link", "unlink", "fsync"]
 
 
+def test_no_descriptor_stays_open(tmp_path: Path) -> None:
+    for number in range(3):
+        STORE.put_if_absent(f"{tmp_path}/{number}/snapshot", b"")
+        STORE.put(f"{tmp_path}/{number}/hint", b"")
+        with STORE.open_output(f"{tmp_path}/{number}/file") as sink:
+            sink.write(b"bytes")
+
+    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]  # noqa: PTH208
+    assert not [each for each in links if str(tmp_path) in os.path.realpath(each)]
+
+
 def test_output_and_its_new_directories_are_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
