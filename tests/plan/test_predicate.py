@@ -39,6 +39,7 @@ from lakecore.plan.predicate import (
     at_most,
     columns_of,
     compare,
+    condition_on,
     conjuncts,
     fixed_values,
     from_arrow,
@@ -322,6 +323,15 @@ def test_expression_too_deep_to_be_read_may_match_any_row() -> None:
     deep = reduce(or_, [pl.col("i") == number for number in range(1_000)])
 
     assert from_polars(deep, SCHEMA) == UNKNOWN
+
+
+def test_condition_on_some_columns_is_the_part_that_needs_no_others() -> None:
+    one, other = c("i", "=", 1), c("q", "=", True)
+
+    assert condition_on(And((one, other)), ["i"]) == one
+    assert condition_on(And((one, other)), ["i", "q"]) == And((one, other))
+    assert condition_on(Or((one, other)), ["i"]) is None
+    assert condition_on(None, ["i"]) is None
 
 
 def test_what_cannot_be_serialized_hides_no_more_than_itself() -> None:
