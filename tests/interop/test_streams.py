@@ -178,3 +178,38 @@ def test_both_engines_end_at_the_bounded_watermark(
             named = {"scan.snapshot-id": start} if start else {}
             options = {"scan.bounded.watermark": str(bound), **named}
             assert OURS.stream(path, None, options) == java.stream(path, None, options), options
+
+
+@pytest.mark.parametrize("expires", ["java", "lakecore"])
+@pytest.mark.parametrize("records", ["java", "lakecore"])
+def test_consumer_of_each_engine_holds_back_the_expiry_of_the_other(
+    expires: str, records: str, peers: Callable[[str], PeerEngine], tmp_path: Path
+) -> None:
+    java = peers(limits.JAVA)
+    path = tmp_path / "d.db" / "t"
+    session = lc.connect(tmp_path, create=True)
+    session.create_database("d")
+    table = session.create_table(
+        "d.t",
+        {"id": "INT NOT NULL"},
+        primary_keys=["id"],
+        options={"bucket": "1", "write-only": "true", "changelog-producer": "input"},
+    )
+    for number in range(1, 7):
+        table.write([{"id": number}])
+    if records == "java":
+        java.peer.ask("reset_consumer", path=str(path), name="c", next_snapshot=3)
+    else:
+        table.reset_consumer("c", 3)
+
+    if expires == "java":
+        java.peer.ask("expire", path=str(path), retain=1)
+    else:
+        table.expire_snapshots(retain_max=1, retain_min=1)
+
+    assert table.context.history.snapshot_ids() == (3, 4, 5, 6)
+    found = dict(table.stream(until="latest", consumer_id="c"))
+    assert [frame.collect().rows() for frame in found.values()] == [
+        [("+I", number)] for number in range(3, 7)
+    ]
+    assert list(java.stream(path, None, {"consumer-id": "c"})) == [3, 4, 5, 6]
