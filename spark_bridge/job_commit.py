@@ -23,11 +23,9 @@ from typing import TYPE_CHECKING
 from lakecore import InvalidRequest, LakecoreError
 from lakecore.distributed.committing import (
     Author,
-    CommitRequest,
-    commit_or_clean,
+    commit_append,
     commit_overwrite,
     delete_files,
-    records_nothing,
 )
 from lakecore.distributed.tables import JOB_ID_LENGTH
 from lakecore.distributed.values import BUCKET_PREFIX
@@ -80,13 +78,7 @@ def publish(
         raise
     if how.overwrite:
         return commit_overwrite(context, messages, how.partition, how.by, dynamic=how.dynamic)
-    request = CommitRequest(
-        messages=messages,
-        user=how.by.user,
-        identifier=how.by.identifier,
-        force=records_nothing(context, how.by.identifier),
-    )
-    return commit_or_clean(context, request)
+    return commit_append(context, messages, how.by)
 
 
 def refuse_shared_buckets(

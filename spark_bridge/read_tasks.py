@@ -16,27 +16,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from lakecore import LakecoreError
-from lakecore.distributed.planning import (
+from lakecore.distributed.key_ranges import (
     decode_rows,
-    map_fields,
-    order_columns,
-    row_group_bounds,
-    shared_codes,
+    key_ranks,
+    keys_between,
+    without_statistics,
 )
-from lakecore.distributed.reading import Compare, Op, all_of, any_of
-from lakecore.distributed.values import EMPTY_ROW, INTEGERS, NO_STATS, TIMESTAMPS, Atomic, Root
+from lakecore.distributed.planning import map_fields, row_group_bounds
+from lakecore.distributed.values import INTEGERS, TIMESTAMPS, Atomic, Root
 from spark_bridge.read_job import Piece
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakecore.distributed.reading import Predicate
+    from lakecore.distributed.key_ranges import Key
     from lakecore.distributed.tables import Store
     from lakecore.distributed.values import DataFile, Layout, Split, TableSchema
 
@@ -50,8 +49,6 @@ _CUT_TYPES = frozenset({*INTEGERS, *TIMESTAMPS, Root.VARCHAR, Root.DATE, Root.DE
 """Not of CHAR: the first key of a file in ORC has blanks that its rows are read without."""
 _FINE = 4
 """A file larger than this part of the target is looked into."""
-
-Key: TypeAlias = tuple[pa.Scalar, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +79,7 @@ def make_tasks(splits: Sequence[Split], cutting: Cutting) -> list[tuple[Piece, .
     weighed: list[tuple[Piece, int]] = []
     footers = FOOTERS_MAX
     for split, weight in zip(splits, weights, strict=True):
-        pieces = [Piece(split=_slim(split))]
+        pieces = [Piece(split=without_statistics(split))]
         if weight > 2 * target:
             parts, read = _parts(split, cutting, target, footers)
             footers -= read
@@ -194,9 +191,7 @@ def _cut(split: Split, cuts: Sequence[Key], schema: TableSchema) -> list[Piece]:
         pa.array([cut[place] for cut in cuts], column.type)
         for place, column in enumerate(lows.columns)
     ]
-    low_ranks, high_ranks, cut_ranks = shared_codes(
-        [order_columns(lows.columns), order_columns(highs.columns), order_columns(bounds)]
-    )
+    low_ranks, high_ranks, cut_ranks = key_ranks([lows.columns, highs.columns, bounds])
     names = [field.name for field in fields]
     place_of = {file.name: place for place, file in enumerate(files)}
     pieces: list[Piece] = []
@@ -215,12 +210,8 @@ def _cut(split: Split, cuts: Sequence[Key], schema: TableSchema) -> list[Piece]:
         )
         if not runs:
             continue
-        conditions = []
-        if first is not None:
-            conditions.append(_from(names, first))
-        if end is not None:
-            conditions.append(_below(names, end))
-        pieces.append(Piece(split=_slim(replace(split, runs=runs)), keys=all_of(conditions)))
+        part = without_statistics(replace(split, runs=runs))
+        pieces.append(Piece(split=part, keys=keys_between(names, first, end)))
     return pieces
 
 
@@ -239,10 +230,10 @@ def _cut_files(
         if len(bounds) < 3:
             whole.append(file)
             continue
-        own = _slim(replace(split, runs=((file,),)))
+        own = without_statistics(replace(split, runs=((file,),)))
         pieces += [Piece(split=own, row_groups=(a, b)) for a, b in pairwise(bounds)]
     if whole:
-        pieces.append(Piece(split=_slim(replace(split, runs=(tuple(whole),)))))
+        pieces.append(Piece(split=without_statistics(replace(split, runs=(tuple(whole),)))))
     return pieces, read
 
 
@@ -261,51 +252,8 @@ def _row_group_bounds(split: Split, file: DataFile, cutting: Cutting, target: in
     return [0, *(int(each) for each in np.unique(at) if each < len(groups)), len(groups)]
 
 
-def _from(names: Sequence[str], key: Key) -> Predicate:
-    """Whether the key of a row is at or after this one, in order of its columns."""
-    return any_of((_lexical(names, key, Op.GT), _equal(names, key)))
-
-
-def _below(names: Sequence[str], key: Key) -> Predicate:
-    """Whether the key of a row is before this one."""
-    return _lexical(names, key, Op.LT)
-
-
-def _lexical(names: Sequence[str], key: Key, op: Op) -> Predicate:
-    return any_of(
-        all_of((_equal(names[:place], key[:place]), Compare(name, op, key[place])))
-        for place, name in enumerate(names)
-    )
-
-
-def _equal(names: Sequence[str], key: Key) -> Predicate:
-    return all_of(Compare(name, Op.EQ, value) for name, value in zip(names, key, strict=True))
-
-
 def _ranks(keys: Sequence[Key]) -> np.ndarray:
     columns = [
         pa.array([key[place] for key in keys], keys[0][place].type) for place in range(len(keys[0]))
     ]
-    return shared_codes([order_columns(columns)])[0]
-
-
-def _slim(split: Split) -> Split:
-    """The split without what only planning asks of its files."""
-    return replace(
-        split,
-        runs=tuple(
-            tuple(
-                replace(
-                    file,
-                    key_min=EMPTY_ROW,
-                    key_max=EMPTY_ROW,
-                    key_stats=NO_STATS,
-                    value_stats=NO_STATS,
-                    extra_files=(),
-                    embedded_index=None,
-                )
-                for file in run
-            )
-            for run in split.runs
-        ),
-    )
+    return key_ranks([columns])[0]

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql import functions as f
 
 from lakecore import CommitConflict, InvalidRequest, open_table
-from lakecore.distributed.committing import CommitRequest, author, committed, spec_values
+from lakecore.distributed.committing import author, committed_before, spec_values
 from lakecore.distributed.planning import hides_level_0
 from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER, check_flags
 from spark_bridge.assigners import assigners_of
@@ -250,10 +250,7 @@ def _publication(
 
 def _done_before(context: TableContext, by: Author) -> WriteResult | None:
     """The result of an earlier run under the same user and identifier."""
-    if by.identifier == BATCH_COMMIT_IDENTIFIER:
-        return None
-    request = CommitRequest(messages=(), user=by.user, identifier=by.identifier)
-    found = committed(context, request, context.history.latest_snapshot())
+    found = committed_before(context, by)
     return None if found is None else _result(found)
 
 

@@ -8,7 +8,18 @@ module for each part, so that a task loads only what it needs:
 - `descriptor`, `tables`: a table as a frozen value, and as the process that got it sees it;
 - `placing`, `writing`: what a task does to write rows;
 - `reading`: what a task does to read splits;
-- `planning`, `committing`: what the driver does before a read and after a write.
+- `planning`, `key_ranges`: what the driver does before a read, and how it cuts a bucket by keys;
+- `committing`: what the driver does after a write.
+
+A step that needs several internal names is one function here (`commit_append`, `committed_before`,
+`keys_between`, `without_statistics`). The other names stay, each for a reason:
+
+- a third of them are the types of columns and the parts of a schema: another engine maps each type
+  to its own, so it must see all of them;
+- values that tasks are sent (`Split`, `ReadPlan`, `WriteStart`, `Condition`) are named where they
+  are annotated;
+- steps between which the other engine does its own work stay separate: bucket and hash of a row
+  (it shuffles by them), the state to read and the splits (it shows and caches them).
 """
 
 from __future__ import annotations

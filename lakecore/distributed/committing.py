@@ -1,7 +1,10 @@
-"""The driver of a write: commits the messages of its tasks once, or cleans up."""
+"""What the driver of a write does with the messages of its tasks: one commit, or a clean-up."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.commits.committed import committed
 from lakecore.table.commits.message_files import delete_files
@@ -14,14 +17,40 @@ from lakecore.table.writes.batch_write import (
 )
 from lakecore.table.writes.overwrite import spec_values
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.model.files import CommitMessage
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.table.context import TableContext
+
 __all__ = [
     "Author",
-    "CommitRequest",
     "author",
-    "commit_or_clean",
+    "commit_append",
     "commit_overwrite",
-    "committed",
+    "committed_before",
     "delete_files",
-    "records_nothing",
     "spec_values",
 ]
+
+
+def commit_append(
+    context: TableContext, messages: Sequence[CommitMessage], by: Author
+) -> CommitResult:
+    """Add the files of the messages in one commit. If it certainly failed, remove them."""
+    force = records_nothing(context, by.identifier)
+    return commit_or_clean(context, _request(messages, by, force=force))
+
+
+def committed_before(context: TableContext, by: Author) -> CommitResult | None:
+    """The commit of an earlier run under the same user and identifier; None without a number."""
+    if by.identifier == BATCH_COMMIT_IDENTIFIER:
+        return None
+    return committed(context, _request((), by), context.history.latest_snapshot())
+
+
+def _request(
+    messages: Sequence[CommitMessage], by: Author, *, force: bool = False
+) -> CommitRequest:
+    return CommitRequest(messages=messages, user=by.user, identifier=by.identifier, force=force)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from lakecore.catalog.options import is_storage_option
-from lakecore.format.binary_row import decode_rows
 from lakecore.io.files.data_files import row_group_bounds
-from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.rows.evolution import map_fields
 from lakecore.table.changes.between import changes_of_options
 from lakecore.table.reads.fallback import falls_back
@@ -27,15 +25,12 @@ __all__ = [
     "as_of",
     "changes_of_options",
     "check_size",
-    "decode_rows",
     "falls_back",
     "hides_level_0",
     "is_storage_option",
     "map_fields",
-    "order_columns",
     "parse_condition",
     "resolve",
     "row_group_bounds",
     "setting_of",
-    "shared_codes",
 ]

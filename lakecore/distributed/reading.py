@@ -6,7 +6,7 @@ from lakecore.frames.arrow_stream import reader
 from lakecore.frames.filtered import FilteredSource
 from lakecore.frames.source import BatchSource
 from lakecore.memory import Budget
-from lakecore.plan.predicate import Compare, Op, Predicate, all_of, any_of, to_polars
+from lakecore.plan.predicate import Predicate, all_of, to_polars
 from lakecore.table.sections.windows_plan import batch_size
 from lakecore.table.splits.read import read_split
 from lakecore.table.stored_rows.read_plan import ReadPlan
@@ -15,14 +15,11 @@ from lakecore.table.stored_rows.split_files import SplitFiles, missing_is_corrup
 __all__ = [
     "BatchSource",
     "Budget",
-    "Compare",
     "FilteredSource",
-    "Op",
     "Predicate",
     "ReadPlan",
     "SplitFiles",
     "all_of",
-    "any_of",
     "batch_size",
     "missing_is_corrupt",
     "read_split",

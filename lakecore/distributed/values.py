@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakecore.format.layout import BUCKET_PREFIX, MAIN_BRANCH, Layout
 from lakecore.model.arguments import check_flags
-from lakecore.model.files import EMPTY_ROW, HASH_INDEX, NO_STATS, DataFile, Split
+from lakecore.model.files import HASH_INDEX, DataFile, Split
 from lakecore.model.schema import TableSchema
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from lakecore.model.times import Time, wall_time
@@ -31,12 +31,10 @@ __all__ = [
     "BATCH_COMMIT_IDENTIFIER",
     "BINARIES",
     "BUCKET_PREFIX",
-    "EMPTY_ROW",
     "HASH_INDEX",
     "INTEGERS",
     "LENGTH_MAX",
     "MAIN_BRANCH",
-    "NO_STATS",
     "STRINGS",
     "TIMESTAMPS",
     "Array",

@@ -23,7 +23,11 @@ HERE = Path(__file__).parent
 # Without PySpark there is nothing to collect: `make spark` installs it, and runs these tests.
 collect_ignore_glob = [] if find_spec("pyspark") else ["test_*.py"]
 
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Much code runs a few times: compiling it well, and many threads of a collector, cost more."""
 CONF = {
+    "spark.driver.extraJavaOptions": QUICK_JVM,
+    "spark.executor.extraJavaOptions": QUICK_JVM,
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
@@ -83,7 +87,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = (
         builder.config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -Xss4m")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -Xss4m {QUICK_JVM}")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
