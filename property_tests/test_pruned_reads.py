@@ -68,7 +68,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def native() -> Iterator[None]:
+def polars_reads() -> Iterator[None]:
     """Of local files, however small, Polars reads the rows that come out."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decide, "_ROWS_MIN", 0)

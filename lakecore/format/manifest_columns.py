@@ -329,8 +329,8 @@ def _joined(columns: list[pa.Array]) -> pa.Array:
     return pc.binary_join_element_wise(*columns, _bytes(b""))
 
 
-def _constant(value: bytes, beside: pa.Array) -> pa.Array:
-    return pa.repeat(pa.scalar(value, pa.large_binary()), len(beside))
+def _constant(value: bytes, other: pa.Array) -> pa.Array:
+    return pa.repeat(pa.scalar(value, pa.large_binary()), len(other))
 
 
 def _varints(values: NDArray[np.int64]) -> pa.Array:

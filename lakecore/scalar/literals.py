@@ -126,14 +126,14 @@ def constant_of(node: Json) -> tuple[str, str] | None:
     return str(parts[0]["kind"]), str(parts[0]["text"])
 
 
-def literal(tree: Json, beside: pa.DataType, zone: str) -> pa.Scalar | None:
+def literal(tree: Json, compared: pa.DataType, zone: str) -> pa.Scalar | None:
     """The value of a literal that is compared with a column of that type; None if uncertain."""
     constant = constant_of(tree)
     if constant is not None:
-        return _constant(*constant, beside, zone)
+        return _constant(*constant, compared, zone)
     call = call_of(tree)
     if call is not None and call[0] == "-" and len(call[1]) == 1:
-        return _negated(call[1][0], beside, zone)
+        return _negated(call[1][0], compared, zone)
     cast = cast_of(tree)
     if cast is not None:
         target = _CASTS.get(cast[1])
@@ -192,25 +192,25 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _constant(kind: str, text: str, beside: pa.DataType, zone: str) -> pa.Scalar | None:
+def _constant(kind: str, text: str, compared: pa.DataType, zone: str) -> pa.Scalar | None:
     match kind:
         case "NULL_LITERAL":
             return pa.scalar(None)
         case "BOOLEAN":
             return pa.scalar(text == "true")
         case "STRING":
-            return _of_text(text, beside, zone)
+            return _of_text(text, compared, zone)
         case "INTEGER" | "NUMERIC":
             number = _number(text.removeprefix("-"))
             if number is None or not text.startswith("-"):
-                return _beside(number, beside)
-            return _minus(_beside(number, beside))
+                return _as_compared(number, compared)
+            return _minus(_as_compared(number, compared))
         case _:
             return None
 
 
-def _negated(tree: Json, beside: pa.DataType, zone: str) -> pa.Scalar | None:
-    value = literal(tree, beside, zone)
+def _negated(tree: Json, compared: pa.DataType, zone: str) -> pa.Scalar | None:
+    value = literal(tree, compared, zone)
     if value is None or not value.is_valid or not _is_number(value.type):
         return None
     return _minus(value)
@@ -247,7 +247,7 @@ def _number(text: str) -> pa.Scalar | None:
     return pa.scalar(float(text)) if _DOUBLE.fullmatch(text) else None
 
 
-def _beside(value: pa.Scalar | None, column: pa.DataType) -> pa.Scalar | None:
+def _as_compared(value: pa.Scalar | None, column: pa.DataType) -> pa.Scalar | None:
     """The number as DuckDB compares it: with a FLOAT column, rounded unless it is a double."""
     if value is None or not _t.is_float32(column) or _t.is_floating(value.type):
         return value

@@ -124,7 +124,7 @@ class Store(Protocol):
         ...
 
     def local_path(self, path: str) -> str | None:
-        """The path by which a native reader can open the file directly, or None."""
+        """The path by which an engine's own reader can open the file directly, or None."""
         ...
 
 

@@ -22,6 +22,6 @@ def batch_limit(budget_bytes: int) -> int:
 
 def buffer_limit(budget_bytes: int) -> int:
     """The most bytes that all buffers of a writer may hold."""
-    beside = int((budget_bytes - _LIBRARIES_BYTES) * _BUFFER_SHARE_FREE)
+    available_bytes = int((budget_bytes - _LIBRARIES_BYTES) * _BUFFER_SHARE_FREE)
     least = int(budget_bytes * _BUFFER_SHARE_LEAST)
-    return max(least, min(int(budget_bytes * BUFFER_SHARE), beside))
+    return max(least, min(int(budget_bytes * BUFFER_SHARE), available_bytes))

@@ -78,7 +78,7 @@ def test_every_face_gives_the_same_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_compacted_files_are_read_natively_by_both(tmp_path: Path, *, full: bool) -> None:
+def test_compacted_files_are_scanned_by_engines_of_both(tmp_path: Path, *, full: bool) -> None:
     table = forked(store=LocalStore(), path=f"{tmp_path}/t")
     if full:
         table.compact(full=True)

@@ -244,7 +244,7 @@ def test_damaged_file_is_named_whoever_reads_it(at: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("reason", ["merge", "format", "memory"])
-def test_no_files_are_native_where_anything_must_be_done(reason: str, tmp_path: Path) -> None:
+def test_engines_scan_no_files_where_anything_must_be_done(reason: str, tmp_path: Path) -> None:
     table = new_table(
         keys=["id"] if reason == "merge" else [],
         store=None if reason == "memory" else LocalStore(),
