@@ -179,6 +179,15 @@ def test_bounds_do_not_depend_on_the_arrow_form(form: pa.DataType) -> None:
     assert bounds(collector.finish(), "STRING") == ("b", "c")
 
 
+def test_bounds_are_those_of_all_batches_however_many() -> None:
+    batches = [[number, None] for number in (5, 9, 4, *range(10, 30), 1, 40, 7)]
+
+    found = collect("INT", *batches)
+
+    assert bounds(found, "INT") == (1, 40)
+    assert found.null_counts == (len(batches),)
+
+
 @pytest.mark.parametrize(
     ("text", "mode"),
     [
