@@ -26,6 +26,7 @@ def test_parts_become_one_file_of_their_rows_in_order() -> None:
 
     assert pq.read_table(pa.BufferReader(data)).equals(table)
     metadata = pq.read_metadata(pa.BufferReader(data))
+    assert metadata.num_rows == 100
     assert [metadata.row_group(i).num_rows for i in range(4)] == [30, 30, 30, 10]
     assert metadata.row_group(3).column(0).statistics.min == 90
 

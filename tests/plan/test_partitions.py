@@ -88,6 +88,7 @@ def test_texts_are_for_people() -> None:
         (["id"], {"bucket": "4"}, ("id",)),
         (["id", "v"], {"bucket": "4", "bucket-key": "v"}, ("v",)),
         (["dt", "id", "region"], {"bucket": "4"}, ("id",)),
+        (["id"], {"bucket": "1"}, ("id",)),
         (["id"], {"bucket": "-1"}, ()),
         ([], {"bucket": "4", "bucket-key": "v,id"}, ("v", "id")),
         ([], {}, ()),
