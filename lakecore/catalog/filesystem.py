@@ -41,13 +41,7 @@ from lakecore.errors import (
 )
 from lakecore.format.layout import SCHEMA_PREFIX, SNAPSHOT_PREFIX, Layout, parse_numbered
 from lakecore.io.ambient import SYSTEM, Ambient
-from lakecore.io.directories import (
-    drop_database,
-    drop_table,
-    finish_drop,
-    move_table,
-    sweep,
-)
+from lakecore.io.directories import drop_database, drop_table, finish_drop, move_table, sweep
 from lakecore.io.history.history import History
 from lakecore.model.arguments import check_flags
 from lakecore.model.evolution import evolve

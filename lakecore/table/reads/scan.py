@@ -25,16 +25,17 @@ import pyarrow as pa
 
 from lakecore.format.binary_row import decode_rows
 from lakecore.format.layout import POSTPONE_BUCKET
-from lakecore.format.statistics import key_bounds, stats_frame
+from lakecore.format.statistics import key_bounds
 from lakecore.lsm.packing import in_order
 from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.model.files import DELETION_VECTORS, Split
 from lakecore.options import MergeEngine
 from lakecore.plan.partitions import bucket_key_fields, hash_is_settled
-from lakecore.plan.predicate import columns_of, condition_on
+from lakecore.plan.predicate import condition_on
 from lakecore.plan.pruning import may_match, prune_buckets
 from lakecore.plan.splits import pack, plan_bucket
 from lakecore.table.reads.live_files import in_partitions, live_files
+from lakecore.table.reads.value_statistics import matching_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -184,7 +185,9 @@ def plan_stored(
     Files may be pruned by any of their statistics, because no row hides another.
     """
     kept = keep_entries(context, entries, predicate)
-    matching = _matching_values([entry.file for entry in kept], context, predicate)
+    matching = matching_values(
+        [entry.file for entry in kept], context.history, context.schema, predicate
+    )
     return [
         _split(
             (entry.partition, entry.bucket, entry.total_buckets),
@@ -282,7 +285,7 @@ def _deal(
     for index, entry in enumerate(entries):
         buckets[entry.partition, entry.bucket, entry.total_buckets].append(index)
     files = [entry.file for entry in entries]
-    matching = _matching_values(files, context, predicate)
+    matching = matching_values(files, context.history, context.schema, predicate)
     lows, highs = key_ranks(files, context.schema)
     vectors = vectors_of(context.history, snapshot)
     target = context.options.source_split_target_size_bytes
@@ -357,63 +360,6 @@ def key_ranks(files: Sequence[DataFile], schema: TableSchema) -> tuple[np.ndarra
     high = decode_rows([file.key_max for file in files], fields)
     lows, highs = shared_codes([order_columns(low.columns), order_columns(high.columns)])
     return lows, highs
-
-
-def _matching_values(
-    files: Sequence[DataFile], context: ScanContext, predicate: Predicate | None
-) -> np.ndarray:
-    """For each file, whether its value statistics allow a matching row."""
-    mask = np.ones(len(files), bool)
-    names = columns_of(predicate) if predicate is not None else ()
-    if not names:
-        return mask
-    assert predicate is not None
-    by_schema: dict[int, list[int]] = defaultdict(list)
-    for index, file in enumerate(files):
-        by_schema[file.schema_id].append(index)
-    for schema_id, inside in by_schema.items():
-        own = [files[index] for index in inside]
-        stats = _stats(own, context.history.schema(schema_id), context.schema, sorted(names))
-        rows = np.array([file.row_count for file in own], np.int64)
-        mask[inside] = may_match(predicate, *stats, rows)
-    return mask
-
-
-def _stats(
-    files: Sequence[DataFile], file_schema: TableSchema, schema: TableSchema, names: Sequence[str]
-) -> tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch]:
-    """Minima, maxima and null counts, each as columns `names` of the table's schema.
-
-    A column that the files lack is all null. The statistics of a column whose type has changed are
-    unknown.
-    """
-    twins = {name: file_schema.by_id.get(schema.field(name).id) for name in names}
-    known = [
-        twin
-        for name, twin in twins.items()
-        if twin is not None and _same_values(twin.type, schema.field(name).type)
-    ]
-    frame = stats_frame(files, file_schema, [field.name for field in known])
-    columns: tuple[list[pa.Array], ...] = ([], [], [])
-    rows = pa.array([file.row_count for file in files], pa.int64())
-    for name in names:
-        field, twin = schema.field(name), twins[name]
-        unknown = pa.nulls(len(files), schema.arrow.field(field.name).type)
-        if twin in known:
-            assert twin is not None
-            parts = [batch.column(twin.name) for batch in frame]
-        else:
-            counts = rows if twin is None else pa.nulls(len(files), pa.int64())
-            parts = [unknown, unknown, counts]
-        for column, part in zip(columns, parts, strict=True):
-            column.append(part)
-    low, high, nulls = (pa.RecordBatch.from_arrays(c, list(names)) for c in columns)
-    return low, high, nulls
-
-
-def _same_values(old: object, new: object) -> bool:
-    """Whether statistics of the old type are valid for the new one: only nullability differs."""
-    return str(old).removesuffix(" NOT NULL") == str(new).removesuffix(" NOT NULL")
 
 
 def vectors_of(
