@@ -74,16 +74,16 @@ def lost_replies_are_lost_races() -> Iterator[None]:
 @contextmanager
 def files_in_doubt_are_removed() -> Iterator[None]:
     """A commit whose outcome is not known is cleaned up after as if it had failed."""
-    commit = commits.commit
+    commit = batch_write.commit_and_maintain
 
-    def cleans(context: Any, request: Any) -> Any:
+    def cleans(context: Any, request: Any, **more: Any) -> Any:
         try:
-            return commit(context, request)
+            return commit(context, request, **more)
         except LakecoreError:
             delete_files(context, request.messages)
             raise
 
-    with patch.object(batch_write, "commit", cleans):
+    with patch.object(batch_write, "commit_and_maintain", cleans):
         yield
 
 
