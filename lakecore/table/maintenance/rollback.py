@@ -82,6 +82,8 @@ def rollback_to(context: TableContext, travel: Travel, *, dry_run: bool = False)
     target = _target(context, travel)
     context.history.live_entries(target)  # a state that cannot be read is no state to go back to
     metadata_of(context, [target], changelog=False)
+    consumers = list_consumers(context)
+    ahead = sorted(each.consumer_id for each in consumers if each.next_snapshot > target.id + 1)
     removal = _removal(context, target)
     files: FilesDeleted | None = FilesDeleted()
     if removal.is_empty and context.history.snapshot_if_there(target.id) == target:
@@ -95,9 +97,6 @@ def rollback_to(context: TableContext, travel: Travel, *, dry_run: bool = False)
         log.info(
             "rolled back table=%s snapshot=%d before=%d", context.identifier, target.id, latest.id
         )
-    ahead = sorted(
-        c.consumer_id for c in list_consumers(context) if c.next_snapshot > target.id + 1
-    )
     return RolledBack(
         snapshot_id=target.id,
         previous_snapshot_id=latest.id,

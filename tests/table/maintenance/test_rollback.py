@@ -167,6 +167,16 @@ def test_consumers_that_are_ahead_are_named() -> None:
     assert table.rollback_to(3).consumers_ahead == ("ahead",)
 
 
+def test_unreadable_consumer_is_an_error_before_anything_changes() -> None:
+    table = history()
+    table.context.store.put(table.context.layout.consumer("job"), b"{")
+
+    with pytest.raises(CorruptTable, match="job"):
+        table.rollback_to(3)
+
+    assert table.context.history.latest_snapshot_id() == 8
+
+
 def test_dry_run_changes_nothing() -> None:
     table = history()
     tag(table, "late", 8)
