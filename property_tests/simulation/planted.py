@@ -13,6 +13,7 @@ from lakecore.errors import CommitUnknown, LakecoreError
 from lakecore.lsm.universal import CompactionUnit
 from lakecore.table.commits import commit as commits
 from lakecore.table.commits.message_files import delete_files
+from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.publication import ExclusiveCreate, LostRace, Published
 from lakecore.table.writes import batch_write
 from property_tests.simulation.session import Session
@@ -74,7 +75,7 @@ def lost_replies_are_lost_races() -> Iterator[None]:
 @contextmanager
 def files_in_doubt_are_removed() -> Iterator[None]:
     """A commit whose outcome is not known is cleaned up after as if it had failed."""
-    commit = batch_write.commit_and_maintain
+    commit = commit_and_maintain
 
     def cleans(context: Any, request: Any, **more: Any) -> Any:
         try:
