@@ -33,6 +33,7 @@ from lakecore.cli.arguments import (
     chosen,
 )
 from lakecore.cli.cleanup_commands import add_to as add_cleanup_commands
+from lakecore.cli.inspect_command import add_to as add_inspect_command
 from lakecore.cli.output import OutputFailed, flush, to_nowhere, write
 from lakecore.cli.retention_commands import add_to as add_retention_commands
 from lakecore.cli.run import run
@@ -255,6 +256,7 @@ def changes(  # noqa: PLR0913  one option per part of the question
 add_stream_commands(app)
 add_retention_commands(app)
 add_cleanup_commands(app)
+add_inspect_command(app)
 add_sql_command(app)
 add_analyze_command(app)
 add_tag_commands(app)
