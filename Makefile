@@ -21,7 +21,7 @@ SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore examples tests prop
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fmt lint types props mutate simulate interop differential bench spark demo-spark bench-spark docs ci clean
+.PHONY: help venv demo test fmt lint types props mutate simulate interop differential bench browser spark demo-spark bench-spark docs ci clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -56,7 +56,7 @@ types: venv ## check the types, strictly
 	$(BIN)/mypy $(SOURCES)
 
 props: venv ## run the laws with many examples, and the slow tests
-	$(PYTEST) -n 2 --dist worksteal -m '(props or slow) and not interop and not spark' --hypothesis-profile=$(PROFILE) $(ARGS)
+	$(PYTEST) -n 2 --dist worksteal -m '(props or slow) and not interop and not spark and not browser' --hypothesis-profile=$(PROFILE) $(ARGS)
 
 simulate: venv ## play many actors and faults on one table (SEEDS=n, SEED=s to look at one)
 	$(BIN)/python -m property_tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
@@ -79,14 +79,35 @@ $(VENV)/.installed-interop: $(INSTALLED)
 bench: venv ## measure each verb
 	$(BIN)/python -m bench $(ARGS)
 
+browser: $(VENV)/.installed-browser ## look at the pages that lakecore writes in a real browser (Chromium)
+	$(PYTEST) -m browser tests/browser $(ARGS)
+
+$(VENV)/.installed-browser: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,browser]'
+	@touch $@
+
 spark: $(VENV)/.installed-spark ## write and read tables by Spark (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers --spark
 	$(PYTEST) -m spark tests/spark $(ARGS)
 
-demo-spark: $(VENV)/.installed-spark ## run a batch pipeline by Spark on real data (Java 17)
+demo-browser: $(VENV)/.installed-browser ## look at the pages that lakecore writes in a real browser (Chromium)
+	$(PYTEST) -m browser tests/browser $(ARGS)
+
+$(VENV)/.installed-browser: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,browser]'
+	@touch $@
+
+spark: $(VENV)/.installed-spark ## run a batch pipeline by Spark on real data (Java 17)
 	$(BIN)/python examples/spark_pipeline.py $(ARGS)
 
-bench-spark: $(VENV)/.installed-spark ## measure Spark jobs beside the JVM connector (Java 17, Maven)
+bench-browser: $(VENV)/.installed-browser ## look at the pages that lakecore writes in a real browser (Chromium)
+	$(PYTEST) -m browser tests/browser $(ARGS)
+
+$(VENV)/.installed-browser: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,browser]'
+	@touch $@
+
+spark: $(VENV)/.installed-spark ## measure Spark jobs beside the JVM connector (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers --spark
 	$(BIN)/python -m bench.spark $(ARGS)
 
