@@ -98,9 +98,7 @@ class FilesystemCatalog:
         )
 
     def database_exists(self, name: str) -> bool:
-        if name == SYSTEM_DATABASE:
-            return True
-        return self.store.exists(self.database_path(name))
+        return name == SYSTEM_DATABASE or self.store.exists(self.database_path(name))
 
     def create_database(self, name: str, *, ignore_if_exists: bool = False) -> None:
         check_flags(ignore_if_exists=ignore_if_exists)
