@@ -31,6 +31,7 @@ from lakecore.format.layout import (
     MAIN_BRANCH,
     SNAPSHOT_PREFIX,
 )
+from lakecore.io.directories import CREATING_PREFIX, DROPPED_PREFIX
 from lakecore.io.parallel import delete_all, read_all
 from lakecore.model.manifest import FileKind
 from lakecore.model.retention import OrphanFiles
@@ -82,10 +83,12 @@ def remove_orphan_files(
         )
     histories = _histories(context)
     old = _old_files(context, histories, older_than_ms)
-    orphans = _without_reached(context, histories, old)
+    abandoned = _abandoned(context, older_than_ms)
+    orphans = pl.concat([_without_reached(context, histories, old), *abandoned.values()])
     if not dry_run:
         delete_all(context.store.delete, orphans["path"].to_list())
         _remove_empty_directories(context, orphans["path"].to_list())
+        delete_all(context.store.delete_directory, abandoned)
     return OrphanFiles(
         files=len(orphans),
         bytes=int(orphans["size"].sum()),
@@ -131,14 +134,37 @@ def _old_files(
         for status in found
         if status.modified_ms is not None and status.modified_ms < older_than_ms
     ]
+    return _frame(old)
+
+
+def _frame(statuses: Sequence[FileStatus]) -> pl.DataFrame:
     return pl.DataFrame(
         {
-            "path": [status.path for status in old],
-            _NAME: [status.path.rpartition("/")[2] for status in old],
-            "size": [status.size_bytes for status in old],
+            "path": [status.path for status in statuses],
+            _NAME: [status.path.rpartition("/")[2] for status in statuses],
+            "size": [status.size_bytes for status in statuses],
         },
         schema={"path": pl.String, _NAME: pl.String, "size": pl.Int64},
     )
+
+
+def _abandoned(context: TableContext, older_than_ms: int) -> dict[str, pl.DataFrame]:
+    """The directories of branches whose creation or deletion was interrupted, and their files.
+
+    They are out of sight of all readers (`io/directories.py`). A file that is young keeps its own.
+    """
+    found: dict[str, pl.DataFrame] = {}
+    for place in _directories_in(context, [context.layout.branches_dir]):
+        if not place.rpartition("/")[2].startswith((CREATING_PREFIX, DROPPED_PREFIX)):
+            continue
+        level: list[str] = [place]
+        files: list[FileStatus] = []
+        while level:
+            files += _files_in(context, level)
+            level = _directories_in(context, level)
+        if all((status.modified_ms or older_than_ms) < older_than_ms for status in files):
+            found[place] = _frame(files)
+    return found
 
 
 def _is_left_over(context: TableContext, status: FileStatus, prefix: str | None) -> bool:

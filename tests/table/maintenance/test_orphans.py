@@ -198,3 +198,18 @@ def test_tables_of_java_have_no_orphans(name: str, tmp_path: Path) -> None:
     table = lc.open_table(tmp_path / "table")
 
     assert len(clean(table, dry_run=True)) == LEFT_BY_JAVA.get(name, 0)
+
+
+def test_a_branch_whose_creation_died_goes(tmp_path: Path) -> None:
+    table = lc.open_table(tmp_path / "t", create=True, schema={"id": "INT"})
+    table.write({"id": [1]})
+    table.create_branch("kept")
+    left = tmp_path / "t/branch/.creating-0b1c"
+    for name in ("schema/schema-0", "snapshot/snapshot-1"):
+        (left / name).parent.mkdir(parents=True)
+        (left / name).write_bytes(b"half")
+
+    assert table.remove_orphan_files().paths == ()
+    assert len(clean(table)) == 2
+    assert not left.exists()
+    assert [branch.name for branch in table.branches()] == ["kept"]
