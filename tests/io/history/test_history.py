@@ -143,6 +143,15 @@ def test_live_files_are_those_of_base_and_delta(history: History) -> None:
     assert [len(history.manifests(latest)), len(history.delta_manifests(latest))] == [3, 1]
 
 
+def test_live_files_are_kept_once_they_are_known(history: History) -> None:
+    snapshot = history.snapshot(2)
+
+    assert history.live_if_known(snapshot) is None
+    live = history.live_entries(snapshot)
+    assert history.live_if_known(snapshot) is live
+    assert history.live_entries(snapshot) is live
+
+
 def test_what_never_changes_is_read_once(table: Table) -> None:
     store = ReadCounter(table.context.store)
     history = History(store, table.context.layout)
