@@ -151,6 +151,15 @@ def test_update_carries_the_sequence_of_its_row_and_wins_the_tie() -> None:
     assert held(table) == "1 b 9"
 
 
+def test_update_of_a_table_that_tells_what_was_before_wins_the_tie() -> None:
+    table = new_table(WIDE, sequence__field="n", changelog_producer="input")
+    put(table, "1 a 9 | 2 a 9")
+    table.update({"v": "b"}, where="id = 1")
+    table.update({"v": "c", "n": 8}, where="id = 2")
+
+    assert held(table) == "1 b 9 | 2 a 9"
+
+
 def test_row_with_an_older_sequence_changes_nothing_as_with_any_write() -> None:
     table = new_table(WIDE, sequence__field="n")
     put(table, "1 a 9")
