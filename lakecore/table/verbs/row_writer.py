@@ -143,10 +143,11 @@ class RowWriter:
         options = self._context.options
         if not options.sequence_field:
             return before, after
-        both = [
-            pa.chunked_array([*before.column(name).chunks, *after.column(name).chunks])
-            for name in options.sequence_field
-        ]
+        names = list(options.sequence_field)
+        # A new value need not have the column's type yet.
+        both = pa.concat_tables(
+            [before.select(names), after.select(names)], promote_options="permissive"
+        ).columns
         descending = options.sequence_field_sort_order is SortOrder.DESCENDING
         codes = sequence_codes(both, descending=descending)
         newer = pa.array(codes[before.num_rows :] >= codes[: before.num_rows])
