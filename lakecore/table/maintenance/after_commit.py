@@ -1,19 +1,19 @@
-"""Commits as all writing verbs make them: a commit, and then the housekeeping of the table.
+"""The commit that all writing verbs use: commit, then do the housekeeping of the table.
 
-No verb above this package commits in another way. After the commit, in Paimon's order:
+Verbs above this package commit only through this module. After the commit, in Paimon's order:
 
-1. automatic tags, then tags that have had their time;
-2. partitions that expire;
-3. consumers that nobody uses, so that they hold nothing back;
-4. snapshots, and long-lived changelogs.
+1. create automatic tags, then delete tags past their time to live;
+2. drop expired partitions;
+3. delete unused consumers, so that they do not hold back expiry;
+4. expire snapshots and long-lived changelogs.
 
-A table with `write-only` leaves all of this to others. With `snapshot.expire.execution-mode=async`,
-a thread does it, one run at a time; a process that ends waits for it.
+With `write-only`, all of these steps are skipped. With `snapshot.expire.execution-mode=async`, a
+background thread runs them, one run at a time. The process waits for that thread before it exits.
 
-INVARIANT: a commit that is visible never looks failed. If a step fails, the steps after it are left
-out (a snapshot that was to be tagged must not expire), a warning is logged, and the result has
-`housekeeping_failed` in its `facts`; the next commit tries again. In the background, it is the
-result of the next commit that says so.
+INVARIANT: a commit that is visible never looks failed. If a step fails, the later steps are
+skipped, because a snapshot that still needs its tag must not expire. A warning is logged, the
+result has `housekeeping_failed` in its `facts`, and the next commit tries again. A failure in the
+background is reported in the result of the next commit.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ def commit_and_maintain(
 
 
 def maintain(context: TableContext, request: CommitRequest, latest_id: int | None) -> int:
-    """Do the housekeeping after a commit; 1 if it failed, or if an earlier one did unseen."""
+    """Do the housekeeping after a commit. Returns 1 if it, or an unreported earlier run, failed."""
     if context.options.snapshot_expire_execution_mode is not ExpireMode.ASYNC:
         return int(not _run(context, request, latest_id))
     return _background_of(context.history).start(lambda: _run(context, request, latest_id))
 
 
 def _run(context: TableContext, request: CommitRequest, latest_id: int | None) -> bool:
-    """Do all steps. Returns whether none failed."""
+    """Do all steps. Returns whether all succeeded."""
     try:
         maintain_tags(context, batch=request.identifier == BATCH_COMMIT_IDENTIFIER)
         dropped = expire_partitions_if_due(context, request.identifier)
@@ -92,7 +92,7 @@ def _run(context: TableContext, request: CommitRequest, latest_id: int | None) -
 
 
 def _expire(context: TableContext, latest_id: int | None) -> None:
-    # Without a look at the storage, it is certain that the first snapshots all stay.
+    # The first snapshots all stay: this is known without reading the storage.
     if latest_id is None or latest_id > context.options.snapshot_num_retained_min:
         expire_snapshots(context, latest_id=latest_id)
         if keeps_changelogs(context.options):
@@ -100,7 +100,7 @@ def _expire(context: TableContext, latest_id: int | None) -> None:
 
 
 class _Background:
-    """The housekeeping of one table in a thread: one run at a time, and the newest after it."""
+    """The housekeeping of one table in a thread: one run at a time, then the newest request."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,17 +1,17 @@
-"""Tags that a commit makes by itself (`tag.automatic-creation`).
+"""Tags that a commit creates automatically (`tag.automatic-creation`).
 
-By process time or watermark, in Paimon's way
+The rules for the modes process time and watermark are Paimon's
 (https://paimon.apache.org/docs/master/maintenance/manage-tags/):
 
-1. The newest automatic tag says which period is next, and with which snapshot to go on. Without a
+1. The newest automatic tag determines the next period and the next snapshot to examine. Without a
    tag, the first live snapshot is tagged.
 2. A snapshot gets a tag if its time, less `tag.creation-delay`, is at or after the end of that
-   period. The tag is named by the last period that ended. With `tag.automatic-completion` it is
-   named by the next period, so that later snapshots stand for periods without a commit.
+   period. The tag is named after the last period that ended. With `tag.automatic-completion` it is
+   named after the next period, so that later snapshots fill periods without a commit.
 3. `tag.num-retained-max` deletes the oldest automatic tags.
 
-By batch, the tag of the last batch moves to the newest snapshot, and `tag.num-retained-max` counts
-all tags.
+In the mode batch, the tag of the last batch moves to the newest snapshot, and
+`tag.num-retained-max` counts all tags.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BATCH_PREFIX = "batch-write-"
 
 
 def create_automatic_tags(context: TableContext, *, batch: bool) -> tuple[str, ...]:
-    """Make the tags that are due, and delete those beyond the most that are kept.
+    """Create the tags that are due, and delete those above the maximum number.
 
     `batch` says whether the commit was one of a writer that does not number its commits. Returns
     the names of new tags.
@@ -96,7 +96,7 @@ def _tag_periods(context: TableContext, periods: TagPeriods, latest: Snapshot) -
 
 
 def _time_of(context: TableContext, snapshot: Snapshot) -> int | None:
-    """The time by which a snapshot is tagged, as a wall clock shows it; None if it has none."""
+    """The wall clock time by which a snapshot is tagged; None if it has none."""
     options = context.options
     if options.tag_automatic_creation is TagCreation.PROCESS_TIME:
         return wall_ms(snapshot.time_ms, options.sink_process_time_zone)

@@ -1,11 +1,11 @@
-"""Branches: states of a table that others do not see until a fast-forward.
+"""Branches: states of a table that readers of `main` do not see until a fast-forward.
 
-A branch has its own schemas, snapshots, tags and consumers below `branch/branch-NAME`. Data files,
-manifests and index files are those of the table. A new branch has the schemas of the table, and if
-it is made from a tag the snapshot of that tag. The rules are Paimon's
+A branch has its own schemas, snapshots, tags and consumers below `branch/branch-NAME`. It shares
+data files, manifests and index files with the table. A new branch has the schemas of the table. If
+it is created from a tag, it also has the snapshot of that tag. The rules are Paimon's
 (https://paimon.apache.org/docs/master/maintenance/manage-branches/).
 
-A branch is there as a whole or not at all (`io/directories.py`). If a process dies on an object
+A branch is created and deleted atomically (`io/directories.py`). If a process dies on an object
 store while it creates or deletes a branch, the name stays taken until the branch is deleted.
 """
 
@@ -56,7 +56,7 @@ def list_branches(context: TableContext) -> tuple[Branch, ...]:
 
 
 def branch_names(context: TableContext) -> tuple[str, ...]:
-    """The names of the directories of branches, sorted. A branch may be half made."""
+    """The names of the directories of branches, sorted. A branch may be incomplete."""
     children = context.store.list(context.layout.branches_dir)
     names = [child.path.rpartition("/")[2] for child in children if child.is_directory]
     found = [name for name in names if name.startswith(BRANCH_PREFIX)]
@@ -64,9 +64,9 @@ def branch_names(context: TableContext) -> tuple[str, ...]:
 
 
 def branch_times(context: TableContext) -> tuple[tuple[str, int], ...]:
-    """Name and time of each branch: when its directory was changed, in milliseconds since 1970.
+    """Name and time of each branch: when its directory changed, in milliseconds since 1970.
 
-    If the storage keeps no times of directories, the time is that of its newest schema.
+    If the storage does not record directory times, the time is that of its newest schema.
     """
     children = context.store.list(context.layout.branches_dir)
     changed = {child.path.rpartition("/")[2]: child.modified_ms for child in children}
@@ -81,7 +81,7 @@ def branch_times(context: TableContext) -> tuple[tuple[str, int], ...]:
 
 
 def create_branch(context: TableContext, name: str, tag: str | None) -> Branch:
-    """A new branch: of the tag's snapshot, or without rows."""
+    """Create a branch from the snapshot of the tag, or without rows. Returns the branch."""
     check_branch_name(context, name)
     kept = None if tag is None else known_tag(context, tag)
     require_table(context)
@@ -108,9 +108,9 @@ def create_branch(context: TableContext, name: str, tag: str | None) -> Branch:
 
 
 def delete_branch(context: TableContext, name: str, *, dry_run: bool = False) -> Branch:
-    """Delete a branch with its schemas, snapshots, tags and consumers. Returns what it was.
+    """Delete a branch with its schemas, snapshots, tags and consumers. Returns the deleted branch.
 
-    Its data files stay; those that nothing else uses are orphans.
+    Its data files stay; files that nothing else references become orphans.
     """
     _check_not_in_use(context, name, "delete")
     require_table(context)
@@ -157,7 +157,7 @@ def known_branch(context: TableContext, name: str) -> Branch:
 
 
 def branch_context(context: TableContext, name: str) -> TableContext:
-    """The table on a branch, `main` too, with its newest schema; it keeps dynamic options."""
+    """The table on a branch or on `main`, with its newest schema and the same dynamic options."""
     if name != MAIN_BRANCH:
         check_branch_name(context, name)
         known_branch(context, name)
@@ -175,12 +175,12 @@ def branch_context(context: TableContext, name: str) -> TableContext:
 
 
 def branch_history(context: TableContext, name: str) -> History:
-    """What was published on a branch."""
+    """The history of a branch: its schemas and snapshots."""
     return context.publication.history(context.store, context.layout.on_branch(name))
 
 
 def check_branch_name(context: TableContext, name: object) -> None:
-    """Raise InvalidRequest for what cannot be the name of a branch."""
+    """Raise InvalidRequest for an invalid branch name."""
     if not isinstance(name, str):
         raise InvalidRequest("a branch is named by a text", branch=name)
     if not name.strip():
@@ -191,11 +191,11 @@ def check_branch_name(context: TableContext, name: object) -> None:
         raise InvalidRequest("the name of a branch is not all digits", branch=name)
     if name.startswith("."):
         raise InvalidRequest("the name of a branch does not begin with a dot", branch=name)
-    _directory(context.layout, name)  # raises for a name that leads elsewhere
+    _directory(context.layout, name)  # raises for a name that is a path to another directory
 
 
 def _files(context: TableContext, tag: Tag | None) -> dict[str, bytes]:
-    """The files of a new branch by their paths below it; the newest schema is last."""
+    """The files of a new branch, by path relative to the branch; the newest schema is last."""
     store, layout, files = context.store, context.layout, {}
     newest = context.history.schema_ids()[-1]
     if tag is not None:
@@ -214,7 +214,7 @@ def _files(context: TableContext, tag: Tag | None) -> dict[str, bytes]:
 
 
 def _still_there(context: TableContext, tag: Tag) -> bool:
-    """Whether the tag or its snapshot has kept the files of the new branch until now."""
+    """Whether the tag or its snapshot still keeps the files of the new branch."""
     if tag.snapshot.is_same(context.history.snapshot_if_there(tag.snapshot.id)):
         return True
     return any(tag.snapshot.is_same(other.snapshot) for other in all_tags(context))

@@ -43,7 +43,7 @@ def consumer_ids(context: TableContext) -> tuple[str, ...]:
 
 
 def read_consumer(context: TableContext, consumer_id: str) -> int | None:
-    """The next snapshot of a consumer; None if there is no consumer of that id.
+    """The next snapshot of a consumer; None if the consumer does not exist.
 
     Raises InvalidRequest for an id that cannot be a file name, CorruptTable for a damaged file.
     """
@@ -69,14 +69,14 @@ def write_consumer(context: TableContext, consumer_id: str, next_snapshot: int) 
 
 
 def delete_consumer(context: TableContext, consumer_id: str) -> None:
-    """Delete a consumer; nothing happens if there is none of that id."""
+    """Delete a consumer. Does nothing if it does not exist."""
     context.store.delete(context.layout.consumer(checked_consumer_id(consumer_id)))
 
 
 def smallest_next_snapshot(context: TableContext) -> int | None:
     """The first snapshot that a consumer still needs; None without consumers.
 
-    Raises CorruptTable if a file is damaged: nothing may expire then.
+    Raises CorruptTable if a file is damaged, so that nothing expires.
     """
     return min((each.next_snapshot for each in list_consumers(context)), default=None)
 
@@ -90,8 +90,8 @@ def clear_consumers(
 ) -> tuple[str, ...]:
     """Delete the consumers whose whole id matches a pattern; returns the ids, sorted.
 
-    `including` None means all, `excluding` None means no exception. Damaged consumers are deleted
-    too. Raises InvalidRequest for a pattern that is no regular expression.
+    If `including` is None, all match; if `excluding` is None, none is excluded. Damaged consumers
+    are deleted too. Raises InvalidRequest if a pattern is not a valid regular expression.
     """
     chosen = _pattern("including", including)
     spared = _pattern("excluding", excluding)
@@ -110,8 +110,8 @@ def clear_consumers(
 def expire_consumers(context: TableContext) -> tuple[str, ...]:
     """Delete consumers that are older than `consumer.expiration-time`; returns their ids, sorted.
 
-    The age is the time since the progress was last recorded: the modification time of the file. If
-    the option is not set, or the storage keeps no times, no consumer expires.
+    The age is the time since the progress was last recorded: the modification time of the file. No
+    consumer expires if the option is not set or the storage does not record modification times.
     """
     age_ms = context.options.consumer_expiration_time_ms
     if age_ms is None:
@@ -128,14 +128,14 @@ def expire_consumers(context: TableContext) -> tuple[str, ...]:
 
 
 def checked_consumer_id(consumer_id: object) -> str:
-    """The id. Raises InvalidRequest unless it is a text that is not blank."""
+    """The id. Raises InvalidRequest unless it is a string that is not blank."""
     if not isinstance(consumer_id, str) or not consumer_id.strip():
         raise InvalidRequest("a consumer id is a text that is not blank", consumer_id=consumer_id)
     return consumer_id
 
 
 def _files(context: TableContext) -> list[tuple[str, FileStatus]]:
-    """The ids and files of all consumers, those that cannot be read included."""
+    """The ids and files of all consumers, including those that cannot be read."""
     children = context.store.list(context.layout.consumer_dir)
     named = [(status.path.rpartition("/")[2], status) for status in children]
     return [

@@ -1,11 +1,11 @@
-"""A plan of files to delete, and its execution in an order that a crash cannot spoil.
+"""A plan of files to delete, and its execution in an order that is safe after a crash.
 
 1. data and changelog files, with their extra files;
-2. what manifest lists and index manifests name, and statistics;
+2. the files that manifest lists and index manifests name, and statistics files;
 3. the manifest lists and index manifests.
 
-A later run finds what an earlier one left: lists are deleted last, and only after them what names
-the lists (the snapshot file, which the caller deletes). A file that is absent already is fine.
+The caller deletes the snapshot file, which names the lists, after this. A run after a crash can
+therefore still find every remaining file. Files that are already absent are ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Deletion:
-    """The files to delete: frames of data and changelog files, and metadata."""
+    """The files to delete: frames of data files and changelog files, and metadata files."""
 
     data: pl.DataFrame
     changelog: pl.DataFrame
@@ -39,7 +39,7 @@ class Deletion:
 
     @property
     def counts(self) -> FilesDeleted:
-        """How many there are of each kind."""
+        """The number of files of each kind."""
         metadata = self.metadata
         return FilesDeleted(
             data_files=len(self.data),
@@ -52,7 +52,7 @@ class Deletion:
 
 
 def delete_files_of(context: TableContext, plan: Deletion) -> None:
-    """Delete the files of a plan, several at a time. Raises the first error of the storage."""
+    """Delete the files of a plan, in parallel. Raises the first error of the storage."""
     delete = context.store.delete
     delete_all(delete, data_paths(context, plan.data))
     delete_all(delete, data_paths(context, plan.changelog))
@@ -64,7 +64,7 @@ def delete_files_of(context: TableContext, plan: Deletion) -> None:
 
 
 def changes_in(frame: pl.DataFrame) -> pl.DataFrame:
-    """One row a file: whether it is added, else it is deleted."""
+    """One row for each file, with a flag: true if the file is added, false if it is deleted."""
     added = (pl.col("_KIND") == FileKind.ADD).any().alias("added")
     others = [name for name in frame.columns if name not in {*KEY, "_KIND"}]
     return frame.group_by(KEY, maintain_order=True).agg(added, pl.col(others).last())
@@ -73,10 +73,10 @@ def changes_in(frame: pl.DataFrame) -> pl.DataFrame:
 def metadata_left(
     context: TableContext, snapshots: Sequence[Snapshot], *, data: bool, changelog: bool
 ) -> Metadata:
-    """The metadata of expiring snapshots. What is missing was deleted by a run that crashed.
+    """The metadata of expiring snapshots, without files that a crashed run already deleted.
 
-    A list that is damaged is deleted, and what it names is left: nobody can say what that is.
-    Without `data`, the base and delta lists are left out; without `changelog`, the changelog's.
+    A damaged list is deleted; the files that it names stay, because they are unknown. Without
+    `data`, base and delta lists are omitted; without `changelog`, changelog lists.
     """
     history, layout = context.history, context.layout
     lists: dict[str, int | None] = {}
@@ -119,7 +119,7 @@ def _chosen(snapshot: Snapshot, *, data: bool, changelog: bool) -> list[tuple[st
 
 
 def _remove_empty_directories(context: TableContext, frames: Sequence[pl.DataFrame]) -> None:
-    """Remove the buckets that lost files, and then their partitions, where nothing is left."""
+    """Remove the directories of buckets that lost files, then of partitions, if they are empty."""
     layout, remove = context.layout, context.store.remove_empty_directory
     touched = pl.concat([frame.select(KEY[:2]) for frame in frames]).unique().rows()
     places = {(context.partitions.path(partition), bucket) for partition, bucket in touched}

@@ -1,18 +1,18 @@
-"""Expiry of long-lived changelogs: changes of expired snapshots that outlived them.
+"""Expiry of long-lived changelogs, which outlive their snapshots.
 
 https://paimon.apache.org/docs/master/maintenance/manage-snapshots/
 
-A snapshot that expires leaves its changelog behind if an option `changelog.*` keeps more than the
-option `snapshot.*` of the same name. What such a changelog holds depends on the table:
+An expired snapshot keeps its changelog if an option `changelog.*` keeps more than the option
+`snapshot.*` of the same name. The files of such a changelog depend on the table:
 
-- with a changelog producer: its changelog files. They go with it;
-- without: the files that its snapshot added. Its delta names files that were deleted then: these go
-  with it, because the changelogs before it, which added them, have expired.
+- with a changelog producer: its changelog files. They are deleted with it;
+- without one: the files that its snapshot added. The files that its delta deletes are deleted with
+  it, because the changelogs that added them have expired.
 
-1. `plan/retention.py` says which changelogs expire; the newest always stays.
-2. Files and manifests are found and deleted as in `expire_snapshots.py`: not what the earliest
-   snapshot, the first changelog to stay, a tag or another branch needs.
-3. The changelogs are deleted from the oldest on; then the hint EARLIEST is written.
+1. `plan/retention.py` decides which changelogs expire; the newest always stays.
+2. Files and manifests are found and deleted as in `expire_snapshots.py`. Files that the earliest
+   snapshot, the first changelog to stay, a tag or another branch needs are kept.
+3. The changelogs are deleted, oldest first; then the hint EARLIEST is written.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ log = logging.getLogger("lakecore.expire")
 
 
 def changelog_retention_of(context: TableContext) -> Retention:
-    """What the options of the table say of changelogs; unset ones are those of snapshots."""
+    """The retention options of changelogs; those of snapshots replace options that are not set."""
     options = context.options
     most, least = options.changelog_num_retained_max, options.changelog_num_retained_min
     time_ms = options.changelog_time_retained_ms
@@ -76,10 +76,10 @@ def expire_changelogs(
     all_of_them: bool = False,
     dry_run: bool = False,
 ) -> ExpiredChangelogs:
-    """Expire the oldest long-lived changelogs; by default as the options say.
+    """Expire the oldest long-lived changelogs, by default according to the table options.
 
-    With `all_of_them`, all of them go that no consumer needs. Raises CorruptTable, with nothing
-    deleted, if something that stays cannot be read.
+    With `all_of_them`, all changelogs that no consumer needs expire. Raises CorruptTable, with
+    nothing deleted, if something that stays cannot be read.
     """
     keep = changelog_retention_of(context) if keep is None else keep
     history = context.history
@@ -118,7 +118,7 @@ def expire_changelogs(
 def _end(
     context: TableContext, ids: Sequence[int], latest: int, keep: Retention | None
 ) -> tuple[int, str | None]:
-    """The first changelog that stays, and the consumer that holds more back, if one does."""
+    """The first changelog that stays, and the consumer that prevents further expiry, if any."""
 
     def times_of(some: Sequence[int]) -> list[int | None]:
         found = {each.id: each.time_ms for each in _changelogs(context, some)}
@@ -134,7 +134,7 @@ def _end(
 
 
 def _changelogs(context: TableContext, ids: Sequence[int]) -> list[Snapshot]:
-    """The changelogs of these ids that are there."""
+    """The changelogs with these ids that exist."""
 
     def read(number: int) -> Snapshot | None:
         try:
@@ -160,7 +160,7 @@ def _plan(context: TableContext, expiring: Sequence[Snapshot], left: Sequence[in
         for branch in others:
             reach.add_branch(branch)
         if earliest is not None and earliest <= expiring[-1].id:
-            # After a rollback to a tag, snapshots that have a changelog are there again.
+            # After a rollback to a tag, snapshots that have a changelog exist again.
             reach.add_states(each for each in states(history) if each.kind == "snapshot")
         data, changelog = reach.without_reached(data), reach.without_reached(changelog)
     stays = metadata_of(context, [*near, *([] if first is None else [first])])
@@ -204,7 +204,7 @@ def _files(
 
 
 def _lists(context: TableContext, changelogs: Sequence[Snapshot]) -> Metadata:
-    """The manifests that changelogs own; indexes and statistics went with their snapshots."""
+    """The manifests that changelogs own; indexes and statistics were deleted with the snapshots."""
     own = [replace(each, index_manifest=None, statistics=None) for each in changelogs]
     produced = [each for each in own if each.changelog_manifest_list is not None]
     added = [each for each in own if each.changelog_manifest_list is None]

@@ -1,18 +1,19 @@
-"""Expiry of partitions: old ones are dropped, as a user would drop them.
+"""Expiry of partitions: old partitions are dropped in ordinary commits.
 
 https://paimon.apache.org/docs/master/maintenance/manage-partitions/
 
-1. The age of a partition is that of its values (`values-time`, see `plan/partition_times.py`), or
-   of its newest file (`update-time`). Both are compared with the wall clock of this machine.
-2. Partitions older than `partition.expiration-time` are dropped: in the order of their values, at
-   most `partition.expiration-max-num`, in commits of `partition.expiration-batch-size`.
-3. A partition whose values say no time never expires by its values; it is named in a warning.
+1. The age of a partition is the age of its values (`values-time`, see `plan/partition_times.py`),
+   or of its newest file (`update-time`). Both are compared with the local wall clock time.
+2. Partitions older than `partition.expiration-time` are dropped in the order of their values: at
+   most `partition.expiration-max-num` of them, `partition.expiration-batch-size` in each commit.
+3. A partition whose values are not a time never expires by `values-time`; a warning names it.
 
-After a commit this happens once in `partition.expiration-check-interval` of a table object, and at
-the end of a batch if `end-input.check-partition-expire` is set.
+A table object checks for expired partitions after a commit, at most once in each
+`partition.expiration-check-interval`. With `end-input.check-partition-expire`, it also checks at
+the end of a batch.
 
-INVARIANT: with `update-time`, a partition that gets a file while it is being dropped stays: the
-age is looked at again when the commit is made.
+INVARIANT: with `update-time`, a partition that gets a file while it is being dropped stays, because
+the commit checks the age again.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ log = logging.getLogger("lakecore.expire")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRule:
-    """Which partitions expire. `batch_size` None: all in one commit."""
+    """Which partitions expire. With `batch_size` None, all are dropped in one commit."""
 
     age_ms: int
     strategy: PartitionExpiry
@@ -56,7 +57,7 @@ class PartitionRule:
 
 
 def partition_rule_of(options: TableOptions) -> PartitionRule | None:
-    """The rule that the options state; None if partitions do not expire."""
+    """The rule that the options define; None if partitions do not expire."""
     if options.partition_expiration_time_ms is None:
         return None
     return PartitionRule(
@@ -74,7 +75,7 @@ def partition_rule_of(options: TableOptions) -> PartitionRule | None:
 def expire_partitions(
     context: TableContext, rule: PartitionRule, *, dry_run: bool = False
 ) -> ExpiredPartitions:
-    """Drop the partitions that have expired. Raises InvalidRequest for a table without any."""
+    """Drop the expired partitions. Raises InvalidRequest if the table has no partitions."""
     schema = context.schema
     if not schema.partition_keys:
         raise InvalidRequest("the table has no partitions to expire", table=context.identifier)
@@ -115,7 +116,7 @@ def expire_partitions(
 def _drop(
     context: TableContext, ages: _Ages, some: Sequence[bytes], before_ms: int
 ) -> tuple[int, ...]:
-    """Drop partitions in one commit. Returns the snapshots that it made."""
+    """Drop partitions in one commit. Returns the snapshots that it created."""
     wanted = set(some)
 
     def choose(partitions: Sequence[bytes]) -> Sequence[bool]:
@@ -137,7 +138,7 @@ class _Ages:
     rule: PartitionRule
 
     def of_live_partitions(self) -> dict[bytes, int | None]:
-        """The wall clock time of each partition with rows; None if it has none."""
+        """The wall clock time of each partition with rows; None for a partition without a time."""
         history = self.context.history
         latest = history.latest_snapshot()
         live = () if latest is None else history.live_entries(latest)
@@ -152,7 +153,7 @@ class _Ages:
         return newest
 
     def texts(self, partition: bytes) -> Mapping[str, str]:
-        """The values of a partition as texts."""
+        """The values of a partition as strings."""
         return self.context.partitions.texts(partition)
 
     def _values(self, partition: bytes) -> dict[str, str | None]:
@@ -170,7 +171,7 @@ _CHECKED_MS: WeakKeyDictionary[History, int] = WeakKeyDictionary()
 
 
 def expire_partitions_if_due(context: TableContext, identifier: int) -> tuple[int, ...]:
-    """Drop expired partitions if it is time to look for them. Returns the snapshots made."""
+    """Drop expired partitions if the check is due. Returns the new snapshots."""
     rule = partition_rule_of(context.options)
     if rule is None or not context.schema.partition_keys or not _is_due(context, identifier):
         return ()
@@ -178,12 +179,12 @@ def expire_partitions_if_due(context: TableContext, identifier: int) -> tuple[in
 
 
 def _is_due(context: TableContext, identifier: int) -> bool:
-    """Whether the interval is over; as if the table had been looked at a while before it opened."""
+    """Whether the check is due. The first interval starts a while before the table was opened."""
     options, now_ms = context.options, context.ambient.now_ms()
     interval_ms = options.partition_expiration_check_interval_ms
     checked_ms = _CHECKED_MS.get(context.history)
     if checked_ms is None or checked_ms > now_ms:  # the clock went back
-        # Many short jobs must not all look at the same time, nor never.
+        # Short jobs must check sometimes, but not all at the same time.
         checked_ms = now_ms - int(interval_ms * context.ambient.random())
     at_end = options.end_input_check_partition_expire and identifier == BATCH_COMMIT_IDENTIFIER
     due = interval_ms == 0 or now_ms > checked_ms + interval_ms or at_end

@@ -1,21 +1,23 @@
-"""Expiry of snapshots: the oldest go, with all files that nothing else reaches.
+"""Expiry of snapshots: deletes the oldest, with all files that nothing else references.
 
 https://paimon.apache.org/docs/master/maintenance/manage-snapshots/
 
-1. `plan/retention.py` says which snapshots expire: the range [earliest, end).
-2. Data files: what the deltas of (earliest, end] delete and do not add again. Not deleted is what a
-   tag, another branch or a long-lived changelog reaches.
-3. Changelog files of the expired snapshots, unless they are kept as long-lived changelogs.
-4. Metadata of the expired snapshots that neither the snapshot `end` nor a tag nor a branch reaches.
-5. Deletion in the order of `deletion.py`; then each snapshot's changelog is kept where that is due,
-   and its file is deleted, from the oldest on; then the hint EARLIEST.
+1. `plan/retention.py` decides which snapshots expire: the range [earliest, end).
+2. Data files that the deltas of (earliest, end] delete and do not add again are deleted, unless a
+   tag, another branch or a long-lived changelog references them.
+3. Changelog files of the expired snapshots are deleted, unless they are kept as long-lived
+   changelogs.
+4. Metadata of the expired snapshots is deleted, unless the snapshot `end`, a tag or a branch
+   references it.
+5. Files are deleted in the order of `deletion.py`. Then, oldest snapshot first, its changelog is
+   kept if it is due and its snapshot file is deleted. Finally the hint EARLIEST is written.
 
 A crash leaves snapshots that the next run expires again. If the snapshot `end`, a tag or a branch
 cannot be read, nothing is deleted. If the delta of an expiring snapshot cannot be read, the data
 files that it names stay.
 
-INVARIANT: everything is planned before the first file is deleted, and the tags are listed once more
-in between.
+INVARIANT: all deletions are planned before the first file is deleted, and the tags are listed again
+before the deletion.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ log = logging.getLogger("lakecore.expire")
 
 
 def retention_of(context: TableContext) -> Retention:
-    """What the options of the table say of snapshots."""
+    """The retention options of snapshots."""
     options = context.options
     return Retention(
         retain_max=options.snapshot_num_retained_max,
@@ -87,12 +89,12 @@ def expire_snapshots(
     dry_run: bool = False,
     latest_id: int | None = None,
 ) -> ExpiredSnapshots:
-    """Expire the oldest snapshots; by default as the options say.
+    """Expire the oldest snapshots, by default according to the table options.
 
-    `latest_id` is the newest snapshot, if it was just committed.
+    `latest_id` is the newest snapshot, if the caller has just committed it.
 
     Raises CorruptTable, with nothing deleted, if the first snapshot to stay, a tag, a branch or a
-    consumer cannot be read; StorageError if the storage refuses, and a later call goes on.
+    consumer cannot be read; StorageError if the storage fails: a later call continues the work.
     """
     keep = retention_of(context) if keep is None else keep
     history = context.history
@@ -119,7 +121,7 @@ def expire_snapshots(
 def _end(
     context: TableContext, earliest: int, latest: int, keep: Retention
 ) -> tuple[int, str | None]:
-    """The first snapshot that stays, and the consumer that holds more back, if one does."""
+    """The first snapshot that stays, and the consumer that prevents further expiry, if any."""
 
     def times_of(ids: Sequence[int]) -> list[int | None]:
         found = read_all(context.history.snapshot_if_there, ids)
@@ -137,14 +139,14 @@ def _end(
 
 
 def _snapshots(context: TableContext, earliest: int, end: int) -> list[Snapshot]:
-    """The snapshots from `earliest` to `end`, both included, that are there."""
+    """The existing snapshots from `earliest` to `end`, both included."""
     found = read_all(context.history.snapshot_if_there, range(earliest, end + 1))
     return [each for each in found if each is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Expiry:
-    """One run: `snapshots` are those that expire, and the first that stays."""
+    """One run; `snapshots` holds those that expire, followed by the first that stays."""
 
     context: TableContext
     snapshots: tuple[Snapshot, ...]
@@ -185,7 +187,7 @@ class _Expiry:
     def _plan(self, tags: Sequence[Tag]) -> Deletion:
         context, history = self.context, self.context.history
         expiring, end = self.snapshots[:-1], self.snapshots[-1]
-        # Where files themselves are the changelog, a changelog needs what it added.
+        # Without a changelog producer, the added files are the changelog, so it needs them.
         added_is_changelog = (
             self.keeps and context.options.changelog_producer is ChangelogProducer.NONE
         )
@@ -193,7 +195,7 @@ class _Expiry:
         changelog = self._changelog_files() if not self.keeps else data.clear()
         near = tags_near(history, tags, self.snapshots[0].id, end.id)
         others = other_branches(context)
-        # Long-lived changelogs of a time when they were kept are still there to be read.
+        # Long-lived changelogs from before the option changed can still be read.
         kept = [] if self.keeps else changelogs_of(history)
         candidates = pl.concat([data, changelog])
         if len(candidates):
@@ -217,9 +219,9 @@ class _Expiry:
         )
 
     def _deleted_files(self, *, keep_appended: bool) -> tuple[pl.DataFrame, tuple[int, ...]]:
-        """What the deltas after the first expiring snapshot delete, and do not add again.
+        """The files that the deltas after the first expiring snapshot delete and do not add again.
 
-        With `keep_appended`, files that a writer added stay; what compactions wrote does not.
+        With `keep_appended`, only files that compactions wrote are included, not those of writers.
         """
         history = self.context.history
 

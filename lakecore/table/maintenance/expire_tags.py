@@ -1,6 +1,7 @@
-"""Tags whose time is over: a tag with a time to live goes when it is older than that.
+"""Expiry of tags: a tag that is older than its time to live is deleted.
 
-Times are wall clocks, as in Paimon's tag files: of the maker for a tag, of this process for now.
+Times are wall clock times, as in Paimon's tag files: a tag has the time of the process that created
+it, and "now" is the time of this process.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ _ENDS: WeakKeyDictionary[History, dict[FileStatus, float | None]] = WeakKeyDicti
 def expire_tags(
     context: TableContext, older_than_ms: int | None = None, *, dry_run: bool = False
 ) -> tuple[TagDeletion, ...]:
-    """Delete the tags whose time is over, and those made before a time.
+    """Delete the tags past their time to live, and those created before a time.
 
-    `older_than_ms` is in milliseconds since 1970. A tag without a time to live says not when it was
-    made; for it, the time of its file counts.
+    `older_than_ms` is in milliseconds since 1970. A tag without a time to live does not state when
+    it was created; the modification time of its file is used.
     """
     require_table(context)
     before = None if older_than_ms is None else wall_ms(older_than_ms, None)
@@ -50,7 +51,7 @@ def expire_tags(
 
 
 def maintain_tags(context: TableContext, *, batch: bool) -> None:
-    """What a commit does with tags: it makes those that are due, then deletes the expired ones.
+    """Create the automatic tags that are due, then delete the expired tags; run after a commit.
 
     `batch` is that of `create_automatic_tags`.
     """
@@ -63,9 +64,10 @@ def maintain_tags(context: TableContext, *, batch: bool) -> None:
 
 
 def _due(context: TableContext) -> list[Tag]:
-    """The tags that may have had their time, as they are now.
+    """The tags that may have expired, with their current contents.
 
-    A table may have many tags and commit often: a file that did not change is not read again.
+    A file that has not changed is not read again, because a table may have many tags and commit
+    often.
     """
     known, ends = _ENDS.get(context.history, {}), {}
     now_ms = context.ambient.local_wall_clock_ms()
@@ -101,7 +103,7 @@ def _is_older(context: TableContext, tag: Tag, before_ms: int) -> bool:
 
 
 def _end_ms(tag: Tag) -> float | None:
-    """When the time of a tag is over, in milliseconds of a wall clock; None: never."""
+    """When a tag expires, in milliseconds of wall clock time; None: never."""
     made = _made_ms(tag)
     if made is None or tag.retained_seconds is None:
         return None
@@ -109,7 +111,7 @@ def _end_ms(tag: Tag) -> float | None:
 
 
 def _made_ms(tag: Tag) -> float | None:
-    """When the tag was made, in milliseconds of a wall clock."""
+    """When the tag was created, in milliseconds of wall clock time."""
     if tag.create_time is None:
         return None
     *parts, nanos = tag.create_time

@@ -1,23 +1,25 @@
 """Fast-forward: a table gets the snapshots, schemas and tags of one of its branches.
 
-The files are those that Paimon's fast-forward leaves
+The resulting files are those of Paimon's fast-forward
 (https://paimon.apache.org/docs/master/maintenance/manage-branches/): from the earliest snapshot E
-of the branch on, everything is the branch's; below E the table keeps its own snapshots and tags.
+of the branch on, the table has the branch's snapshots, schemas and tags; below E it keeps its own
+snapshots and tags.
 
-Snapshots that are the same in both stay, so that a table whose branch was made from one of its tags
-is never without a snapshot:
+Snapshots that both have in common stay, so that a table whose branch was created from one of its
+tags is never without a snapshot:
 
-1. the hint LATEST goes: it would lead to a snapshot that goes next;
-2. snapshots of the table that differ go, newest first: readers see older states of the table;
-3. tags of the table at or above E go, then its schemas at or above that of E which the branch does
-   not have;
-4. the schemas of the branch are written, then its snapshots, oldest first: readers see states of
-   the branch;
-5. its tags are written, then the hints. EARLIEST rises to E if the snapshots below are of another
+1. delete the hint LATEST, because it points to a snapshot that is deleted next;
+2. delete the snapshots of the table that differ, newest first: readers see older states of the
+   table;
+3. delete the tags of the table at or above E, then its schemas at or above that of E which the
+   branch does not have;
+4. write the schemas of the branch, then its snapshots, oldest first: readers see states of the
+   branch;
+5. write its tags, then the hints. EARLIEST becomes E if the snapshots below E belong to another
    history.
 
-INVARIANT: a snapshot is read with the schemas it was committed with: those of the table go after
-its own snapshots, and those of the branch come before the branch's.
+INVARIANT: a snapshot is always read with the schemas it was committed with. The table's schemas are
+deleted after its snapshots; the branch's schemas are written before its snapshots.
 """
 
 from __future__ import annotations
@@ -41,9 +43,9 @@ __all__ = ["fast_forward"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Steps:
-    """What is to be done: names and numbers of files, in the order in which they go and come.
+    """The steps to do: names and numbers of files, in the order of deletion and writing.
 
-    `is_one_history` says that the first snapshot of the branch follows the table's own.
+    `is_one_history`: the first snapshot of the branch follows the table's own snapshots.
     """
 
     earliest: int
@@ -127,7 +129,7 @@ def _plan(context: TableContext, source: History, target: History) -> _Steps:
 
 
 def _snapshot_files(history: History) -> list[int]:
-    """The ids of all snapshot files, ascending, those below the hint EARLIEST as well."""
+    """The ids of all snapshot files, ascending, including those below the hint EARLIEST."""
     files = history.store.list(history.layout.snapshot_dir)
     names = (file.path.rpartition("/")[2] for file in files)
     numbers = (parse_numbered(name, SNAPSHOT_PREFIX) for name in names)
@@ -137,7 +139,7 @@ def _snapshot_files(history: History) -> list[int]:
 def _check_older(
     context: TableContext, steps: _Steps, own_schemas: set[int], used: list[int]
 ) -> None:
-    """Raise InvalidRequest if a state that stays would be read with another schema than its own.
+    """Raise InvalidRequest if a remaining state would be read with another schema than its own.
 
     `used` are the schemas of the states that stay; their files may have any older schema.
     """

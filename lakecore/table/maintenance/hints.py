@@ -1,7 +1,7 @@
-"""The hints at the first and the last snapshot, made right again.
+"""Repair of the hints EARLIEST and LATEST, which name the first and the last snapshot.
 
-A hint saves readers a listing; it may be missing or old. A hint that is wrong costs time, and a
-hint above the first snapshot hides snapshots from readers that trust it.
+A hint saves readers a listing. It may be missing or old. A wrong hint costs time, and a hint
+EARLIEST above the first snapshot hides snapshots from readers that trust it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ __all__ = ["repair_hints"]
 
 
 def repair_hints(context: TableContext) -> tuple[int, int] | None:
-    """Write the hints of snapshots and long-lived changelogs from what is listed.
+    """Write the hints of snapshots and long-lived changelogs from a listing.
 
-    The first and the last snapshot; None, with nothing written, for a table without snapshots.
+    Returns the first and the last snapshot. Returns None and writes nothing if there are no
+    snapshots.
     """
     require_table(context)
     layout = context.layout
@@ -36,7 +37,7 @@ def repair_hints(context: TableContext) -> tuple[int, int] | None:
         names = (status.path.rpartition("/")[2] for status in context.store.list(directory))
         ids = [number for name in names if (number := parse_numbered(name, prefix)) is not None]
         if ids:
-            # The first of the last run of ids: after a fast-forward, older ones may be left over.
+            # The first id of the last contiguous range: a fast-forward may leave older ids behind.
             first = last = max(ids)
             while first - 1 in ids:
                 first -= 1

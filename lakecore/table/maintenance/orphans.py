@@ -1,18 +1,19 @@
-"""Orphan files: those in the directories of a table that nothing reaches.
+"""Orphan files: files in the directories of a table that no state references.
 
-A crash, a lost write or an expiry that was interrupted leaves them. The steps:
+A crash, a failed write or an interrupted expiry leaves them. The steps:
 
-1. List the directories of metadata, indexes, statistics and data; go on with what is old enough.
-2. Read every state of every branch: snapshots, tags and long-lived changelogs. What one of them
-   reaches is no orphan. Files are compared by their names, which are never used twice.
-3. Look for states that came in the meantime, and read them too.
-4. Delete the rest, then the buckets and partitions that are empty.
+1. List the directories of metadata, indexes, statistics and data, and keep only files that are old
+   enough.
+2. Read every state of every branch: snapshots, tags and long-lived changelogs. A file that one of
+   them references is not an orphan. Files are compared by name, because names are never reused.
+3. Look for states that were created during step 2, and read them too.
+4. Delete the orphans, then empty directories of buckets and partitions.
 
-Only names that Paimon or lakecore gives are looked at: a file of somebody else in a directory of
-the table stays where no engine puts files.
+Only files whose names Paimon or lakecore could have generated are examined. Other files in the
+directories of the table stay.
 
-INVARIANT: if anything that keeps files cannot be read, nothing is deleted. A file that is younger
-than the age may belong to a commit that is under way; an age below an hour needs `force`.
+INVARIANT: if a state cannot be read, nothing is deleted. A file that is younger than the age may
+belong to a running commit; an age below an hour needs `force`.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _NAME = "name"
 def remove_orphan_files(
     context: TableContext, older_than_ms: int, *, force: bool, dry_run: bool
 ) -> OrphanFiles:
-    """Delete what nothing reaches and was last changed before a time; or only look for it."""
+    """Delete, or only list, the orphan files that were last changed before a time."""
     require_table(context)
     youngest = context.ambient.now_ms() - AGE_MS_MIN
     if older_than_ms > youngest and not force:
@@ -151,7 +152,7 @@ def _frame(statuses: Sequence[FileStatus]) -> pl.DataFrame:
 def _abandoned(context: TableContext, older_than_ms: int) -> dict[str, pl.DataFrame]:
     """The directories of branches whose creation or deletion was interrupted, and their files.
 
-    They are out of sight of all readers (`io/directories.py`). A file that is young keeps its own.
+    Readers do not see these directories (`io/directories.py`). A directory with a young file stays.
     """
     found: dict[str, pl.DataFrame] = {}
     for place in _directories_in(context, [context.layout.branches_dir]):
@@ -168,10 +169,11 @@ def _abandoned(context: TableContext, older_than_ms: int) -> dict[str, pl.DataFr
 
 
 def _is_left_over(context: TableContext, status: FileStatus, prefix: str | None) -> bool:
-    """Whether a file beside snapshots, schemas, tags or consumers is none of them.
+    """Whether a file in a metadata directory has no function there.
 
-    Beside snapshots and changelogs, as in Paimon, this is every other name but the hints and the
-    record of a rollback; elsewhere only what an unfinished local write left.
+    In the directories of snapshots and changelogs, as in Paimon, this holds for every name other
+    than theirs, the hints and the record of a rollback. In those of schemas, tags and consumers, it
+    holds only for the remains of an unfinished local write.
     """
     name = status.path.rpartition("/")[2]
     if prefix is None:
@@ -207,7 +209,7 @@ def _files_in(context: TableContext, directories: Iterable[str]) -> Iterator[Fil
 def _without_reached(
     context: TableContext, histories: Sequence[History], old: pl.DataFrame
 ) -> pl.DataFrame:
-    """The files that no state of any branch reaches."""
+    """The files that no state of any branch references."""
     seen: set[tuple[str, str, str, str]] = set()
     left = old
     while not left.is_empty():
@@ -223,14 +225,14 @@ def _without_reached(
             except CorruptTable:
                 if all(_is_there(history, state) for state in some):
                     raise
-                continue  # expired or deleted in the meantime: what is left is read again
+                continue  # expired or deleted since the listing: read the remaining states again
             seen.update(map(_key, some))
             left = left.join(names, on=_NAME, how="anti", maintain_order="left")
     return left
 
 
 def _is_there(history: History, state: State) -> bool:
-    """Whether a state is still there as it was."""
+    """Whether a state still exists, unchanged."""
     try:
         match state.kind:
             case StateKind.SNAPSHOT:
@@ -244,14 +246,14 @@ def _is_there(history: History, state: State) -> bool:
 
 
 def _key(state: State) -> tuple[str, str, str, str]:
-    """What tells a state from another; a tag that names another snapshot is another state."""
+    """The identity of a state; a tag that names another snapshot is another state."""
     return state.branch, state.kind, state.name, state.snapshot.delta_manifest_list
 
 
 def _reached(
     context: TableContext, history: History, found: Sequence[State], among: pl.DataFrame
 ) -> pl.DataFrame:
-    """The names, of those in `among`, of the files that states reach."""
+    """Those names in `among` that are names of files that states reference."""
     names = _Names(history, among)
     paths: set[str] = set()
     whole = [state.snapshot for state in found if state.kind is not StateKind.CHANGELOG]
@@ -264,7 +266,8 @@ def _reached(
             names.add(changelog_manifests(history, snapshot))
             continue
         if state.kind is StateKind.SNAPSHOT and before == snapshot.id - 1:
-            # Snapshots follow each other: what the first has, and what each later one adds, is all.
+            # Snapshots build on each other: the first one's files and each later one's additions
+            # are all.
             names.add(history.delta_manifests(snapshot))
         else:
             names.add_live(history.manifests(snapshot))
@@ -284,7 +287,7 @@ def _metadata_of_changelog(history: History, changelog: Snapshot) -> frozenset[s
 
 
 class _Names:
-    """The names, of some files, that manifests reach; each manifest is read once."""
+    """Those names among some files that manifests reference; each manifest is read once."""
 
     def __init__(self, history: History, among: pl.DataFrame) -> None:
         self._history = history
@@ -293,12 +296,12 @@ class _Names:
         self._reached = [among.clear()]
 
     def add(self, manifests: Sequence[ManifestFile]) -> None:
-        """What manifests add is reached."""
+        """Count the files that manifests add as referenced."""
         frame = self._entries(manifests)
         self._reached.append(frame.filter(pl.col("_KIND") == FileKind.ADD).select(_NAME))
 
     def add_live(self, manifests: Sequence[ManifestFile]) -> None:
-        """What manifests add and do not delete again is reached."""
+        """Count the files that manifests add and do not delete again as referenced."""
         sign = 1 - 2 * pl.col("_KIND")
         count = self._entries(manifests).group_by(_NAME).agg(sign.sum().alias("count"))
         self._reached.append(count.filter(pl.col("count") > 0).select(_NAME))
@@ -325,7 +328,7 @@ class _Names:
 
 
 def _remove_empty_directories(context: TableContext, paths: Sequence[str]) -> None:
-    """Remove the buckets that lost files, and their partitions, where nothing is left."""
+    """Remove the directories of buckets that lost files, then of partitions, if they are empty."""
     roots = (context.layout.data_dir, *context.layout.external_roots)
     remove = context.store.remove_empty_directory
     level = {path.rpartition("/")[0] for path in paths}

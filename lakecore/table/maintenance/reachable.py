@@ -1,15 +1,15 @@
-"""What a snapshot, a tag, a branch or a long-lived changelog reaches: the files that must stay.
+"""The files that a snapshot, tag, branch or long-lived changelog references, and that must stay.
 
 A *state* is a snapshot, a tag or a long-lived changelog of a branch; `states` lists them. A state
-reaches metadata (`metadata_of`) and data files. Data files are told apart by partition, bucket and
-name (`KEY`), because tables that were migrated may hold equal names in several partitions; a file
-that only changed its level is the same file.
+*reaches* (references) metadata files (`metadata_of`) and data files. A data file is identified by
+partition, bucket and name (`KEY`), because migrated tables may have equal names in several
+partitions. A file that only changed its level is the same file.
 
-Data files are handled as columns, and only candidates for deletion are looked for: `Reach` reads
-each manifest once, keeps what concerns the candidates, and says which of them are reached.
+Data files are processed as columns, and only candidates for deletion are searched for: `Reach`
+reads each manifest once, keeps the entries of candidates, and returns which of them are reached.
 
-INVARIANT: a manifest that cannot be read raises an error. Nothing counts as unreached because it
-could not be looked at.
+INVARIANT: a manifest that cannot be read raises an error. A read error never makes a file count as
+unreached.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _SCHEMA: Mapping[str, pl.DataType | type[pl.DataType]] = {
 
 
 class StateKind(StrEnum):
-    """What keeps files."""
+    """The kinds of states that keep files."""
 
     SNAPSHOT = "snapshot"
     TAG = "tag"
@@ -95,7 +95,7 @@ def branch_names(context: TableContext) -> tuple[str, ...]:
 
 
 def history_of(context: TableContext, branch: str) -> History:
-    """The history of a branch of the table; `main` too."""
+    """The history of a branch of the table, or of `main`."""
     if branch == context.layout.branch:
         return context.history
     return context.publication.history(context.store, context.layout.on_branch(branch))
@@ -123,8 +123,9 @@ def tags_of(history: History) -> tuple[Tag, ...]:
 def tags_near(history: History, tags: Sequence[Tag], first: int, end: int) -> list[Snapshot]:
     """The snapshots of the tags that can share a file with a state from `first` to before `end`.
 
-    History is a line: what an older tag shares with such a state, the newest tag at or before
-    `first` has, too. A tag beyond the latest snapshot is of a rollback that died: then all count.
+    History is linear: a file that an older tag shares with such a state is also in the newest tag
+    at or before `first`. If a tag names a snapshot after the latest one, a rollback was
+    interrupted: then all tags are returned.
     """
     latest = history.latest_snapshot_id() or end
     if tags and tags[-1].snapshot.id > latest:
@@ -134,7 +135,7 @@ def tags_near(history: History, tags: Sequence[Tag], first: int, end: int) -> li
 
 
 def states(history: History) -> Iterator[State]:
-    """All that keeps files in a branch: its snapshots, its tags, and its long-lived changelogs."""
+    """All states of a branch: its snapshots, its tags, and its long-lived changelogs."""
     branch = history.layout.branch
     ids = history.snapshot_ids()
     for snapshot in read_all(history.snapshot_if_there, ids):
@@ -147,10 +148,10 @@ def states(history: History) -> Iterator[State]:
 
 
 def follows(before: Snapshot | None, snapshot: Snapshot) -> bool:
-    """Whether a snapshot was committed onto the one before it.
+    """Whether a snapshot was committed on top of the one before it.
 
-    After a fast-forward, the next number may be a snapshot of another history. Its rows then do not
-    add up.
+    After a fast-forward, the snapshot with the next number may belong to another history, and does
+    not build on the one before it.
     """
     if before is None or before.id + 1 != snapshot.id:
         return False
@@ -184,8 +185,8 @@ def changelogs_of(history: History) -> list[Snapshot]:
 class Metadata:
     """The paths of metadata that states reach.
 
-    `lists` holds manifest lists and index manifests, `manifests` what manifest lists name,
-    `index_files` what index manifests name.
+    `lists` holds manifest lists and index manifests, `manifests` the manifests that the lists name,
+    `index_files` the files that index manifests name.
     """
 
     lists: frozenset[str] = frozenset()
@@ -220,7 +221,7 @@ def metadata_of(
 ) -> Metadata:
     """The metadata that these snapshots, or snapshots of tags, reach.
 
-    Without `changelog`, changelogs are left out. Raises CorruptTable if a list cannot be read.
+    Without `changelog`, changelogs are omitted. Raises CorruptTable if a list cannot be read.
     """
     history, layout = context.history, context.layout
     names: dict[str, int | None] = {}
@@ -273,14 +274,14 @@ def _frame(history: History, manifest: ManifestFile) -> pl.DataFrame:
 
 
 def changelog_manifests(history: History, changelog: Snapshot) -> Sequence[ManifestFile]:
-    """What a reader of the changes of a snapshot reads: its changelog, else what it added."""
+    """The manifests that a reader of a snapshot's changes needs: its changelog, else its delta."""
     name = changelog.changelog_manifest_list
     if name is not None:
         return history.manifest_list(name, changelog.changelog_manifest_list_size)
     try:
         return history.delta_manifests(changelog)
     except CorruptTable:
-        # Where changelogs are produced, expiry removes the delta: there is nothing to read.
+        # With a changelog producer, expiry removes the delta, so there is nothing to read.
         if history.store.exists(history.layout.manifest(changelog.delta_manifest_list)):
             raise
         return ()
@@ -297,25 +298,25 @@ class Reach:
         self._reached: list[pl.DataFrame] = []
 
     def add_live(self, snapshot: Snapshot) -> None:
-        """The live files of a snapshot are reached."""
+        """Count the live files of a snapshot as reached."""
         frame = self._entries(self._history.manifests(snapshot))
         sign = 1 - 2 * pl.col("_KIND")
         live = frame.group_by(KEY).agg(sign.sum().alias("count")).filter(pl.col("count") > 0)
         self._reached.append(live.select(KEY))
 
     def add_added(self, manifests: Sequence[ManifestFile]) -> None:
-        """The files that manifests add are reached."""
+        """Count the files that manifests add as reached."""
         frame = self._entries(manifests)
         self._reached.append(frame.filter(pl.col("_KIND") == FileKind.ADD).select(KEY))
 
     def add_branch(self, history: History) -> None:
-        """All that a branch keeps is reached."""
+        """Count all files that a branch keeps as reached."""
         self.add_states(states(history))
 
     def add_states(self, found: Iterable[State]) -> None:
-        """All that these states keep is reached; snapshots are in the order of their ids.
+        """Count all files that these states keep as reached; snapshots are in order of id.
 
-        Snapshots follow each other: what the first has, and what each later one adds, is all.
+        Snapshots build on each other: the first one's files and each later one's additions are all.
         """
         before: int | None = None
         for state in found:
@@ -333,7 +334,7 @@ class Reach:
                     self.add_changelog(state.snapshot)
 
     def add_changelog(self, changelog: Snapshot) -> None:
-        """What a reader of a long-lived changelog needs is reached."""
+        """Count the files that a reader of a long-lived changelog needs as reached."""
         self.add_added(changelog_manifests(self._history, changelog))
 
     def _add_changelog(self, snapshot: Snapshot) -> None:

@@ -1,6 +1,6 @@
-"""What a user asks of a table about the past: expire it, or go back to it.
+"""The methods of a table for retention: expiry, rollback, and orphan files.
 
-Every method is one call into this package; `Table` inherits them.
+Every method is one call into this package; `Table` inherits the methods.
 """
 
 from __future__ import annotations
@@ -54,19 +54,20 @@ class RetentionVerbs:
     ) -> ExpiredSnapshots:
         """Expire the oldest snapshots and delete the files that only they need.
 
-        Commits do this by themselves, as the options of the table say. What is not given is taken
-        from these options:
+        Commits do this automatically according to the options of the table. These options are the
+        defaults of the arguments:
 
-        - `retain_max`: older snapshots than the newest `retain_max` expire, whatever their age
+        - `retain_max`: snapshots before the newest `retain_max` expire, whatever their age
           (`snapshot.num-retained.max`);
         - `retain_min`: the newest `retain_min` always stay (`snapshot.num-retained.min`);
-        - `older_than`: in between, what was replaced by a newer snapshot before this time expires.
-          A time, or an age such as "2 h" (`snapshot.time-retained`);
-        - `max_deletes`: the most that one call expires (`snapshot.expire.limit`).
+        - `older_than`: of the remaining snapshots, those that were replaced by a newer one before
+          this time expire. A time, or an age such as "2 h" (`snapshot.time-retained`);
+        - `max_deletes`: the maximum number of snapshots that one call expires
+          (`snapshot.expire.limit`).
 
-        With `dry_run`, nothing is deleted; the result says what would be. The files of tags,
-        branches and long-lived changelogs stay, and so does every snapshot from the next one of a
-        consumer on. The rule is Paimon's
+        With `dry_run`, nothing is deleted; the result states what would be deleted. The files of
+        tags, branches and long-lived changelogs stay. Every snapshot that a consumer has not read
+        yet stays. The rule is Paimon's
         (https://paimon.apache.org/docs/master/maintenance/manage-snapshots/).
 
             table.expire_snapshots(retain_max=20, retain_min=5)
@@ -97,11 +98,12 @@ class RetentionVerbs:
     ) -> ExpiredChangelogs:
         """Expire the oldest long-lived changelogs and delete the files that only they need.
 
-        A long-lived changelog is what an expired snapshot leaves to `changes` and `stream`, if an
-        option `changelog.*` keeps more than that of snapshots. Commits expire them by themselves.
-        The arguments are those of `expire_snapshots`; the defaults are `changelog.num-retained.max`
-        and so on. `retain_max` and `retain_min` count from the latest snapshot on, and the newest
-        changelog stays. With `delete_all`, all go. What a consumer reads next always stays.
+        A long-lived changelog keeps the changes of an expired snapshot for `changes` and `stream`,
+        if an option `changelog.*` keeps more than that of snapshots. Commits expire them
+        automatically. The arguments are those of `expire_snapshots`; the defaults are the options
+        `changelog.*`, such as `changelog.num-retained.max`. `retain_max` and `retain_min` count
+        back from the latest snapshot, and the newest changelog stays. With `delete_all`, all
+        expire. Changelogs that a consumer has not read yet always stay.
 
             table.expire_changelogs(retain_max=100, retain_min=1)
 
@@ -132,17 +134,17 @@ class RetentionVerbs:
         """Drop the partitions that are older than `expiration_time`, now.
 
         The age of a partition is that of its values (`values-time`), or of its newest file
-        (`update-time`). What is not given is taken from the options of the table:
+        (`update-time`). The defaults of the arguments are the options of the table:
         `partition.expiration-time`, `partition.timestamp-formatter`, `partition.timestamp-pattern`,
-        `partition.expiration-strategy`, `partition.expiration-max-num`. The rows go in a commit;
-        the files go when its snapshot expires. A partition whose values say no time stays, and is
-        named in the result. With `dry_run`, nothing is dropped. The rule is Paimon's
+        `partition.expiration-strategy`, `partition.expiration-max-num`. A commit removes the rows;
+        the files are deleted when older snapshots expire. A partition whose values are not a time
+        stays, and the result names it. With `dry_run`, nothing is dropped. The rule is Paimon's
         (https://paimon.apache.org/docs/master/maintenance/manage-partitions/).
 
             table.expire_partitions(expiration_time="30 d", timestamp_formatter="yyyy-MM-dd")
 
-        Raises InvalidRequest if the table has no partitions, or neither argument nor option says
-        how long they live; Unsupported for a formatter with other parts than numbers.
+        Raises InvalidRequest if the table has no partitions, or if neither argument nor option sets
+        an expiration time; Unsupported for a formatter with parts that are not numbers.
         """
         check_flags(dry_run=dry_run)
         context = self._context
@@ -172,21 +174,21 @@ class RetentionVerbs:
         *,
         dry_run: bool = False,
     ) -> RolledBack:
-        """Make an earlier snapshot the latest one; everything after it is removed.
+        """Make an earlier snapshot the latest one, and remove everything after it.
 
-        Name it by its id, by a tag, or by a time: then it is the newest snapshot of that time. A
-        tag may be older than the earliest snapshot. Later snapshots, tags and long-lived
-        changelogs are removed, with their files; the schema stays the newest one. With `dry_run`,
-        nothing is changed.
+        The snapshot is named by its id, by a tag, or by a time, which means the newest snapshot at
+        that time. A tag may be older than the earliest snapshot. Later snapshots, tags and
+        long-lived changelogs are removed, with their files; the schema stays the newest one. With
+        `dry_run`, nothing is changed.
 
-        Writers should pause meanwhile: what is committed on top of a removed snapshot is removed,
-        too. After a crash, the table is in one of its states; the next call finishes the work. The
-        rule is Paimon's (https://paimon.apache.org/docs/master/maintenance/manage-snapshots/).
+        Pause all writers during the call: a commit on top of a removed snapshot is removed, too.
+        After a crash, the table is in one of its states; the next call finishes the work. The rule
+        is Paimon's (https://paimon.apache.org/docs/master/maintenance/manage-snapshots/).
 
             table.rollback_to(snapshot_id=1)
 
-        Raises NotFound, naming what is left, if the snapshot or the tag is not there; CorruptTable
-        if it cannot be read; InvalidRequest unless one of the three is given.
+        Raises NotFound, naming what exists, if there is no such snapshot or tag; CorruptTable if it
+        cannot be read; InvalidRequest unless one of the three is given.
         """
         check_flags(dry_run=dry_run)
         travel = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
@@ -199,16 +201,16 @@ class RetentionVerbs:
         dry_run: bool = False,
         force: bool = False,
     ) -> OrphanFiles:
-        """Delete the files in the directories of the table that nothing reaches.
+        """Delete the files in the directories of the table that nothing references.
 
-        A crash, a write that was given up or an expiry that was interrupted leaves such files. A
-        file stays if a snapshot, tag or long-lived changelog of any branch reaches it, or if it was
-        changed after `older_than`: a time, or an age such as "2 d". A younger file may belong to a
-        commit that is under way. With `dry_run`, nothing is deleted
+        A crash, an aborted write or an interrupted expiry leaves such files. A file stays if a
+        snapshot, tag or long-lived changelog of any branch references it, or if it was changed
+        after `older_than`: a time, or an age such as "2 d". A younger file may belong to a running
+        commit. With `dry_run`, nothing is deleted
         (https://paimon.apache.org/docs/master/maintenance/manage-snapshots/#remove-orphan-files).
 
-        Raises InvalidRequest for an age below an hour, unless `force` says that nobody writes;
-        CorruptTable, with nothing deleted, if something that keeps files cannot be read.
+        Raises InvalidRequest for an age below an hour, unless `force` states that there are no
+        writers; CorruptTable, with nothing deleted, if a snapshot, tag or changelog cannot be read.
 
             table.remove_orphan_files(older_than="3 d", dry_run=True).paths
         """
@@ -217,7 +219,7 @@ class RetentionVerbs:
         return remove_orphan_files(self._context, older_than_ms, force=force, dry_run=dry_run)
 
     def repair_hints(self) -> tuple[int, int] | None:
-        """Write the hints at the first and the last snapshot again, from what is listed.
+        """Rewrite the hints EARLIEST and LATEST from a listing of the snapshots.
 
         Returns the first and the last snapshot; None for a table without snapshots. Hints only
         save readers a listing, but a wrong one hides snapshots
@@ -229,7 +231,7 @@ class RetentionVerbs:
 
 
 def _span_text(given: object) -> str | None:
-    """A span of time as an option states it."""
+    """A time span in the text form of an option."""
     if given is None or isinstance(given, str):
         return given
     if isinstance(given, timedelta):
@@ -240,7 +242,7 @@ def _span_text(given: object) -> str | None:
 
 
 def _moment(context: TableContext, given: Time | timedelta | None, default_ms: int) -> int:
-    """A point in time: one that is given, or now less an age that is given."""
+    """A point in time: the given time, or now minus the given age."""
     if given is None:
         return default_ms
     if isinstance(given, timedelta):
