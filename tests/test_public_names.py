@@ -32,6 +32,8 @@ PUBLIC = [
     "MergeInto",
     "Move",
     "NotFound",
+    "OrphanFiles",
+    "Purged",
     "RolledBack",
     "SchemaChange",
     "Session",

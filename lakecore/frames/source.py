@@ -140,7 +140,7 @@ def tell_damage(source: BatchSource, columns: Sequence[str] | None = None) -> No
 
 
 def needed(schema: pa.Schema, columns: Sequence[str] | None, others: Sequence[str]) -> list[str]:
-    """The columns (None: all) and the others, each once; at least one, to count the rows."""
+    """`columns` (None: all) and `others` without duplicates; at least one, to count rows by."""
     wanted = schema.names if columns is None else columns
     names = list(dict.fromkeys((*wanted, *others)))
     return names or schema.names[:1]

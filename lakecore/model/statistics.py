@@ -20,7 +20,7 @@ class ColumnStatistics:
     - `min`, `max`: bounds as Paimon writes them as text: a DATE is its day number, a TIME its
       milliseconds;
     - `null_count`: the number of nulls;
-    - `average_length`, `max_length`: the bytes of a value; for numbers and times, of their type.
+    - `average_length`, `max_length`: sizes in bytes; of the type itself for numbers and times.
     """
 
     column_id: int

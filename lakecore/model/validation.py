@@ -188,8 +188,8 @@ def validate_schema(
 def check_dynamic_rules(schema: TableSchema, options: TableOptions, *, table: str = "") -> None:
     """Raise InvalidRequest if dynamic options of one `Table` object break a rule.
 
-    A rule that the stored options break already is not checked: another engine created the table
-    and reads it. Two options cannot differ from the stored ones:
+    A rule is not checked if the stored options already break it: the table then comes from another
+    engine, which accepts it. Two options cannot differ from the stored ones:
 
     - `bucket`: other writers and readers would not find rows in a bucket of another numbering;
     - whether compaction looks up rows: a table that does so has levels in which a reader without

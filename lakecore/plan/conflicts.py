@@ -188,7 +188,7 @@ def check_bucket_counts(known: Mapping[bytes, int], messages: Sequence[CommitMes
 def check_hash_indexes(
     before: Iterable[IndexEntry], now: Iterable[IndexEntry], messages: Sequence[CommitMessage]
 ) -> None:
-    """Rule 7, between the snapshot that the writer saw and the latest one."""
+    """Rule 7: no other commit changed the key index of a partition that these messages write."""
     touched = {message.partition for message in messages}
     seen, latest = (
         {

@@ -299,5 +299,5 @@ def _tag(cursor: Cursor, chain: Chain, verb: str) -> ChangeTag:
 
 
 def _path(chain: Chain) -> str | Chain:
-    """A column as schema changes name it: a string, or the path into a ROW."""
+    """A column in the form that `SchemaChange` takes: its name, or the path to a field of a ROW."""
     return chain[0] if len(chain) == 1 else chain

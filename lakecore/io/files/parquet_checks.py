@@ -59,7 +59,7 @@ class _Checked:
 
 
 class _Known:
-    """The checked files, by the key that identifies an unchanged file."""
+    """The files that were checked, by a key that changes when the file changes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -274,7 +274,7 @@ class History:
         return self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
 
     def deltas(self, snapshots: Sequence[Snapshot]) -> list[Sequence[ManifestEntry]]:
-        """The own changes of each snapshot, in order."""
+        """For each snapshot, in order, the entries that its own commit added or deleted."""
         return read_all(lambda snapshot: self.entries(self.delta_manifests(snapshot)), snapshots)
 
     def entries(self, manifests: Sequence[ManifestFile]) -> list[ManifestEntry]:

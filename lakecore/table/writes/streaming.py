@@ -49,7 +49,7 @@ class StreamWrites(ABC):
 
         Each item is anything that `write` accepts, or None to let time pass: a source that may
         wait for long yields None now and then, because a commit is made only when an item comes.
-        Commits without rows are left out, unless `commit.force-create-snapshot` is set.
+        An interval without frames makes no commit, unless `commit.force-create-snapshot` is set.
 
         If the source raises an error, or Ctrl-C comes while it waits, the frames so far are
         committed, and the error is raised. If Ctrl-C comes while a frame is written, or a frame
