@@ -236,11 +236,11 @@ def _is_there(history: History, state: State) -> bool:
     try:
         match state.kind:
             case StateKind.SNAPSHOT:
-                return history.snapshot_if_there(state.snapshot.id) == state.snapshot
+                return state.snapshot.is_same(history.snapshot_if_there(state.snapshot.id))
             case StateKind.TAG:
-                return history.tag(state.name).snapshot == state.snapshot
+                return state.snapshot.is_same(history.tag(state.name).snapshot)
             case StateKind.CHANGELOG:
-                return history.changelog(state.snapshot.id) == state.snapshot
+                return state.snapshot.is_same(history.changelog(state.snapshot.id))
     except NotFound:
         return False
 

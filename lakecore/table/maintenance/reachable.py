@@ -14,7 +14,7 @@ unreached.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -135,14 +135,17 @@ def tags_near(history: History, tags: Sequence[Tag], first: int, end: int) -> li
 
 
 def states(history: History) -> Iterator[State]:
-    """All states of a branch: its snapshots, its tags, and its long-lived changelogs."""
+    """All states of a branch: its snapshots, its tags, and its long-lived changelogs.
+
+    A tag does not keep the changelog of its snapshot, so its state has none.
+    """
     branch = history.layout.branch
     ids = history.snapshot_ids()
-    for snapshot in read_all(history.snapshot_if_there, ids):
-        if snapshot is not None:
-            yield _state(StateKind.SNAPSHOT, branch, str(snapshot.id), snapshot)
+    found = [each for each in read_all(history.snapshot_if_there, ids) if each is not None]
+    for snapshot in _as_brought_back(history, found):
+        yield _state(StateKind.SNAPSHOT, branch, str(snapshot.id), snapshot)
     for tag in tags_of(history):
-        yield _state(StateKind.TAG, branch, tag.name, tag.snapshot)
+        yield _state(StateKind.TAG, branch, tag.name, _without_changelog(tag.snapshot))
     for changelog in changelogs_of(history):
         yield _state(StateKind.CHANGELOG, branch, str(changelog.id), changelog)
 
@@ -175,7 +178,26 @@ def changelogs_of(history: History) -> list[Snapshot]:
         except NotFound:
             return None
 
-    return [each for each in read_all(read, history.changelog_ids()) if each is not None]
+    found = [each for each in read_all(read, history.changelog_ids()) if each is not None]
+    return _as_brought_back(history, found)
+
+
+def _as_brought_back(history: History, line: list[Snapshot]) -> list[Snapshot]:
+    """The snapshots, the first without its changelog if that is gone.
+
+    A branch or a rollback may bring a snapshot back from a tag after its changelog has expired.
+    Such a snapshot is the first of its line.
+    """
+    name = line[0].changelog_manifest_list if line else None
+    if name is None or history.store.exists(history.layout.manifest(name)):
+        return line
+    return [_without_changelog(line[0]), *line[1:]]
+
+
+def _without_changelog(snapshot: Snapshot) -> Snapshot:
+    if snapshot.changelog_manifest_list is None:
+        return snapshot
+    return replace(snapshot, changelog_manifest_list=None, changelog_manifest_list_size=None)
 
 
 # --- metadata -------------------------------------------------------------------------------------

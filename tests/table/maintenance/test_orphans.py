@@ -12,7 +12,7 @@ from lakecore.errors import CorruptTable, InvalidRequest
 from tests.golden.test_fixtures import FIXTURES, READ
 from tests.retention import branch_at, expire, history, tag
 from tests.stores import files_below
-from tests.tables import new_table, put, rows
+from tests.tables import held, new_table, put, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -213,3 +213,22 @@ def test_a_branch_whose_creation_died_goes(tmp_path: Path) -> None:
     assert len(clean(table)) == 2
     assert not left.exists()
     assert [branch.name for branch in table.branches()] == ["kept"]
+
+
+def test_a_tag_does_not_need_the_changelog_of_its_snapshot() -> None:
+    table = new_table(changelog_producer="input")
+    for number in range(4):
+        put(table, f"1 v{number}")
+    table.create_tag("kept", snapshot_id=1)
+    expire(table)
+    before = files(table)
+
+    assert clean(table) == ()
+    assert files(table) == before
+    table.create_branch("b1", tag="kept")
+    assert clean(table) == ()
+    put(table, "1 v5")
+    assert expire(table).snapshots_expired
+    table.rollback_to(tag="kept")
+    assert clean(table) == ()
+    assert held(table) == "1 v0"
