@@ -1,4 +1,4 @@
-"""A cursor over the tokens of one statement: what parsers read it by."""
+"""A cursor over the tokens of one statement, used by all parsers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 class Cursor:
-    """The tokens of a statement and the place of the next one."""
+    """The tokens of a statement and the position of the next one."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -45,11 +45,11 @@ class Cursor:
         return token
 
     def mark(self) -> int:
-        """The place of the next token, for `back`."""
+        """The position of the next token, for `back`."""
         return self._next
 
     def back(self, mark: int) -> None:
-        """Return to a place."""
+        """Return to a position."""
         self._next = mark
 
     def error(self, message: str, token: Token | None = None) -> InvalidRequest:
@@ -57,7 +57,7 @@ class Cursor:
         return syntax_error(self.text, (token or self.token).start, message)
 
     def expected(self, what: str) -> InvalidRequest:
-        """The error that something else than the next token was expected."""
+        """The error that something other than the next token was expected."""
         shown = "the statement ends" if self.done() else f"found {self._shown()}"
         return self.error(f"expected {what}, but {shown}")
 
@@ -71,7 +71,7 @@ class Cursor:
         return all(self.ahead(step).word == word for step, word in enumerate(words))
 
     def skip(self, *words: str) -> bool:
-        """Read these keywords if they come next, and say whether they did."""
+        """Read these keywords if they come next. Returns whether they did."""
         if not self.at(*words):
             return False
         self._next += len(words)
@@ -92,7 +92,7 @@ class Cursor:
         return self.token.kind is Kind.OTHER and self.token.value == symbol
 
     def skip_symbol(self, symbol: str) -> bool:
-        """Read a symbol if it comes next, and say whether it did."""
+        """Read a symbol if it comes next. Returns whether it did."""
         found = self.at_symbol(symbol)
         if found:
             self.take()
@@ -117,7 +117,7 @@ class Cursor:
         return self.take().value
 
     def chain(self, what: str = "a name") -> tuple[str, ...]:
-        """Names parted by dots, such as `catalog.database.table`."""
+        """Names separated by dots, such as `catalog.database.table`."""
         names = [self.name(what)]
         while self.skip_symbol("."):
             names.append(self.name(what))
@@ -136,7 +136,7 @@ class Cursor:
         return int(self.take().value)
 
     def listed(self, one: Callable[[], T]) -> list[T]:
-        """`( one, one, ... )`, with at least one."""
+        """A list `( item, item, ... )` with at least one item."""
         self.expect_symbol("(")
         found = [one()]
         while self.skip_symbol(","):
@@ -160,7 +160,7 @@ class Cursor:
     def until(self, *ends: Iterable[str] | str, symbols: str = "") -> str:
         """The text before one of these keywords, outside parentheses and CASE, or before the end.
 
-        An end of several keywords is a tuple. Raises if there is no text.
+        A tuple is an end of several keywords. Raises if there is no text.
         """
         start, depth, cases = self.token.start, 0, 0
         last = start

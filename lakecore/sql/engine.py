@@ -1,4 +1,4 @@
-"""A session of SQL: statements in, DuckDB relations out."""
+"""An SQL session: takes statements and returns DuckDB relations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COUNTS = ("rows", "rows_inserted", "rows_updated", "rows_deleted")
 class SqlEngine:
     """Runs statements on a catalog. It keeps the current database, variables and temporary names.
 
-    One thread at a time may use it.
+    Only one thread may use it at a time.
     """
 
     def __init__(self, catalog: Catalog, open_path: Callable[..., Table]) -> None:
@@ -49,9 +49,9 @@ class SqlEngine:
     def run(
         self, text: str, parameters: Parameters = None, *, scope: Scope | None = None
     ) -> duckdb.DuckDBPyRelation:
-        """Run the statements of a text, in order; the rows of the last one.
+        """Run the statements of a text, in order. Returns the rows of the last one.
 
-        `scope` finds Python objects by name; by default among the variables of the callers.
+        `scope` finds Python objects by name; by default it searches the variables of the callers.
         """
         if not isinstance(text, str):
             raise InvalidRequest("a statement of SQL is a string", given=type(text).__name__)
@@ -85,7 +85,7 @@ class SqlEngine:
         return self._done() if result is None else self._relation(*_shown(result))
 
     def _asked(self, statement: s.Statement, scope: Scope) -> Rows | None:
-        """The rows of a statement that answers a question or calls a procedure; None for others."""
+        """The rows of a statement that returns rows or calls a procedure; None for others."""
         match statement:
             case s.Explain():
                 return ("part", "plan"), list(self._queries.explained(statement.text, scope))
@@ -111,7 +111,7 @@ class SqlEngine:
     def _changed(
         self, statement: s.Statement, parameters: Parameters, scope: Scope
     ) -> object | None:
-        """Carry out a statement; what its verb returned, if that is of interest."""
+        """Execute a statement. Returns the result of its verb, if there is one to show."""
         if isinstance(statement, s.RowStatement):
             return self._rows.run(statement, parameters, scope)
         if isinstance(statement, s.TableStatement):
@@ -129,7 +129,7 @@ class SqlEngine:
             self._rows.create_as(statement, parameters, scope)
 
     def _set(self, statement: s.Statement) -> None:
-        """Statements on the session itself."""
+        """Execute a statement on the session itself."""
         workspace = self._workspace
         match statement:
             case s.Use():
@@ -168,7 +168,7 @@ class SqlEngine:
 
 
 def _shown(result: object) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-    """The result of a verb as one row: the snapshot and the counts that the verb states."""
+    """The result of a verb as one row: the snapshot and the counts of the result."""
     assert is_dataclass(result), "verbs return frozen results"
     facts = asdict(result)  # type: ignore[arg-type]  # an instance, as asserted
     ids = facts.get("snapshot_ids") or (None,)

@@ -16,14 +16,14 @@ __all__ = ["hint_options", "read_hint"]
 
 
 def hint_options(cursor: Cursor) -> dict[str, str]:
-    """The options of a hint that comes next; empty if there is none."""
+    """The options of the hint that comes next; empty if there is none."""
     if cursor.token.kind is not Kind.HINT:
         return {}
     return read_hint(cursor.take())
 
 
 def read_hint(token: Token) -> dict[str, str]:
-    """The options that a hint states. Raises Unsupported for another hint."""
+    """The options in a hint. Raises Unsupported for any other hint."""
     inner = Cursor(token.value[3:-2])
     if not inner.skip("OPTIONS"):
         raise Unsupported("only the hint /*+ OPTIONS(...) */ is known", hint=token.value)

@@ -1,6 +1,6 @@
 """One statement of SQL -> a value of `statements.py`.
 
-The first word decides which parser reads on. What starts as a query is DuckDB's to read.
+The first word selects the parser of the rest. DuckDB parses queries.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def parse(text: str) -> Statement:
 
 
 def _table(cursor: Cursor) -> Statement:
-    """TABLE name: all rows of it."""
+    """TABLE name: a query for all rows of the table."""
     return Query(text="FROM " + cursor.rest("the name of a table"))
 
 

@@ -174,7 +174,7 @@ def _modify(cursor: Cursor) -> list[Change]:
 
 
 def _column(cursor: Cursor) -> tuple[Chain, Column]:
-    """A column, whose name may be a path into a ROW, with its type."""
+    """A column with its type; the name may be a path into a ROW."""
     prefix: list[str] = []
     while cursor.ahead(1).kind is Kind.OTHER and cursor.ahead(1).value == ".":
         prefix.append(cursor.name("a column"))
@@ -184,7 +184,7 @@ def _column(cursor: Cursor) -> tuple[Chain, Column]:
 
 
 def _redefined(path: Chain, kind: str, comment: str | None, move: Move | None) -> list[Change]:
-    """The changes of a column that is stated whole."""
+    """The changes of a column whose full definition is given."""
     words = kind.upper().split()
     nullable = words[-2:] != ["NOT", "NULL"]
     bare = kind if nullable else " ".join(kind.split(" ")[:-2])

@@ -127,13 +127,13 @@ def _create_table(cursor: Cursor, *, temporary: bool, replace: bool) -> CreateTa
 
 
 def _spark_keys(settings: dict[str, str]) -> list[str]:
-    """The keys that Spark states as the property `primary-key`, taken out of the options."""
+    """The primary key that Spark gives as the property `primary-key`; removed from the options."""
     text = settings.pop("primary-key", "")
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _like_options(cursor: Cursor) -> None:
-    """`(EXCLUDING OPTIONS)` and its like: refused, since LIKE copies the whole table here."""
+    """Raise an error for `(EXCLUDING OPTIONS)` and similar lists: LIKE copies the whole table."""
     if cursor.at_symbol("("):
         raise Unsupported("LIKE copies columns, keys and options; it takes no list of parts")
 
@@ -141,7 +141,7 @@ def _like_options(cursor: Cursor) -> None:
 def read_columns(cursor: Cursor, *, names_only: bool = False) -> tuple[list[Column], list[str]]:
     """`( column type ..., PRIMARY KEY (...) NOT ENFORCED )`: columns and primary key.
 
-    With `names_only`, a column may come without its type, which is then empty.
+    With `names_only`, the type of a column may be missing; it is then empty.
     """
     columns: list[Column] = []
     keys: list[str] = []
@@ -167,7 +167,7 @@ def read_columns(cursor: Cursor, *, names_only: bool = False) -> tuple[list[Colu
 
 
 def read_column(cursor: Cursor) -> tuple[Column, bool]:
-    """A column, and whether it says that it is the primary key."""
+    """A column, and whether it is declared as the primary key."""
     name = cursor.name("the name of a column")
     if cursor.at("AS"):
         raise Unsupported("computed columns are not stored by Paimon", column=name)
@@ -229,10 +229,7 @@ def options(cursor: Cursor) -> dict[str, str]:
 
 
 def partition(cursor: Cursor) -> dict[str, str | None]:
-    """`( key = value, key )`: values as strings, None for NULL and for a key without a value.
-
-    `NULL` is told from a missing value by `= NULL`; both name the key alone.
-    """
+    """`( key = value, key )`: values as strings, None for a key without a value."""
     found: dict[str, str | None] = {}
 
     def one() -> None:

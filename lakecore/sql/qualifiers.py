@@ -1,4 +1,4 @@
-"""Qualified columns in the text of an expression: an alias becomes the name that verbs know."""
+"""Qualified columns in an expression: replaces an alias with the name that verbs expect."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
             parts = parts[size:]
         else:
             copied = token.start
-        # The rest of the chain is copied as it is, but for backquotes.
+        # The rest of the chain is copied unchanged, except for backquotes.
         steps = max(2 * len(parts) - 1, 1)
         for each in tokens[place : place + steps]:
             if each.kind is Kind.QUOTED and text[each.start] == "`":
@@ -55,7 +55,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def _chain(tokens: Sequence[Token], place: int) -> list[str]:
-    """The names parted by dots that start at a token; none if it is no name."""
+    """The names separated by dots that start at a token; none if the token is not a name."""
     found: list[str] = []
     while tokens[place].kind in {Kind.WORD, Kind.QUOTED}:
         found.append(tokens[place].value)

@@ -1,7 +1,7 @@
-"""Queries: the tables of a text as views of DuckDB, and the text's rows as a DuckDB relation.
+"""Queries: registers the tables of a query as DuckDB views and returns a DuckDB relation.
 
 Each table of a query is read at one snapshot, chosen when the statement starts. DuckDB pushes
-columns and filters into the read. Nothing is read before the relation is.
+columns and filters into the read. Data is read only when the relation is read.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _INCREMENTAL = {
 
 
 class Queries:
-    """The DuckDB connection of a session, and the views of tables in it."""
+    """The DuckDB connection of a session, with the views of its tables."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -84,7 +84,7 @@ class Queries:
         return [*tables, *((str(key), str(value)) for key, value in rows)]
 
     def execute(self, text: str) -> duckdb.DuckDBPyRelation:
-        """Run a statement on DuckDB's own objects."""
+        """Run a statement on objects of DuckDB."""
         return self._run(text, None)
 
     def values(self, expressions: Sequence[str]) -> list[object]:
@@ -95,12 +95,12 @@ class Queries:
         return list(self._run(f"SELECT {listed}", None).fetchall()[0])
 
     def types(self, schema: pa.Schema) -> list[str]:
-        """DuckDB's names of the types of Arrow columns."""
+        """DuckDB's type names for the types of Arrow columns."""
         return [str(kind) for kind in self.connection.from_arrow(schema.empty_table()).types]
 
     def _run(self, text: str, parameters: Parameters) -> duckdb.DuckDBPyRelation:
         try:
-            # A statement without rows gives None, which DuckDB's stubs leave out.
+            # A statement without rows returns None, which DuckDB's type stubs omit.
             found = cast(
                 "duckdb.DuckDBPyRelation | None", self.connection.sql(text, params=parameters)
             )
@@ -165,7 +165,7 @@ class Queries:
 
 
 class _State(TypedDict, total=False):
-    """A state of a table, as read methods name it."""
+    """A state of a table, in the form of the arguments of read methods."""
 
     snapshot_id: int
     tag: str
@@ -173,7 +173,7 @@ class _State(TypedDict, total=False):
 
 
 def _travel(queries: Queries, reference: Reference) -> _State:
-    """The arguments of a read of the state that a reference names."""
+    """The read arguments for the state that a reference names."""
     if reference.unit is None or reference.moment is None:
         return {}
     (token, *more) = tokenize(reference.moment)
@@ -219,9 +219,9 @@ def _as_relation(
 
 
 def names_in_scope(frame: FrameType | None) -> Scope:
-    """Python objects with rows that a caller's code can name: variables of its functions.
+    """Python objects with rows that the caller's code can name: the variables of its functions.
 
-    lakecore's own frames are left out.
+    The functions of lakecore itself are skipped.
     """
     frames: list[FrameType] = []
     while frame is not None:
@@ -252,7 +252,7 @@ def _has_rows(held: object) -> bool:
 def batches_of(
     relation: duckdb.DuckDBPyRelation,
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The schema of a relation, and its rows in small batches. Errors are lakecore's."""
+    """The schema of a relation, and its rows in small batches. Raises only lakecore errors."""
     try:
         reader = relation.to_arrow_reader(_SMALL_BATCH_ROWS)
     except duckdb.Error as error:
@@ -268,7 +268,7 @@ def batches_of(
 
 
 def error_of(error: BaseException) -> LakecoreError:
-    """DuckDB's error as an error of lakecore, whose message says what the user can change."""
+    """A DuckDB error as a lakecore error, with a message that says what the user can change."""
     text = str(error)
     head, _, _ = text.partition("\n\nLINE ")
     if isinstance(error, duckdb.CatalogException) and "does not exist" in text:

@@ -2,9 +2,9 @@
 
 1. Tokens: backquotes become double quotes. A table with time travel or a hint, and a table function
    of Paimon, become placeholders.
-2. DuckDB parses the text. Its tree says where each table stands, and which names are those of WITH.
-3. The caller gives a view for each table that is lakecore's; its name replaces the table's name in
-   the text, with the table's name as alias. All other text stays as the user wrote it.
+2. DuckDB parses the text. The tree gives the position of each table and the names defined by WITH.
+3. The caller provides a view for each lakecore table. The view's name replaces the table's name in
+   the text, with the table's name as alias. All other text is unchanged.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Reference:
 
 
 def placeholders(text: str) -> tuple[str, list[Reference]]:
-    """The text with placeholders for what only Paimon has, and their references in order."""
+    """The text with placeholders for Paimon-only syntax, and their references in order."""
     cursor = Cursor(text)
     references: list[Reference] = []
     pieces: list[str] = []
@@ -88,7 +88,7 @@ def placeholders(text: str) -> tuple[str, list[Reference]]:
 
 
 def _reference(cursor: Cursor) -> Reference | None:
-    """What comes next as a reference with a travel, a hint or a function; None if it has none."""
+    """The next reference, if it has time travel, a hint or a table function; otherwise None."""
     if cursor.token.word.lower() in FUNCTIONS and cursor.ahead(1).value == "(":
         return _function(cursor)
     names = [cursor.take().value]
@@ -208,7 +208,7 @@ _Node = dict[str, object]
 def _walk(
     node: object, defined: frozenset[str], tables: list[_Table], columns: list[_Node]
 ) -> None:
-    """Collect tables that are not names of WITH, and references of columns."""
+    """Collect tables that WITH does not define, and column references."""
     if isinstance(node, list):
         for each in node:
             _walk(each, defined, tables, columns)
@@ -217,7 +217,7 @@ def _walk(
         return
     inner = defined
     for entry in _entries(node.get("cte_map")):
-        # A query of WITH sees those before it, and itself only as a recursive one.
+        # A query in WITH sees the earlier ones, and sees itself only if it is recursive.
         _walk(entry.get("value"), inner, tables, columns)
         inner |= {str(entry.get("key", "")).lower()}
     own = node.get("cte_name") if node.get("type") == "RECURSIVE_CTE_NODE" else None
@@ -247,7 +247,7 @@ def _named(chain: Chain, references: Sequence[Reference]) -> Reference:
 
 
 def _length(text: str, parts: int) -> int:
-    """How many bytes a name of so many parts takes at the start of a text."""
+    """The length in bytes of a name with this many parts at the start of a text."""
     last = tokenize(text)[2 * parts - 2]
     return len(text[: last.end].encode())
 
@@ -255,7 +255,7 @@ def _length(text: str, parts: int) -> int:
 def _unqualified(
     columns: Sequence[_Node], chains: set[tuple[str, ...]], encoded: bytes
 ) -> list[tuple[int, int, str]]:
-    """Patches that leave `table.column` of `database.table.column`, whose table has a new name."""
+    """Patches that shorten `database.table.column` to `table.column` for tables with a new name."""
     patches: list[tuple[int, int, str]] = []
     for node in columns:
         names = [str(name) for name in cast("list[object]", node.get("column_names", []))]
@@ -272,9 +272,9 @@ def _unqualified(
 def _by_tokens(
     text: str, references: Sequence[Reference], view_of: Callable[[Reference], str | None]
 ) -> str:
-    """The same by tokens, for the few statements whose tree DuckDB does not give.
+    """Like `rewritten`, from tokens, for statements whose tree DuckDB does not return.
 
-    A name counts as a table where it follows FROM, JOIN or a verb such as PIVOT.
+    A name is a table if it follows FROM, JOIN or a verb such as PIVOT.
     """
     cursor = Cursor(text)
     pieces: list[str] = []

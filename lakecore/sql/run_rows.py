@@ -1,7 +1,7 @@
-"""INSERT, UPDATE, DELETE, MERGE, COPY and CREATE TABLE AS: rows go through the verbs of tables.
+"""INSERT, UPDATE, DELETE, MERGE, COPY and CREATE TABLE AS, executed by the verbs of tables.
 
-Rows of a query stream from DuckDB into the write, in the types of the table's columns; a value is
-cast as DuckDB casts what an INSERT stores. A statement that fails leaves the snapshot of before.
+Rows of a query stream from DuckDB into the write, in the types of the table's columns. Values are
+cast as in an INSERT of DuckDB. A statement that fails does not change the table.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RowStatements:
         self._queries = queries
 
     def run(self, statement: RowStatement, parameters: Parameters, scope: Scope) -> CommitResult:
-        """Carry out a statement."""
+        """Execute a statement."""
         match statement:
             case Insert():
                 return self.insert(statement, parameters, scope)
@@ -82,7 +82,7 @@ class RowStatements:
                     partition_keys=schema.partition_keys,
                 )
         names = self._names(statement, schema, relation, constants)
-        # The reader occupies the connection: all other questions to it come first.
+        # The reader occupies the connection, so run all other queries first.
         fixed = partition_values(self._queries, schema, constants)
         rows = self._fitted(relation, schema, names, constants)
         if not statement.overwrite:
@@ -96,7 +96,7 @@ class RowStatements:
         relation: duckdb.DuckDBPyRelation,
         constants: Mapping[str, str],
     ) -> list[str]:
-        """The column of the table that each column of the query is for."""
+        """For each column of the query, the column of the table that it is stored in."""
         columns = schema.arrow.names
         if statement.by_name:
             names = list(relation.columns)
@@ -104,7 +104,7 @@ class RowStatements:
             names = list(statement.columns)
         else:
             names = [name for name in columns if name not in constants]
-            # Spark puts the keys of PARTITION (a, b) that rows give after all other columns.
+            # In Spark, keys of PARTITION (a, b) without a value are the last columns of the rows.
             last = [key for key, value in (statement.partition or {}).items() if value is None]
             names = [name for name in names if name not in last] + last
         names = [_column(name, columns) for name in names]
@@ -165,7 +165,7 @@ class RowStatements:
         )
 
     def update(self, statement: Update) -> CommitResult:
-        """UPDATE: the texts are evaluated by DuckDB for each row."""
+        """UPDATE: DuckDB evaluates the expressions for each row."""
         table = self._workspace.table(statement.chain)
         columns = table.schema.arrow.names
         names = {statement.alias or statement.chain[-1]: "", _dotted(statement.chain): ""}
@@ -224,7 +224,7 @@ class RowStatements:
         return _written(builder.execute)
 
     def copy_into(self, statement: CopyInto) -> CommitResult:
-        """COPY INTO ... FROM a file: columns are matched by their names."""
+        """COPY INTO ... FROM a file: columns are matched by name."""
         table = self._workspace.table(statement.chain)
         kind = (statement.format or _kind_of(statement.source)).lower()
         if kind not in _READERS:
@@ -243,7 +243,7 @@ class RowStatements:
 
 
 def _written(verb: Callable[[], T]) -> T:
-    """What a verb returns; an error of the query that feeds it is told as lakecore's."""
+    """The result of a verb; an error of its source query becomes a lakecore error."""
     try:
         return verb()
     except LakecoreError:
@@ -258,7 +258,7 @@ def _written(verb: Callable[[], T]) -> T:
 def partition_values(
     queries: Queries, schema: TableSchema, stated: Mapping[str, str | None]
 ) -> dict[str, object]:
-    """The values of a partition in the types of its keys. Raises InvalidRequest if one is none."""
+    """The values of a partition in the types of its keys. Raises InvalidRequest if one is wrong."""
     for key in stated:
         if key not in schema.partition_keys:
             raise InvalidRequest(
@@ -275,7 +275,7 @@ def partition_values(
 
 
 def _column(name: str, columns: Sequence[str]) -> str:
-    """The column that a name means: as written, else without regard to case."""
+    """The column that a name refers to: an exact match, else a case-insensitive one."""
     if name in columns:
         return name
     found = [each for each in columns if each.lower() == name.lower()]

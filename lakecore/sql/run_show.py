@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE: what there is, as rows."""
+"""SHOW and DESCRIBE: catalogs, databases, tables and their details, as rows."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ _NAMES: dict[str, Callable[[Workspace, Chain], list[str]]] = {
 
 
 def _listed(column: str, names: list[str], like: str | None) -> Rows:
-    """Names as rows; a pattern has `%` and `_` of SQL, or `*` of Spark."""
+    """Names as rows; a pattern has the wildcards `%` and `_` of SQL, or `*` of Spark."""
     if like is not None:
         pattern = like.replace("%", "*").replace("_", "?")
         names = [name for name in names if fnmatchcase(name, pattern) or name == like]
@@ -138,7 +138,7 @@ def _key(schema: TableSchema, column: str) -> str | None:
 
 
 def create_text(workspace: Workspace, statement: Show) -> str:
-    """The CREATE TABLE statement that makes such a table; lakecore and Flink read it."""
+    """The CREATE TABLE statement that creates such a table, valid in lakecore and Flink."""
     schema = workspace.table(statement.chain).schema
     names = ".".join(map(_name, workspace.full(statement.chain)))
     lines = [

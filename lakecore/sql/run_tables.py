@@ -39,7 +39,7 @@ class TableStatements:
         self._queries = queries
 
     def run(self, statement: TableStatement) -> None:
-        """Carry out a statement."""
+        """Execute a statement."""
         match statement:
             case CreateDatabase():
                 self.create_database(statement)
@@ -124,7 +124,7 @@ class TableStatements:
     def _open_temporary(
         self, statement: CreateTable, columns: dict[str, str], options: dict[str, str]
     ) -> None:
-        """CREATE TEMPORARY TABLE: a name for the table in a directory."""
+        """CREATE TEMPORARY TABLE: a name for a table at a path."""
         if len(statement.chain) > 1:
             raise InvalidRequest(
                 "a temporary table has a name of one part", name=".".join(statement.chain)
@@ -159,7 +159,7 @@ class TableStatements:
         if name in views and not statement.replace:
             raise AlreadyExists("there is a view of that name", view=name)
         query = statement.query
-        self._queries.relation(query)  # raises for a query that is wrong
+        self._queries.relation(query)  # raises for an invalid query
         if statement.columns:
             listed = ", ".join('"' + each.replace('"', '""') + '"' for each in statement.columns)
             query = f"FROM ({query}\n) AS _rows({listed})"
@@ -185,7 +185,7 @@ class TableStatements:
         catalog.drop_table(identifier, ignore_if_not_exists=statement.if_exists)
 
     def rename(self, statement: RenameTable) -> None:
-        """ALTER TABLE ... RENAME TO; a new name of one part stays in the database."""
+        """ALTER TABLE ... RENAME TO; a new name without a database stays in the same database."""
         catalog, source = self._workspace.identifier(statement.chain)
         to = statement.to
         if len(to) == 1 and len(statement.chain) > 1:

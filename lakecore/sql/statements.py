@@ -18,7 +18,7 @@ Chain: TypeAlias = "tuple[str, ...]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A statement that returns rows and that DuckDB carries out."""
+    """A statement that returns rows and that DuckDB executes."""
 
     text: str
 
@@ -32,7 +32,7 @@ class Explain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
-    """A statement on DuckDB's own objects, given to DuckDB as it is."""
+    """A statement on objects of DuckDB, passed to DuckDB unchanged."""
 
     text: str
 
@@ -50,7 +50,7 @@ class CreateCatalog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropCatalog:
-    """DROP CATALOG name: the name is forgotten, nothing is deleted."""
+    """DROP CATALOG name: the name is removed from the session; nothing is deleted."""
 
     name: str
     if_exists: bool = False
@@ -96,7 +96,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:
-    """CREATE TABLE; `query` is that of AS, `like` the table of LIKE."""
+    """CREATE TABLE; `query` is the query after AS, `like` the table after LIKE."""
 
     chain: Chain
     columns: tuple[Column, ...] = ()
@@ -194,7 +194,7 @@ class ChangeTag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
-    """INSERT INTO or OVERWRITE; `partition` has None for keys whose values the rows give."""
+    """INSERT INTO or OVERWRITE; `partition` has None for keys whose values come from the rows."""
 
     chain: Chain
     query: str
@@ -207,7 +207,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """UPDATE; values and condition are texts of expressions."""
+    """UPDATE; values and condition are expressions as text."""
 
     chain: Chain
     alias: str | None
@@ -304,7 +304,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """CALL sys.procedure(...): texts of expressions, by place or by name."""
+    """CALL sys.procedure(...): expressions as text, by position or by name."""
 
     procedure: str
     positional: tuple[str, ...] = ()

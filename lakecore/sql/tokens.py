@@ -1,4 +1,4 @@
-"""SQL text -> tokens, each with its place in the text.
+"""SQL text -> tokens, each with its position in the text.
 
 The lexical rules are DuckDB's; backquotes quote identifiers too, as in Flink and Spark. A comment
 `/*+ ... */` is a hint and stays a token; other comments and white space are dropped.
@@ -20,7 +20,7 @@ __all__ = ["Kind", "Token", "quoted", "quoted_text", "split", "syntax_error", "t
 
 
 class Kind(Enum):
-    """The sorts of tokens."""
+    """The kinds of tokens."""
 
     WORD = "word"
     QUOTED = "quoted identifier"
@@ -106,7 +106,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def split(text: str) -> list[str]:
-    """The statements of a text, parted by `;`; empty ones are left out."""
+    """The statements of a text, separated by `;`, without empty ones."""
     parts: list[str] = []
     first: int | None = None
     for token in tokenize(text):
@@ -120,9 +120,9 @@ def split(text: str) -> list[str]:
 
 
 def syntax_error(text: str, place: int, message: str) -> InvalidRequest:
-    """An error that shows the line, with a caret under the place.
+    """An error that shows the line, with a caret under the position.
 
-    A caret stands under the character at `place`; line and column count from 1.
+    The caret is under the character at `place`; line and column count from 1.
     """
     before = text[:place]
     line_number = before.count("\n") + 1
@@ -147,7 +147,7 @@ def quoted_text(text: str) -> str:
 
 
 def names_text(names: Sequence[str]) -> str:
-    """Names as identifiers in a list."""
+    """Names as a list of identifiers."""
     return ", ".join(map(quoted, names))
 
 

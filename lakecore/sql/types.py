@@ -1,7 +1,7 @@
 """Column types of Flink and Spark -> Paimon's type texts.
 
-A type that both spell alike has Flink's meaning, which is Paimon's: TIMESTAMP has no time zone, and
-BINARY has one byte. Spark's own names are read as Spark means them: TIMESTAMP_NTZ, LONG, STRUCT.
+A type name that both have means Flink's type, which is Paimon's: TIMESTAMP has no time zone, and
+BINARY has one byte. Names that only Spark has mean Spark's types: TIMESTAMP_NTZ, LONG, STRUCT.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ENDS = frozenset({"COMMENT", "PRIMARY", "DEFAULT", "METADATA", "FIRST", "AFTER"
 
 
 def read_type(cursor: Cursor) -> str:
-    """The type that comes next, as Paimon's type text, with NOT NULL if that is stated."""
+    """The type that comes next, as Paimon's type text, with NOT NULL if it is declared."""
     first = cursor.token
     if first.kind is not Kind.WORD:
         raise cursor.expected("a type")

@@ -1,8 +1,8 @@
-"""What a session of SQL keeps: catalogs, the current database, variables and temporary objects.
+"""The state of an SQL session: catalogs, current database, variables and temporary objects.
 
 A name of one part is a temporary table or view, or a table of the current database. A name of two
-parts is `database.table`, one of three `catalog.database.table`. Names are as written: Paimon's
-names have upper and lower case.
+parts is `database.table`; a name of three parts is `catalog.database.table`. Names are
+case-sensitive, as in Paimon.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WITHOUT_EFFECT = {
 
 @dataclass(slots=True, kw_only=True)
 class Workspace:
-    """The state of one session of SQL."""
+    """The state of one SQL session."""
 
     catalogs: dict[str, Catalog]
     open_path: Callable[..., Table]
@@ -63,7 +63,7 @@ class Workspace:
         return self.catalogs[name]
 
     def full(self, chain: Chain) -> tuple[str, str, str]:
-        """Catalog, database and table that a chain names."""
+        """The catalog, database and table that a chain names."""
         if len(chain) > _FULL:
             raise InvalidRequest(
                 "a table is named by catalog.database.table at most", name=".".join(chain)
@@ -105,7 +105,7 @@ class Workspace:
         self.database = name
 
     def create_catalog(self, name: str, options: Mapping[str, str]) -> None:
-        """Open a catalog under a name. Flink's `'type'='paimon'` may be among its options."""
+        """Open a catalog under a name. The options may include Flink's `'type'='paimon'`."""
         if name in self.catalogs:
             raise AlreadyExists("there is a catalog of that name", catalog=name)
         given = dict(options)
@@ -115,7 +115,7 @@ class Workspace:
         self.catalogs[name] = open_catalog(given, create=True)
 
     def drop_catalog(self, name: str, *, if_exists: bool) -> None:
-        """Forget a catalog."""
+        """Remove a catalog from the session."""
         if if_exists and name not in self.catalogs:
             return
         self.catalog_of(name)
@@ -126,7 +126,7 @@ class Workspace:
     # --- tables -----------------------------------------------------------------------------------
 
     def table(self, chain: Chain, options: Mapping[str, str] | None = None) -> Table:
-        """The table of a name, with the dynamic options of variables and of the statement.
+        """The table of this name, with the dynamic options of variables and of the statement.
 
         Raises NotFound, with the names that exist.
         """
@@ -140,7 +140,7 @@ class Workspace:
         return found.copy(dynamic) if dynamic else found
 
     def find(self, chain: Chain, options: Mapping[str, str] | None = None) -> Table | None:
-        """The table of a name; None if there is none."""
+        """The table of this name; None if there is none."""
         if len(chain) > _FULL:
             return None
         with suppress(NotFound):
@@ -157,7 +157,7 @@ class Workspace:
     # --- variables --------------------------------------------------------------------------------
 
     def dynamic_options(self, chain: Chain) -> dict[str, str]:
-        """The options that variables state for a table; a name counts more than `*`."""
+        """The options that variables set for a table; a name takes precedence over `*`."""
         if len(chain) > _FULL:
             return {}
         names = self.full(chain)
@@ -175,7 +175,7 @@ class Workspace:
         return found
 
     def set_variable(self, key: str, value: str) -> bool:
-        """Keep a variable of Paimon or Flink. False if it is none of theirs."""
+        """Store a variable of Paimon or Flink. Returns False for any other variable."""
         if key.startswith(_PREFIXES):
             prefix = next(each for each in _PREFIXES if key.startswith(each))
             if key.removeprefix(prefix).count(".") < _FULL:

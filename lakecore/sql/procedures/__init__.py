@@ -1,7 +1,7 @@
 """The procedures of `CALL sys.NAME(...)`: Paimon's names, arguments and result rows.
 
-`procedure.py` says what a procedure is and reads its arguments; each other module has those of one
-subject; `registry.py` lists them all.
+`procedure.py` defines a procedure and reads its arguments. Each other module has the procedures of
+one subject. `registry.py` lists all procedures.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A procedure: its name, its arguments, what it does, and the columns that it returns.
+"""A procedure: its name, its arguments, its function, and its result columns.
 
-Arguments come by place, with `''` in place of those left out (Flink 1.18), or by name. Both forms
-may be mixed; those by place come first.
+Arguments are given by position, with `''` for omitted ones (Flink 1.18), or by name. Both forms may
+be mixed; positional arguments come first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Argument", "Call", "Kind", "Procedure", "flag", "number", "options_o
 
 
 class Kind(Enum):
-    """What an argument holds."""
+    """The type of an argument."""
 
     TEXT = "STRING"
     NUMBER = "BIGINT"
@@ -56,7 +56,7 @@ def flag(name: str) -> Argument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call: the session, and the arguments that were given, in their types.
+    """One call: the session, and the given arguments, converted to their types.
 
     `run` runs another statement in the session.
     """
@@ -78,7 +78,7 @@ class Call:
         return value
 
     def flag(self, name: str) -> bool:
-        """Whether a flag was given as true."""
+        """Whether a flag is given and true."""
         return self.values.get(name) is True
 
     def table(self, name: str = "table", options: Mapping[str, str] | None = None) -> Table:
@@ -88,7 +88,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Procedure:
-    """A procedure. `run` returns the result rows; `forms` are lists of arguments by place."""
+    """A procedure. `run` returns the result rows; `forms` are lists of positional arguments."""
 
     name: str
     arguments: tuple[Argument, ...]
@@ -99,7 +99,7 @@ class Procedure:
 
     @property
     def usage(self) -> str:
-        """The procedure and its arguments; those that may be left out stand in brackets."""
+        """The procedure and its arguments; optional ones are in brackets."""
         listed = ", ".join(
             f"{each.name} => {each.kind.value}"
             if each.required
@@ -109,7 +109,7 @@ class Procedure:
         return f"sys.{self.name}({listed})"
 
     def read(self, positional: Sequence[object], named: Mapping[str, object]) -> dict[str, object]:
-        """The arguments by name, in their types. Raises InvalidRequest for what does not fit."""
+        """The arguments by name, in their types. Raises InvalidRequest for invalid arguments."""
         known = {each.name: each for each in self.arguments}
         order = self._order(len(positional))
         given: dict[str, object] = dict(zip(order, positional, strict=True))
@@ -177,7 +177,7 @@ def _typed(procedure: str, argument: Argument, value: object) -> object:
 
 
 def chain_of(identifier: str) -> tuple[str, ...]:
-    """The parts of a table's name in an argument. The first dot parts the database."""
+    """The parts of a table's name in an argument. The first dot ends the database name."""
     bare = identifier.replace("`", "")
     return tuple(bare.split(".", 1)) if "." in bare else (bare,)
 
@@ -194,7 +194,7 @@ def options_of(given: str | None, what: str = "options") -> dict[str, str]:
 
 
 def partitions_of(given: str | None) -> list[dict[str, str]] | None:
-    """`dt=1,hh=2;dt=3` as a list of partitions; None if nothing was given."""
+    """`dt=1,hh=2;dt=3` as a list of partitions; None if not given."""
     if given is None:
         return None
     return [options_of(each, "partitions") for each in given.split(";") if each.strip()]

@@ -1,4 +1,4 @@
-"""Procedures of snapshots over time: expiry, rollback, consumers, clean-up."""
+"""Procedures for retention: expiry, rollback, consumers, clean-up."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _expire_partitions(call: Call) -> Result:
 
 
 def _rollback_to(call: Call) -> Result:
-    """A snapshot or a tag; by place, a number is a snapshot and another text a tag."""
+    """Roll back to a snapshot or a tag; a positional number is a snapshot, other text is a tag."""
     tag, snapshot_id = call.text("tag"), call.number("snapshot_id")
     is_id = tag is not None and tag.isdecimal() and snapshot_id is None
     result = call.table().rollback_to(
@@ -83,7 +83,7 @@ def _rollback_to_timestamp(call: Call) -> Result:
 
 
 def _rollback_to_watermark(call: Call) -> Result:
-    """The newest snapshot whose watermark is at most the one given."""
+    """Roll back to the newest snapshot whose watermark is at most the given one."""
     table, limit = call.table(), call.number("watermark")
     assert limit is not None, "the argument is required"
     history = table.context.history
@@ -109,7 +109,7 @@ def _clear_consumers(call: Call) -> Result:
 
 
 def _remove_orphan_files(call: Call) -> Result:
-    """The number and the bytes of deleted files; a table `db.*` means all of the database."""
+    """The number and bytes of deleted files; the table `db.*` means all tables of the database."""
     name = call.text("table") or ""
     tables = [name]
     if name.endswith(".*"):

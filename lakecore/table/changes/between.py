@@ -63,7 +63,7 @@ def changes_of_options(context: TableContext) -> ChangesSource | None:
 
 
 def _check_no_fallback(context: TableContext) -> None:
-    """Raise Unsupported for a table whose reads fall back: which changes count is not settled."""
+    """Raise Unsupported for a table with a fallback branch: which changes to read is undefined."""
     if falls_back(context):
         raise Unsupported(
             "changes between two points are not read with a fallback branch; read them by "

@@ -1,10 +1,9 @@
 """A stream as a program reads it: a loop over snapshots, with `for` or with `async for`.
 
-The loop waits for snapshots to come by looking for the next one at an interval. A wait ends early
-when the stream is closed, or by Ctrl-C.
+The loop polls for the next snapshot at an interval. Closing the stream or Ctrl-C ends a wait early.
 
-INVARIANT: what was found is kept until it is given out. If a task is cancelled or Ctrl-C interrupts
-a step, the next call returns the same snapshot.
+INVARIANT: a snapshot that was found is kept until it is returned. If a task is cancelled or Ctrl-C
+interrupts a step, the next call returns the same snapshot.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class StreamReader:
         self.closed = threading.Event()
 
     def look(self) -> Found | Nothing:
-        """What comes next, without waiting; it is kept until `take`."""
+        """The next item, without waiting; it is kept until `take`."""
         require_threads()
         with self._lock:
             if self.closed.is_set():
@@ -88,7 +87,7 @@ class StreamReader:
             self.progress.begin(next_id if state is None else state.snapshot_id)
 
     def take(self, found: Found) -> bool:
-        """Give out what was found; False if another thread was faster."""
+        """Return the found item to the caller; False if another thread was faster."""
         with self._lock:
             if self._ready is not found:
                 return False
@@ -97,7 +96,7 @@ class StreamReader:
             return True
 
     def confirm(self, snapshot_id: int | None) -> None:
-        """Record that this snapshot and all before it are done; None: all that was given out."""
+        """Record that this snapshot and all before it are done; None: all that were returned."""
         with self._lock:
             self.progress.confirm(snapshot_id)
 
@@ -124,7 +123,7 @@ class ChangeStream(Generic[Rows]):
     """The changes of a table, snapshot by snapshot: an iterator, and an asynchronous one.
 
     Returned by `Table.stream`. Each item is a pair: the id of a snapshot, and its changes. The loop
-    waits when it has read all there is, and ends after the snapshot `until`.
+    waits when it has read all snapshots, and ends after the snapshot `until`.
 
         with table.stream(until="latest") as stream:
             for snapshot_id, changes in stream:
@@ -137,7 +136,7 @@ class ChangeStream(Generic[Rows]):
 
     @property
     def next_snapshot(self) -> int | None:
-        """The snapshot from which a new stream would go on: everything before was returned.
+        """The snapshot from which a new stream would continue: everything before was returned.
 
         Keep it with your results, and pass it as `from_snapshot` after a restart. None if nothing
         was returned and the start is not known yet.

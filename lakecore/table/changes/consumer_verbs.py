@@ -59,19 +59,20 @@ class ConsumerVerbs(ABC):
         - `until`: the last snapshot; `"latest"` means the latest one now. With None, the stream
           never ends: it waits for the next snapshot.
         - `columns`, `where`: as in `changes`; they apply to each frame.
-        - `consumer_id`: the stream goes on where this consumer is, if there is one, and
-          `stream.commit()` records what is done. A consumer keeps snapshots from expiring
+        - `consumer_id`: the stream continues at the position of this consumer, if it exists, and
+          `stream.commit()` records the progress. A consumer keeps snapshots from expiring
           (https://paimon.apache.org/docs/master/flink/consumer-id/).
-        - `poll`: the time between two looks for the next snapshot: a text such as `"10 s"`, a
-          timedelta, or seconds; by default `continuous.discovery-interval`, or else 1 s.
+        - `poll`: the interval at which the stream checks for the next snapshot: a string such as
+          `"10 s"`, a timedelta, or seconds; by default `continuous.discovery-interval`, or
+          else 1 s.
 
         Overwrites are skipped, unless `streaming-read-overwrite` or
         `streaming-read-append-overwrite` is set. A snapshot with a newer schema, and those after
         it, are read with the newest schema.
 
-        Raises NotFound, naming the earliest snapshot left, if changes have expired before they were
-        read, and if the table was rolled back behind the stream; InvalidRequest for arguments that
-        do not fit.
+        Raises NotFound, naming the earliest existing snapshot, if changes expired before they were
+        read, or if the table was rolled back to before the stream's position; InvalidRequest for
+        invalid arguments.
 
             for snapshot_id, changes in table.stream(until="latest"):
                 print(snapshot_id, changes.collect())
@@ -103,14 +104,14 @@ class ConsumerVerbs(ABC):
         return found
 
     def reset_consumer(self, consumer_id: str, next_snapshot: int | None = None) -> None:
-        """Let a consumer go on with another snapshot; with None, delete the consumer.
+        """Set the snapshot that a consumer reads next; with None, delete the consumer.
 
-        The consumer is created if there is none. Stop its stream first: a stream overwrites the
+        The consumer is created if it does not exist. Stop its stream first: a stream overwrites the
         position. `next_snapshot` may be the one after the latest.
 
-        Raises NotFound if the snapshot has expired or lies further ahead, naming the earliest and
-        the latest, and if there is no such consumer to delete; InvalidRequest for an id that is no
-        name of a file.
+        Raises NotFound if the snapshot has expired or is more than one after the latest (the error
+        names both), or if there is no such consumer to delete; InvalidRequest for an id that is not
+        a valid file name.
 
             table.reset_consumer("reports", next_snapshot=1)
         """
@@ -147,7 +148,7 @@ class ConsumerVerbs(ABC):
         id. Without `including`, all consumers match; without `excluding`, none is kept. With
         `dry_run`, nothing is deleted. The snapshots that only these consumers needed may expire.
 
-        Raises InvalidRequest for a pattern that is no regular expression.
+        Raises InvalidRequest for an invalid regular expression.
 
             table.clear_consumers("test-.*", excluding="test-1")
         """

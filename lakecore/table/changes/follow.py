@@ -6,15 +6,16 @@ A step looks for the next snapshot that has changes:
 2. Return the state of the start, if it has one.
 3. Read the next snapshot. If it has expired, read its long-lived changelog.
 4. Skip a snapshot that has no changes for streams (`plan/changes.py`), and look for the next one.
-5. End after the last snapshot, or at the first one behind the bounded watermark.
+5. End after the last snapshot, or at the first one past the bounded watermark.
 
-A step never waits: it says that there is nothing yet. Most such steps cost one request, for the
-file of the next snapshot, and one more if the table keeps changelogs. The first of a row and each
-16th also look whether that snapshot was deleted, rolled back, or belongs to another table.
+A step never waits: it returns that there is nothing yet. Most such steps cost one request, for the
+file of the next snapshot, and one more if the table keeps changelogs. In a sequence of such steps,
+the first and every 16th also check whether the snapshot was deleted or rolled back, or belongs to
+another table.
 
-INVARIANT: no snapshot is left out silently. A next snapshot that has expired is an error, and so is
-a rollback behind what was read, even if new snapshots have taken the numbers since: the previous
-snapshot must still be the one that was read.
+INVARIANT: no snapshot is skipped silently. It is an error if the next snapshot has expired, or if
+the table was rolled back to before the last snapshot read, even if new snapshots have reused the
+numbers since: the previous snapshot must still be the one that was read.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Follower:
     def step(self) -> Found | Nothing:
         """The next changes, if there are any."""
         if self.next_id is None and not self._ended:
-            # One request tells an empty table from one that has its first snapshot.
+            # One request shows whether the table is empty or has its first snapshot.
             if self._last == 0 or self._nothing_committed():
                 return Nothing.MORE if self._last == 0 else Nothing.YET
             self._begin(retained_changes(self._context))
@@ -212,7 +213,7 @@ class Follower:
         return snapshot
 
     def _missing(self, number: int) -> Snapshot | None:
-        """The snapshot after all, or its changelog; None if it was not committed yet."""
+        """The next snapshot if it now exists, or its changelog; None if it is not committed yet."""
         context, history = self._context, self._context.history
         require_table(context)
         latest = history.latest_snapshot_id() or 0
@@ -274,7 +275,7 @@ class Follower:
 
 
 def without_start_options(context: TableContext) -> TableContext:
-    """The table without the options that name a start: they are done with."""
+    """The table without the options that name a start, which have been applied."""
     texts = {k: text for k, text in context.options.texts.items() if k not in START_OPTIONS}
     if len(texts) == len(context.options.texts):
         return context

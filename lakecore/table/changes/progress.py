@@ -1,14 +1,14 @@
-"""How far the reader of a stream is, and what of it the file of its consumer says.
+"""How far the reader of a stream is, and which progress its consumer file records.
 
 - `consumer.mode=exactly-once`: progress is recorded when the reader says that a snapshot is done.
   If the reader stops before that, it gets the snapshot again.
-- `consumer.mode=at-least-once`: asking for the next snapshot says that the one before is done. This
-  is recorded at most once in each interval, and when the stream ends or is closed.
+- `consumer.mode=at-least-once`: a request for the next snapshot marks the previous one as done.
+  This is recorded at most once in each interval, and when the stream ends or is closed.
 
-In both modes, snapshots without changes that follow a snapshot that is done are done too. They are
-recorded at the same pace, so that compactions do not hold back expiry.
+In both modes, snapshots without changes after a done snapshot are done too. They are recorded at
+the same pace, so that compactions do not hold back expiry.
 
-INVARIANT: a snapshot is recorded only after all snapshots before it were given out and done.
+INVARIANT: a snapshot is recorded only after all snapshots before it were returned and done.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """The progress of one stream. Ids are those of the next snapshot: everything before is over."""
+    """The progress of one stream. Each id is that of the next snapshot: all before it are done."""
 
     def __init__(
         self, context: TableContext, consumer_id: str | None, recorded: int | None, every_ms: int
     ) -> None:
-        """`recorded` is what the file of the consumer says; None if there is no file."""
+        """`recorded` is the content of the consumer file; None if there is no file."""
         self._context = context
         self._consumer_id = consumer_id
         self._confirms = context.options.consumer_mode is ConsumerMode.EXACTLY_ONCE
@@ -50,24 +50,24 @@ class Progress:
             self._write(next_id)
 
     def give(self, snapshot_id: int) -> None:
-        """A snapshot is given out."""
+        """A snapshot is returned to the reader."""
         self.given = snapshot_id + 1
 
     def asked(self) -> None:
-        """The reader asks for more: at least once, this says that all it has is done."""
+        """The reader asks for more; with at-least-once, all returned snapshots are then done."""
         if not self._confirms:
             self._done = self.given
         self._record_in_time()
 
     def passed(self, next_id: int) -> None:
-        """Nothing before this snapshot is left to give out."""
+        """All snapshots before this one were returned or skipped."""
         if self.given is not None and self._done == self.given:
             self._done = next_id
         self.given = next_id
         self._record_in_time()
 
     def confirm(self, snapshot_id: int | None) -> None:
-        """The reader is done with this snapshot and all before it; None: with all it was given."""
+        """The reader is done with this snapshot and all before it; None: with all returned ones."""
         if self._consumer_id is None:
             raise InvalidRequest(
                 "the stream has no consumer to record progress for; give it a consumer_id",

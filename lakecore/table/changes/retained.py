@@ -69,7 +69,7 @@ class RetainedChanges:
         return None if low == self.earliest else low - 1
 
     def gone(self, snapshot_id: int) -> NotFound:
-        """The error that the changes of a snapshot do not exist any more."""
+        """The error for a snapshot whose changes do not exist any more."""
         if snapshot_id < 1:
             message = "the first snapshot of a table is 1"
         elif snapshot_id > self.latest:

@@ -18,7 +18,7 @@ The progress of a consumer comes before all of these.
 
 A start that has expired is an error for the argument `from_snapshot` and for a consumer: changes
 would be missing. The options `scan.snapshot-id`, `scan.timestamp` and `scan.timestamp-millis` begin
-with the earliest that is left, as in Paimon.
+with the earliest existing snapshot, as in Paimon.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Start:
 class Origin:
     """What names the start of a stream.
 
-    `options` hold `scan.mode` and what goes with it. `exact` says that the start must not have
-    expired. `consumer_id` and `progress` are those of a consumer that was recorded before.
+    `options` holds `scan.mode` and the related options. `exact`: the start must not have expired.
+    `consumer_id` and `progress` are those of a consumer that was recorded before.
     """
 
     options: TableOptions
@@ -103,7 +103,7 @@ def mode_of(options: TableOptions) -> ScanMode:
 
 
 def check_mode(options: TableOptions, table: str) -> None:
-    """Raise InvalidRequest for a mode that only a read with an end can have, as in Paimon."""
+    """Raise InvalidRequest for a mode that is only valid for bounded reads, as in Paimon."""
     mode = mode_of(options)
     if mode in (ScanMode.INCREMENTAL, ScanMode.LATEST_DELTA):
         raise InvalidRequest(
@@ -127,7 +127,7 @@ def find_start(
 ) -> Start | None:
     """Where the stream begins now; None if that needs a snapshot and there is none yet.
 
-    Raises NotFound if an exact start has expired or lies beyond the next snapshot.
+    Raises NotFound if an exact start has expired or is after the next snapshot.
     """
     options = origin.options
     mode = mode_of(options)
@@ -185,7 +185,7 @@ def _of_consumer(retained: RetainedChanges, origin: Origin) -> int:
 
 
 def _named_snapshot(context: TableContext, options: TableOptions) -> int:
-    """The snapshot that the options name by its id, a tag, or a version that is one of both."""
+    """The snapshot that the options name by id, by tag, or by version, which is either of these."""
     if options.scan_snapshot_id is not None:
         return options.scan_snapshot_id
     version = options.scan_version
@@ -205,7 +205,7 @@ def _reached(retained: RetainedChanges, snapshot_id: int, *, exact: bool) -> int
 
 
 def _live(retained: RetainedChanges, snapshot_id: int, *, exact: bool) -> Snapshot:
-    """A snapshot whose state can be read: not one of which only the changelog is left."""
+    """A snapshot whose state can be read: not one of which only the changelog exists."""
     earliest = retained.earliest_state
     if snapshot_id > retained.latest or (exact and snapshot_id < earliest):
         raise retained.gone(snapshot_id)

@@ -1,6 +1,6 @@
 """The request for a stream of changes -> the stream.
 
-1. Check the arguments, and put what they say in place of the options that name a start.
+1. Check the arguments. They replace the options that name a start.
 2. Read the progress of the consumer.
 3. Find the start and the last snapshot (`starts.py`, `follow.py`).
 
@@ -113,7 +113,7 @@ def open_stream(
 
 
 def _options(options: TableOptions, request: StreamRequest) -> TableOptions:
-    """The options of the table, with the start that the request names in place of theirs."""
+    """The options of the table, with their start replaced by that of the request."""
     stated: dict[str, str] = {}
     mode = _checked_mode(request.scan_mode)
     if request.from_snapshot is not None:
@@ -162,7 +162,7 @@ def _consumer_id(request: StreamRequest, options: TableOptions) -> str | None:
 
 
 def _poll_seconds(poll: object, options: TableOptions) -> float:
-    """The seconds between two looks for new snapshots."""
+    """The seconds between two checks for new snapshots."""
     if poll is None:
         stated = "continuous.discovery-interval" in options.texts
         return options.continuous_discovery_interval_ms / 1000 if stated else POLL_SECONDS

@@ -2,23 +2,23 @@
 
 https://paimon.apache.org/docs/master/maintenance/manage-snapshots/#rollback-to-snapshot
 
-Later snapshots, tags and long-lived changelogs are removed, and the files that nothing else
-reaches. The schema stays the newest. A tag may be older than the earliest snapshot: its snapshot
-comes back. The steps:
+Later snapshots, tags and long-lived changelogs are removed, with the files that nothing else
+references. The schema stays the newest. A tag may be older than the earliest snapshot: its snapshot
+is restored. The steps:
 
 1. Write a record of what will be removed (`format/rollback_record.py`).
-2. Delete the tags of later snapshots: a tag of a removed snapshot must not outlive it, because
-   expiry takes history for a line.
+2. Delete the tags of later snapshots: a tag must not outlive a removed snapshot, because expiry
+   assumes that history is linear.
 3. Restore the target if only a tag keeps it.
 4. Point LATEST at the target; delete the snapshots from the newest down. At each moment the table
    is in one of its states.
 5. Delete later long-lived changelogs.
-6. Look for the files of what was removed. Delete those that nothing reaches which is there now.
+6. Find the files of everything that was removed. Delete those that no remaining state references.
 7. Delete the record.
 
-After a crash, the next rollback first finishes the recorded one. If somebody has committed
-meanwhile, their snapshots stay, and so does what is below them: then only the files of what was
-removed are cleaned up.
+After a crash, the next rollback first finishes the recorded one. If another writer has committed
+since the crash, its snapshots and those below them stay; only the files of removed snapshots are
+cleaned up.
 
 INVARIANT: files are deleted after everything that names them.
 """
@@ -80,7 +80,7 @@ def rollback_to(context: TableContext, travel: Travel, *, dry_run: bool = False)
     if latest is None:
         raise NotFound("the table has no snapshot to go back to", table=context.identifier)
     target = _target(context, travel)
-    context.history.live_entries(target)  # a state that cannot be read is no state to go back to
+    context.history.live_entries(target)  # raises an error if the target state cannot be read
     metadata_of(context, [target], changelog=False)
     consumers = list_consumers(context)
     ahead = sorted(each.consumer_id for each in consumers if each.next_snapshot > target.id + 1)
@@ -111,7 +111,7 @@ def rollback_to(context: TableContext, travel: Travel, *, dry_run: bool = False)
 
 
 def finish_rollback(context: TableContext) -> None:
-    """Finish a rollback that died; nothing happens if none did."""
+    """Finish an interrupted rollback. Does nothing if there is none."""
     path = context.layout.rollback_record
     try:
         record = decode_rollback(context.store.read(path), path)
@@ -179,7 +179,7 @@ def _tags_above(context: TableContext, target: Snapshot) -> list[Tag]:
 def _carry_out(
     context: TableContext, record: RollbackRecord, tags: Sequence[Tag]
 ) -> FilesDeleted | None:
-    """Steps 2 to 7. None if nobody can say which files are needed."""
+    """Steps 2 to 7. None if it cannot be determined which files are needed."""
     store, layout, target = context.store, context.layout, record.target
     for tag in reversed(tags):
         store.delete(layout.tag(tag.name))
@@ -205,9 +205,9 @@ def _restore(context: TableContext, target: Snapshot) -> None:
 
 
 def _with_stragglers(context: TableContext, record: RollbackRecord) -> RollbackRecord:
-    """Remove what was committed on top of a removed snapshot while it was being removed.
+    """Remove what was committed on top of a removed snapshot during the removal.
 
-    What follows the target without a gap was committed on top of it, and stays.
+    Snapshots that follow the target without a gap were committed on top of the target, and stay.
     """
     history, target = context.history, record.target
     ids = set(history.snapshot_ids())
@@ -248,7 +248,7 @@ def _clean_up(context: TableContext, record: RollbackRecord) -> FilesDeleted | N
 
 
 def _kept(context: TableContext, record: RollbackRecord) -> list[State]:
-    """The states that a rollback would leave."""
+    """The states that remain after a rollback."""
     own = [each for each in states(context.history) if each.snapshot.id <= record.target.id]
     return [*own, *_of_branches(context)]
 
@@ -260,7 +260,7 @@ def _of_branches(context: TableContext) -> list[State]:
 def _files_of(
     context: TableContext, record: RollbackRecord, kept: Sequence[State]
 ) -> Deletion | None:
-    """The files of what is removed that nothing reaches; None if what is kept cannot be read."""
+    """The files that only removed states reference; None if a kept state cannot be read."""
     candidates = _candidates(context, record)
     reach = Reach(context.history, candidates)
     try:
@@ -287,7 +287,7 @@ def _files_of(
 
 
 def _metadata_of_states(context: TableContext, kept: Sequence[State]) -> Metadata:
-    """What states reach; of a tag or a changelog, what expiry has left of it."""
+    """The metadata that states reference; for a tag or a changelog, what expiry has kept."""
     found = metadata_of(context, [state.snapshot for state in kept if state.kind == "snapshot"])
     found |= metadata_of(
         context, [state.snapshot for state in kept if state.kind == "tag"], changelog=False
@@ -299,7 +299,7 @@ def _metadata_of_states(context: TableContext, kept: Sequence[State]) -> Metadat
 def _candidates(context: TableContext, record: RollbackRecord) -> pl.DataFrame:
     """The data and changelog files of everything that is removed, each once.
 
-    What cannot be read is left out: it may be why the table goes back.
+    Unreadable states are omitted: they may be the reason for the rollback.
     """
     frames = [entry_frame(context.history, ())]
     before: int | None = record.target.id
@@ -312,7 +312,7 @@ def _candidates(context: TableContext, record: RollbackRecord) -> pl.DataFrame:
 
 
 def _added(context: TableContext, snapshot: Snapshot, *, whole: bool) -> list[pl.DataFrame]:
-    """The files that a snapshot adds, with its changelog; with `whole`, all that it has."""
+    """The files that a snapshot adds, with its changelog; with `whole`, all of its files."""
     history = context.history
     name, size = snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size
     frames = []

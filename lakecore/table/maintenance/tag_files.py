@@ -1,11 +1,11 @@
-"""The files that only a tag kept: what may be deleted when the tag goes.
+"""The files that only a tag keeps, and that may be deleted with the tag.
 
-While its snapshot is alive, or another tag names the same snapshot, a tag keeps nothing alone.
-Otherwise its data files, manifests and index files are compared with everything else that keeps
-files: the snapshots, tags and long-lived changelogs of all branches.
+If its snapshot is alive, or another tag names the same snapshot, no file is kept by the tag alone.
+Otherwise the data files, manifests and index files of the tag are compared with those of all other
+states: the snapshots, tags and long-lived changelogs of all branches.
 
-A branch is a line of snapshots: a file that is older than the line and not live in its first
-snapshot does not come back later. So the first snapshot stands for those that follow it.
+The history of a branch is linear: a file that is older than its first snapshot and not live there
+never becomes live later. Comparing with the first snapshot is therefore enough.
 
 INVARIANT: if one of them cannot be read, no file is deleted.
 """
@@ -55,7 +55,7 @@ class TagFiles:
 
     @property
     def counts(self) -> FilesDeleted:
-        """How many there are of each kind."""
+        """The number of files of each kind."""
         return self.plan.counts
 
     @property
@@ -64,12 +64,12 @@ class TagFiles:
         return self.plan.unreadable
 
     def delete(self) -> None:
-        """Delete them. The tag must be gone."""
+        """Delete the files. The tag must be deleted before."""
         delete_files_of(self.context, self.plan)
 
 
 def files_of_tag(context: TableContext, tag: Tag) -> TagFiles:
-    """What the tag alone keeps."""
+    """The files that the tag alone keeps."""
     history = context.history
     none = entry_frame(history, ())
     unreadable: tuple[int, ...] = ()
@@ -124,7 +124,7 @@ def _unreached(context: TableContext, tag: Tag) -> tuple[pl.DataFrame, Metadata]
 
 
 def _roots(history: History, without: str | None) -> Iterator[tuple[StateKind, Snapshot]]:
-    """What keeps older files in a branch, apart from one tag."""
+    """The states that keep older files in a branch, without this tag."""
     before: Snapshot | None = None
     for state in states(history):
         if state.kind is StateKind.SNAPSHOT:
@@ -143,7 +143,7 @@ def _of_changelogs(context: TableContext, changelogs: Sequence[Snapshot]) -> Met
 
 
 def _live(frame: pl.DataFrame) -> pl.DataFrame:
-    """One row for each file that is there after these entries."""
+    """One row for each file that is live after these entries."""
     sign = 1 - 2 * pl.col("_KIND")
     others = [name for name in frame.columns if name not in {*KEY, "_KIND"}]
     added = pl.col(others).filter(pl.col("_KIND") == FileKind.ADD).last()

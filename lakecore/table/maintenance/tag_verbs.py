@@ -27,7 +27,7 @@ __all__ = ["TagVerbs"]
 
 
 class TagVerbs:
-    """What a table can do with its tags and branches."""
+    """The methods of a table for tags and branches."""
 
     _bound: TableContext
 
@@ -51,13 +51,13 @@ class TagVerbs:
         """Give a snapshot a name; its rows can be read by that name after the snapshot expires.
 
         The snapshot is the latest, that of `snapshot_id`, or the first that was committed at
-        `timestamp` or later. It may have expired if another tag keeps it. `time_retained` is how
-        long the tag stays: a duration such as `"7 d"`, or a timedelta. Without it the option
-        `tag.default-time-retained` holds; if that is not set, the tag stays until it is deleted
+        `timestamp` or later. It may have expired if another tag keeps it. `time_retained` is the
+        time to live of the tag: a duration such as `"7 d"`, or a timedelta. The default is the
+        option `tag.default-time-retained`; if that is not set, the tag stays until it is deleted
         (https://paimon.apache.org/docs/master/maintenance/manage-tags/).
 
         Returns the tag. Raises AlreadyExists if the tag exists, NotFound if there is no such
-        snapshot, InvalidRequest for a name that is blank or no file name.
+        snapshot, InvalidRequest for a name that is blank or not a valid file name.
 
             table.create_tag("before-migration", time_retained="30 d")
         """
@@ -73,7 +73,8 @@ class TagVerbs:
     ) -> Tag:
         """Let an existing tag name another snapshot; arguments as in `create_tag`.
 
-        Without `time_retained` the tag stays until it is deleted, whatever the old one said.
+        Without `time_retained` the tag stays until it is deleted, even if the old one had a time to
+        live.
 
         Returns the new tag. Raises NotFound if the tag or the snapshot does not exist.
 
@@ -95,11 +96,10 @@ class TagVerbs:
         """Delete a tag, and the files that only the tag kept. With `dry_run`, nothing changes.
 
         While the snapshot of the tag is alive, its files stay. Files that a snapshot, another tag,
-        a branch or a long-lived changelog needs stay in any case; if one of these cannot be read,
-        all files stay.
+        a branch or a long-lived changelog needs always stay. If one of these cannot be read, all
+        files stay.
 
-        Returns what was deleted. Raises NotFound, naming the known tags, if there is none of that
-        name.
+        Returns what was deleted. Raises NotFound, naming the known tags, if the tag does not exist.
 
             table.delete_tag("old-layout")
         """
@@ -116,13 +116,12 @@ class TagVerbs:
     def expire_tags(
         self, older_than: Time | None = None, *, dry_run: bool = False
     ) -> tuple[TagDeletion, ...]:
-        """Delete the tags whose time is over. With `dry_run`, nothing changes.
+        """Delete the tags past their time to live. With `dry_run`, nothing changes.
 
-        These are the tags that were made with `time_retained`, that long after they were made. With
-        `older_than`, tags made before that time are deleted, too; for a tag without a time, the
-        time of its file counts. A commit does this as well, without `older_than`, unless
-        `tag.time-expire-enabled` is false
-        (https://paimon.apache.org/docs/master/maintenance/manage-tags/).
+        A tag expires when it is older than its `time_retained`. With `older_than`, tags created
+        before that time are deleted, too; for a tag without a creation time, the modification time
+        of its file is used. A commit also deletes expired tags, unless `tag.time-expire-enabled` is
+        false (https://paimon.apache.org/docs/master/maintenance/manage-tags/).
 
         Returns what was deleted, by snapshot. Files are treated as in `delete_tag`.
 
@@ -135,14 +134,14 @@ class TagVerbs:
     # --- branches --------------------------------------------------------------------------------
 
     def create_branch(self, name: str, tag: str | None = None) -> Branch:
-        """Make a branch: a state of the table that others do not see until `fast_forward`.
+        """Create a branch: a state that readers of the table do not see until `fast_forward`.
 
-        The branch begins with the rows and the schema of `tag`, or without it with no rows and the
-        newest schema. It shares data files with the table; nothing is copied
+        The branch starts with the rows and the schema of `tag`. Without `tag`, it starts with no
+        rows and the newest schema. It shares data files with the table; nothing is copied
         (https://paimon.apache.org/docs/master/maintenance/manage-branches/).
 
         Returns the branch. Raises AlreadyExists if the branch exists, NotFound if there is no such
-        tag, InvalidRequest for a name that is blank, all digits, `main` or no file name.
+        tag, InvalidRequest for a name that is blank, all digits, `main` or not a valid file name.
 
             table.create_tag("today")
             table.create_branch("trial", tag="today")
@@ -162,10 +161,10 @@ class TagVerbs:
     def delete_branch(self, name: str, *, dry_run: bool = False) -> Branch:
         """Delete a branch with its snapshots, tags and consumers. With `dry_run`, nothing changes.
 
-        Data files that only the branch used stay as orphans.
+        Data files that only the branch used become orphans.
 
-        Returns what the branch was. Raises NotFound, naming the known branches, if there is none of
-        that name; InvalidRequest for the branch of `scan.fallback-branch`.
+        Returns the deleted branch. Raises NotFound, naming the known branches, if the branch does
+        not exist; InvalidRequest for the branch of `scan.fallback-branch`.
 
             table.delete_branch("experiment")
         """
@@ -182,9 +181,8 @@ class TagVerbs:
     def branch(self, name: str) -> Self:
         """The table on a branch, with the newest schema of the branch; `main` is the table itself.
 
-        All reads and writes of the returned table are those of the branch. It keeps the options
-        that hold for this object only. Raises NotFound, naming the known branches, if there is none
-        of that name.
+        The returned table reads and writes the branch, and keeps the dynamic options of this
+        object. Raises NotFound, naming the known branches, if the branch does not exist.
 
             trial = table.branch("trial")
             trial.write(rows)
@@ -195,15 +193,15 @@ class TagVerbs:
         """Give this table the state of a branch. With `dry_run`, nothing changes.
 
         From the earliest snapshot of the branch on, the table gets the snapshots, schemas and tags
-        of the branch and loses its own; what was written to the table since the branch was made is
-        gone. The branch stays. This object then uses the new schema.
+        of the branch and loses its own. Everything written to the table since the branch was
+        created is lost. The branch stays. This object then uses the new schema.
 
-        Nobody else may write the table meanwhile. If the call is interrupted, repeat it: until
-        then readers see an older state of the table or of the branch.
+        No other writer may write the table during the call. If the call is interrupted, repeat it:
+        until then readers see an older state of the table or of the branch.
 
         Returns what was done. Raises NotFound if there is no such branch; InvalidRequest if the
-        branch has no snapshot, or is the one that this table is on; CommitConflict if another
-        writer commits meanwhile.
+        branch has no snapshot, or is the branch of this table object; CommitConflict if another
+        writer commits during the call.
 
             table.fast_forward("trial")
         """

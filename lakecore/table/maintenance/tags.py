@@ -1,18 +1,18 @@
 """Tags: names for snapshots. A tag keeps the rows of its snapshot after the snapshot expires.
 
-A tag is one file, and each verb makes one change that counts: the tag is there, or it is not.
+A tag is one file, and each verb has one step that takes effect: the tag exists, or it does not.
 
-1. `create_tag` creates the file where none exists. If the snapshot expired meanwhile, its files may
-   be gone; the tag is then removed, and the call fails.
-2. `replace_tag` writes the file over the old one.
+1. `create_tag` creates the file if it does not exist. If the snapshot expires during the call, its
+   files may be deleted; then the tag is removed, and the call fails.
+2. `replace_tag` overwrites the file.
 3. `rename_tag` creates the new file, then deletes the old one. After a crash both tags exist.
 4. `delete_tag` deletes the file.
 
-When a tag goes or is replaced, the files that it alone kept go after it (`tag_files.py`).
+After a tag is deleted or replaced, the files that it alone kept are deleted (`tag_files.py`).
 
 The names and rules are Paimon's (https://paimon.apache.org/docs/master/maintenance/manage-tags/).
-With `tag.create-success-file`, `tag/tag-success-file/NAME_SUCCESS` follows a tag that was created
-and goes with one that was deleted.
+With `tag.create-success-file`, the file `tag/tag-success-file/NAME_SUCCESS` is written after a tag
+is created, and deleted with the tag.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _RESERVED = SUCCESS_FOLDER.removeprefix(TAG_PREFIX)
 
 
 def all_tags(context: TableContext) -> tuple[Tag, ...]:
-    """The tags, by snapshot and name. A tag that is deleted meanwhile is left out."""
+    """The tags, by snapshot and name, without tags that are deleted during the call."""
     history = context.history
 
     def read(name: str) -> Tag | None:
@@ -77,7 +77,7 @@ def all_tags(context: TableContext) -> tuple[Tag, ...]:
 def create_tag(
     context: TableContext, name: str, at: Travel, time_retained: str | timedelta | None
 ) -> Tag:
-    """A new tag of the snapshot; `tag.default-time-retained` holds if no time is given."""
+    """Create a tag of the snapshot; `tag.default-time-retained` is the default time to live."""
     check_tag_name(context, name)
     retained = retained_ms(time_retained)
     require_table(context)
@@ -91,12 +91,12 @@ def create_tag(
 
 
 def make_tag(context: TableContext, name: str, snapshot: Snapshot, retained: int | None) -> Tag:
-    """The new tag of a snapshot; `retained` is in milliseconds, None for ever.
+    """Create a tag of a snapshot; `retained` is in milliseconds, None for ever.
 
-    Raises AlreadyExists if the name is taken, NotFound if the snapshot expires meanwhile.
+    Raises AlreadyExists if the name is taken, NotFound if the snapshot expires during the call.
     """
     if context.options.tag_create_success_file:
-        context.layout.tag_success(name)  # which may be too long
+        context.layout.tag_success(name)  # raises if the name is too long
     tag = _tag(context, name, snapshot, retained)
     path, data = context.layout.tag(name), metadata.encode_tag(tag)
     try:
@@ -122,7 +122,7 @@ def make_tag(context: TableContext, name: str, snapshot: Snapshot, retained: int
 def replace_tag(
     context: TableContext, name: str, at: Travel, time_retained: str | timedelta | None
 ) -> Tag:
-    """The tag of that name, now of another snapshot. Its old time to live does not hold on."""
+    """Let the tag name another snapshot. Its old time to live is discarded."""
     retained = retained_ms(time_retained)
     old = known_tag(context, name)
     snapshot = _snapshot_at(context, at)
@@ -131,7 +131,7 @@ def replace_tag(
 
 
 def put_tag(context: TableContext, old: Tag, snapshot: Snapshot, retained: int | None) -> Tag:
-    """The tag, now of that snapshot. The files that it alone kept go."""
+    """Write the tag for that snapshot, and delete the files that only the old tag kept."""
     name = old.name
     tag = _tag(context, name, snapshot, retained)
     files = None if snapshot.is_same(old.snapshot) else files_of_tag(context, old)
@@ -142,7 +142,7 @@ def put_tag(context: TableContext, old: Tag, snapshot: Snapshot, retained: int |
 
 
 def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
-    """The tag under its new name."""
+    """Rename the tag. Returns it under its new name."""
     check_tag_name(context, new_name)
     tag = known_tag(context, name)
     if new_name in context.history.tag_names():
@@ -180,7 +180,7 @@ def known_tag(context: TableContext, name: str) -> Tag:
 
 
 def check_tag_name(context: TableContext, name: object) -> None:
-    """Raise InvalidRequest for what cannot be the name of a tag."""
+    """Raise InvalidRequest for an invalid tag name."""
     if not isinstance(name, str):
         raise InvalidRequest("a tag is named by a text", tag=name)
     if not name.strip():
@@ -189,7 +189,7 @@ def check_tag_name(context: TableContext, name: object) -> None:
         raise InvalidRequest(
             "a tag cannot have this name: its file would be the folder of success files", tag=name
         )
-    context.layout.tag(name)  # raises for a name that leads elsewhere
+    context.layout.tag(name)  # raises for a name that is a path to another directory
 
 
 def retained_ms(given: str | timedelta | None) -> int | None:
@@ -218,7 +218,7 @@ def retained_ms(given: str | timedelta | None) -> int | None:
 
 
 def _snapshot_at(context: TableContext, at: Travel) -> Snapshot:
-    """The snapshot to tag, alive or kept by another tag. Raises NotFound if it is not there."""
+    """The snapshot to tag, alive or kept by another tag. Raises NotFound if there is none."""
     if at.snapshot_id is not None:
         alive = context.history.snapshot_if_there(at.snapshot_id)
         tagged = (tag.snapshot for tag in all_tags(context) if tag.snapshot.id == at.snapshot_id)
@@ -233,7 +233,7 @@ def _snapshot_at(context: TableContext, at: Travel) -> Snapshot:
 
 
 def _first_since(context: TableContext, time_ms: int) -> Snapshot:
-    """The oldest snapshot, alive or tagged, that was committed then or later."""
+    """The oldest snapshot, alive or tagged, that was committed at or after a time."""
     history = context.history
     ids = history.snapshot_ids()
     low, high = 0, len(ids)
@@ -256,7 +256,7 @@ def _first_since(context: TableContext, time_ms: int) -> Snapshot:
 
 
 def _tag(context: TableContext, name: str, snapshot: Snapshot, retained: int | None) -> Tag:
-    """The tag as it is written: without times if it stays for ever, as old readers want it."""
+    """The tag to write; without times if it stays for ever, because old readers expect that."""
     if retained is None:
         return Tag(name=name, snapshot=snapshot)
     seconds, milliseconds = divmod(context.ambient.local_wall_clock_ms(), 1000)
@@ -286,14 +286,14 @@ def _check_no_second_automatic(context: TableContext, name: str, snapshot: Snaps
 
 
 def _still_kept(context: TableContext, snapshot: Snapshot, name: str) -> bool:
-    """Whether something other than the new tag has kept the files of the snapshot until now."""
+    """Whether something other than the new tag still keeps the files of the snapshot."""
     if context.history.snapshot_if_there(snapshot.id) is not None:
         return True
     return any(snapshot.is_same(tag.snapshot) for tag in all_tags(context) if tag.name != name)
 
 
 def _write_success(context: TableContext, name: str) -> None:
-    """Write the success file of a tag, if the table asks for one."""
+    """Write the success file of a tag, if the option asks for one."""
     if not context.options.tag_create_success_file:
         return
     path, now = context.layout.tag_success(name), context.ambient.now_ms()

@@ -1,8 +1,9 @@
 """Reads that fall back to another branch, partition by partition (`scan.fallback-branch`).
 
 A partition that the table has is read from the table, all others from the fallback branch; a table
-without partitions is one partition. A partition counts if a read would see a file of it, whatever a
-condition on values leaves (https://paimon.apache.org/docs/master/maintenance/manage-branches/).
+without partitions is one partition. A table has a partition if a read would see a file of it,
+regardless of conditions on values
+(https://paimon.apache.org/docs/master/maintenance/manage-branches/).
 
 A tag or a time names the same state on both branches. A snapshot id means that snapshot of the
 table, and on the fallback branch the newest one that is not younger, else its first.

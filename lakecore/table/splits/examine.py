@@ -56,7 +56,7 @@ def examine(
 ) -> tuple[FileFacts, ...]:
     """The facts of the files, in order; those of one file if it is not on a local disk.
 
-    The row groups state the size of the columns `sized`; None: row groups are not looked at.
+    The row groups state the size of the columns `sized`; None: row groups are not examined.
     """
     paths: list[tuple[DataFile, str, str]] = []
     for split in splits:

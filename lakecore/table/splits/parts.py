@@ -34,7 +34,7 @@ class FileFacts:
 
     - `path`: its local path (None: it is not on a local disk);
     - `columns`: the names of its columns (None: those of its schema);
-    - `groups`: its row groups; empty if they were not looked at.
+    - `groups`: its row groups; empty if they were not examined.
     """
 
     path: str | None

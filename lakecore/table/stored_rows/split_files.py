@@ -216,8 +216,8 @@ class SplitFiles:
         path, seen = self.path(file), 0
         with missing_is_corrupt(path):
             if not file.sequence_max and self.store.local_path(path) is not None:
-                # It may lack columns: then the names tell nothing of whose file it is. Elsewhere
-                # it would be a request more.
+                # A migrated file may lack columns, so the column names do not identify the file. On
+                # remote storage this check would cost one more request.
                 check_size(self.store, path, file)
             if row_groups is None:
                 row_groups = self.wanted_row_groups(file)
