@@ -62,8 +62,9 @@ class SqlEngine:
             raise InvalidRequest("parameters are for one statement", statements=len(parts))
         find = names_in_scope(currentframe()) if scope is None else scope
         found = None
-        for part in parts:
-            found = self._run(parse(part), parameters, find)
+        # All statements are read before the first one runs: a syntax error changes nothing.
+        for statement in [parse(part) for part in parts]:
+            found = self._run(statement, parameters, find)
         assert found is not None, "there is a statement"
         return found
 
@@ -116,6 +117,8 @@ class SqlEngine:
             return self._rows.run(statement, parameters, scope)
         if isinstance(statement, s.TableStatement):
             self._tables.run(statement)
+        elif isinstance(statement, s.Analyze):
+            self._workspace.table(statement.chain).analyze(statement.columns)
         elif isinstance(statement, s.CreateTable):
             self._create(statement, parameters, scope)
         else:
@@ -140,12 +143,12 @@ class SqlEngine:
                 workspace.drop_catalog(statement.name, if_exists=statement.if_exists)
             case s.SetVariable(key=str(key), value=str(value)):
                 if not workspace.set_variable(key, value):
-                    self._queries.execute(f"SET {key} = {_setting(value)}")
+                    self._queries.set(key, value)
             case s.Reset(key=None):
                 workspace.variables.clear()
             case s.Reset(key=str(key)):
-                if workspace.variables.pop(key, None) is None:
-                    self._queries.execute(f"RESET {key}")
+                if not workspace.reset_variable(key):
+                    self._queries.set(key, None)
             case _:
                 raise Unsupported(
                     "this statement is not supported", statement=type(statement).__name__
@@ -174,7 +177,3 @@ def _shown(result: object) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
     ids = facts.get("snapshot_ids") or (None,)
     names = ("snapshot_id", *(name for name in _COUNTS if facts.get(name) is not None))
     return names, [(ids[-1], *(facts[name] for name in names[1:]))]
-
-
-def _setting(value: str) -> str:
-    return value if value.replace(".", "").isalnum() and value[0].isdigit() else f"'{value}'"

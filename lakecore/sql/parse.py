@@ -19,7 +19,13 @@ from lakecore.sql.parse_rows import (
     parse_merge,
     parse_update,
 )
-from lakecore.sql.parse_tables import parse_analyze, parse_create, parse_drop, parse_truncate
+from lakecore.sql.parse_tables import (
+    parse_analyze,
+    parse_create,
+    parse_drop,
+    parse_truncate,
+    partition,
+)
 from lakecore.sql.statements import (
     Call,
     Describe,
@@ -122,8 +128,9 @@ def _show(cursor: Cursor) -> Statement:
         chain = cursor.chain()
     elif what in _OF_TABLE:
         chain = cursor.chain("the name of the table")
+    wanted = partition(cursor) if what == "partitions" and cursor.skip("PARTITION") else None
     like = cursor.string("a pattern") if cursor.skip("LIKE") else None
-    return Show(what=what, chain=chain, like=like)
+    return Show(what=what, chain=chain, partition=wanted, like=like)
 
 
 def _describe(cursor: Cursor) -> Statement:
@@ -131,7 +138,8 @@ def _describe(cursor: Cursor) -> Statement:
         return Query(text="DESCRIBE " + cursor.rest())
     extended = cursor.skip("EXTENDED") or cursor.skip("FORMATTED")
     database = cursor.skip("DATABASE") or cursor.skip("SCHEMA")
-    cursor.skip("TABLE")
+    if cursor.skip("TABLE"):
+        extended = cursor.skip("EXTENDED") or extended
     return Describe(chain=cursor.chain(), extended=extended, database=database)
 
 

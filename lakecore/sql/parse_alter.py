@@ -42,7 +42,7 @@ def parse_alter(cursor: Cursor) -> Statement:
     if cursor.skip("RENAME"):
         return _rename(cursor, chain, exists=exists)
     if cursor.skip("CREATE", "OR", "REPLACE", "TAG"):
-        return _tag(cursor, chain, "REPLACE")
+        return _tag(cursor, chain, "CREATE OR REPLACE")
     for verb in _TAG_VERBS:
         if cursor.skip(verb, "TAG"):
             return _tag(cursor, chain, verb)

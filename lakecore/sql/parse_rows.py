@@ -25,6 +25,7 @@ __all__ = [
     "set_values",
 ]
 
+_TRAVELS = ("FOR", "VERSION", "TIMESTAMP")
 _QUERY_STARTS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT"})
 
 
@@ -140,7 +141,11 @@ def parse_merge(cursor: Cursor) -> Merge:
         if cursor.at_symbol("("):  # a table function
             source_chain = None
             cursor.group()
-        cursor.until("ON", "AS") if cursor.at("FOR") or cursor.at("VERSION") else None
+        if any(cursor.at(word) for word in _TRAVELS):
+            cursor.skip("FOR")
+            cursor.take()
+            cursor.expect("AS", "OF")
+            cursor.until("ON", "AS")
         source = cursor.text[start.start : cursor.tokens_before(0)[-1].end]
     source_alias = _alias(cursor, "ON")
     if source_alias is not None and cursor.at_symbol("("):

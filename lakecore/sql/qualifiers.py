@@ -8,19 +8,22 @@ from lakecore.errors import Unsupported
 from lakecore.sql.tokens import Kind, quoted, tokenize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lakecore.sql.tokens import Token
 
 __all__ = ["renamed"]
 
 
-def renamed(text: str, names: Mapping[str, str]) -> str:
+def renamed(text: str, names: Mapping[str, str], columns: Collection[str] = ()) -> str:
     """The text with each qualifier of `names` replaced; an empty replacement drops the qualifier.
 
     `names` maps a qualifier, which may have dots, to its replacement. Names match without regard to
-    case. Backquotes become double quotes. Raises Unsupported for a query within the expression.
+    case. Where a qualifier is also one of `columns`, `name.part` is the table's column `part`; if
+    the table has no such column, it is a part of the column `name`.
+    Backquotes become double quotes. Raises Unsupported for a query within the expression.
     """
+    held = {column.lower() for column in columns}
     known = {tuple(name.lower().split(".")): new for name, new in names.items()}
     tokens = tokenize(text)
     pieces: list[str] = []
@@ -35,6 +38,8 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
         parts = _chain(tokens, place)
         lowered = [part.lower() for part in parts]
         size = next((n for n in (3, 2, 1) if len(parts) > n and tuple(lowered[:n]) in known), 0)
+        if size == 1 and lowered[0] in held and lowered[1] not in held:
+            size = 0
         pieces.append(text[copied : token.start])
         if size:
             new = known[tuple(lowered[:size])]

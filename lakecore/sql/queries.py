@@ -14,9 +14,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError
+from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
 from lakecore.sql.rewrite import Reference, rewritten
-from lakecore.sql.tokens import Kind, quoted, tokenize
+from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -85,14 +85,31 @@ class Queries:
 
     def execute(self, text: str) -> duckdb.DuckDBPyRelation:
         """Run a statement on objects of DuckDB."""
+        self._unknown.clear()
         return self._run(text, None)
+
+    def set(self, key: str, value: str | None) -> None:
+        """Set a setting of DuckDB; None resets it. Settings of a session of lakecore stay."""
+        known = self.values([f"EXISTS (FROM duckdb_settings() WHERE name = {quoted_text(key)})"])
+        if not known[0] or key in _SETTINGS:
+            raise Unsupported(
+                "this is no option of Paimon and no setting of DuckDB that a session may change",
+                key=key,
+            )
+        text = f"RESET {quoted(key)}"
+        self.execute(text if value is None else f"SET {quoted(key)} = {quoted_text(value)}")
 
     def values(self, expressions: Sequence[str]) -> list[object]:
         """The values of expressions without columns, such as arguments and times."""
         if not expressions:
             return []
         listed = ", ".join(f"({text}\n)" for text in expressions)
-        return list(self._run(f"SELECT {listed}", None).fetchall()[0])
+        self._unknown.clear()
+        try:
+            rows = self._run(f"SELECT {listed}", None).fetchall()
+        except duckdb.Error as error:
+            raise error_of(error) from error
+        return list(rows[0])
 
     def types(self, schema: pa.Schema) -> list[str]:
         """DuckDB's type names for the types of Arrow columns."""

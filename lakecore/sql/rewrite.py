@@ -37,7 +37,7 @@ FUNCTIONS = {
 _PLACEHOLDER = "_lakecore_reference_"
 _UNITS = ("VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME")
 _NOWHERE = 2**63
-_VERBS = frozenset({"SUMMARIZE", "PIVOT", "UNPIVOT", "FROM", "JOIN", "DESCRIBE"})
+_VERBS = frozenset({"SUMMARIZE", "PIVOT", "UNPIVOT", "FROM", "JOIN", "DESCRIBE", "TABLE"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +78,14 @@ def placeholders(text: str) -> tuple[str, list[Reference]]:
             copied = end
             after_dot = False
             continue
-        if token.kind is Kind.QUOTED and text[token.start] == "`":
+        # `default` is a word of DuckDB's grammar, and the name of Paimon's first database.
+        is_default = token.word == "DEFAULT" and cursor.ahead(1).value == "."
+        if is_default or (token.kind is Kind.QUOTED and text[token.start] == "`"):
             pieces += [text[copied : token.start], quoted(token.value)]
             copied = token.end
+        if token.kind is Kind.HINT:
+            read_hint(token)
+            raise cursor.error("a hint follows the name of a table, before its alias")
         cursor.take()
         after_dot = token.kind is Kind.OTHER and token.value == "."
     pieces.append(text[copied:])
@@ -91,6 +96,8 @@ def _reference(cursor: Cursor) -> Reference | None:
     """The next reference, if it has time travel, a hint or a table function; otherwise None."""
     if cursor.token.word.lower() in FUNCTIONS and cursor.ahead(1).value == "(":
         return _function(cursor)
+    if cursor.at("SELECT"):
+        return None
     names = [cursor.take().value]
     while cursor.at_symbol(".") and cursor.ahead(1).kind in {Kind.WORD, Kind.QUOTED}:
         cursor.take()
@@ -128,6 +135,12 @@ def _moment(cursor: Cursor) -> str:
     if token.kind is Kind.PARAMETER:
         raise cursor.error("a version or a time is stated in the text, not by a parameter", token)
     end = token.end
+    if token.kind in {Kind.WORD, Kind.QUOTED} and cursor.at_symbol("."):
+        raise Unsupported(
+            "a table is read at one time, not at a time of each row; "
+            "a lookup join is a join without FOR SYSTEM_TIME",
+            time=cursor.text[start : cursor.ahead(1).end],
+        )
     if token.kind is Kind.WORD and cursor.at_symbol("("):
         cursor.group()
         end = cursor.tokens_before(0)[-1].end
@@ -161,6 +174,28 @@ def rewritten(
 ) -> str:
     """The text for DuckDB. `view_of` gives the view of a reference, or None for DuckDB's own."""
     text, references = placeholders(text)
+    used: list[Reference] = []
+
+    def noted(reference: Reference) -> str | None:
+        used.append(reference)
+        return view_of(reference)
+
+    found = _replaced(text, references, connection, noted)
+    for reference in references:
+        if not any(reference is each for each in used):
+            raise InvalidRequest(
+                "time travel and options follow the name of a table, before its alias",
+                name=".".join(reference.chain),
+            )
+    return found
+
+
+def _replaced(
+    text: str,
+    references: Sequence[Reference],
+    connection: duckdb.DuckDBPyConnection,
+    view_of: Callable[[Reference], str | None],
+) -> str:
     answer = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0]
     tree = json.loads(answer)
     if tree["error"]:

@@ -86,8 +86,8 @@ class RowStatements:
         fixed = partition_values(self._queries, schema, constants)
         rows = self._fitted(relation, schema, names, constants)
         if not statement.overwrite:
-            return _written(lambda: table.write(rows))
-        return _written(lambda: table.overwrite(rows, fixed or None))
+            return _written(rows, lambda: table.write(rows))
+        return _written(rows, lambda: table.overwrite(rows, fixed or None))
 
     def _names(
         self,
@@ -138,22 +138,22 @@ class RowStatements:
         listed = (
             f"{part} AS {quoted(name)}" for part, name in zip(parts, target.names, strict=True)
         )
-        try:
-            return relation.project(", ".join(listed)).to_arrow_reader(_BATCH_ROWS)
-        except duckdb.Error as error:
-            raise error_of(error) from error
+        return _reader(lambda: relation.project(", ".join(listed)))
 
     def create_as(self, statement: CreateTable, parameters: Parameters, scope: Scope) -> Table:
         """CREATE TABLE ... AS: the table and its rows, or nothing."""
         assert statement.query is not None, "the caller checks"
+        if statement.replace:
+            raise Unsupported("CREATE OR REPLACE TABLE: drop the table and create it")
         if statement.columns:
             raise Unsupported("CREATE TABLE ... AS has the columns of the query; name none")
         catalog, identifier = self._workspace.identifier(statement.chain)
         if statement.if_not_exists and catalog.table_exists(identifier):
             return catalog.get_table(identifier)
         relation = self._queries.relation(statement.query, parameters, scope)
-        rows = relation.to_arrow_reader(_BATCH_ROWS)
+        rows = _reader(lambda: relation)
         return _written(
+            rows,
             lambda: catalog.create_table(
                 identifier,
                 data=rows,
@@ -161,7 +161,7 @@ class RowStatements:
                 partition_keys=statement.partition_keys,
                 options=statement.options,
                 comment=statement.comment,
-            )
+            ),
         )
 
     def update(self, statement: Update) -> CommitResult:
@@ -170,22 +170,23 @@ class RowStatements:
         columns = table.schema.arrow.names
         names = {statement.alias or statement.chain[-1]: "", _dotted(statement.chain): ""}
         values = {
-            _column(name, columns): sql_expr(renamed(text, names))
+            _column(name, columns): sql_expr(renamed(text, names, columns))
             for name, text in statement.values.items()
         }
-        where = None if statement.where is None else renamed(statement.where, names)
+        where = None if statement.where is None else renamed(statement.where, names, columns)
         return table.update(values, where)
 
     def delete(self, statement: Delete) -> CommitResult:
         """DELETE."""
         table = self._workspace.table(statement.chain)
         names = {statement.alias or statement.chain[-1]: "", _dotted(statement.chain): ""}
-        return table.delete("true" if statement.where is None else renamed(statement.where, names))
+        columns = table.schema.arrow.names
+        where = "true" if statement.where is None else renamed(statement.where, names, columns)
+        return table.delete(where)
 
     def merge(self, statement: Merge, parameters: Parameters, scope: Scope) -> CommitResult:
         """MERGE INTO."""
         table = self._workspace.table(statement.chain)
-        columns = table.schema.arrow.names
         source = self._queries.relation(f"FROM {statement.source}", parameters, scope)
         names = {statement.alias or statement.chain[-1]: "target"}
         if statement.alias is None:
@@ -195,7 +196,14 @@ class RowStatements:
             names[source_name] = "source"
         if statement.source_chain is not None and statement.source_alias is None:
             names[_dotted(statement.source_chain)] = "source"
-        builder = table.merge(source.to_arrow_reader(_BATCH_ROWS), renamed(statement.on, names))
+        rows = _reader(lambda: source)
+        return _written(rows, lambda: self._merge(statement, table, rows, names))
+
+    def _merge(
+        self, statement: Merge, table: Table, rows: pa.RecordBatchReader, names: Mapping[str, str]
+    ) -> CommitResult:
+        columns = table.schema.arrow.names
+        builder = table.merge(rows, renamed(statement.on, names))
         for clause in statement.clauses:
             condition = None if clause.condition is None else renamed(clause.condition, names)
             values = (
@@ -221,7 +229,7 @@ class RowStatements:
                     builder = builder.when_not_matched_insert_all(condition)
                 case _:
                     builder = builder.when_not_matched_insert(values or {}, condition)
-        return _written(builder.execute)
+        return builder.execute()
 
     def copy_into(self, statement: CopyInto) -> CommitResult:
         """COPY INTO ... FROM a file: columns are matched by name."""
@@ -239,11 +247,22 @@ class RowStatements:
         relation = self._queries.relation(query)
         schema = table.schema
         names = [_column(name, schema.arrow.names) for name in relation.columns]
-        return _written(lambda: table.write(self._fitted(relation, schema, names, {})))
+        rows = self._fitted(relation, schema, names, {})
+        return _written(rows, lambda: table.write(rows))
 
 
-def _written(verb: Callable[[], T]) -> T:
-    """The result of a verb; an error of its source query becomes a lakecore error."""
+def _reader(relation: Callable[[], duckdb.DuckDBPyRelation]) -> pa.RecordBatchReader:
+    try:
+        return relation().to_arrow_reader(_BATCH_ROWS)
+    except duckdb.Error as error:
+        raise error_of(error) from error
+
+
+def _written(rows: pa.RecordBatchReader, verb: Callable[[], T]) -> T:
+    """The result of a verb; an error of its source query becomes a lakecore error.
+
+    The rows are closed: an open result would keep the connection from any other statement.
+    """
     try:
         return verb()
     except LakecoreError:
@@ -253,6 +272,8 @@ def _written(verb: Callable[[], T]) -> T:
             "the query failed while its rows were written; nothing was committed",
             reason=str(error),
         ) from error
+    finally:
+        rows.close()
 
 
 def partition_values(

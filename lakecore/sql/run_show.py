@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from lakecore.errors import NotFound, Unsupported
+from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from lakecore.model.types import with_nullable
 from lakecore.sql.tokens import quoted_text
 
@@ -36,6 +36,12 @@ def show(workspace: Workspace, statement: Show) -> Rows:
         case "properties":
             schema = workspace.table(statement.chain).schema
             return ("key", "value"), sorted(schema.stated_options.items())
+        case "partitions" if statement.partition:
+            return ("partition",), [
+                (name,)
+                for name in _partitions(workspace, statement.chain)
+                if _is_within(workspace, statement, name)
+            ]
     find = _NAMES.get(statement.what)
     if find is None:
         raise Unsupported("SHOW has no such list", what=statement.what)
@@ -66,6 +72,17 @@ def _columns(workspace: Workspace, chain: Chain) -> list[str]:
 def _partitions(workspace: Workspace, chain: Chain) -> list[str]:
     rows = workspace.table((*chain[:-1], f"{chain[-1]}$partitions")).to_arrow(["partition"])
     return sorted(rows.column(0).to_pylist())
+
+
+def _is_within(workspace: Workspace, statement: Show, name: str) -> bool:
+    """Whether a partition, named as `dt=a/hh=1`, has the values that a statement states."""
+    keys = workspace.table(statement.chain).schema.partition_keys
+    wanted = statement.partition or {}
+    for key in wanted:
+        if key not in keys:
+            raise InvalidRequest("this is no partition key", column=key, partition_keys=keys)
+    values = dict(zip(keys, (each.partition("=")[2] for each in name.split("/")), strict=True))
+    return all(values[key] == value for key, value in wanted.items())
 
 
 def _tags(workspace: Workspace, chain: Chain) -> list[str]:

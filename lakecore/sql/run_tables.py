@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
-from lakecore.model.schema_change import DropColumn, SchemaChange
+from lakecore.model.schema_change import DropColumn, SchemaChange, UpdateColumnType
 from lakecore.model.types import Field, parse_type
+from lakecore.sql.nested import in_parts
 from lakecore.sql.run_rows import partition_values
 from lakecore.sql.statements import (
     AlterTable,
@@ -206,6 +207,9 @@ class TableStatements:
                 for change in changes
                 if not (isinstance(change, DropColumn) and change.path[0] not in names)
             )
+        if any(isinstance(change, UpdateColumnType) for change in changes):
+            found = self._workspace.find(statement.chain)
+            changes = changes if found is None else tuple(in_parts(changes, found.schema))
         if changes:
             catalog.alter_table(identifier, changes, ignore_if_not_exists=statement.if_exists)
 
@@ -236,9 +240,14 @@ class TableStatements:
             case "RENAME":
                 table.rename_tag(name, statement.to or "")
             case "DELETE":
-                if name in known or not statement.if_exists:
-                    table.delete_tag(name)
-            case "REPLACE" if name in known:
+                # Names of several tags are parted by commas, as in Spark.
+                names = [name] if name in known else name.split(",")
+                for each in names:
+                    if each in known or not statement.if_exists:
+                        table.delete_tag(each)
+            case "REPLACE":
+                table.replace_tag(name, statement.snapshot_id, time_retained=retain)
+            case "CREATE OR REPLACE" if name in known:
                 table.replace_tag(name, statement.snapshot_id, time_retained=retain)
             case _:
                 if name not in known or not statement.if_not_exists:

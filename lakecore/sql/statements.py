@@ -262,10 +262,11 @@ class CopyInto:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show:
-    """SHOW what [of a table or database] [LIKE pattern]."""
+    """SHOW what [of a table or database] [PARTITION (...)] [LIKE pattern]."""
 
     what: str
     chain: Chain = ()
+    partition: Mapping[str, str | None] | None = None
     like: str | None = None
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.catalog.registry import open_catalog
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+from lakecore.options import find_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +26,8 @@ __all__ = ["DEFAULT_CATALOG", "DEFAULT_DATABASE", "Workspace"]
 
 DEFAULT_CATALOG = "paimon"
 DEFAULT_DATABASE = "default"
-_PREFIXES = ("paimon.", "spark.paimon.")
+_SPARK = "spark.paimon."
+_PREFIXES = ("paimon.", _SPARK)
 _ANY = "*"
 _FULL = 3
 _WITHOUT_EFFECT = {
@@ -157,12 +159,19 @@ class Workspace:
     # --- variables --------------------------------------------------------------------------------
 
     def dynamic_options(self, chain: Chain) -> dict[str, str]:
-        """The options that variables set for a table; a name takes precedence over `*`."""
+        """The options that variables set for a table.
+
+        A name takes precedence over `*`, and both over an option of all tables.
+        """
         if len(chain) > _FULL:
             return {}
         names = self.full(chain)
         names = (*names[:2], names[2].partition("$")[0])
-        found: dict[str, str] = {}
+        found = {
+            key.removeprefix(_SPARK): value
+            for key, value in self.variables.items()
+            if find_option(key.removeprefix(_SPARK)) is not None
+        }
         ranked = sorted(_patterns(names), key=lambda pattern: -pattern.count(_ANY))
         for pattern in ranked:
             for prefix in _PREFIXES:
@@ -176,7 +185,9 @@ class Workspace:
 
     def set_variable(self, key: str, value: str) -> bool:
         """Store a variable of Paimon or Flink. Returns False for any other variable."""
-        if key.startswith(_PREFIXES):
+        if find_option(key.removeprefix(_SPARK)) is not None:
+            pass  # an option of all tables
+        elif key.startswith(_PREFIXES):
             prefix = next(each for each in _PREFIXES if key.startswith(each))
             if key.removeprefix(prefix).count(".") < _FULL:
                 raise InvalidRequest(
@@ -194,6 +205,11 @@ class Workspace:
             return False
         self.variables[key] = value
         return True
+
+    def reset_variable(self, key: str) -> bool:
+        """Remove a variable of Paimon or Flink. Returns False for any other variable."""
+        known = key in _WITHOUT_EFFECT or key.startswith(_PREFIXES) or find_option(key) is not None
+        return self.variables.pop(key, None) is not None or known
 
 
 def _patterns(names: tuple[str, ...]) -> list[str]:

@@ -66,4 +66,4 @@ def blocks(text: str) -> Iterator[tuple[int, str, str, list[str]]]:
 
 def test_there_are_cases() -> None:
     count = sum(1 for file in FILES for _ in blocks(file.read_text()))
-    assert count >= 100
+    assert count >= 400

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lakecore.errors import InvalidRequest
+from lakecore.model.schema_change import SchemaChange
 from lakecore.sql.cursor import Cursor
 from lakecore.sql.parse_rows import set_values
 from lakecore.sql.procedures.procedure import (
@@ -96,7 +97,26 @@ def _drop_partition(call: Call) -> list[tuple[object, ...]]:
     return _DONE
 
 
+def _alter_column_default_value(call: Call) -> list[tuple[object, ...]]:
+    catalog, identifier = call.workspace.identifier(chain_of(call.text("table") or ""))
+    change = SchemaChange.update_column_default_value(
+        call.text("column") or "", call.text("default_value")
+    )
+    catalog.alter_table(identifier, [change])
+    return _DONE
+
+
 PROCEDURES = (
+    Procedure(
+        name="alter_column_default_value",
+        arguments=(
+            text("table", required=True),
+            text("column", required=True),
+            text("default_value", required=True),
+        ),
+        run=_alter_column_default_value,
+        about="state the value of a column that a row does not give",
+    ),
     Procedure(
         name="merge_into",
         arguments=(

@@ -65,7 +65,7 @@ def call(
         raise NotFound(
             "no procedure of that name; CALL sys.help() lists them",
             procedure=name,
-            did_you_mean=near[0] if near else None,
+            **({"did_you_mean": near[0]} if near else {}),
         )
     values = queries.values([*statement.positional, *statement.named.values()])
     positional = values[: len(statement.positional)]
