@@ -1,3 +1,3 @@
-"""Names -> tables: where a catalog keeps its databases and tables, and how they are found."""
+"""Names -> tables: how a catalog stores and finds its databases and tables."""
 
 from __future__ import annotations

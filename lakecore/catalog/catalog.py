@@ -1,19 +1,18 @@
-"""What every catalog can do, whatever keeps its names: directories, a database, or a server.
+"""The interface of every catalog, whether directories, a database or a server keep its names.
 
-A `Session` and all code above it use these calls alone. A catalog maps names to tables, and gives
-each table that it loads what the table's verbs need from it: the store, the directory, the newest
-schema, and the `Publication` by which its commits and schema changes become visible
-(`table/publication.py`). A catalog that holds locks or owns the snapshots therefore only brings
-another `Publication`; the verbs stay the same.
+A `Session` and all code above it use only these methods. A catalog maps names to tables. It
+provides each table that it loads with the store, the directory, the newest schema, and the
+`Publication` that makes commits and schema changes visible (`table/publication.py`). A catalog that
+holds locks or owns the snapshots only needs another `Publication`; the verbs stay the same.
 
 Rules that `tests/catalog/test_behaviour.py` checks for every catalog:
 
 - names are read by `identifier.py`; `db.t$branch_b1` is a branch and `db.t$files` a system table;
 - the database `sys`, which is not listed, has the tables of `system_database.py`;
-- a missing database, table or branch is NotFound, with the names that exist;
-- what exists is AlreadyExists; a flag `ignore_if_...` turns either error into no change;
-- of all who create a table of one name at the same time, one succeeds;
-- a schema change is carried out whole or not at all, and concurrent changes are all kept.
+- a missing database, table or branch raises NotFound, with the names that exist;
+- a name that already exists raises AlreadyExists; a flag `ignore_if_...` suppresses either error;
+- of concurrent calls that create a table of one name, exactly one succeeds;
+- a schema change is atomic, and concurrent changes are all kept.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ __all__ = ["Catalog"]
 
 
 class Catalog(Protocol):
-    """The databases and tables of one warehouse. Holds nothing that another process may change."""
+    """The databases and tables of one warehouse. Caches nothing that another process may change."""
 
     @property
     def warehouse(self) -> str:
@@ -41,7 +40,7 @@ class Catalog(Protocol):
 
     @property
     def option_texts(self) -> Mapping[str, str]:
-        """The options of the catalog, as they were given."""
+        """The options of the catalog, as given by the user."""
         ...
 
     # --- databases --------------------------------------------------------------------------------
@@ -55,13 +54,13 @@ class Catalog(Protocol):
         ...
 
     def create_database(self, name: str, *, ignore_if_exists: bool = False) -> None:
-        """Make an empty database."""
+        """Create an empty database."""
         ...
 
     def drop_database(
         self, name: str, *, ignore_if_not_exists: bool = False, cascade: bool = False
     ) -> None:
-        """Remove a database; with `cascade` also what is in it.
+        """Remove a database; with `cascade`, also its tables.
 
         Raises InvalidRequest if it is not empty and `cascade` is False.
         """
@@ -89,23 +88,24 @@ class Catalog(Protocol):
         comment: str | None = None,
         ignore_if_exists: bool = False,
     ) -> Table:
-        """The new table; the existing one, unchanged, if `ignore_if_exists`.
+        """Create a table and return it.
 
-        The options of the catalog under `table-default.` hold where `options` says nothing. With
-        `data`, the table holds these rows, and has their columns unless a schema is given.
+        With `ignore_if_exists`, an existing table is returned unchanged. The catalog options under
+        `table-default.` are the defaults of `options`. With `data`, the table holds these rows, and
+        has their columns unless a schema is given.
         """
         ...
 
     def get_table(self, identifier: str) -> Table:
-        """The table of that name; with `$files` and its like, a read-only system table."""
+        """The table of that name; a name such as `t$files` returns a read-only system table."""
         ...
 
     def alter_table(
         self, identifier: str, changes: Sequence[Change], *, ignore_if_not_exists: bool = False
     ) -> None:
-        """Carry out schema changes, all of them or none, as one new schema.
+        """Apply schema changes, all or none, as one new schema.
 
-        Raises CommitConflict if others go on changing the schema at the same time.
+        Raises CommitConflict if other processes keep changing the schema at the same time.
         """
         ...
 

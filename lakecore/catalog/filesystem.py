@@ -1,17 +1,18 @@
-"""A catalog that is nothing but directories: `WAREHOUSE/DATABASE.db/TABLE`.
+"""A catalog that consists only of directories: `WAREHOUSE/DATABASE.db/TABLE`.
 
 Any directory `X.db` of the warehouse is a database, and any directory of it that holds a schema
-file is a table; everything else is ignored. There is no other state, so every Paimon
-engine that works on the same warehouse always sees the same tables.
+file is a table; everything else is ignored. There is no other state. Every Paimon engine that works
+on the same warehouse therefore sees the same tables.
 
 What is atomic, and what is not:
 
-- creating a table is one exclusive create of its `schema-0`, altering one of the next schema file:
-  of all who try at once, one wins, and the others start again from what it wrote;
-- renaming a table moves its directory. Local storage does it in one step; an object store copies
-  file by file, under a writer's feet, so it is refused unless nobody else writes;
-- dropping a table or a database takes it out of sight in one step, and deletes its files after
-  (`io/directories.py`): stopped half-way it is gone, and the next drop goes on.
+- creating a table is one exclusive create of its `schema-0`, altering it one of the next schema
+  file. Of concurrent attempts, one succeeds; the others retry from the new state;
+- renaming a table moves its directory. Local storage does this in one step. An object store copies
+  file by file, so a concurrent writer could lose commits: this raises Unsupported unless
+  `commit.single-writer` is set;
+- dropping a table or a database hides it in one step, then deletes its files (`io/directories.py`).
+  If this is interrupted, the table stays hidden, and the next drop continues the deletion.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _NAMES_SHOWN = 20
 
 
 class FilesystemCatalog:
-    """The databases and tables of one warehouse (`catalog.py`). Holds no state of its own."""
+    """The databases and tables of one warehouse (`catalog.py`). It has no state of its own."""
 
     def __init__(
         self, warehouse: str, store: Store, options: CatalogOptions, ambient: Ambient = SYSTEM
@@ -201,8 +202,8 @@ class FilesystemCatalog:
         table = self._load(name.data_table)
         if name.system is None:
             return table
-        # NOTE: a `SystemTable` has the reading verbs of a table alone. To say so in the type would
-        # make every caller tell the two apart, who knows which one it named.
+        # NOTE: a `SystemTable` has only the reading verbs of a table. A union type would force
+        # every caller to distinguish the two, although the caller knows which one it named.
         return cast("Table", table.inspect.system_table(name.system))
 
     def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:
@@ -282,10 +283,10 @@ class FilesystemCatalog:
         name = self._data_table(identifier, "list", branch_allowed=True)
         return self._load(name).context.history.tag_names()
 
-    # --- where things lie -------------------------------------------------------------------------
+    # --- paths and existence ----------------------------------------------------------------------
 
     def database_path(self, database: str) -> str:
-        """The directory of a database. Raises InvalidRequest for a name that leads elsewhere."""
+        """The directory of a database. Raises InvalidRequest for a name that leads outside."""
         check_directory("database", database)
         return f"{self.warehouse.rstrip('/')}/{database}{DATABASE_SUFFIX}"
 
@@ -318,8 +319,8 @@ class FilesystemCatalog:
 
     def _is_table(self, path: str, branch: str = MAIN_BRANCH) -> bool:
         layout = Layout(root=path, branch=branch)
-        # Most tables still have their first schema, and one look is cheaper than a listing, where
-        # no table can be half dropped.
+        # Most tables still have their first schema. If no table can be half dropped, one existence
+        # check is cheaper than a listing.
         if self.store.renames_at_once and self.store.exists(layout.schema(0)):
             return True
         if branch != MAIN_BRANCH and self.store.exists(layout.dropped_mark):
@@ -352,8 +353,8 @@ def open_filesystem(given: Mapping[str, str], *, create: bool) -> FilesystemCata
 def create_table_at(store: Store, path: str, schema: TableSchema) -> bool:
     """Create a table in a directory. Of concurrent callers, exactly one gets True.
 
-    Raises CorruptTable if the directory holds snapshots without a schema: a table made there would
-    show rows it was never given.
+    Raises CorruptTable if the directory holds snapshots without a schema: a new table there would
+    contain the rows of an old one.
     """
     layout = Layout(root=path)
     if not store.renames_at_once:
@@ -370,7 +371,7 @@ def create_table_at(store: Store, path: str, schema: TableSchema) -> bool:
 
 
 def _directories(store: Store, path: str) -> list[str]:
-    """The names of the directories below a path, hidden ones left out."""
+    """The names of the directories below a path, without hidden ones."""
     names = [_base_name(child.path) for child in store.list(path) if child.is_directory]
     return [name for name in names if not name.startswith(".")]
 
@@ -389,6 +390,6 @@ def _done(verb: str) -> str:
 
 
 def _shown(names: Sequence[str]) -> list[str]:
-    """The first names of a long list, for an error."""
+    """The first names of a long list, for an error message."""
     more = len(names) - _NAMES_SHOWN
     return [*names[:_NAMES_SHOWN], *([f"... {more} more"] if more > 0 else [])]

@@ -1,7 +1,7 @@
-"""New tables that are made with their first rows.
+"""Creation of tables together with their first rows.
 
-The rows are taken in before the table is there: if a row does not fit, no table is created. If the
-commit fails, the table exists without rows.
+The rows are converted before the table is created: if a row does not fit, no table is created. If
+the commit fails, the table exists without rows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def create_filled(  # noqa: PLR0913  what a table is made of
 ) -> bool:
     """Create a table with `create` and write its rows. Of concurrent callers, one gets True.
 
-    The schema is that of the rows, or the one given. Without `data`, the table has no rows.
+    The schema is the given one, or else that of the rows. Without `data`, the table has no rows.
     """
     rows: object = data
     if schema is None:

@@ -2,11 +2,11 @@
 
 Rules of the text, which are Paimon's (https://paimon.apache.org/docs/master/concepts/system-tables/):
 
-1. `DATABASE.TABLE`; the first dot parts them, and a table's name may hold more dots.
-2. `$` parts what follows the table: `t$files` is a system table, `t$branch_b1` the branch `b1`,
-   `t$branch_b1$files` the system table of that branch.
-3. Either side may stand in backquotes, as in SQL: `` `shop`.`orders$files` ``. A doubled backquote
-   within them is one.
+1. `DATABASE.TABLE`: the first dot separates them; a table's name may contain more dots.
+2. `$` separates the table from a suffix: `t$files` is a system table, `t$branch_b1` the branch
+   `b1`, `t$branch_b1$files` the system table of that branch.
+3. Either part may be quoted with backquotes, as in SQL: `` `shop`.`orders$files` ``. A doubled
+   backquote within them is one backquote.
 
 INVARIANT: a name that passes `check_name` is one directory below its parent, on every storage.
 """
@@ -43,7 +43,7 @@ class Identifier:
 
     @property
     def data_table(self) -> Identifier:
-        """The table or branch itself, when this names a system table of it."""
+        """The table or branch, if this names one of its system tables."""
         return Identifier(database=self.database, table=self.table, branch=self.branch)
 
     def __str__(self) -> str:
@@ -54,9 +54,9 @@ class Identifier:
 
 
 def parse_identifier(text: str) -> Identifier:
-    """What a text such as `db.t$branch_b1$files` names. Raises InvalidRequest saying what is wrong.
+    """Parse a name such as `db.t$branch_b1$files`. Raises InvalidRequest if it is malformed.
 
-    Whether such a table exists, or is one that can exist, is not asked here.
+    Does not check whether such a table exists, or could be created.
     """
     if not isinstance(text, str):
         raise InvalidRequest(f"the name of a table is a text; {_EXAMPLE}", name=text)
@@ -122,7 +122,7 @@ def _split_database(text: str) -> tuple[str, str]:
 
 
 def check_directory(what: str, name: str) -> None:
-    """Raise InvalidRequest if the name could lead out of its directory, or be hidden in it."""
+    """Raise InvalidRequest if the name could escape its directory, or would be hidden in it."""
     if not isinstance(name, str):
         raise InvalidRequest(f"the name of a {what} is a text", name=name)
     if not name.strip():

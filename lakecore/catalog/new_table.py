@@ -1,8 +1,8 @@
-"""The first schema of a new table, its columns from whatever a caller has at hand.
+"""The first schema of a new table, from any of the accepted kinds of schema.
 
 A pyarrow.Schema, a Polars schema, or a mapping of column name to type: Paimon's type text
 (`"DECIMAL(10, 2) NOT NULL"`), a Polars data type or class, a pyarrow data type, or lakecore's own.
-A `Field` of lakecore brings its comment and default value too.
+A `Field` of lakecore also carries its comment and default value.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def new_schema(  # noqa: PLR0913  what a table is made of
 
 
 def columns_of(schema: SchemaLike) -> tuple[Field, ...]:
-    """The columns that a schema means, with the ids 0, 1, ... ; creation assigns new ids."""
+    """The columns of a schema, with the ids 0, 1, ...; creation assigns new ids."""
     if isinstance(schema, pa.Schema):
         fields = fields_from_arrow(list(schema))
     elif isinstance(schema, Mapping):

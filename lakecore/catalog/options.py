@@ -1,7 +1,7 @@
-"""The options of a catalog: Paimon's keys, as text, read once.
+"""The options of a catalog: Paimon's keys with text values, parsed once.
 
-INVARIANT: no option is accepted and ignored. A key nobody knows is refused with the nearest known
-one; a key of Paimon whose value would ask for more than this catalog does raises `Unsupported`.
+INVARIANT: no option is accepted and ignored. An unknown key raises an error that names the nearest
+known key. A Paimon key whose value asks for more than this catalog supports raises `Unsupported`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SINGLE_WRITER = "commit.single-writer"
 TABLE_DEFAULT = "table-default."
 FILESYSTEM = "filesystem"
 
-# What this catalog does anyway, by option: any other value asks for something else.
+# The fixed behaviour of this catalog, by option; any other value is not supported.
 _FIXED: Mapping[str, tuple[str, ...]] = {
     "allow-upper-case": ("true",),
     "cache-enabled": ("false",),
@@ -45,7 +45,7 @@ _FIXED: Mapping[str, tuple[str, ...]] = {
     "table.type": ("managed",),
 }
 
-# Keys that mean something only to a metastore, a lock or a cache that there is not.
+# Keys that only affect a metastore, a lock or a cache that this catalog does not have.
 _FOREIGN = (
     "cache.",
     "client-pool-size",
@@ -63,7 +63,7 @@ _FOREIGN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogOptions:
-    """What was set. `table_defaults` are options that a new table gets unless it says otherwise."""
+    """The options that were set. `table_defaults` are the default options of new tables."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     warehouse: str
@@ -71,7 +71,7 @@ class CatalogOptions:
     single_writer: bool = False
 
     def __repr__(self) -> str:
-        """The options, secrets hidden."""
+        """The options, with secrets hidden."""
         return f"CatalogOptions({masked_options(self.texts)!r}, warehouse={self.warehouse!r})"
 
 

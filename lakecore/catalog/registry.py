@@ -1,7 +1,7 @@
 """Which catalog the option `metastore` names, and how it is opened.
 
-A new catalog is one line of `CATALOGS`. The opener gets all options of the user, as text, and
-checks them itself, because each catalog knows other ones.
+A new catalog is one line of `CATALOGS`. The opener gets all options of the user as text, and checks
+them, because each catalog has its own options.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Opener(Protocol):
     """Opens a catalog by its options."""
 
     def __call__(self, given: Mapping[str, str], *, create: bool) -> Catalog:
-        """The catalog. Raises NotFound for a missing warehouse, unless `create` makes it."""
+        """The catalog. Raises NotFound if the warehouse is missing, unless `create` is set."""
         ...
 
 

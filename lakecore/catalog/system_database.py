@@ -2,9 +2,9 @@
 
 https://paimon.apache.org/docs/master/concepts/system-tables/#global-system-table
 
-Each read opens every table of the catalog. A table that is dropped meanwhile is left out. What a
-catalog does not know is null, as in Java: a filesystem catalog has no owners and counts no rows.
-Secrets are shown as `***`.
+Each read opens every table of the catalog. A table that is dropped during the read is omitted.
+Unknown values are null, as in Java: a filesystem catalog has no owners and no row counts. Secrets
+are shown as `***`.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _partition_rows(catalog: Catalog) -> Iterator[Row]:
 
 
 def _epoch_ms(local: datetime | None) -> int | None:
-    """The point in time of a local time of this machine."""
+    """The point in time of a wall clock time in the local time zone."""
     return None if local is None else (local.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 

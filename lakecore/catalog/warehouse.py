@@ -1,4 +1,4 @@
-"""The directory of a warehouse: found, or made, in its store."""
+"""Opens or creates the directory of a warehouse in its store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["open_warehouse"]
 def open_warehouse(stated: str, options: Mapping[str, str], *, create: bool) -> tuple[str, Store]:
     """The absolute path or URI of a warehouse, and its store.
 
-    Raises NotFound if the warehouse is missing, unless `create` makes it.
+    Raises NotFound if the warehouse is missing, unless `create` is set.
     """
     warehouse = locate(stated)
     store = open_store(warehouse, options)
@@ -34,7 +34,7 @@ def open_warehouse(stated: str, options: Mapping[str, str], *, create: bool) -> 
 
 
 def _is_file(store: Store, path: str) -> bool:
-    """Whether a local path is that of a file; elsewhere a path may be a file and begin others."""
+    """Whether a local path is a file; on object stores a path may be both a file and a prefix."""
     if store.local_path(path) is None:
         return False
     try:

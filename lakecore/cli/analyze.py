@@ -21,7 +21,7 @@ def analyze(
     only_rows: bool,  # noqa: FBT001 - called by name of the command
     form: Format,
 ) -> None:
-    """Analyze some columns, all columns, or with `only_rows` none."""
+    """Analyze some columns, all columns, or no column (`only_rows`)."""
     chosen = [] if only_rows else names(columns)
     result = table_of(name, warehouse, option).analyze(chosen)
     write_record(asdict(result), form, str(result))

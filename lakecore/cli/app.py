@@ -1,11 +1,11 @@
 """The command line: `lakecore COMMAND`, one command per question about tables.
 
-This module declares the commands. The module that carries one out is imported when the command
-runs: `lakecore --help` loads neither Polars, nor DuckDB, nor Arrow.
+This module declares the commands. The module that executes a command is imported when the command
+runs: `lakecore --help` does not load Polars, DuckDB or Arrow.
 
-Data goes to standard output; notes, progress and errors go to standard error. Exit code 0: done.
-1: an error of lakecore, one line; `--debug` shows where it came from. 2: wrong usage. A reader that
-closes the pipe early is no error.
+Data goes to standard output; notes, progress and errors go to standard error. Exit code 0: success.
+1: a lakecore error, printed in one line; `--debug` shows the traceback. 2: wrong usage. It is not
+an error if the reader closes the pipe early.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
-    rich_markup_mode=None,  # plain help needs no 0.1 s to import Rich
+    rich_markup_mode=None,  # importing Rich would add 0.1 s to plain help
 )
 
 
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if debug:
             raise
         lines = str(error).splitlines()
-        # A caret stands under the place of a syntax error: such a message keeps its lines.
+        # A syntax error marks its position with a caret, so its message keeps its lines.
         _fail("\n".join(lines) if lines[-1:] and lines[-1].strip() == "^" else " ".join(lines))
     except _polars_errors() as error:
         if debug:
@@ -139,7 +139,7 @@ def tables(
 ) -> None:
     """List the tables of a warehouse, with keys, snapshot and rows.
 
-    Rows are counted as stored: before they are merged.
+    Rows are counted as stored, before a merge.
     """
     run("lakecore.cli.look", "tables", path, warehouse, option, chosen(output, json=json, csv=csv))
 
@@ -353,8 +353,8 @@ def demo(
 
 
 def _polars_errors() -> tuple[type[Exception], ...]:
-    """The errors of Polars, if anything has imported it."""
-    # NOTE: an error raised while Polars pulls rows comes out as one of its own.
+    """The error types of Polars, if it has been imported."""
+    # NOTE: Polars wraps an error that is raised while it pulls rows in an error of its own.
     loaded = sys.modules.get("polars.exceptions")
     return () if loaded is None else (loaded.PolarsError,)
 

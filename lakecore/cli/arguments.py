@@ -102,7 +102,7 @@ def names(columns: str | None) -> list[str] | None:
 
 
 def stated(pairs: Iterable[str] | None, what: str = "an option") -> Mapping[str, str]:
-    """The options of KEY=VALUE arguments. InvalidRequest, with the right form, for any other."""
+    """The options of KEY=VALUE arguments. Raises InvalidRequest for any other form."""
     options: dict[str, str] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")

@@ -1,8 +1,8 @@
-"""`lakecore compact`: compact a table once, with a bar, or again and again, with a line per commit.
+"""`lakecore compact`: compact once, with a progress bar, or repeatedly, with a line per commit.
 
-The bar is for people at a terminal: on standard error, and gone at the end. With `--watch`, the
-lines of commits go to standard output and those of setbacks to standard error; the first SIGINT or
-SIGTERM ends it after the commit at hand, the second at once.
+The progress bar is shown on standard error if that is a terminal, and is erased at the end. With
+`--watch`, the lines of commits go to standard output, and those of retries to standard error. The
+first SIGINT or SIGTERM ends it after the current commit, the second one immediately.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def compact(
     interval: float | None,
     form: Format,
 ) -> None:
-    """Compact once; or again and again, with an interval in seconds."""
+    """Compact once, or repeatedly if an interval in seconds is given."""
     limit = what["max_bytes"]
     request = CompactionRequest(
         full=what["full"],

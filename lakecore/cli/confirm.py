@@ -1,4 +1,4 @@
-"""Asks before something is lost that a user cannot get back."""
+"""Asks for confirmation before data is lost permanently."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["require_consent"]
 def require_consent(question: str, *, yes: bool) -> None:
     """Return if the user agrees, by `--yes` or at the terminal.
 
-    Raises InvalidRequest if the user declines, or if there is no terminal to ask at.
+    Raises InvalidRequest if the user declines, or if there is no terminal.
     """
     if yes:
         return

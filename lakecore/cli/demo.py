@@ -1,4 +1,4 @@
-"""`lakecore demo`: where its warehouse is, and whether it stays."""
+"""`lakecore demo`: chooses its warehouse, and whether to keep it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["demo"]
 
 
 def demo(path: str | None, keep: bool) -> None:  # noqa: FBT001  the flag of the command line
-    """Play the demo in a warehouse: in a new directory, unless one is named."""
+    """Run the demo in the given warehouse, by default in a new directory."""
     warehouse = tempfile.mkdtemp(prefix="lakecore-demo-") if path is None else path
     made_here = path is None or not Path(warehouse).exists()
     try:

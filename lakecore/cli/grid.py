@@ -1,8 +1,8 @@
 """Rows as text for people: a grid that fits the width, or one block per row.
 
-1. Each column gets the width of its widest cell. If the grid fits, that is all.
+1. Each column gets the width of its widest cell. If the grid fits, it is printed.
 2. Otherwise the widest text columns shrink, and their longer cells end in `…`. Numbers are never
-   cut, and no cell goes over two lines.
+   cut, and each cell has one line.
 3. If the columns would be narrower than 12 characters, each row becomes a block of
    `column  value` lines.
 """
@@ -27,7 +27,7 @@ _ASCII = ("+++", "+++", "+++", "-", "|", "~")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The text of a value; faint text is not data, such as NULL."""
+    """The text of a value; text that is not data, such as NULL, is faint."""
 
     text: str
     faint: bool = False
@@ -35,7 +35,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The head of a column, and whether its cells are numbers."""
+    """The header of a column, and whether its cells are numbers."""
 
     name: str
     number: bool = False
@@ -43,7 +43,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """Where a grid is printed: its width in characters (None: any), characters and colours."""
+    """The output of a grid: its width in characters (None: unlimited), characters and colours."""
 
     width: int | None = None
     unicode: bool = True
@@ -63,7 +63,7 @@ def layout(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], style: Sty
 
 
 def _fitted(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int] | None:
-    """The widths at which the columns fit; None if some would be too narrow to read."""
+    """The column widths that fit; None if some column would be too narrow to read."""
     room = width - 3 * len(columns) - 1
     least = [
         size if column.number else min(size, max(_NARROW, min(cell_len(column.name), _HEAD_MAX)))

@@ -1,4 +1,4 @@
-"""`lakecore tables`, `show` and `explain`: what there is, without reading rows."""
+"""`lakecore tables`, `show` and `explain`: metadata, without reading rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def show(
     asked: list[str],
     form: Format,
 ) -> None:
-    """Show sections of what a table is."""
+    """Show the requested sections about a table."""
     table = table_of(name, warehouse, option)
     if form is Format.TABLE:
         for section in asked:
@@ -81,7 +81,7 @@ def explain(
 
 
 def _listed(session: Session, database: str, name: str) -> tuple[object, ...]:
-    """A row of the list; a table that cannot be opened has only its name there, and a note."""
+    """A row of the list; a table that cannot be opened has only its name and a note."""
     try:
         table = session.get_table(f"`{database}`.`{name}`")
         snapshot = table.context.history.latest_snapshot()
@@ -113,7 +113,7 @@ def _section(table: Table, section: str) -> pl.DataFrame:
 
 
 def _shown(table: Table, section: str) -> pl.DataFrame:
-    """A section for people: fewer columns, and numbers as people write them."""
+    """A section for people: fewer columns, and readable numbers."""
     match section:
         case "snapshots":
             return _snapshots(table)
@@ -145,7 +145,7 @@ def _key(schema: TableSchema, column: str) -> str | None:
 
 
 def _health(table: Table) -> str:
-    """How many manifests a reader opens, and whether a commit will merge some."""
+    """The number of manifests that a reader opens, and whether a commit will merge some."""
     options, frame = table.options, table.inspect.manifests()
     target = options.manifest_target_file_size_bytes
     small = frame.filter(pl.col("file_size") < target).height

@@ -1,4 +1,4 @@
-"""Standard output: the one place that writes to it, so that its errors are known from others."""
+"""The only module that writes to standard output, so that its errors can be distinguished."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def flush() -> None:
 
 
 def to_nowhere() -> None:
-    """Send what is still to be printed nowhere, so that Python does not fail over it at its end."""
+    """Discard all further output, so that Python does not fail when it flushes at exit."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

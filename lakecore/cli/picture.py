@@ -113,7 +113,7 @@ def _buckets(overview: Overview) -> pl.DataFrame:
 
 
 def _levels(bucket: BucketFiles) -> str:
-    """`L0 ## L5 #`: a sign for each file of a level; many files are a number."""
+    """The levels as `L0 ## L5 #`: one sign per file, or a number if there are many files."""
     counts: dict[int, int] = {}
     for file in bucket.files:
         counts[file.level] = counts.get(file.level, 0) + 1

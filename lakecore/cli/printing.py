@@ -84,7 +84,7 @@ def _csv_cell(value: object) -> str:
 
 
 def _to_utf8() -> None:
-    """Print UTF-8, in which JSON always is, whatever the terminal has."""
+    """Print JSON as UTF-8, regardless of the terminal's encoding."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
 
@@ -103,7 +103,7 @@ def _style() -> Style:
 
 
 def _width() -> int | None:
-    """The width of the terminal, or of COLUMNS; None where a file or a program reads."""
+    """The width of the terminal, or COLUMNS; None if the output is not a terminal."""
     stated = os.environ.get("COLUMNS", "")
     if stated.isdecimal() and int(stated) > 0:
         return int(stated)

@@ -1,8 +1,8 @@
 """`lakecore snapshot`, `lakecore expire` and `lakecore rollback`.
 
-Each command that removes something first finds out what that is. With `--dry-run` it prints this;
-else it asks, unless `--yes` is given, and only then removes it. Where there is nothing to remove,
-it does not ask.
+Each command that removes something first determines what it would remove. With `--dry-run` it
+prints this. Otherwise it asks for confirmation, unless `--yes` is given or there is nothing to
+remove, and then removes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Declares `lakecore snapshot`, `lakecore expire` and `lakecore rollback`; `retention.py` acts."""
+"""Declares `lakecore snapshot`, `expire` and `rollback`; `retention.py` carries them out."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def changes(
 
 
 def _asked(limit: int | None) -> int:
-    """The rows to read: one more than a grid shows, to know whether there are more."""
+    """The rows to read: one more than a grid shows, to detect whether there are more."""
     return ROWS_SHOWN + 1 if limit is None else limit
 
 

@@ -1,4 +1,4 @@
-"""Runs the module of a command: it is imported only now, so that `--help` stays fast."""
+"""Imports and runs the module of a command only when needed, so that `--help` stays fast."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The interactive SQL shell of `lakecore sql`.
 
-A statement may have several lines and ends with `;`. Names of tables and columns, keywords and
-option keys are completed by Tab. The lines are kept in a history file.
+A statement may have several lines and ends with `;`. Tab completes table names, column names,
+keywords and option keys. The input is stored in a history file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ statements end with ; and may have several lines
 
 
 def run_shell(session: Session, form: Format, limit: int | None) -> None:
-    """Read statements from a person and print their rows, until the end of the input."""
+    """Read statements from the terminal and print their rows, until the end of the input."""
     shell = _Shell(session, form, limit)
     prompt: PromptSession[str] = PromptSession(
         history=_history(),
@@ -64,7 +64,7 @@ def run_shell(session: Session, form: Format, limit: int | None) -> None:
     while True:
         try:
             text = prompt.prompt(_PROMPT)
-        except KeyboardInterrupt:  # the line is given up, the shell goes on
+        except KeyboardInterrupt:  # discard the line and continue
             continue
         except EOFError:
             return
@@ -74,7 +74,7 @@ def run_shell(session: Session, form: Format, limit: int | None) -> None:
 
 
 class _Shell:
-    """What the commands of the shell set, and how a text is run."""
+    """The settings of the shell, and the execution of input."""
 
     def __init__(self, session: Session, form: Format, limit: int | None) -> None:
         self._session = session
@@ -83,7 +83,7 @@ class _Shell:
         self._timing = True
 
     def run(self, text: str) -> None:
-        """Run what was typed. Errors are printed, and the shell goes on."""
+        """Run the input. Errors are printed, and the shell continues."""
         try:
             if text.strip().startswith("."):
                 self._command(text.split())
@@ -121,7 +121,7 @@ class SqlCompleter(Completer):
         self._session = session
 
     def get_completions(self, document: Document, complete_event: object) -> Iterable[Completion]:
-        """The words that go on from the one before the cursor."""
+        """The completions of the word before the cursor."""
         del complete_event
         found = _WORD.search(document.text_before_cursor)
         typed = found[0] if found is not None else ""
@@ -141,13 +141,13 @@ class SqlCompleter(Completer):
                 if re.search(rf"\b{re.escape(table)}\b", text):
                     rows = self._session.sql(f"SHOW COLUMNS FROM `{table}`").fetchall()
                     columns += [row[0] for row in rows]
-        except LakecoreError:  # a completion that fails must not disturb who types
+        except LakecoreError:  # a failed completion must not disturb the user
             return []
         return [*columns, *tables, *databases]
 
 
 def _keys() -> KeyBindings:
-    """Enter ends the input if the text is a command or ends with `;`, else it starts a line."""
+    """Enter submits the text if it is a command or ends with `;`; otherwise it adds a line."""
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -163,7 +163,7 @@ def _keys() -> KeyBindings:
 
 
 def _history() -> History:
-    """The history file of the user; without one that can be written, the history of this shell."""
+    """The history file of the user, or an in-memory history if the file is not writable."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     place = Path(base) / "lakecore"
     try:

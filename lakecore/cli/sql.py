@@ -35,7 +35,7 @@ def sql(  # noqa: PLR0913, PLR0917  what the command takes
     if database is not None:
         session.sql(f"USE {quoted(database)}")
     if given is None:
-        # The library of the shell is only loaded where somebody types.
+        # The library of the shell is only loaded for interactive use.
         run("lakecore.cli.shell", "run_shell", session, form, limit)
         return
     for text in split(given):
@@ -43,7 +43,7 @@ def sql(  # noqa: PLR0913, PLR0917  what the command takes
 
 
 def _given(texts: list[str] | None, file: str | None) -> str | None:
-    """The text of the statements; None if a person is to type them."""
+    """The text of the statements; None for the interactive shell."""
     if texts and file:
         raise InvalidRequest("give statements by --execute or in a file, not both", file=file)
     if texts:

@@ -1,4 +1,4 @@
-"""Rows of one SQL statement on standard output: a grid of the first ones, or a stream of all."""
+"""Prints the rows of one SQL statement: a grid of the first rows, or a stream of all rows."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ _DEFINES = frozenset(
 
 
 def print_rows(session: Session, text: str, form: Format, limit: int | None) -> int:
-    """Run one statement and print its rows. How many were printed.
+    """Run one statement and print its rows. Returns how many were printed.
 
-    A table shows the first rows; JSON and CSV stream all of them. What defines something prints
-    nothing.
+    A table shows the first rows; JSON and CSV stream all of them. DDL statements print nothing.
     """
     relation = session.sql(text)
     if relation.columns == ["result"] and relation.types == ["VARCHAR"] and _is_done(text):
@@ -59,5 +58,5 @@ def _stream(empty: pl.DataFrame, frames: Iterator[pl.DataFrame], form: Format) -
 
 
 def _is_done(text: str) -> bool:
-    """Whether a statement only says that it is done."""
+    """Whether the result of a statement only states success."""
     return text.lstrip().split(None, 1)[0].upper() in _DEFINES

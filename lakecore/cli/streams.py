@@ -1,4 +1,4 @@
-"""`lakecore stream` and `lakecore consumer`: changes as they come, and who reads them.
+"""`lakecore stream` and `lakecore consumer`: streams of changes, and their consumers.
 
 With a consumer, a snapshot is recorded after its rows are printed: if the program is killed, its
 rows may be printed again. Ctrl-C ends the program with exit code 130, as in a shell.
@@ -109,7 +109,7 @@ def _print(found: ChangeStream[pl.LazyFrame], form: Format, *, commits: bool) ->
     def frames() -> Iterator[pl.DataFrame]:
         for number, reader in chain([first], batches):
             yield from map(to_frame, reader)
-            if commits:  # all its rows are printed: this was called for the next ones
+            if commits:  # the rows of the previous snapshot are all printed
                 found.commit(number)
 
     write_batches(to_frame(first[1].schema.empty_table()), frames(), form)

@@ -1,6 +1,7 @@
-"""`lakecore tag` and `lakecore branch`: what they do and print.
+"""`lakecore tag` and `lakecore branch`: execution and output.
 
-What takes a tag, a branch or snapshots away asks first, unless there is `--yes` or `--dry-run`.
+A command that deletes tags, branches or snapshots asks first, unless `--yes` or `--dry-run` is
+given.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def expire_tags(
     care: Care,
     form: Format,
 ) -> None:
-    """Delete the tags whose time is over."""
+    """Delete the tags past their time to live."""
     dry_run, yes = care
     table = table_of(name, warehouse, option)
     done = table.expire_tags(older_than, dry_run=True)

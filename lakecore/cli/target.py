@@ -22,10 +22,10 @@ _IDENTIFIER = re.compile(r"[^/\\:]*[^/\\:.][^/\\:]*\.[^/\\:]+")
 
 
 def table_of(name: str, warehouse: str | None, option: Iterable[str] | None) -> Table:
-    """The table in a directory; or the one of that name, if there is a warehouse to look in.
+    """The table in a directory, or the table of that name if a warehouse is given.
 
-    With a warehouse, `database.table` is a name; a text with a slash is always a path. Options of
-    the storage go to the warehouse, the others to the table.
+    With a warehouse, `database.table` is a name; a text with a slash is always a path. Storage
+    options apply to the warehouse, all others to the table.
     """
     options = stated(option)
     if not warehouse or not _IDENTIFIER.fullmatch(name):
@@ -53,7 +53,7 @@ def session_of(
     *,
     create: bool = False,
 ) -> Session:
-    """The session on a warehouse, which the argument names, or else --warehouse."""
+    """The session on the warehouse that the argument names, or else --warehouse."""
     place = path or warehouse
     if not place:
         raise InvalidRequest("name a warehouse, as an argument or by --warehouse")

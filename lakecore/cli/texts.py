@@ -4,9 +4,9 @@ JSON and CSV: binary is hexadecimal text, a decimal is text with all its digits,
 ISO 8601. A MAP with text keys is an object; any other is a list of `key` and `value`. NaN and
 infinity, which JSON lacks, are null in JSON.
 
-DATE and TIMESTAMP reach further than Python (years 1 to 9999) and Polars (about 262 000 years) can
-name a day. A value outside the first is text with a sign before its year; one outside the second is
-its number of days or time units since 1970, with the unit.
+DATE and TIMESTAMP have a larger range than Python (years 1 to 9999) and Polars (about 262 000
+years). A value outside Python's range is text with a sign before its year. A value outside Polars'
+range is its number of days or time units since 1970, with the unit.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def json_lines(frame: pl.DataFrame) -> str:
 
 
 def json_text(value: object) -> str:
-    """A value of Python in one line of JSON."""
+    """A Python value as one line of JSON."""
     return json.dumps(_storable(value), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -89,7 +89,7 @@ def csv_text(frame: pl.DataFrame, *, header: bool) -> str:
 
 
 def _plain(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame in types whose JSON and CSV are right."""
+    """The frame, converted to types that JSON and CSV write correctly."""
     return frame.select(
         _plain_values(pl.col(name), kind).alias(name) for name, kind in frame.schema.items()
     )
@@ -125,7 +125,7 @@ def _plain_values(values: pl.Expr, kind: PolarsType) -> pl.Expr:
 
 
 def _date_text(values: pl.Expr, form: str, end: int, unit: str) -> pl.Expr:
-    """Dates or times as text; beyond `end` units from 1970 their number and the unit."""
+    """Dates or times as text; beyond `end` units from 1970, their number and the unit."""
     numbers = values.to_physical().cast(pl.Int64)
     text = pl.when(numbers.is_between(-end, end)).then(values).dt.to_string(form)
     return text.fill_null(pl.concat_str(numbers, pl.lit(f" {unit}")))
@@ -146,7 +146,7 @@ def _has_dates(kind: PolarsType) -> bool:
 
 
 def _in_python(values: pl.Series) -> bool:
-    """Whether Python has each of these dates or timestamps."""
+    """For each date or timestamp, whether Python can represent it."""
     kind = values.dtype
     if isinstance(kind, pl.Datetime) and kind.time_unit == "ns":
         return True  # 64 bits reach from 1677 to 2262
@@ -157,7 +157,7 @@ def _in_python(values: pl.Series) -> bool:
 
 
 def _plain_type(kind: PolarsType) -> PolarsType:
-    """The type of the values that `_plain_values` makes of this one."""
+    """The type that `_plain_values` converts this type to."""
     match kind:
         case pl.Binary() | pl.Date() | pl.Datetime() | pl.Time():
             return pl.String()
@@ -196,7 +196,7 @@ def _shown(value: object) -> str:
 
 
 def _storable(value: object) -> object:
-    """The value of Python types that JSON has."""
+    """The value, converted to Python types that JSON has."""
     match value:
         case dict():
             return {str(_storable(key)): _storable(each) for key, each in value.items()}

@@ -1,30 +1,31 @@
-"""Directories of tables, branches and databases: made, moved or taken away whole.
+"""Atomic creation, move and removal of the directories of tables, branches and databases.
 
-A directory has many files, and a process may die between any two of them. A table that lost its
-newest snapshots alone would open at an old one and take writes; so a table is taken out of sight
-first, and its files are deleted after.
+A directory has many files, and a process may die between any two deletions. A table that lost only
+its newest snapshots would open at an old one and accept writes. A table is therefore hidden first,
+and its files are deleted afterwards.
 
-Where the storage renames a directory in one step (`Store.renames_at_once`):
+If the storage renames a directory in one step (`Store.renames_at_once`):
 
 1. the directory is renamed to the sibling `.dropped-UUID/NAME`, where no engine looks for a table;
-2. `.dropped-UUID` is deleted. What a process that died left of one goes with the next drop.
+2. `.dropped-UUID` is deleted. If the process dies before that, the next drop deletes it.
 
-Where it does not:
+If it does not:
 
-1. the mark `schema/.dropped` is put: from here on lakecore sees no table (`io/history/history.py`);
-2. the schema files are deleted, oldest first, those of branches too. Engines that do not know the
-   mark see the table with its newest schema, or, once the last file went, no table;
-3. everything else is deleted, the mark last. The next process that drops or creates a table of that
-   name continues where a killed process stopped.
+1. the mark `schema/.dropped` is written: from then on lakecore sees no table
+   (`io/history/history.py`);
+2. the schema files are deleted, oldest first, including those of branches. Engines that do not know
+   the mark see the table with its newest schema until the last schema file is deleted;
+3. everything else is deleted, the mark last. If the process dies, the next process that drops or
+   creates a table of that name continues the deletion.
 
-A new branch is several files. Where the storage renames in one step, they are written to
-`.creating-UUID`, which then gets the name of the branch. Where it does not, the mark is put first,
-and is deleted when the files are there; another process that finds the mark does not touch them.
+A new branch is several files. If the storage renames in one step, they are written to
+`.creating-UUID`, which is then renamed to the branch. If it does not, the mark is written first and
+deleted after all files are written; another process that finds the mark does not touch the files.
 
-A table that is copied to its new name has the mark there until its last file is. Then both are
-whole for a moment, and the old one is dropped.
+A table that is copied to a new name has the mark at the new name until its last file is copied.
+Both tables are then complete for a moment, and the old one is dropped.
 
-INVARIANT: nothing of a table is deleted before the step that takes it out of sight.
+INVARIANT: no file of a table is deleted before the step that hides the table.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ CREATING_PREFIX = ".creating-"
 def create_directory(store: Store, path: str, files: Mapping[str, bytes], ambient: Ambient) -> bool:
     """Create a directory with these files atomically; False if something exists there.
 
-    The files are named by their paths below the directory.
+    Keys of the files are paths relative to the directory.
     """
     if store.list(path):
         return False
@@ -58,7 +59,7 @@ def create_directory(store: Store, path: str, files: Mapping[str, bytes], ambien
         mark = Layout(root=path).dropped_mark
         if not store.put_if_absent(mark, ambient.new_uuid().encode()):
             return False
-        # Another process may have made the directory between the look and the mark.
+        # Another process may have created the directory between the check and the mark.
         if [child.path for child in store.list(f"{path}/schema")] != [mark]:
             store.delete(mark)
             return False
@@ -102,7 +103,7 @@ def drop_database(store: Store, path: str, ambient: Ambient) -> None:
 
 
 def move_table(store: Store, source: str, target: str, ambient: Ambient) -> None:
-    """Move a table or a branch, out of reach of writers, to a place where nothing is."""
+    """Move a table or a branch, which nobody writes, to a path where nothing exists."""
     if store.renames_at_once:
         store.rename_directory(source, target)
         return
@@ -119,7 +120,7 @@ def move_table(store: Store, source: str, target: str, ambient: Ambient) -> None
 
 
 def finish_drop(store: Store, path: str) -> bool:
-    """Delete what is left of a table that was taken out of sight by its mark: whether it was."""
+    """Finish deleting a table that its mark hides. Returns whether there was a mark."""
     layout = Layout(root=path)
     if not store.exists(layout.dropped_mark):
         return False
@@ -134,7 +135,7 @@ def finish_drop(store: Store, path: str) -> bool:
             store.delete(child.path)
         elif child.path != layout.schema_dir:
             store.delete_directory(child.path)
-    # INVARIANT: a schema that somebody was about to write goes before the mark does.
+    # INVARIANT: a schema written concurrently is deleted before the mark is deleted.
     for child in store.list(layout.schema_dir):
         if child.path != layout.dropped_mark:
             store.delete(child.path)
@@ -144,7 +145,7 @@ def finish_drop(store: Store, path: str) -> bool:
 
 
 def sweep(store: Store, directory: str) -> None:
-    """Delete what processes that died on the way left out of sight below a directory."""
+    """Delete the hidden remains of interrupted drops and creations below a directory."""
     for child in store.list(directory) if store.renames_at_once else ():
         if child.path.rpartition("/")[2].startswith(DROPPED_PREFIX):
             with suppress(LakecoreError):
