@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     limits.JAVA: ("tests.interop.java_peer", "1.4.2"),
     limits.JAVA_OLD: ("tests.interop.java_peer", "0.9.0"),
+    limits.JAVA_NEW: ("tests.interop.java_peer", "2.0.0"),
     limits.JAVA_SHANGHAI: ("tests.interop.java_peer", "1.4.2", "Asia/Shanghai"),
     limits.PYPAIMON: ("tests.interop.python_peer",),
     limits.RUST: ("tests.interop.python_peer", "native"),

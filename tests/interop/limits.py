@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 JAVA = "java-1.4.2"
 JAVA_OLD = "java-0.9.0"
+JAVA_NEW = "java-2.0.0"
+"""It meets the tests of what happens over time; the exchange of values is with the others."""
 PYPAIMON = "pypaimon"
 RUST = "paimon-rust"
 LAKECORE = "lakecore"

@@ -28,7 +28,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-JAVA_VERSIONS = ("1.4.2", "0.9.0")
+JAVA_ENGINES = {
+    "1.4.2": "org.apache.paimon:paimon-bundle:1.4.2",
+    "0.9.0": "org.apache.paimon:paimon-bundle:0.9.0",
+    "2.0.0": "org.apache.paimon:paimon-flink-2.0:2.0.0",  # has all of Paimon, and needs no Flink
+}
 PACKAGES = ("pypaimon==2.1.0", "pypaimon-rust==0.4.0", "datafusion>=54,<55", "JPype1==1.7.1")
 SPARK_PACKAGES = ("pyspark==3.5.7", "numpy<2", "pandas<3", "pyarrow", "setuptools")
 SPARK_JAR = "org.apache.paimon:paimon-spark-3.5:0.9.0"
@@ -66,9 +70,7 @@ def spark_jar() -> Path:
 
 def jars(version: str) -> list[Path]:
     """The class path of Java Paimon in one version."""
-    assert version in JAVA_VERSIONS, version
-    coordinates = (*SHARED_JARS, f"org.apache.paimon:paimon-bundle:{version}")
-    return [_jar(coordinate) for coordinate in coordinates]
+    return [_jar(coordinate) for coordinate in (*SHARED_JARS, JAVA_ENGINES[version])]
 
 
 def set_up() -> Path:
@@ -80,8 +82,7 @@ def set_up() -> Path:
         _install_packages(home / "venv", PACKAGES)
         missing = [
             coordinate
-            for version in JAVA_VERSIONS
-            for coordinate in (*SHARED_JARS, f"org.apache.paimon:paimon-bundle:{version}")
+            for coordinate in (*SHARED_JARS, *JAVA_ENGINES.values())
             if not _jar(coordinate).exists()
         ]
         for coordinate in dict.fromkeys(missing):

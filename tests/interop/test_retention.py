@@ -125,12 +125,14 @@ def states(path: Path, read: Callable[..., list[Row]]) -> dict[str, list[str]]:
     return {name: sorted(map(repr, read(path, dict([option])))) for name, option in named.items()}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    ("version", "seed"), [(limits.JAVA, 1), (limits.JAVA, 2), (limits.JAVA_NEW, 3)]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_engines_leave_the_same_files(
-    kind: str, seed: int, peers: Callable[[str], PeerEngine], tmp_path: Path
+    kind: str, version: str, seed: int, peers: Callable[[str], PeerEngine], tmp_path: Path
 ) -> None:
-    java = peers(limits.JAVA)
+    java = peers(version)
     history = History(tmp_path / "d.db" / "t", KINDS[kind], java, seed)
     path, copy = history.path, tmp_path / "copy.db" / "t"
     java.write(path, history.rows(4))
@@ -186,11 +188,12 @@ def test_both_engines_keep_and_expire_the_same_changelogs(
     }
 
 
+@pytest.mark.parametrize("version", [limits.JAVA, limits.JAVA_NEW])
 @pytest.mark.parametrize("kind", ["keyed", "dynamic", "input", "lookup", "vectors", "append"])
 def test_java_goes_on_after_a_rollback(
-    kind: str, peers: Callable[[str], PeerEngine], tmp_path: Path
+    kind: str, version: str, peers: Callable[[str], PeerEngine], tmp_path: Path
 ) -> None:
-    java = peers(limits.JAVA)
+    java = peers(version)
     history = History(tmp_path / "d.db" / "t", KINDS[kind], java, 3)
     path, copy = history.path, tmp_path / "copy.db" / "t"
     java.write(path, history.rows(4))

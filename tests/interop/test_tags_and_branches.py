@@ -116,11 +116,12 @@ def test_both_make_the_same_tags_and_branches(
         assert by_java(java, path, branch="empty") == held(path, "empty") == []
 
 
+@pytest.mark.parametrize("version", [limits.JAVA, limits.JAVA_NEW])
 @pytest.mark.parametrize("maker", [limits.JAVA, limits.LAKECORE])
 def test_both_write_on_a_branch_and_fast_forward(
-    maker: str, peers: Callable[[str], PeerEngine], tmp_path: Path
+    maker: str, version: str, peers: Callable[[str], PeerEngine], tmp_path: Path
 ) -> None:
-    java, path = peers(limits.JAVA), tmp_path / "d.db" / "t"
+    java, path = peers(version), tmp_path / "d.db" / "t"
     LakecoreEngine().create(path, keyed("t"))
     put(path, (1, 1, "a"))
     put(path, (1, 2, "a"))
