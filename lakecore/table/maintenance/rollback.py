@@ -122,13 +122,21 @@ def finish_rollback(context: TableContext) -> None:
         context.store.delete(path)
         return
     latest = context.history.latest_snapshot()
-    goes_on = latest is not None and latest in (*record.removed, record.target)
+    committed = latest is None or latest not in (*record.removed, record.target)
+    goes_on = not committed and _is_kept(context, record.target)
     tags = _tags_above(context, record.target) if goes_on else []
     if goes_on:
         _carry_out(context, record, tags)
     else:
         _clean_up(context, record)
     log.info("finished a rollback table=%s snapshot=%d", context.identifier, record.target.id)
+
+
+def _is_kept(context: TableContext, target: Snapshot) -> bool:
+    """Whether the target has not expired since the rollback died."""
+    kept = (tag.snapshot for tag in tags_of(context.history))
+    alive = context.history.snapshot_if_there(target.id)
+    return target.is_same(alive) or any(map(target.is_same, kept))
 
 
 # --- what goes ------------------------------------------------------------------------------------

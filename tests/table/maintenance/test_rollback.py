@@ -315,3 +315,15 @@ def test_overwritten_rows_come_back() -> None:
     table.rollback_to(1)
 
     assert held(reopened(table)) == "1 a | 2 b"
+
+
+def test_a_rollback_that_died_is_not_finished_after_its_target_expired() -> None:
+    table = history(commits=5)
+    dying = reopened(table, store=FailingStore(table.context.store, 2))
+    with pytest.raises(StoreFailure):
+        dying.rollback_to(2)
+    expire(table, least=2)
+
+    assert table.rollback_to(4).snapshot_id == 4
+    assert table.context.history.snapshot_ids() == (4,)
+    assert held(table) == "1 v4"
