@@ -28,7 +28,6 @@ from lakecore.io.ambient import seeded
 from lakecore.io.stores.store import MemoryStore
 from lakecore.memory import Budget
 from lakecore.table.handle import load_table
-from property_tests.profile import sized
 from property_tests.retention_model import Held, Line, Rows, held_of, needed_files, rows_of
 from tests.stores import FailingStore, StoreFailure, files_below
 from tests.tables import PATH, new_table
@@ -507,5 +506,5 @@ TestRetention = RetentionMachine.TestCase
 _EXAMPLES = {"explore": settings().max_examples, "quick": 15}
 TestRetention.settings = settings(
     max_examples=_EXAMPLES.get(settings.get_current_profile_name(), 5),
-    stateful_step_count=sized(40, quick=25),
+    stateful_step_count=40 if settings.get_current_profile_name() == "explore" else 20,
 )

@@ -150,7 +150,7 @@ def _plan(context: TableContext, expiring: Sequence[Snapshot], left: Sequence[in
     data, changelog, unreadable = _files(context, expiring)
     earliest = history.earliest_snapshot_id()
     first = None if earliest is None else history.snapshot_if_there(earliest)
-    near = tags_near(history, tags_of(history), expiring[0].id, expiring[-1].id + 1)
+    near = tags_near(history, tags_of(history), expiring[-1].id + 1)
     others = other_branches(context)
     candidates = pl.concat([data, changelog])
     if len(candidates):

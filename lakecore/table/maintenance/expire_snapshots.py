@@ -193,7 +193,7 @@ class _Expiry:
         )
         data, unreadable = self._deleted_files(keep_appended=added_is_changelog)
         changelog = self._changelog_files() if not self.keeps else data.clear()
-        near = tags_near(history, tags, self.snapshots[0].id, end.id)
+        near = tags_near(history, tags, end.id)
         others = other_branches(context)
         # Long-lived changelogs from before the option changed can still be read.
         kept = [] if self.keeps else changelogs_of(history)

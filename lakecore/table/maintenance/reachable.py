@@ -120,18 +120,17 @@ def tags_of(history: History) -> tuple[Tag, ...]:
     return tuple(sorted(found, key=lambda tag: tag.snapshot.id))
 
 
-def tags_near(history: History, tags: Sequence[Tag], first: int, end: int) -> list[Snapshot]:
-    """The snapshots of the tags that can share a file with a state from `first` to before `end`.
+def tags_near(history: History, tags: Sequence[Tag], end: int) -> list[Snapshot]:
+    """The snapshots of the tags that can share a file with a state before `end`.
 
-    History is linear: a file that an older tag shares with such a state is also in the newest tag
-    at or before `first`. If a tag names a snapshot after the latest one, a rollback was
-    interrupted: then all tags are returned.
+    History is not always linear: after a fast-forward, older tags may belong to another history.
+    Therefore an older tag counts even if a newer one lacks the file. If a tag names a snapshot
+    after the latest one, a rollback was interrupted: then all tags are returned.
     """
     latest = history.latest_snapshot_id() or end
     if tags and tags[-1].snapshot.id > latest:
         return [tag.snapshot for tag in tags]
-    nearest = max((tag.snapshot.id for tag in tags if tag.snapshot.id <= first), default=first)
-    return [tag.snapshot for tag in tags if nearest <= tag.snapshot.id < end]
+    return [tag.snapshot for tag in tags if tag.snapshot.id < end]
 
 
 def states(history: History) -> Iterator[State]:

@@ -337,3 +337,22 @@ def test_memory_store_keeps_a_directory_that_holds_a_file() -> None:
     store.remove_empty_directory("memory://w/d")
 
     assert store.exists("memory://w/d/f")
+
+
+def test_an_older_tag_keeps_its_files_after_a_fast_forward_to_another_history() -> None:
+    table = history(commits=1)
+    table.create_tag("old")
+    table.create_branch("b1", tag="old")
+    branch = table.branch("b1")
+    for text in ("2 b", "3 c"):
+        put(branch, text)
+    expire(branch)
+    table.overwrite(rows(table.schema, "5 e"))
+    table.create_tag("other")
+    table.fast_forward("b1")
+    table.delete_branch("b1")
+    table.overwrite(rows(table.schema, "9 z"))
+    expire(table)
+
+    assert table.to_arrow(tag="old").to_pylist() == [{"id": 1, "v": "v1"}]
+    assert table.to_arrow(tag="other").to_pylist() == [{"id": 5, "v": "e"}]
