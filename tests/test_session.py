@@ -32,7 +32,7 @@ def test_warehouse_that_is_not_there_is_not_found_and_says_what_to_do(tmp_path: 
 def test_warehouse_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "load.py").touch()
 
-    with pytest.raises(lc.InvalidRequest, match="a warehouse is a directory"):
+    with pytest.raises(lc.InvalidRequest, match="a warehouse must be a directory"):
         lc.connect(tmp_path / "load.py")
 
 

@@ -269,7 +269,7 @@ class FilesystemCatalog:
             if self.publication.publish_schema(self.store, layout, proposal):
                 return
         raise CommitConflict(
-            "the schema was changed by others again and again; look at it and redo",
+            "other processes keep changing the schema; read it and try again",
             table=name,
             attempts=ALTER_ATTEMPTS_MAX,
         )

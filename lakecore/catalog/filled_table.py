@@ -52,7 +52,7 @@ def create_filled(  # noqa: PLR0913  what a table is made of
     if schema is None:
         if data is None:
             raise InvalidRequest(
-                "creating a table needs its schema; give schema=..., or data=... to take it from",
+                "a table needs a schema: give schema=..., or data=... with the columns",
                 table=table,
                 path=path,
             )

@@ -86,7 +86,7 @@ def check_name(what: str, name: str) -> None:
     check_directory(what, name)
     for character in (_SPLITTER, "`") + ((".",) if what == "database" else ()):
         if character in name:
-            why = "it parts the table from its system table" if character == _SPLITTER else ""
+            why = "it separates the table from its system table" if character == _SPLITTER else ""
             raise InvalidRequest(
                 f"the name of a {what} must not hold {character!r}" + (f": {why}" if why else ""),
                 name=name,

@@ -48,5 +48,5 @@ def open_catalog(given: Mapping[str, str], *, create: bool) -> Catalog:
     opener = CATALOGS[name]
     if opener is None:
         supported = [known for known, opens in CATALOGS.items() if opens is not None]
-        raise Unsupported("the metastore is not supported", metastore=name, supported=supported)
+        raise Unsupported("this metastore is not supported", metastore=name, supported=supported)
     return opener(given, create=create)

@@ -29,7 +29,7 @@ def open_warehouse(stated: str, options: Mapping[str, str], *, create: bool) -> 
             )
         store.make_directory(warehouse)
     elif _is_file(store, warehouse):
-        raise InvalidRequest("a warehouse is a directory", warehouse=warehouse)
+        raise InvalidRequest("a warehouse must be a directory", warehouse=warehouse)
     return warehouse, store
 
 

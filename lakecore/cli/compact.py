@@ -67,7 +67,7 @@ def compact(
         dry_run=what["dry_run"],
     )
     if interval is not None and request.dry_run:
-        raise InvalidRequest("a dry run ends at once: leave out --watch or --dry-run")
+        raise InvalidRequest("--watch and --dry-run cannot be combined")
     context = table_of(name, warehouse, option).context
     if interval is not None:
         _watch(context, request, interval, form)
@@ -85,7 +85,7 @@ def _size(text: str) -> int:
         return SIZE.parse(text)
     except ValueError as error:
         raise InvalidRequest(
-            "the size is not one", option="--max-bytes", value=text, allowed=str(error)
+            "the size is not valid", option="--max-bytes", value=text, allowed=str(error)
         ) from error
 
 

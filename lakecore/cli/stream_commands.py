@@ -136,7 +136,7 @@ def reset_consumer(  # noqa: PLR0913  one option per part of the question
     """Let a consumer go on with another snapshot, or delete it. Stop its stream first."""
     form = chosen(output, json=json, csv=csv)
     if (next_snapshot is None) is not delete:
-        raise typer.BadParameter("say one of --next ID and --delete")
+        raise typer.BadParameter("give one of --next ID and --delete")
     what = (next_snapshot, dry_run, yes)
     run(_MODULE, "reset_consumer", table, warehouse, option, consumer, what, form)
 

@@ -61,7 +61,7 @@ def stream(
             from_timestamp = start
         else:
             raise InvalidRequest(
-                "--from is a snapshot id, a tag or a time (ISO 8601)",
+                "--from must be a snapshot id, a tag or a time (ISO 8601)",
                 given=start,
                 tags=table.context.history.tag_names(),
             )
@@ -88,7 +88,7 @@ def _end(until: str | None) -> int | Literal["latest"] | None:
         return "latest" if until else None
     if until.isascii() and until.isdecimal():
         return int(until)
-    raise InvalidRequest("--until is a snapshot id, or latest", given=until)
+    raise InvalidRequest("--until must be a snapshot id, or latest", given=until)
 
 
 def _print(found: ChangeStream[pl.LazyFrame], form: Format, *, commits: bool) -> None:

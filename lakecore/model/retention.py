@@ -119,7 +119,7 @@ class TagDeletion:
         lines: list[tuple[str, object]] = [("tag", self.name), ("snapshot", self.snapshot_id)]
         lines += self.files.shown()
         if self.unreadable_snapshots:
-            lines.append(("files", "kept: not all that may need them can be read"))
+            lines.append(("files", "kept: a state that may need them cannot be read"))
         if self.dry_run:
             lines.append(("dry run", "nothing was deleted"))
         return lines

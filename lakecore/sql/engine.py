@@ -54,10 +54,10 @@ class SqlEngine:
         `scope` finds Python objects by name; by default it searches the variables of the callers.
         """
         if not isinstance(text, str):
-            raise InvalidRequest("a statement of SQL is a string", given=type(text).__name__)
+            raise InvalidRequest("an SQL statement must be a string", given=type(text).__name__)
         parts = split(text)
         if not parts:
-            raise InvalidRequest("the text holds no statement")
+            raise InvalidRequest("the text contains no statement")
         if parameters is not None and len(parts) > 1:
             raise InvalidRequest("parameters are for one statement", statements=len(parts))
         find = names_in_scope(currentframe()) if scope is None else scope

@@ -135,7 +135,7 @@ def _unset(key: str) -> Change:
 
 def _add(cursor: Cursor) -> list[Change]:
     if cursor.at("PARTITION") or cursor.at("IF", "NOT", "EXISTS", "PARTITION"):
-        raise Unsupported("a partition exists once rows are in it; it needs no ADD PARTITION")
+        raise Unsupported("a partition exists as soon as it has rows; ADD PARTITION is not needed")
     _refuse(cursor)
     if not cursor.skip("COLUMNS"):
         cursor.skip("COLUMN")

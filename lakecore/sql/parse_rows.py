@@ -114,7 +114,7 @@ def set_values(cursor: Cursor, qualifiers: Collection[str], *ends: str) -> dict[
             del path[0]
         column = ".".join(path)
         if len(path) > 1:
-            raise cursor.error("set the whole column: a part of a ROW is not set alone", place)
+            raise cursor.error("set the whole column: a field of a ROW cannot be set alone", place)
         if column in found:
             raise cursor.error(f"the column {column!r} is set twice", place)
         cursor.expect_symbol("=")
@@ -190,7 +190,7 @@ def _clause(cursor: Cursor, chain: Chain, alias: str | None) -> MergeClause:
     values = None
     if cursor.skip_symbol("*"):
         if match == "by_source":
-            raise cursor.error("a row without a source row has nothing to set by `*`")
+            raise cursor.error("a row without a source row has no values for `*`")
     else:
         values = _assignments(cursor, chain, alias, "WHEN")
     return MergeClause(match=match, action="update", condition=condition, values=values)

@@ -97,7 +97,7 @@ def _create_table(cursor: Cursor, *, temporary: bool, replace: bool) -> CreateTa
         elif cursor.skip("USING"):
             provider = cursor.name("paimon")
             if provider.lower() not in {"paimon", "lakecore"}:
-                raise Unsupported("tables are made as Paimon's: USING paimon", using=provider)
+                raise Unsupported("only Paimon tables can be created: USING paimon", using=provider)
         elif cursor.skip("LIKE"):
             like = cursor.chain("the name of a table")
             _like_options(cursor)
@@ -105,7 +105,7 @@ def _create_table(cursor: Cursor, *, temporary: bool, replace: bool) -> CreateTa
             query = cursor.rest()
         elif cursor.at("DISTRIBUTED") or cursor.at("CLUSTERED") or cursor.at("LOCATION"):
             raise Unsupported(
-                "state buckets and places by options: 'bucket', 'bucket-key', 'path'",
+                "set buckets and the path by options: 'bucket', 'bucket-key', 'path'",
                 clause=cursor.token.word,
             )
         else:
@@ -153,7 +153,9 @@ def read_columns(cursor: Cursor, *, names_only: bool = False) -> tuple[list[Colu
             keys.extend(cursor.listed(cursor.name))
             _not_enforced(cursor)
         elif cursor.at("WATERMARK"):
-            raise Unsupported("a table has no WATERMARK here; state it as rows are written")
+            raise Unsupported(
+                "WATERMARK is not supported here; set the watermark when rows are written"
+            )
         elif names_only and cursor.ahead(1).kind is Kind.OTHER:
             columns.append(Column(name=cursor.name("a column"), type=""))
         else:

@@ -57,7 +57,7 @@ class Queries:
         self._numbers = count(1)
         self._views: list[str] = []
         self._unknown: list[Chain] = []
-        """Names of the statement that are no table of a catalog: DuckDB may know them."""
+        """Names in the statement that are not tables of a catalog: DuckDB may know them."""
         self.connection = duckdb.connect(config=_SETTINGS)
 
     def relation(
@@ -232,7 +232,9 @@ def _as_relation(
     try:
         return connection.from_arrow(held)
     except (duckdb.Error, TypeError, ValueError) as error:
-        raise InvalidRequest("this Python object has no rows", name=name, cause=error) from error
+        raise InvalidRequest(
+            "this Python object cannot be read as rows", name=name, cause=error
+        ) from error
 
 
 def names_in_scope(frame: FrameType | None) -> Scope:

@@ -133,7 +133,7 @@ def _moment(cursor: Cursor) -> str:
     if token.kind not in {Kind.STRING, Kind.NUMBER, Kind.WORD, Kind.PARAMETER, Kind.QUOTED}:
         raise cursor.error("expected a version or a time", token)
     if token.kind is Kind.PARAMETER:
-        raise cursor.error("a version or a time is stated in the text, not by a parameter", token)
+        raise cursor.error("a version or a time must be in the text, not a parameter", token)
     end = token.end
     if token.kind in {Kind.WORD, Kind.QUOTED} and cursor.at_symbol("."):
         raise Unsupported(
@@ -162,7 +162,7 @@ def _function(cursor: Cursor) -> Reference:
         raise cursor.error(f"{name} takes {FUNCTIONS[name]} arguments", place)
     first = tokenize(arguments[0])[0]
     if first.kind is not Kind.STRING:
-        raise cursor.error("the first argument is the name of a table, in quotes", place)
+        raise cursor.error("the first argument must be the name of a table, in quotes", place)
     chain = Cursor(first.value).chain()
     return Reference(chain=chain, function=name, arguments=arguments[1:])
 

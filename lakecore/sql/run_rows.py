@@ -77,7 +77,7 @@ class RowStatements:
         for key in given:
             if key not in schema.partition_keys:
                 raise InvalidRequest(
-                    "PARTITION names a column that is no partition key",
+                    "PARTITION names a column that is not a partition key",
                     column=key,
                     partition_keys=schema.partition_keys,
                 )
@@ -110,7 +110,7 @@ class RowStatements:
         names = [_column(name, columns) for name in names]
         twice = {name for name in names if names.count(name) > 1}
         if twice:
-            raise InvalidRequest("a column is given twice", columns=sorted(twice))
+            raise InvalidRequest("a column occurs twice", columns=sorted(twice))
         if len(names) != len(relation.columns):
             raise InvalidRequest(
                 "the query has another number of columns than the table takes",
@@ -283,7 +283,7 @@ def partition_values(
     for key in stated:
         if key not in schema.partition_keys:
             raise InvalidRequest(
-                "this is no partition key", column=key, partition_keys=schema.partition_keys
+                "this is not a partition key", column=key, partition_keys=schema.partition_keys
             )
     if not stated:
         return {}

@@ -80,7 +80,7 @@ def _is_within(workspace: Workspace, statement: Show, name: str) -> bool:
     wanted = statement.partition or {}
     for key in wanted:
         if key not in keys:
-            raise InvalidRequest("this is no partition key", column=key, partition_keys=keys)
+            raise InvalidRequest("this is not a partition key", column=key, partition_keys=keys)
     values = dict(zip(keys, (each.partition("=")[2] for each in name.split("/")), strict=True))
     return all(values[key] == value for key, value in wanted.items())
 

@@ -132,12 +132,10 @@ class TableStatements:
             )
         (name,) = statement.chain
         if name in self._workspace.temporary and not statement.if_not_exists:
-            raise AlreadyExists("there is a temporary table of that name", table=name)
+            raise AlreadyExists("a temporary table of that name exists", table=name)
         path = options.pop(_PATH, None)
         if path is None:
-            raise InvalidRequest(
-                "a temporary table is one in a directory: state 'path'", table=name
-            )
+            raise InvalidRequest("a temporary table needs the option 'path'", table=name)
         self._workspace.temporary[name] = self._workspace.open_path(
             path,
             schema=columns or None,
@@ -158,7 +156,7 @@ class TableStatements:
         if name in views and statement.if_not_exists:
             return
         if name in views and not statement.replace:
-            raise AlreadyExists("there is a view of that name", view=name)
+            raise AlreadyExists("a view of that name exists", view=name)
         query = statement.query
         self._queries.relation(query)  # raises for an invalid query
         if statement.columns:
@@ -193,7 +191,7 @@ class TableStatements:
             to = (*statement.chain[:-1], *to)
         other, target = self._workspace.identifier(to)
         if other is not catalog:
-            raise Unsupported("a table is not moved to another catalog", table=source)
+            raise Unsupported("a table cannot be moved to another catalog", table=source)
         catalog.rename_table(source, target, ignore_if_not_exists=statement.if_exists)
 
     def alter(self, statement: AlterTable) -> None:

@@ -109,7 +109,7 @@ class Workspace:
     def create_catalog(self, name: str, options: Mapping[str, str]) -> None:
         """Open a catalog under a name. The options may include Flink's `'type'='paimon'`."""
         if name in self.catalogs:
-            raise AlreadyExists("there is a catalog of that name", catalog=name)
+            raise AlreadyExists("a catalog of that name exists", catalog=name)
         given = dict(options)
         kind = given.pop("type", "paimon")
         if kind not in {"paimon", "lakecore"}:

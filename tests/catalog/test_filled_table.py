@@ -114,7 +114,7 @@ def test_table_that_is_there_gets_no_rows(tmp_path: Path) -> None:
         lc.open_table(table.path, create=True, data=ROWS)
     with pytest.raises(InvalidRequest, match="say create=True"):
         lc.open_table(table.path, data=ROWS)
-    with pytest.raises(InvalidRequest, match="needs its schema"):
+    with pytest.raises(InvalidRequest, match="needs a schema"):
         catalog.create_table("d.other")
 
     assert table.count() == 2

@@ -175,7 +175,7 @@ def test_setback_is_said_and_outlived(tmp_path: Path, started: list[subprocess.P
 def test_what_cannot_be_watched_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     table = made(tmp_path / "w")
     for arguments, said in (
-        (["--watch", "--dry-run"], "leave out --watch or --dry-run"),
+        (["--watch", "--dry-run"], "--watch and --dry-run cannot be combined"),
         (["--max-bytes", "much"], "--max-bytes"),
         (["--max-bytes", "0 b"], "at least 1"),
     ):

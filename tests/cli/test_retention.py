@@ -112,10 +112,10 @@ def test_rollback_after_a_question(path: Path, capfd: pytest.CaptureFixture[str]
 
 def test_errors_are_one_line(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for what, message in (
-        (("rollback", path), "name what to go back to"),
+        (("rollback", path), "name the target of the rollback"),
         (("rollback", path, "--snapshot", 9), "does not exist or has expired"),
         (("snapshot", "expire", path, "--retain-max", 2), "give retain_min"),
-        (("expire", "partitions", path), "say how long"),
+        (("expire", "partitions", path), "set how long"),
         (("expire", "snapshots", path, "--older-than", "soon"), "timestamp"),
     ):
         code, _, err = run(capfd, *what)

@@ -71,10 +71,10 @@ def test_start_is_a_snapshot_a_tag_a_time_or_a_mode(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--from", "nosuch"), "--from is a snapshot id, a tag or a time"),
-        (("--until", "soon"), "--until is a snapshot id, or latest"),
+        (("--from", "nosuch"), "--from must be a snapshot id, a tag or a time"),
+        (("--until", "soon"), "--until must be a snapshot id, or latest"),
         (("--from", "9", "--until", "latest"), "there is no such snapshot yet"),
-        (("--poll", "often"), "poll is not a duration"),
+        (("--poll", "often"), "poll is not a valid duration"),
         (("--consumer", "a/b"), "leads out of its directory"),
     ],
 )

@@ -96,7 +96,7 @@ def test_branches_from_the_first_to_the_fast_forward(
     ("arguments", "message"),
     [
         (("tag", "create", "TABLE", "a", "--snapshot", "9"), "does not exist or has expired"),
-        (("tag", "create", "TABLE", "a", "--time-retained", "soon"), "is no duration"),
+        (("tag", "create", "TABLE", "a", "--time-retained", "soon"), "is not a duration"),
         (("tag", "delete", "TABLE", "a", "--yes"), "no such tag"),
         (("branch", "create", "TABLE", "main"), "main is the name of the table itself"),
         (("branch", "fast-forward", "TABLE", "b", "--yes"), "no such branch"),

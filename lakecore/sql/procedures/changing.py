@@ -39,7 +39,7 @@ def _merge_into(call: Call) -> list[tuple[object, ...]]:
         *_deletes(call, "by_source", "not_matched_by_source_delete_condition"),
     ]
     if not clauses:
-        raise InvalidRequest("merge_into needs a setting or a condition that says what to do")
+        raise InvalidRequest("merge_into needs at least one setting or condition")
     merge = Merge(
         chain=target,
         alias=alias,

@@ -86,7 +86,9 @@ def _pattern(call: Call, name: str, default: str) -> re.Pattern[str]:
     try:
         return re.compile(default if given is None else given)
     except re.error as error:
-        raise InvalidRequest("this is no regular expression", argument=name, given=given) from error
+        raise InvalidRequest(
+            "this is not a valid regular expression", argument=name, given=given
+        ) from error
 
 
 PROCEDURES = (

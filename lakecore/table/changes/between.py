@@ -66,7 +66,7 @@ def _check_no_fallback(context: TableContext) -> None:
     """Raise Unsupported for a table with a fallback branch: which changes to read is undefined."""
     if falls_back(context):
         raise Unsupported(
-            "changes between two points are not read with a fallback branch; read them by "
+            "changes between two points cannot be read with a fallback branch; use "
             'table.copy({"scan.fallback-branch": ""})',
             option="scan.fallback-branch",
             table=context.identifier,
@@ -135,7 +135,7 @@ def _changes(
         first = _found(retained, since, at_start=True)
     if first.id > last.id:
         raise InvalidRequest(
-            "the start comes after the end",
+            "the start is after the end",
             start=_given(start),
             end=_given(end),
             start_snapshot=first.id,
@@ -178,7 +178,7 @@ def _named(context: TableContext, point: Point | _Stated) -> _Named:
         return _time(point)
     except InvalidRequest as error:
         raise InvalidRequest(
-            "a point is a snapshot id, a tag or a time", given=point, why=error
+            "a point must be a snapshot id, a tag or a time", given=point, why=error
         ) from error
 
 
@@ -225,7 +225,7 @@ def _before_all(retained: RetainedChanges, start: str) -> int:
     """The id before the first snapshot. Raises NotFound if the first snapshot has expired."""
     if retained.earliest > 1:
         raise NotFound(
-            "changes since then have expired; begin after the earliest that are left, or before it",
+            "changes since then have expired; begin at the earliest existing snapshot or later",
             start=start,
             earliest=retained.earliest,
             earliest_ms=retained.snapshot(retained.earliest).time_ms,
@@ -243,7 +243,7 @@ def _pair(key: str, text: str, context: TableContext) -> tuple[str, str]:
     first, comma, last = (part.strip() for part in text.partition(","))
     if not comma or not first or not last or "," in last:
         raise InvalidRequest(
-            "the option names two points, with a comma between them",
+            "the option must name two points, separated by a comma",
             option=key,
             value=text,
             table=context.identifier,

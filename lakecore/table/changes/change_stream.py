@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Rows = TypeVar("Rows")
 _NAP_SECONDS = 0.1
-"""How long a wait goes on before it looks whether the stream was closed."""
+"""How long a wait lasts before it checks whether the stream was closed."""
 
 
 class StreamReader:

@@ -127,7 +127,7 @@ class ConsumerVerbs(ABC):
             consumers.delete_consumer(context, name)
             return
         if isinstance(next_snapshot, bool) or not isinstance(next_snapshot, int):
-            raise InvalidRequest("next_snapshot is a snapshot id", next_snapshot=next_snapshot)
+            raise InvalidRequest("next_snapshot must be a snapshot id", next_snapshot=next_snapshot)
         earliest, latest = (1, 0) if retained is None else (retained.earliest, retained.latest)
         if not earliest <= next_snapshot <= latest + 1:
             raise NotFound(

@@ -112,7 +112,7 @@ def _check_bucket_counts(wanted: Wanted, sides: Sequence[_Side]) -> None:
         before, after = counts[0][partition], counts[1][partition]
         if before != after:
             raise Unsupported(
-                "the difference of states with different numbers of buckets is not supported",
+                "the difference between states with different numbers of buckets is not supported",
                 partition=wanted.context.partitions.path(partition),
                 before=before,
                 after=after,
@@ -127,8 +127,8 @@ def _new_rows(
     before, after = (side.versions(bucket) for side in sides)
     if not before.keys() <= after.keys():
         raise Unsupported(
-            "files of a table without a primary key were written anew between the two states; "
-            "read the snapshots between them: incremental-between-scan-mode=delta, and for tags "
+            "files of a table without a primary key were rewritten between the two states; read"
+            " the snapshots between them: incremental-between-scan-mode=delta, and for tags "
             "incremental-between-tag-to-snapshot=true",
             table=wanted.context.identifier,
         )

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 _STEPS_BETWEEN_CHECKS = 16
-"""As in Java: how many empty steps pass until the range of snapshots is looked at again."""
+"""As in Java: the number of empty steps before the range of snapshots is checked again."""
 
 START_OPTIONS = frozenset(
     {
@@ -60,7 +60,7 @@ START_OPTIONS = frozenset(
         "incremental-to-auto-tag",
     }
 )
-"""The options that say where a stream begins, and nothing of how its rows are read."""
+"""The options that only define where a stream begins, not how its rows are read."""
 
 
 class Nothing(Enum):
@@ -145,8 +145,8 @@ class Follower:
             return
         if start.state is not None and self._last < start.state.id:
             raise InvalidRequest(
-                "the stream begins with the state of a snapshot, and would end before it; "
-                "from_snapshot names an earlier start",
+                "the stream begins with the state of a snapshot after its end; name an earlier "
+                "start by from_snapshot",
                 until=self._last,
                 state=start.state.id,
                 table=self._context.identifier,
@@ -236,8 +236,8 @@ class Follower:
 
     def _rolled_back(self, snapshot_id: int, latest: int) -> NotFound:
         return NotFound(
-            "the table was rolled back behind the stream: a snapshot that it has read does not "
-            "exist any more; begin a new stream from a snapshot that does",
+            "the table was rolled back: a snapshot that the stream has read does not exist any "
+            "more; begin a new stream from an existing snapshot",
             snapshot_id=snapshot_id,
             latest=latest,
             table=self._context.identifier,

@@ -38,7 +38,7 @@ class Progress:
         self._recorded_ms = context.ambient.now_ms()
         self._done: int | None = None
         self.given: int | None = None
-        """The next snapshot after everything that was given out; None before the first."""
+        """The next snapshot after all returned ones; None before the first."""
 
     def begin(self, next_id: int) -> None:
         """The stream starts with the changes of this snapshot, and no state before it.
@@ -74,20 +74,20 @@ class Progress:
                 table=self._context.identifier,
             )
         if isinstance(snapshot_id, bool) or not isinstance(snapshot_id, int | None):
-            raise InvalidRequest("a snapshot id is a whole number", snapshot_id=snapshot_id)
+            raise InvalidRequest("a snapshot id must be a whole number", snapshot_id=snapshot_id)
         done = self.given if snapshot_id is None else snapshot_id + 1
         if done is None:
             return
         if self.given is None or done > self.given:
             raise InvalidRequest(
-                "the stream has not given out this snapshot yet",
+                "the stream has not returned this snapshot yet",
                 snapshot_id=snapshot_id,
                 consumer_id=self._consumer_id,
                 table=self._context.identifier,
             )
         if done < (self._done or 1):
             raise InvalidRequest(
-                "a later snapshot was said to be done before; reset_consumer goes back",
+                "a later snapshot is already recorded as done; use reset_consumer to go back",
                 snapshot_id=snapshot_id,
                 next_snapshot=self._done,
                 consumer_id=self._consumer_id,

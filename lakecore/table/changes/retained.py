@@ -75,9 +75,7 @@ class RetainedChanges:
         elif snapshot_id > self.latest:
             message = "there is no such snapshot yet"
         else:
-            message = (
-                "the changes of the snapshot have expired; the earliest that are left are named"
-            )
+            message = "the changes of the snapshot have expired"
         return NotFound(
             message,
             snapshot_id=snapshot_id,

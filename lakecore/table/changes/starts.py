@@ -50,7 +50,7 @@ class Start:
     next_id: int
     state: Snapshot | None = None
     created_since_ms: int | None = None
-    """Of the state, read only the files that were created at this time or later."""
+    """Only files of the state that were created at this time or later are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,11 +171,11 @@ def _of_consumer(retained: RetainedChanges, origin: Origin) -> int:
         return number
     expired = number < retained.earliest
     raise NotFound(
-        "the consumer has not read snapshots that have expired; reset_consumer lets it go on with "
-        "the earliest that is left"
+        "the consumer has not read snapshots that have expired; use reset_consumer to continue "
+        "with the earliest existing one"
         if expired
         else "the consumer waits for a snapshot beyond the next one: the table was rolled back or "
-        "made again; reset_consumer lets it go on with another snapshot",
+        "created again; use reset_consumer to continue with another snapshot",
         consumer_id=origin.consumer_id,
         next_snapshot=number,
         earliest=retained.earliest,

@@ -119,7 +119,7 @@ def _options(options: TableOptions, request: StreamRequest) -> TableOptions:
     if request.from_snapshot is not None:
         number = request.from_snapshot
         if isinstance(number, bool) or not isinstance(number, int):
-            raise InvalidRequest("from_snapshot is a snapshot id", from_snapshot=number)
+            raise InvalidRequest("from_snapshot must be a snapshot id", from_snapshot=number)
         stated["scan.snapshot-id"] = str(max(number, 0))
     if request.from_timestamp is not None:
         key = _TIME_KEYS.get(ScanMode(mode or "default"), "scan.timestamp-millis")
@@ -152,7 +152,7 @@ def _checked_until(until: object) -> int | Literal["latest"] | None:
     if until is None or until == LATEST:
         return LATEST if until == LATEST else None
     if isinstance(until, bool) or not isinstance(until, int):
-        raise InvalidRequest("until is a snapshot id or 'latest'", until=until)
+        raise InvalidRequest("until must be a snapshot id or 'latest'", until=until)
     return until
 
 
@@ -173,7 +173,7 @@ def _poll_seconds(poll: object, options: TableOptions) -> float:
                 seconds = DURATION.parse(poll) / 1000
             except ValueError as error:
                 raise InvalidRequest(
-                    "poll is not a duration", poll=poll, allowed=str(error)
+                    "poll is not a valid duration", poll=poll, allowed=str(error)
                 ) from error
         case timedelta():
             seconds = poll.total_seconds()
@@ -181,6 +181,7 @@ def _poll_seconds(poll: object, options: TableOptions) -> float:
             seconds = float(poll)
     if not 0 < seconds < math.inf:
         raise InvalidRequest(
-            "poll is a duration above 0: a text such as '10 s', a timedelta, or seconds", poll=poll
+            "poll must be a duration above 0: a string such as '10 s', a timedelta, or seconds",
+            poll=poll,
         )
     return seconds

@@ -99,8 +99,8 @@ def check_vectors_change(
         )
         if marked:
             raise InvalidRequest(
-                "deletion vectors cannot be switched off while rows are only hidden by them: "
-                "deleted rows would come back; compact the table in full first",
+                "deletion vectors cannot be switched off while they hide rows: deleted rows "
+                "would reappear; run a full compaction of the table first",
                 option="deletion-vectors.enabled",
                 files=marked,
                 table=after.table,
@@ -113,8 +113,8 @@ def check_vectors_change(
     ]
     if unmerged:
         raise InvalidRequest(
-            "deletion vectors cannot be switched on while files of a bucket must be merged: keys "
-            "would come twice; compact the table in full first",
+            "deletion vectors cannot be switched on while files of a bucket must be merged: "
+            "keys would be duplicated; run a full compaction of the table first",
             option="deletion-vectors.enabled",
             buckets=len(unmerged),
             table=after.table,
@@ -129,8 +129,8 @@ def _check_merging(history: History, switch: _Switch) -> None:
     several = sum(not _is_one_run(files) for files in _buckets(history))
     if several:
         raise InvalidRequest(
-            "how rows of a key merge cannot change while a bucket has rows in several sorted runs: "
-            "some were merged by the old rules; compact the table in full first",
+            "how rows of a key merge cannot change while a bucket has rows in several sorted "
+            "runs: some were merged by the old rules; run a full compaction of the table first",
             options=_differing(switch.before, switch.after),
             buckets=several,
             table=switch.after.table,
@@ -146,7 +146,7 @@ def _check_partition_names(history: History, switch: _Switch) -> None:
     for partition in {entry.partition for entry in history.live_entries(snapshot)}:
         if before.path(partition) != after.path(partition):
             raise InvalidRequest(
-                "the directories of stored partitions would get other names, and their files would "
+                "the directories of stored partitions would be renamed, and their files would "
                 "not be found; write the rows to a new table instead",
                 options=_differing(switch.before, switch.after),
                 directory=before.path(partition),

@@ -34,7 +34,7 @@ def check_lookup_change(history: History, before: TableOptions, after: TableOpti
     if several:
         raise InvalidRequest(
             "whether compaction looks up rows cannot change while a bucket has rows in several "
-            "levels above 0: compact the table in full first",
+            "levels above 0: run a full compaction of the table first",
             changelog_producer=after.changelog_producer,
             force_lookup=after.force_lookup,
             merge_engine=after.merge_engine,

@@ -81,8 +81,8 @@ def _run(context: TableContext, request: CommitRequest, latest_id: int | None) -
         _expire(context, dropped[-1] if dropped else latest_id)
     except (LakecoreError, OSError) as error:
         log.warning(
-            "the commit is made, but the housekeeping after it failed; the next one tries again: "
-            "table=%s snapshot=%s reason=%s",
+            "the commit succeeded, but the housekeeping after it failed; the next commit tries "
+            "again: table=%s snapshot=%s reason=%s",
             context.identifier,
             latest_id,
             error,

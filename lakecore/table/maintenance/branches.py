@@ -99,7 +99,7 @@ def create_branch(context: TableContext, name: str, tag: str | None) -> Branch:
     if kept is not None and not _still_there(context, kept):
         drop_table(context.store, path, context.ambient)
         raise NotFound(
-            "the tag was deleted while the branch was made from it",
+            "the tag was deleted while the branch was created from it",
             tag=kept.name,
             branch=name,
             table=context.identifier,
@@ -182,15 +182,15 @@ def branch_history(context: TableContext, name: str) -> History:
 def check_branch_name(context: TableContext, name: object) -> None:
     """Raise InvalidRequest for an invalid branch name."""
     if not isinstance(name, str):
-        raise InvalidRequest("a branch is named by a text", branch=name)
+        raise InvalidRequest("the name of a branch must be a string", branch=name)
     if not name.strip():
-        raise InvalidRequest("the name of a branch is not blank", branch=name)
+        raise InvalidRequest("the name of a branch must not be blank", branch=name)
     if name == MAIN_BRANCH:
         raise InvalidRequest("main is the name of the table itself, not of a branch", branch=name)
     if name.isdecimal():
-        raise InvalidRequest("the name of a branch is not all digits", branch=name)
+        raise InvalidRequest("the name of a branch must not consist of digits only", branch=name)
     if name.startswith("."):
-        raise InvalidRequest("the name of a branch does not begin with a dot", branch=name)
+        raise InvalidRequest("the name of a branch must not begin with a dot", branch=name)
     _directory(context.layout, name)  # raises for a name that is a path to another directory
 
 

@@ -86,9 +86,9 @@ def expire_partitions(
     untimed = tuple(ages.texts(each) for each, time_ms in known.items() if time_ms is None)
     if untimed:
         log.warning(
-            "partitions never expire, since their values say no time: correct the option "
-            "partition.timestamp-pattern or partition.timestamp-formatter, drop them by hand, or "
-            "set partition.expiration-strategy=update-time. table=%s count=%d first=%s",
+            "partitions never expire, because their values are not a time: correct the option "
+            "partition.timestamp-pattern or partition.timestamp-formatter, drop them yourself, "
+            "or set partition.expiration-strategy=update-time. table=%s count=%d first=%s",
             context.identifier,
             len(untimed),
             dict(untimed[0]),
@@ -167,7 +167,7 @@ class _Ages:
 # --- after a commit -------------------------------------------------------------------------------
 
 _CHECKED_MS: WeakKeyDictionary[History, int] = WeakKeyDictionary()
-"""When partitions were last looked at, for each open table."""
+"""When partitions were last checked, for each open table."""
 
 
 def expire_partitions_if_due(context: TableContext, identifier: int) -> tuple[int, ...]:

@@ -159,7 +159,7 @@ class _Expiry:
         if not dry_run:
             if {tag.name for tag in tags} != set(context.history.tag_names()):
                 raise CommitConflict(
-                    "tags were made or deleted while the expiry was planned; do it again",
+                    "tags were created or deleted while the expiry was planned; repeat the call",
                     table=context.identifier,
                 )
             delete_files_of(context, plan)

@@ -29,7 +29,7 @@ __all__ = ["expire_tags", "maintain_tags"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ENDS: WeakKeyDictionary[History, dict[FileStatus, float | None]] = WeakKeyDictionary()
-"""When the tags of a table end, by the states of their files."""
+"""When the tags of a table expire, by the states of their files."""
 
 
 def expire_tags(

@@ -169,8 +169,8 @@ def _carry_out(context: TableContext, source: Layout, target: Layout, steps: _St
         path, data = target.snapshot(number), store.read(source.snapshot(number))
         if not store.put_if_absent(path, data) and store.read(path) != data:
             raise CommitConflict(
-                "another writer committed to the table during the call; call fast_forward again to "
-                "replace its snapshot by that of the branch",
+                "another writer committed to the table during the call; call fast_forward again"
+                " to replace its snapshot with that of the branch",
                 snapshot_id=number,
                 table=context.identifier,
             )

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 __all__ = ["AGE_MS_MIN", "remove_orphan_files"]
 
 AGE_MS_MIN = 3_600_000
-"""No commit that is under way is older than this, as far as anybody knows."""
+"""No running commit is assumed to be older than this."""
 
 _HINTS = {EARLIEST, LATEST}
 _HIDDEN = re.compile(r"\..+\.tmp")
@@ -76,8 +76,8 @@ def remove_orphan_files(
     youngest = context.ambient.now_ms() - AGE_MS_MIN
     if older_than_ms > youngest and not force:
         raise InvalidRequest(
-            "files of the last hour may belong to a commit that is under way; wait, or say force "
-            "if nobody writes to the table",
+            "files of the last hour may belong to a running commit; wait, or set force if there"
+            " are no writers",
             older_than_ms=older_than_ms,
             latest_allowed_ms=youngest,
             table=context.identifier,
@@ -104,7 +104,7 @@ def _histories(context: TableContext) -> list[History]:
     for history in found:
         if not history.schema_ids():
             raise CorruptTable(
-                "a branch has no schema, and nobody can say what it keeps; delete the branch",
+                "a branch has no schema, so the files that it keeps are unknown; delete the branch",
                 branch=history.layout.branch,
                 table=context.identifier,
             )

@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 KEY = ("_PARTITION", "_BUCKET", "_FILE_NAME")
-"""The columns that tell data files apart."""
+"""The columns that identify a data file."""
 _USED = (*KEY, "_KIND", "_EXTRA_FILES", "_EXTERNAL_PATH", "_FILE_SOURCE", "_FILE_SIZE")
 _SCHEMA: Mapping[str, pl.DataType | type[pl.DataType]] = {
     "_PARTITION": pl.Binary,

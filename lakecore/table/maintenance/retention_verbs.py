@@ -160,7 +160,7 @@ class RetentionVerbs:
         rule = partition_rule_of(options)
         if rule is None:
             raise InvalidRequest(
-                "say how long partitions live: expiration_time, or the option "
+                "set how long partitions live: expiration_time, or the option "
                 "partition.expiration-time",
                 table=context.identifier,
             )
@@ -237,7 +237,7 @@ def _span_text(given: object) -> str | None:
     if isinstance(given, timedelta):
         return f"{given // timedelta(milliseconds=1)} ms"
     raise InvalidRequest(
-        "a span of time is a text such as '30 d', or a timedelta", expiration_time=given
+        "a time span must be a string such as '30 d', or a timedelta", expiration_time=given
     )
 
 
@@ -252,6 +252,6 @@ def _moment(context: TableContext, given: Time | timedelta | None, default_ms: i
             return context.ambient.now_ms() - DURATION.parse(given)
         except ValueError as error:
             raise InvalidRequest(
-                "the age is not one", older_than=given, allowed=str(error)
+                "the age is not a valid duration", older_than=given, allowed=str(error)
             ) from error
     return to_milliseconds(given)

@@ -71,14 +71,15 @@ def rollback_to(context: TableContext, travel: Travel, *, dry_run: bool = False)
     """
     if travel == Travel():
         raise InvalidRequest(
-            "name what to go back to: snapshot_id, tag or timestamp", table=context.identifier
+            "name the target of the rollback: snapshot_id, tag or timestamp",
+            table=context.identifier,
         )
     require_table(context)
     if not dry_run:
         finish_rollback(context)
     latest = context.history.latest_snapshot()
     if latest is None:
-        raise NotFound("the table has no snapshot to go back to", table=context.identifier)
+        raise NotFound("the table has no snapshot to roll back to", table=context.identifier)
     target = _target(context, travel)
     context.history.live_entries(target)  # raises an error if the target state cannot be read
     metadata_of(context, [target], changelog=False)
@@ -161,7 +162,7 @@ def _target(context: TableContext, travel: Travel) -> Snapshot:
             if tag.snapshot.id == number:
                 return tag.snapshot
     snapshot, _ = resolve(context, travel)
-    assert snapshot is not None, "a state that is named is there, or an error says so"
+    assert snapshot is not None, "a named state exists, or an error was raised"
     return snapshot
 
 
@@ -281,7 +282,7 @@ def _files_of(
             stays |= _metadata_of_states(context, some)
     except CorruptTable as error:
         log.warning(
-            "a state that stays cannot be read, so no file is deleted: table=%s reason=%s",
+            "a remaining state cannot be read, so no file is deleted: table=%s reason=%s",
             context.identifier,
             error,
         )
@@ -332,5 +333,7 @@ def _added(context: TableContext, snapshot: Snapshot, *, whole: bool) -> list[pl
                 manifests = (history.manifests if whole else history.delta_manifests)(snapshot)
             frames.append(entry_frame(history, manifests))
         except CorruptTable as error:
-            log.warning("files are left: table=%s reason=%s", context.identifier, error)
+            log.warning(
+                "some files were not deleted: table=%s reason=%s", context.identifier, error
+            )
     return [frame.filter(pl.col("_KIND") == FileKind.ADD) for frame in frames]

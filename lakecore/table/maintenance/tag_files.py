@@ -81,8 +81,8 @@ def files_of_tag(context: TableContext, tag: Tag) -> TagFiles:
         data, metadata = _unreached(context, tag)
     except CorruptTable as error:
         log.warning(
-            "the files of a tag are kept, because not all that may need them can be read: table=%s "
-            "tag=%s snapshot=%d reason=%s",
+            "the files of a tag are kept, because a state that may need them cannot be read: "
+            "table=%s tag=%s snapshot=%d reason=%s",
             context.identifier,
             tag.name,
             tag.snapshot.id,

@@ -110,7 +110,7 @@ def make_tag(context: TableContext, name: str, snapshot: Snapshot, retained: int
     if not _still_kept(context, snapshot, name):
         context.store.delete(path)
         raise NotFound(
-            "the snapshot expired while it was tagged; tag a newer one",
+            "the snapshot expired during the call; tag a newer one",
             snapshot_id=snapshot.id,
             tag=name,
             table=context.identifier,
@@ -182,9 +182,9 @@ def known_tag(context: TableContext, name: str) -> Tag:
 def check_tag_name(context: TableContext, name: object) -> None:
     """Raise InvalidRequest for an invalid tag name."""
     if not isinstance(name, str):
-        raise InvalidRequest("a tag is named by a text", tag=name)
+        raise InvalidRequest("the name of a tag must be a string", tag=name)
     if not name.strip():
-        raise InvalidRequest("the name of a tag is not blank", tag=name)
+        raise InvalidRequest("the name of a tag must not be blank", tag=name)
     if name == _RESERVED:
         raise InvalidRequest(
             "a tag cannot have this name: its file would be the folder of success files", tag=name
@@ -203,13 +203,13 @@ def retained_ms(given: str | timedelta | None) -> int | None:
             milliseconds = DURATION.parse(given)
         except ValueError as error:
             raise InvalidRequest(
-                "time_retained is no duration, such as '1 d' or '12 h'",
+                "time_retained is not a duration such as '1 d' or '12 h'",
                 time_retained=given,
                 why=error,
             ) from error
     else:
         raise InvalidRequest(
-            "time_retained is a duration as text, such as '1 d', or a timedelta",
+            "time_retained must be a string such as '1 d', or a timedelta",
             time_retained=given,
         )
     if milliseconds < 0:
@@ -277,7 +277,8 @@ def _check_no_second_automatic(context: TableContext, name: str, snapshot: Snaps
     for tag in all_tags(context):
         if tag.snapshot.is_same(snapshot) and periods.is_automatic(tag.name) and tag.name != name:
             raise InvalidRequest(
-                "the snapshot has an automatic tag already; give the tag a name that is no period",
+                "the snapshot already has an automatic tag; give the tag a name that is not a "
+                "period",
                 snapshot_id=snapshot.id,
                 automatic_tag=tag.name,
                 tag=name,

@@ -169,7 +169,7 @@ class FallbackSource:
 
 def _branch(context: TableContext) -> TableContext:
     name = context.options.scan_fallback_branch
-    assert name is not None, "asked only if there is one"
+    assert name is not None, "called only if there is one"
     dynamic = dynamic_options_of(context)
     for key in ("branch", "bucket"):  # each branch has its own
         dynamic.pop(key, None)

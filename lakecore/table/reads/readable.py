@@ -210,7 +210,7 @@ class Readable(ABC):
             table.head(3)
         """
         if checked_limit(n) is None:
-            raise InvalidRequest("head takes a number of rows; to_polars() gives all", n=n)
+            raise InvalidRequest("head takes a number of rows; to_polars() returns all", n=n)
         at = Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp)
         reader = batch_reader(self._rows(at), columns, where, n)
         polars_source.check_once(reader.schema.names)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 Bucket = tuple[bytes, int, int]
 """Partition, bucket, total buckets."""
 _WINNERS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
-"""The merge engines that give out rows as they are stored."""
+"""The merge engines that return rows as they are stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,20 +48,20 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 _UNCHECKED_BYTES_MAX = 64 << 20
-"""Of files, past which it counts what looking at all their row groups costs."""
+"""Below this number of unverified bytes, the row groups are not counted."""
 _FEW_SHARE = 4
-"""The part of the row groups, as a divisor, that are few."""
+"""The row groups that match are few if they are at most all row groups divided by this."""
 _READERS = 2
 _TASKS_AHEAD = 4
 _TASK_ROWS, _TASK_BATCHES = 65_536, 8
-"""What is read at once, at most: a window gives a batch of each run, most of them small."""
+"""The most batches read at once: a window returns a batch of each run, mostly small ones."""
 _AHEAD_SHARE = 8
-"""The part of the budget, as a divisor, that waiting batches have before no more are read."""
+"""If waiting batches take more than the budget divided by this, no more are read."""
 _AHEAD_BYTES = 64 << 20
 
 
 Batch = TypeVar("Batch", bound=pa.RecordBatch | pl.DataFrame)
-"""Rows, as one library has them or the other."""
+"""Rows in the form of one of the two libraries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 _LEVELS = ("changelog-producer", "deletion-vectors.enabled")
-"""What may change of the options by which rows of several levels count, all or the lowest."""
+"""The options that decide whether reads merge all levels or use the lowest one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +37,9 @@ class Travel:
     def __post_init__(self) -> None:
         number: object = self.snapshot_id
         if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
-            raise InvalidRequest("a snapshot id is a whole number", snapshot_id=number)
+            raise InvalidRequest("a snapshot id must be a whole number", snapshot_id=number)
         if self.tag is not None and not isinstance(self.tag, str):
-            raise InvalidRequest("a tag is named by a text", tag=self.tag)
+            raise InvalidRequest("the name of a tag must be a string", tag=self.tag)
         if self.timestamp is not None:
             to_milliseconds(self.timestamp)
         named = [v for v in (self.snapshot_id, self.tag, self.timestamp) if v is not None]
@@ -156,7 +156,7 @@ def _at(context: TableContext, time_ms: int) -> Snapshot:
             high = middle
     if low == 0:
         raise NotFound(
-            "no live snapshot is that old",
+            "no existing snapshot is that old",
             time_ms=time_ms,
             earliest_ms=history.snapshot(ids[0]).time_ms if ids else None,
         )

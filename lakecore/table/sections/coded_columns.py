@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _LEAST_ROWS = 65_536
-"""Splits with fewer rows are not worth a look at the footers."""
+"""For splits with fewer rows, reading the footers costs more than it saves."""
 _FILES_MAX = 64
 """The most files whose footers are read."""
 _COLUMNS_MAX = 128

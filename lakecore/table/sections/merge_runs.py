@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _LOCAL_READERS, _REMOTE_READERS = 2, 8
-"""Of the runs of a section. A remote file is to be waited for; a local one keeps a core busy, but
-for the moments in which who reads it waits for the interpreter."""
+"""Concurrent readers of the runs of a section. A remote read mostly waits for the network; a local
+one keeps a core busy, except while it waits for the interpreter lock."""
 LEASE_SHARE = 4
 """A read takes the budget divided by this."""
 LEASE_LEAST_BYTES = 8 << 20

@@ -271,7 +271,7 @@ class SplitFiles:
                 continue
             if not chooses_value(self.plan.merge, mapping.read.name):
                 raise Unsupported(
-                    "a text that is no UTF-8 cannot be compared or aggregated",
+                    "a string that is not valid UTF-8 cannot be compared or aggregated",
                     column=mapping.read.name,
                     path=self.path(file),
                 )
@@ -346,7 +346,7 @@ def check_size(store: Store, path: str, file: DataFile) -> None:
         size_bytes = store.size(path)
     if size_bytes != file.size_bytes:
         raise CorruptTable(
-            "a data file does not have the size it should have",
+            "the size of a data file differs from the manifest",
             path=path,
             size_bytes=size_bytes,
             expected_bytes=file.size_bytes,
@@ -370,5 +370,5 @@ def missing_is_corrupt(path: str) -> Iterator[None]:
         yield
     except NotFound as error:
         raise CorruptTable(
-            "a file of the snapshot is missing; was the snapshot expired meanwhile?", file=path
+            "a file of the snapshot is missing; has the snapshot expired since?", file=path
         ) from error

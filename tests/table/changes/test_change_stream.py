@@ -311,7 +311,7 @@ def test_snapshots_after_one_that_is_not_done_are_not_done() -> None:
 
 @pytest.mark.parametrize(
     ("snapshot_id", "message"),
-    [(3, "not given out this snapshot yet"), (0, "said to be done before"), ("1", "whole number")],
+    [(3, "not returned this snapshot yet"), (0, "already recorded as done"), ("1", "whole number")],
 )
 def test_wrong_commits_are_refused(snapshot_id: Any, message: str) -> None:
     table = history("1 a", "2 b", "3 c")

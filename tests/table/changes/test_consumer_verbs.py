@@ -54,8 +54,8 @@ def test_consumer_is_deleted_without_a_next_snapshot() -> None:
     [
         (("a", 5), NotFound, r"next_snapshot=5 earliest=1 latest=3"),
         (("a", 0), NotFound, r"next_snapshot=0 earliest=1 latest=3"),
-        (("a", True), InvalidRequest, "is a snapshot id"),
-        (("a", "2"), InvalidRequest, "is a snapshot id"),
+        (("a", True), InvalidRequest, "must be a snapshot id"),
+        (("a", "2"), InvalidRequest, "must be a snapshot id"),
         (("a/b", 2), InvalidRequest, "leads out of its directory"),
         (("", 2), InvalidRequest, "not blank"),
     ],

@@ -218,7 +218,7 @@ def test_rollback_behind_the_stream_is_an_error() -> None:
     next_of(follower)
     rolled_back(table, 1)
 
-    with pytest.raises(NotFound, match=r"rolled back behind the stream.* snapshot_id=3 latest=1"):
+    with pytest.raises(NotFound, match=r"the table was rolled back.* snapshot_id=3 latest=1"):
         follower.step()
 
 
@@ -231,7 +231,7 @@ def test_rollback_is_noticed_though_others_took_the_numbers() -> None:
     for line in ("4 d", "5 e", "6 f"):
         put(after, line)
 
-    with pytest.raises(NotFound, match=r"rolled back behind the stream.* snapshot_id=3"):
+    with pytest.raises(NotFound, match=r"the table was rolled back.* snapshot_id=3"):
         follower.step()
 
 
@@ -246,7 +246,7 @@ def test_rollback_is_noticed_after_a_state_and_after_the_start_latest() -> None:
         put(after, "3 c")
         put(after, "4 d")
 
-        with pytest.raises(NotFound, match=r"rolled back behind the stream.* snapshot_id=2"):
+        with pytest.raises(NotFound, match=r"the table was rolled back.* snapshot_id=2"):
             follower.step()
 
 

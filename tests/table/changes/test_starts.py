@@ -221,7 +221,8 @@ def test_consumer_whose_snapshots_have_expired_names_the_earliest_left() -> None
     expire(table, 1, 2)
 
     with pytest.raises(
-        NotFound, match=r"have expired; reset_consumer.*consumer_id=c next_snapshot=1 earliest=3"
+        NotFound,
+        match=r"have expired; use reset_consumer.*consumer_id=c next_snapshot=1 earliest=3",
     ):
         table.stream(consumer_id="c")
 
@@ -230,5 +231,7 @@ def test_consumer_beyond_the_next_snapshot_is_refused() -> None:
     table = hourly("1 a")
     write_consumer(table.context, "c", 7)
 
-    with pytest.raises(NotFound, match=r"rolled back or made again.* next_snapshot=7 .* latest=1"):
+    with pytest.raises(
+        NotFound, match=r"rolled back or created again.* next_snapshot=7 .* latest=1"
+    ):
         table.stream(consumer_id="c")

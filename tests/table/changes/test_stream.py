@@ -139,7 +139,7 @@ def test_fresh_reader_begins_with_the_latest_state() -> None:
 
     assert streamed(table) == {2: "+I 1 c"}
     assert streamed(new_table()) == {}
-    with pytest.raises(InvalidRequest, match="would end before it"):
+    with pytest.raises(InvalidRequest, match="after its end"):
         table.stream(until=1)
 
 
@@ -248,9 +248,9 @@ def test_snapshot_named_goes_before_the_options_that_name_one() -> None:
         ({"from_snapshot": 4}, NotFound, "no such snapshot yet.* snapshot_id=4"),
         ({"from_snapshot": 0}, NotFound, "the first snapshot of a table is 1"),
         ({"from_snapshot": 2, "until": 0}, InvalidRequest, "begins after its end"),
-        ({"until": "newest"}, InvalidRequest, "until is a snapshot id or 'latest'"),
-        ({"until": True}, InvalidRequest, "until is a snapshot id or 'latest'"),
-        ({"from_snapshot": "1"}, InvalidRequest, "from_snapshot is a snapshot id"),
+        ({"until": "newest"}, InvalidRequest, "until must be a snapshot id or 'latest'"),
+        ({"until": True}, InvalidRequest, "until must be a snapshot id or 'latest'"),
+        ({"from_snapshot": "1"}, InvalidRequest, "from_snapshot must be a snapshot id"),
         ({"from_snapshot": -3}, NotFound, "the first snapshot of a table is 1"),
         (
             {"from_snapshot": 1, "from_timestamp": 5},
@@ -269,10 +269,10 @@ def test_snapshot_named_goes_before_the_options_that_name_one() -> None:
         ({"scan_mode": "latest-delta"}, InvalidRequest, r"changes\(start, end\)"),
         ({"consumer_id": " "}, InvalidRequest, "not blank"),
         ({"consumer_id": "../x"}, InvalidRequest, "leads out of its directory"),
-        ({"poll": "often"}, InvalidRequest, "poll is not a duration"),
-        ({"poll": 0}, InvalidRequest, "poll is a duration above 0"),
-        ({"poll": float("nan")}, InvalidRequest, "poll is a duration above 0"),
-        ({"poll": True}, InvalidRequest, "poll is a duration above 0"),
+        ({"poll": "often"}, InvalidRequest, "poll is not a valid duration"),
+        ({"poll": 0}, InvalidRequest, "poll must be a duration above 0"),
+        ({"poll": float("nan")}, InvalidRequest, "poll must be a duration above 0"),
+        ({"poll": True}, InvalidRequest, "poll must be a duration above 0"),
     ],
 )
 def test_requests_that_cannot_be_are_refused(

@@ -56,7 +56,7 @@ def test_lookup_comes_only_after_a_full_compaction(engine: str, tmp_path: Path) 
     session, table = in_two_levels(tmp_path, engine)
     rows = sorted(table.to_polars().rows())
 
-    with pytest.raises(InvalidRequest, match="compact the table in full first"):
+    with pytest.raises(InvalidRequest, match="run a full compaction"):
         session.alter_table("d.t", [SET_LOOKUP])
     table.compact(full=True)
     session.alter_table("d.t", [SET_LOOKUP])
@@ -69,7 +69,7 @@ def test_lookup_goes_only_after_a_full_compaction(engine: str, tmp_path: Path) -
     session, table = in_two_levels(tmp_path, engine, **LOOKUP)
     rows = sorted(table.to_polars().rows())
 
-    with pytest.raises(InvalidRequest, match="compact the table in full first"):
+    with pytest.raises(InvalidRequest, match="run a full compaction"):
         session.alter_table("d.t", [SET_NONE])
     table.compact(full=True)
     session.alter_table("d.t", [SET_NONE])

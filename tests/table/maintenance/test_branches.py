@@ -237,7 +237,7 @@ def test_tag_that_goes_while_a_branch_is_made_leaves_no_branch() -> None:
     store = Losing()
     store._files = table.context.store._files  # type: ignore[attr-defined]  # noqa: SLF001
 
-    with pytest.raises(NotFound, match="deleted while the branch was made"):
+    with pytest.raises(NotFound, match="deleted while the branch was created"):
         reopened(table, store=store).create_branch("b", tag="one")
     assert table.branches() == ()
 

@@ -157,5 +157,5 @@ def test_clock_that_goes_back_does_not_stop_the_checks() -> None:
 def test_table_without_partitions_or_time_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="no partitions"):
         new_table().expire_partitions(expiration_time="1 d")
-    with pytest.raises(InvalidRequest, match="say how long"):
+    with pytest.raises(InvalidRequest, match="set how long"):
         by_day("1 2023-11-01").expire_partitions()

@@ -66,7 +66,7 @@ def test_rollback_to_a_time() -> None:
     second = table.context.history.snapshot(2).time_ms
 
     assert table.rollback_to(timestamp=second + 1).snapshot_id == 2
-    with pytest.raises(NotFound, match="no live snapshot is that old"):
+    with pytest.raises(NotFound, match="no existing snapshot is that old"):
         table.rollback_to(timestamp=0)
 
 
@@ -204,7 +204,7 @@ def test_what_is_not_there_is_one_clear_error() -> None:
         table.rollback_to(2)
     with pytest.raises(NotFound, match="no such tag"):
         table.rollback_to(tag="none")
-    with pytest.raises(InvalidRequest, match="name what to go back to"):
+    with pytest.raises(InvalidRequest, match="name the target of the rollback"):
         table.rollback_to()
     with pytest.raises(InvalidRequest, match="one way only"):
         table.rollback_to(6, tag="none")

@@ -528,7 +528,7 @@ def test_deciding_text_that_is_no_utf8_is_named(decides: str, tmp_path: Path) ->
     assert polars_of(table) != [None]
     for rows_of in (table.to_arrow, table.to_polars):
         with pytest.raises(
-            Unsupported, match=rf"no UTF-8.*column={'id' if decides == 'key' else 's'}"
+            Unsupported, match=rf"not valid UTF-8.*column={'id' if decides == 'key' else 's'}"
         ):
             rows_of()
 

@@ -102,5 +102,5 @@ def test_file_of_another_size_is_not_taken_for_one_that_lacks_columns(tmp_path: 
     place.write_bytes(donor.read_bytes())
 
     assert held(other, columns=["id"]) == "1 | 2"
-    with pytest.raises(CorruptTable, match=r"size it should have. path=.*data-"):
+    with pytest.raises(CorruptTable, match=r"differs from the manifest. path=.*data-"):
         table.to_arrow()
