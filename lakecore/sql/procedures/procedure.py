@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from lakecore.sql.queries import Queries
     from lakecore.sql.workspace import Workspace
@@ -113,7 +113,8 @@ class Procedure:
         known = {each.name: each for each in self.arguments}
         order = self._order(len(positional))
         given: dict[str, object] = dict(zip(order, positional, strict=True))
-        for name, value in named.items():
+        for stated, value in named.items():
+            name = _argument_name(stated, known)
             if name not in known:
                 raise InvalidRequest(
                     "the procedure has no such argument",
@@ -154,6 +155,18 @@ class Procedure:
                 usage=self.usage,
             )
         return names[:count]
+
+
+_OTHER_NAMES = {"snapshot": "snapshot_id", "tagname": "tag", "targettagname": "target_tag"}
+"""Names of arguments that only one of Paimon's engines has, in lower case."""
+
+
+def _argument_name(stated: str, known: Collection[str]) -> str:
+    """The argument that a name means: Spark writes `consumerId` for `consumer_id`."""
+    if stated in known:
+        return stated
+    same = next((name for name in known if name.replace("_", "") == stated), stated)
+    return same if same in known else _OTHER_NAMES.get(stated, stated)
 
 
 def _typed(procedure: str, argument: Argument, value: object) -> object:

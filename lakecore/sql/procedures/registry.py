@@ -32,8 +32,33 @@ _UNSUPPORTED = {
     "alter_function": "lakecore keeps no functions",
     "drop_function": "lakecore keeps no functions",
     "alter_view_dialect": "lakecore keeps no views",
-}
-"""Procedures of Paimon that have no meaning here, with the reason."""
+} | dict.fromkeys(
+    (
+        "compact_chain_table",
+        "compact_manifest",
+        "copy",
+        "copy_files",
+        "create_global_index",
+        "create_tag_from_watermark",
+        "drop_global_index",
+        "full_text_search",
+        "materialize_deletion_vectors",
+        "merge_branch",
+        "reassign_row_id",
+        "remove_unexisting_files",
+        "remove_unexisting_manifests",
+        "repair",
+        "repair_earliest_snapshot",
+        "rescale",
+        "rewrite_file_index",
+        "rollback",
+        "rollback_to_as_latest",
+        "trigger_tag_automatic_creation",
+        "vector_search",
+    ),
+    "lakecore does not have it",
+)
+"""Procedures of Paimon that lakecore does not have, with the reason."""
 
 PROCEDURES: dict[str, Procedure] = {
     each.name: each
