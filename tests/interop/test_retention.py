@@ -7,6 +7,7 @@ files must be the same. Java then reads every snapshot that is left, and the his
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,10 @@ KINDS: Mapping[str, dict[str, Any]] = {
         "partitions": ["p"],
     },
 }
+
+
+HISTORIES = int(os.environ.get("HISTORIES") or 20)
+"""How many random histories are played; each kind of table gets the same number."""
 
 
 class History:
