@@ -43,7 +43,7 @@ def container_columns(source: bytes | Readable, path: str) -> tuple[str, ...]:
 
 
 def block_counts(source: bytes | Readable, path: str) -> Iterator[int]:
-    """The number of records of each block, whose bytes are whole: zstd compares their checksum."""
+    """The number of records of each block. Decompresses the blocks, which detects damaged bytes."""
     with _damaged(path):
         frame = Frame(source, path)
         if frame.codec not in CODECS:

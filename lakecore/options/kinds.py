@@ -32,7 +32,8 @@ LONG_MAX = 9_223_372_036_854_775_807
 class Kind(Generic[T]):
     """A domain of option values: `parse` reads a text or raises ValueError, `show` writes one.
 
-    `tidy` takes what `parse` passes over out of a text that is to be stored: others do not.
+    `tidy` removes from a text what `parse` ignores, before it is stored: other engines may not
+    ignore it.
     """
 
     name: str

@@ -174,7 +174,7 @@ def _forget(zone: str) -> None:
 
 
 def _is_bare(node: Node) -> bool:
-    """Whether a SELECT is nothing but its list."""
+    """Whether a SELECT has only a select list and no other clause."""
     empty: list[Json] = [None, "", False, [], {}, {"map": []}, "STANDARD_HANDLING", "SELECT_NODE"]
     return all(
         key == "select_list"

@@ -35,17 +35,19 @@ class BatchSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteFormat:
-    """How data files are encoded. A row group ends at its rows or its bytes, whichever first.
+    """How data files are encoded. A row group ends at its row or byte limit.
 
-    Row groups are small on purpose: their bounds tell look-ups what to skip, and several are
-    encoded at once. `row_group_bytes` counts bytes in memory, before encoding. It grows with the
-    columns (`row_group_bytes_of`): what a footer knows of a column takes room too.
+    Row groups are small, because look-ups skip row groups by their bounds, and several are encoded
+    at once. `row_group_bytes` counts bytes in memory, before encoding. It grows with the number of
+    columns (`row_group_bytes_of`), because the footer stores metadata for each column of a row
+    group.
 
-    `copies` are pairs of the name of a column and of another that always holds the same, and is of
-    the same type; they are the first columns of the file.
+    `copies` are pairs of column names: both columns have the same type and always the same values.
+    They are the first columns of the file.
 
-    `text_bounds` are columns of texts whose least and greatest value a writer of Parquet tells, for
-    it finds them anyway; each with the characters past which they may be cut (None: never).
+    `text_bounds` are string columns whose minimum and maximum the Parquet writer reports, because
+    it computes them anyway. Each has the length in characters above which the bounds may be
+    truncated (None: never).
     """
 
     format: str = "parquet"

@@ -1,8 +1,8 @@
-"""Purge: a table without rows, without a past, and without any file that it does not need.
+"""Purge: removes all rows, the history, and every file that the table does not need.
 
-The steps are Paimon's: branches, tags and consumers go; the table is truncated; all snapshots but
-the newest and the long-lived changelogs expire; what nothing reaches is deleted. A crash leaves
-a table in which some steps are done; calling it again does the rest.
+The steps are Paimon's: delete branches, tags and consumers; truncate the table; expire the
+long-lived changelogs and all snapshots but the newest; delete orphan files. After a crash, some
+steps are done; the next call does the rest.
 """
 
 from __future__ import annotations
