@@ -294,4 +294,9 @@ def error_of(error: BaseException) -> LakecoreError:
         return NotFound("the query names something that does not exist", reason=head)
     if isinstance(error, duckdb.IOException | duckdb.HTTPException):
         return StorageError("DuckDB cannot read what the query names", reason=head)
+    if text.startswith("Resource In Use"):
+        return InvalidRequest(
+            "rows of an earlier statement are still being read; read them to the end, or close "
+            "their reader"
+        )
     return InvalidRequest("the query failed", reason=text)

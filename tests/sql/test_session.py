@@ -82,3 +82,11 @@ def test_parameters_are_values(catalog: lc.Session) -> None:
         catalog.sql("SELECT ? FROM t", [])
     with pytest.raises(lc.Unsupported, match="parameters"):
         catalog.sql("UPDATE t SET v = ?", [1])
+
+
+def test_an_open_reader_is_named_as_what_is_in_the_way(catalog: lc.Session) -> None:
+    reader = catalog.sql("SELECT * FROM range(1000000)").to_arrow_reader(10)
+    with pytest.raises(lc.InvalidRequest, match="close their reader"):
+        catalog.sql("SELECT 1")
+    reader.close()
+    assert catalog.sql("SELECT 1").fetchall() == [(1,)]
