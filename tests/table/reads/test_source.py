@@ -8,7 +8,7 @@ import threading
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -195,10 +195,13 @@ def test_faces_that_ask_twice_are_planned_once(monkeypatch: pytest.MonkeyPatch) 
     asked: list[object] = []
 
     def counted(
-        context: ScanContext, snapshot: Snapshot | None, where: Predicate | None
+        context: ScanContext,
+        snapshot: Snapshot | None,
+        where: Predicate | None,
+        **others: Any,
     ) -> ScanPlan:
         asked.append(where)
-        return plan_scan(context, snapshot, where)
+        return plan_scan(context, snapshot, where, **others)
 
     monkeypatch.setattr(source, "plan_scan", counted)
     table = many_buckets()
