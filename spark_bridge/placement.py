@@ -56,14 +56,15 @@ class Routing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The owner of each row: a number below `tasks`; null if any task may write the row.
+    """The task that owns each row.
 
-    Then `tasks` is 0 where the frame's own are to take what they have.
-
-    `steps` are what the column `HASH` is, one after the other, that the number is made of.
-    `groups` are the columns by whose values rows of one owner and bucket come together. With
-    `rebalanced`, Spark brings rows of equal values of these columns together as far as the sizes
-    of its tasks allow.
+    - `tasks`: the number of tasks; 0 leaves the rows in the tasks of the frame;
+    - `number`: the owner of a row, below `tasks`; None if any task may write any row;
+    - `steps`: SQL expressions that compute the column `HASH`, each from the one before; `number` is
+      computed from `HASH`;
+    - `groups`: the columns by which a task groups the rows of one owner and bucket;
+    - `rebalanced`: columns by which Spark brings equal values together, as far as the sizes of its
+      tasks allow.
     """
 
     tasks: int
@@ -83,7 +84,7 @@ class Owner:
         return routed.drop(HASH) if self.steps else routed
 
     def hashed(self, df: DataFrame) -> DataFrame:
-        """The frame with what the number is made of."""
+        """The frame with the column `HASH`, from which `number` is computed."""
         return reduce(lambda one, step: one.withColumn(HASH, f.expr(step)), self.steps, df)
 
 

@@ -60,7 +60,8 @@ class WriteTask:
     """The input of a task: the table and its state, the job, and the memory of the task.
 
     - `buckets`: the number of fixed buckets of a partition, else -1;
-    - `columns`: the real names of the last columns, if they were renamed; else empty;
+    - `columns`: the names of the table's columns, if those of the frame were replaced by numbers;
+      they are the last columns of each batch. Else empty;
     - `assigners`: the number of tasks that share the dynamic buckets of a partition.
     """
 

@@ -184,10 +184,10 @@ def to_frames(batches: Iterator[pa.RecordBatch]) -> Generator[pl.DataFrame, None
 
 
 class _Pulls:
-    """Counts the calls for a next frame, which Polars makes in its own threads.
+    """Counts the running calls for a next frame, so that the exit can wait for them.
 
-    NOTE: Polars reads ahead, and does not wait for its threads. A thread that is inside Python when
-    the interpreter exits aborts the process, after all results were returned.
+    NOTE: Polars reads ahead in its own threads and does not wait for them. If one of them is inside
+    Python when the interpreter exits, the process aborts, even though all results were returned.
     """
 
     def __init__(self) -> None:

@@ -145,7 +145,10 @@ def finish_drop(store: Store, path: str) -> bool:
 
 
 def sweep(store: Store, directory: str) -> None:
-    """Delete the hidden remains of interrupted drops and creations below a directory."""
+    """Delete the `.dropped-UUID` directories that interrupted drops left in a directory.
+
+    Does nothing if the storage does not rename in one step.
+    """
     for child in store.list(directory) if store.renames_at_once else ():
         if child.path.rpartition("/")[2].startswith(DROPPED_PREFIX):
             with suppress(LakecoreError):

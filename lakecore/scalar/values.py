@@ -90,7 +90,7 @@ def types_of(schema: TableSchema | pa.Schema) -> dict[str, pa.DataType]:
 def matches(sql: Sql, rows: pa.Table) -> pa.BooleanArray:
     """For each row, whether the condition is true; null counts as false.
 
-    Raises InvalidRequest if some row has no value of it.
+    Raises InvalidRequest if the condition cannot be computed for some row: a cast that fails.
     """
     mask = np.zeros(rows.num_rows, bool)
     mask[_places(sql, rows)] = True

@@ -185,7 +185,7 @@ def read_avro(
     batch: BatchSize,
     row_groups: Iterable[int] | None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches of these columns, each with the file position of its first row."""
+    """Batches of these columns, each with the number of its first row in the file (from 0)."""
     if row_groups is not None:
         raise Unsupported("row groups are chosen in Parquet files only", path=path)
     at = 0

@@ -275,7 +275,7 @@ class _Sink:
         """Does nothing: the store's output is closed by its own context."""
 
     def discard(self) -> None:
-        """Drop the bytes that are still written."""
+        """Ignore all bytes that the ORC writer writes from now on."""
         self._out = None
 
     def check(self) -> None:

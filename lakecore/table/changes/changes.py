@@ -239,7 +239,7 @@ class State:
     as_batch: bool = False
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
-        """The rows, split by split, by partition."""
+        """One iterator of batches for each split; the splits are ordered by partition."""
         live: list[ManifestEntry] = []
         since = None if self.created_since_ms is None else to_wall_clock(self.created_since_ms)
 

@@ -94,7 +94,9 @@ class UpperLevels:
         ]
 
     def rows(self, keys: OrderColumns) -> list[Slice]:
-        """The rows of the keys that exist, each from the lowest level with it; a slice per level.
+        """For each key that exists, its row from the lowest level that holds the key.
+
+        Returns one slice for each level with such rows.
 
         `keys` must be unique, ascending, and greater than all keys of earlier calls.
         """
