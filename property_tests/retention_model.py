@@ -153,6 +153,9 @@ def _of_line(context: TableContext, *, compacted: bool) -> Iterator[str]:
     for number in history.changelog_ids():
         yield layout.changelog(number)
         yield from _of_changelog(context, history.changelog(number), compacted=compacted)
+        if compacted:
+            # A delta list that a tag kept stays as long as the changelog.
+            yield layout.manifest(history.changelog(number).delta_manifest_list)
     yield from (status.path for status in context.store.list(layout.consumer_dir))
 
 

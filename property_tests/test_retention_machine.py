@@ -273,7 +273,9 @@ class RetentionMachine(RuleBasedStateMachine):
                 retain_max=1000, retain_min=least, older_than=FUTURE_MS, max_deletes=1000
             )
 
-        self.do(name, deed, self.lines, death)
+        if self.do(name, deed, self.lines, death):
+            deed(self.open(name))  # as with snapshots, an expiry that died is resumed
+            self.check()
 
     @precondition(lambda self: self.lines[MAIN].snapshots)
     @rule(data=st.data(), death=DEATHS)
