@@ -222,9 +222,13 @@ def _without_reached(
         for history, some in fresh:
             try:
                 names = _reached(context, history, some, left.select(_NAME))
-            except CorruptTable:
+            except CorruptTable as error:
                 if all(_is_there(history, state) for state in some):
-                    raise
+                    raise CorruptTable(
+                        f"{error.message}; nothing was deleted. If an expiry or a rollback was "
+                        "interrupted, run it again first",
+                        **error.facts,
+                    ) from error
                 continue  # expired or deleted since the listing: read the remaining states again
             seen.update(map(_key, some))
             left = left.join(names, on=_NAME, how="anti", maintain_order="left")
