@@ -156,7 +156,7 @@ LIMITS: tuple[Limit, ...] = (
         "write",
         "format:avro",
         any_of=_NANO_VALUES,
-        says="Avro does not support TIMESTAMP|avro holds timestamps of|Avro has TIMESTAMP up",
+        says="Avro does not support TIMESTAMP|avro stores timestamps with|Avro has TIMESTAMP up",
         because=_AVRO_NANOS,
     ),
     _limit((PYPAIMON, RUST), "write", "value:MULTISET", says="Unsupported data", because=_MULTISET),
