@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,6 +92,29 @@ def short_repr(value: object) -> str:
     said = {each.name: getattr(value, each.name) for each in fields(value)}
     shown = ", ".join(f"{name}={each!r}" for name, each in said.items() if each)
     return f"{type(value).__name__}({shown})"
+
+
+class ShownFacts:
+    """Base of frozen results: they print as the facts that they hold, aligned or as HTML.
+
+    A subclass is a dataclass with `repr=False`; it states its title and its facts.
+    """
+
+    __slots__ = ()
+    _title: ClassVar[str]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def __str__(self) -> str:
+        return pairs_text(self._shown())
+
+    def _repr_html_(self) -> str:
+        return pairs_html(self._title, self._shown())
+
+    def _shown(self) -> list[tuple[str, object]]:
+        """Names and values for people."""
+        raise NotImplementedError
 
 
 def public_names(value: object, *, hidden: Iterable[str] = ()) -> list[str]:

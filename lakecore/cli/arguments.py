@@ -19,6 +19,7 @@ __all__ = [
     "AsCsv",
     "AsJson",
     "Columns",
+    "DryRun",
     "Format",
     "Limit",
     "Options",
@@ -26,7 +27,9 @@ __all__ = [
     "TableName",
     "Warehouse",
     "Where",
+    "Yes",
     "chosen",
+    "group",
     "names",
     "stated",
 ]
@@ -84,6 +87,19 @@ Limit = Annotated[
         min=0, metavar="N", help=f"Print at most N rows. Default in a table: {ROWS_SHOWN}."
     ),
 ]
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def group(text: str) -> typer.Typer:
+    """A command that only holds others, such as `lakecore tag`."""
+    return typer.Typer(
+        help=text,
+        no_args_is_help=True,
+        rich_markup_mode=None,  # importing Rich would add 0.1 s to plain help
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
 
 
 def chosen(output: Format, *, json: bool, csv: bool) -> Format:

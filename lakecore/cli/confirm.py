@@ -3,10 +3,37 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from lakecore.errors import InvalidRequest
 
-__all__ = ["require_consent"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["confirmed", "require_consent"]
+
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+
+
+class Verb(Protocol[R_co]):
+    """A verb that removes something, or only says what it would remove."""
+
+    def __call__(self, *, dry_run: bool) -> R_co: ...
+
+
+def confirmed(verb: Verb[R], question: Callable[[R], str | None], *, dry_run: bool, yes: bool) -> R:
+    """What a verb removed after the user agreed; with `dry_run`, what it would remove.
+
+    A dry run finds out what that is, and `question` puts it into words. None means that there is
+    nothing to remove: then nothing is asked and nothing is done.
+    """
+    planned = verb(dry_run=True)
+    asked = None if dry_run else question(planned)
+    if asked is None:
+        return planned
+    require_consent(asked, yes=yes)
+    return verb(dry_run=False)
 
 
 def require_consent(question: str, *, yes: bool) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
-from lakecore.cli.confirm import require_consent
+from lakecore.cli.confirm import confirmed, require_consent
 from lakecore.cli.printing import write_frame, write_record
 from lakecore.cli.target import table_of
 
@@ -93,21 +94,19 @@ def expire_snapshots(
     """Expire snapshots."""
     table = table_of(name, warehouse, option)
     most, least, older_than, deletes = what
-
-    def run(*, dry_run: bool) -> ExpiredSnapshots:
-        return table.expire_snapshots(
+    dry_run, yes = how
+    result = confirmed(
+        partial(
+            table.expire_snapshots,
             retain_max=most,
             retain_min=least,
             older_than=older_than,
             max_deletes=deletes,
-            dry_run=dry_run,
-        )
-
-    dry_run, yes = how
-    result = run(dry_run=True)
-    if result.snapshots_expired and not dry_run:
-        require_consent(f"expire {result.snapshots_expired} snapshots?", yes=yes)
-        result = run(dry_run=False)
+        ),
+        lambda plan: _question("expire", plan.snapshots_expired, "snapshots"),
+        dry_run=dry_run,
+        yes=yes,
+    )
     _print(result, form)
 
 
@@ -123,21 +122,19 @@ def expire_changelogs(
     table = table_of(name, warehouse, option)
     most, least, older_than, deletes = what
     everything, dry_run, yes = how
-
-    def run(*, dry_run: bool) -> ExpiredChangelogs:
-        return table.expire_changelogs(
+    result = confirmed(
+        partial(
+            table.expire_changelogs,
             retain_max=most,
             retain_min=least,
             older_than=older_than,
             max_deletes=deletes,
             delete_all=everything,
-            dry_run=dry_run,
-        )
-
-    result = run(dry_run=True)
-    if result.changelogs_expired and not dry_run:
-        require_consent(f"expire {result.changelogs_expired} changelogs?", yes=yes)
-        result = run(dry_run=False)
+        ),
+        lambda plan: _question("expire", plan.changelogs_expired, "changelogs"),
+        dry_run=dry_run,
+        yes=yes,
+    )
     _print(result, form)
 
 
@@ -145,30 +142,34 @@ def expire_partitions(
     name: str,
     warehouse: str | None,
     option: list[str] | None,
-    what: tuple[str | None, str | None, str | None, str | None, int | None],
+    what: tuple[
+        str | None, str | None, str | None, Literal["values-time", "update-time"] | None, int | None
+    ],
     how: tuple[bool, bool],
     form: Format,
 ) -> None:
     """Drop expired partitions."""
     table = table_of(name, warehouse, option)
     age, formatter, pattern, strategy, most = what
-
-    def run(*, dry_run: bool) -> ExpiredPartitions:
-        return table.expire_partitions(
+    dry_run, yes = how
+    result = confirmed(
+        partial(
+            table.expire_partitions,
             expiration_time=age,
             timestamp_formatter=formatter,
             timestamp_pattern=pattern,
             expire_strategy=strategy,
             max_expires=most,
-            dry_run=dry_run,
-        )
-
-    dry_run, yes = how
-    result = run(dry_run=True)
-    if result.partitions and not dry_run:
-        require_consent(f"drop {len(result.partitions)} partitions?", yes=yes)
-        result = run(dry_run=False)
+        ),
+        lambda plan: _question("drop", len(plan.partitions), "partitions"),
+        dry_run=dry_run,
+        yes=yes,
+    )
     _print(result, form)
+
+
+def _question(verb: str, count: int, what: str) -> str | None:
+    return f"{verb} {count} {what}?" if count else None
 
 
 def rollback(
@@ -183,18 +184,15 @@ def rollback(
     table = table_of(name, warehouse, option)
     snapshot, tag, time = what
 
-    def run(*, dry_run: bool) -> RolledBack:
-        return table.rollback_to(snapshot, tag, time, dry_run=dry_run)
-
     dry_run, yes = how
-    result = run(dry_run=True)
+    result = table.rollback_to(snapshot, tag, time, dry_run=True)
     if not dry_run:
         if result.snapshots_removed or result.tags_removed:
             count = result.snapshots_removed
             tags = f" and {len(result.tags_removed)} tags" if result.tags_removed else ""
             question = f"go back to snapshot {result.snapshot_id}, and remove {count} later ones"
             require_consent(f"{question}{tags}?", yes=yes)
-        result = run(dry_run=False)
+        result = table.rollback_to(snapshot, tag, time)
     _print(result, form)
 
 

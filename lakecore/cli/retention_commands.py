@@ -9,12 +9,15 @@ import typer
 from lakecore.cli.arguments import (
     AsCsv,
     AsJson,
+    DryRun,
     Format,
     Options,
     Output,
     TableName,
     Warehouse,
+    Yes,
     chosen,
+    group,
 )
 from lakecore.cli.run import run
 
@@ -23,17 +26,8 @@ __all__ = ["add_to"]
 _MODULE = "lakecore.cli.retention"
 
 
-def _group(text: str) -> typer.Typer:
-    return typer.Typer(
-        help=text,
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-
-
-_snapshots = _group("List the snapshots of a table, and expire old ones.")
-_expire = _group("Expire old snapshots, changelogs or partitions of a table.")
+_snapshots = group("List the snapshots of a table, and expire old ones.")
+_expire = group("Expire old snapshots, changelogs or partitions of a table.")
 
 Most = Annotated[
     int | None,
@@ -51,8 +45,6 @@ OlderThan = Annotated[
 MaxDeletes = Annotated[
     int | None, typer.Option("--max-deletes", metavar="N", help="Expire at most N.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def add_to(app: typer.Typer) -> None:

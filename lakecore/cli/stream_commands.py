@@ -10,31 +10,27 @@ from lakecore.cli.arguments import (
     AsCsv,
     AsJson,
     Columns,
+    DryRun,
     Format,
     Options,
     Output,
     TableName,
     Warehouse,
     Where,
+    Yes,
     chosen,
+    group,
 )
 from lakecore.cli.run import run
 
 __all__ = ["add_to"]
 
 _MODULE = "lakecore.cli.streams"
-_consumers = typer.Typer(
-    help="List, set and delete the consumers of a table.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+_consumers = group("List, set and delete the consumers of a table.")
 
 ConsumerId = Annotated[
     str, typer.Argument(metavar="CONSUMER", help="The id of the consumer.", show_default=False)
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
 
 
 def add_to(app: typer.Typer) -> None:

@@ -6,13 +6,14 @@ rows may be printed again. Ctrl-C ends the program with exit code 130, as in a s
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
 from lakecore.cli.arguments import ROWS_SHOWN, Format, names
-from lakecore.cli.confirm import require_consent
+from lakecore.cli.confirm import confirmed, require_consent
 from lakecore.cli.output import flush
 from lakecore.cli.printing import note, write_batches, write_frame, write_record
 from lakecore.cli.target import table_of
@@ -162,10 +163,12 @@ def clear_consumers(
     """Delete the consumers that match."""
     including, excluding, dry_run, yes = what
     table = table_of(name, warehouse, option)
-    chosen = table.clear_consumers(including, excluding, dry_run=True)
-    if chosen and not dry_run:
-        require_consent(f"delete {len(chosen)} consumers: {', '.join(chosen)}?", yes=yes)
-        chosen = table.clear_consumers(including, excluding)
+    chosen = confirmed(
+        partial(table.clear_consumers, including, excluding),
+        lambda ids: f"delete {len(ids)} consumers: {', '.join(ids)}?" if ids else None,
+        dry_run=dry_run,
+        yes=yes,
+    )
     text = "\n".join(chosen) if chosen else "no consumer matches"
     write_record({"consumers": list(chosen)}, form, text + _dry(dry_run=dry_run))
 

@@ -9,31 +9,23 @@ import typer
 from lakecore.cli.arguments import (
     AsCsv,
     AsJson,
+    DryRun,
     Format,
     Options,
     Output,
     TableName,
     Warehouse,
+    Yes,
     chosen,
+    group,
 )
 from lakecore.cli.run import run
 
 __all__ = ["add_to"]
 
 _MODULE = "lakecore.cli.tags"
-
-
-def _group(text: str) -> typer.Typer:
-    return typer.Typer(
-        help=text,
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-
-
-_tags = _group("List, create, replace, rename, delete and expire the tags of a table.")
-_branches = _group("List, create, rename, delete and fast-forward the branches of a table.")
+_tags = group("List, create, replace, rename, delete and expire the tags of a table.")
+_branches = group("List, create, rename, delete and fast-forward the branches of a table.")
 
 TagName = Annotated[
     str, typer.Argument(metavar="TAG", help="The name of the tag.", show_default=False)
@@ -56,8 +48,6 @@ Retained = Annotated[
     str | None,
     typer.Option("--time-retained", metavar="TIME", help="How long the tag stays, such as '7 d'."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
 
 
 def add_to(app: typer.Typer) -> None:

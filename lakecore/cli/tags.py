@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from lakecore.cli.confirm import require_consent
+from lakecore.cli.confirm import confirmed
 from lakecore.cli.printing import write_frame, write_record
 from lakecore.cli.target import table_of
 
@@ -100,11 +101,12 @@ def delete_tag(
 ) -> None:
     """Delete a tag."""
     dry_run, yes = care
-    table = table_of(name, warehouse, option)
-    planned = table.delete_tag(tag, dry_run=True)
-    if not dry_run:
-        require_consent(f"delete the tag {tag} of snapshot {planned.snapshot_id}?", yes=yes)
-    done = planned if dry_run else table.delete_tag(tag)
+    done = confirmed(
+        partial(table_of(name, warehouse, option).delete_tag, tag),
+        lambda plan: f"delete the tag {tag} of snapshot {plan.snapshot_id}?",
+        dry_run=dry_run,
+        yes=yes,
+    )
     write_record(asdict(done), form, str(done))
 
 
@@ -118,11 +120,12 @@ def expire_tags(
 ) -> None:
     """Delete the tags past their time to live."""
     dry_run, yes = care
-    table = table_of(name, warehouse, option)
-    done = table.expire_tags(older_than, dry_run=True)
-    if done and not dry_run:
-        require_consent(f"delete {len(done)} tags?", yes=yes)
-        done = table.expire_tags(older_than)
+    done = confirmed(
+        partial(table_of(name, warehouse, option).expire_tags, older_than),
+        lambda plan: f"delete {len(plan)} tags?" if plan else None,
+        dry_run=dry_run,
+        yes=yes,
+    )
     lines = "\n".join(each.name for each in done) or "no tag is due"
     record = {"tags": [each.name for each in done], "dry_run": dry_run}
     write_record(record, form, lines + (_DRY if dry_run else ""))
@@ -192,11 +195,12 @@ def delete_branch(
 ) -> None:
     """Delete a branch."""
     dry_run, yes = care
-    table = table_of(name, warehouse, option)
-    found = table.delete_branch(branch, dry_run=True)
-    if not dry_run:
-        require_consent(f"delete the branch {branch}?", yes=yes)
-        table.delete_branch(branch)
+    found = confirmed(
+        partial(table_of(name, warehouse, option).delete_branch, branch),
+        lambda _plan: f"delete the branch {branch}?",
+        dry_run=dry_run,
+        yes=yes,
+    )
     _write_branch(found, form, _DRY if dry_run else "")
 
 
@@ -210,12 +214,15 @@ def fast_forward(
 ) -> None:
     """Give a table the state of a branch."""
     dry_run, yes = care
-    table = table_of(name, warehouse, option)
-    done = table.fast_forward(branch, dry_run=True)
-    if not dry_run:
-        lost = f"{done.snapshots_deleted} snapshots and {done.tags_deleted} tags of the table"
-        require_consent(f"fast-forward to {branch}, and delete {lost}?", yes=yes)
-        done = table.fast_forward(branch)
+    done = confirmed(
+        partial(table_of(name, warehouse, option).fast_forward, branch),
+        lambda plan: (
+            f"fast-forward to {branch}, and delete {plan.snapshots_deleted} snapshots and "
+            f"{plan.tags_deleted} tags of the table?"
+        ),
+        dry_run=dry_run,
+        yes=yes,
+    )
     write_record(asdict(done), form, str(done) + (_DRY if dry_run else ""))
 
 

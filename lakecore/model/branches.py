@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from lakecore.display import pairs_html, pairs_text, short_repr
+from lakecore.display import ShownFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +23,8 @@ class Branch:
     latest_snapshot_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FastForwardResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class FastForwardResult(ShownFacts):
     """The changes that `Table.fast_forward` made to its table.
 
     - `branch`: the branch whose state the table has now;
@@ -36,6 +37,8 @@ class FastForwardResult:
     In a dry run these are what would be done.
     """
 
+    _title: ClassVar[str] = "Fast-forward"
+
     branch: str
     snapshot_id: int
     snapshots_copied: int = 0
@@ -44,15 +47,6 @@ class FastForwardResult:
     snapshots_deleted: int = 0
     schemas_deleted: int = 0
     tags_deleted: int = 0
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def __str__(self) -> str:
-        return pairs_text(self._shown())
-
-    def _repr_html_(self) -> str:
-        return pairs_html("Fast-forward", self._shown())
 
     def _shown(self) -> list[tuple[str, object]]:
         """The fields that are not empty."""

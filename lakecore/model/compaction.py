@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from lakecore.display import pairs_html, pairs_text, short_repr, show_bytes
+from lakecore.display import ShownFacts, show_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CompactionResult(ShownFacts):
     """The result of `Table.compact`.
 
     - `snapshot_ids`: the committed snapshots; empty if there was nothing to compact;
@@ -24,6 +25,8 @@ class CompactionResult:
     are None, and `steps` is the number of steps for the current files.
     """
 
+    _title: ClassVar[str] = "Compaction"
+
     snapshot_ids: tuple[int, ...] = ()
     buckets: int = 0
     files_before: int = 0
@@ -35,15 +38,6 @@ class CompactionResult:
     rows_after: int | None = 0
     steps: int = 0
     attempts: int = 1
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def __str__(self) -> str:
-        return pairs_text(self._shown())
-
-    def _repr_html_(self) -> str:
-        return pairs_html("Compaction", self._shown())
 
     def _shown(self) -> list[tuple[str, object]]:
         """The fields that are not empty."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from lakecore.display import pairs_html, pairs_text, short_repr, show_bytes
+from lakecore.display import ShownFacts, show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,8 +42,8 @@ class FilesDeleted:
         return lines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpiredSnapshots:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ExpiredSnapshots(ShownFacts):
     """The result of `Table.expire_snapshots`.
 
     - `snapshots_expired`: how many snapshots expired;
@@ -56,6 +56,8 @@ class ExpiredSnapshots:
     - `dry_run`: whether nothing was deleted; the numbers are then those of a real run.
     """
 
+    _title: ClassVar[str] = "Expiry of snapshots"
+
     snapshots_expired: int = 0
     earliest_snapshot_id: int | None = None
     changelogs_kept: int = 0
@@ -63,15 +65,6 @@ class ExpiredSnapshots:
     held_by_consumer: str | None = None
     unreadable_snapshots: tuple[int, ...] = ()
     dry_run: bool = False
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def __str__(self) -> str:
-        return pairs_text(self._shown())
-
-    def _repr_html_(self) -> str:
-        return pairs_html("Expiry of snapshots", self._shown())
 
     def _shown(self) -> list[tuple[str, object]]:
         lines: list[tuple[str, object]] = [("snapshots expired", f"{self.snapshots_expired:,}")]
@@ -89,8 +82,8 @@ class ExpiredSnapshots:
         return lines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TagDeletion:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TagDeletion(ShownFacts):
     """The result of `Table.delete_tag`.
 
     - `name`, `snapshot_id`: the tag, and the snapshot that it kept;
@@ -100,20 +93,13 @@ class TagDeletion:
     - `dry_run`: whether nothing was deleted; the numbers are then those of a real run.
     """
 
+    _title: ClassVar[str] = "Deletion of a tag"
+
     name: str
     snapshot_id: int
     files: FilesDeleted = FilesDeleted()
     unreadable_snapshots: tuple[int, ...] = ()
     dry_run: bool = False
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def __str__(self) -> str:
-        return pairs_text(self._shown())
-
-    def _repr_html_(self) -> str:
-        return pairs_html("Deletion of a tag", self._shown())
 
     def _shown(self) -> list[tuple[str, object]]:
         lines: list[tuple[str, object]] = [("tag", self.name), ("snapshot", self.snapshot_id)]
@@ -125,8 +111,8 @@ class TagDeletion:
         return lines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpiredChangelogs:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ExpiredChangelogs(ShownFacts):
     """The result of `Table.expire_changelogs`.
 
     - `changelogs_expired`: how many long-lived changelogs expired;
@@ -138,21 +124,14 @@ class ExpiredChangelogs:
     - `dry_run`: whether nothing was deleted.
     """
 
+    _title: ClassVar[str] = "Expiry of changelogs"
+
     changelogs_expired: int = 0
     earliest_changelog_id: int | None = None
     files: FilesDeleted = FilesDeleted()
     held_by_consumer: str | None = None
     unreadable_changelogs: tuple[int, ...] = ()
     dry_run: bool = False
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def __str__(self) -> str:
-        return pairs_text(self._shown())
-
-    def _repr_html_(self) -> str:
-        return pairs_html("Expiry of changelogs", self._shown())
 
     def _shown(self) -> list[tuple[str, object]]:
         lines: list[tuple[str, object]] = [("changelogs expired", f"{self.changelogs_expired:,}")]
@@ -168,8 +147,8 @@ class ExpiredChangelogs:
         return lines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpiredPartitions:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ExpiredPartitions(ShownFacts):
     """The result of `Table.expire_partitions`.
 
     - `partitions`: the dropped partitions, as texts by partition key;
@@ -178,19 +157,12 @@ class ExpiredPartitions:
     - `dry_run`: whether nothing was dropped.
     """
 
+    _title: ClassVar[str] = "Expiry of partitions"
+
     partitions: tuple[Mapping[str, str], ...] = ()
     snapshot_ids: tuple[int, ...] = ()
     partitions_without_time: tuple[Mapping[str, str], ...] = ()
     dry_run: bool = False
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def __str__(self) -> str:
-        return pairs_text(self._shown())
-
-    def _repr_html_(self) -> str:
-        return pairs_html("Expiry of partitions", self._shown())
 
     def _shown(self) -> list[tuple[str, object]]:
         lines: list[tuple[str, object]] = [("partitions expired", f"{len(self.partitions):,}")]
@@ -208,8 +180,8 @@ def _path_text(partition: Mapping[str, str]) -> str:
     return "/".join(f"{key}={value}" for key, value in partition.items())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolledBack:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RolledBack(ShownFacts):
     """The result of `Table.rollback_to`.
 
     - `snapshot_id`: the snapshot that is the latest one now;
@@ -225,6 +197,8 @@ class RolledBack:
     - `dry_run`: whether nothing was changed.
     """
 
+    _title: ClassVar[str] = "Rollback"
+
     snapshot_id: int
     previous_snapshot_id: int
     snapshots_removed: int = 0
@@ -234,15 +208,6 @@ class RolledBack:
     consumers_ahead: tuple[str, ...] = ()
     is_complete: bool = True
     dry_run: bool = False
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def __str__(self) -> str:
-        return pairs_text(self._shown())
-
-    def _repr_html_(self) -> str:
-        return pairs_html("Rollback", self._shown())
 
     def _shown(self) -> list[tuple[str, object]]:
         lines: list[tuple[str, object]] = [
@@ -263,8 +228,8 @@ class RolledBack:
         return lines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrphanFiles:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class OrphanFiles(ShownFacts):
     """The result of `Table.remove_orphan_files`.
 
     - `files` and `bytes`: how many files nothing reached, and their size;
@@ -272,19 +237,12 @@ class OrphanFiles:
     - `dry_run`: whether nothing was deleted.
     """
 
+    _title: ClassVar[str] = "Orphan files"
+
     files: int = 0
     bytes: int = 0
     paths: tuple[str, ...] = ()
     dry_run: bool = False
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def __str__(self) -> str:
-        return pairs_text(self._shown())
-
-    def _repr_html_(self) -> str:
-        return pairs_html("Orphan files", self._shown())
 
     def _shown(self) -> list[tuple[str, object]]:
         lines: list[tuple[str, object]] = [
@@ -295,8 +253,8 @@ class OrphanFiles:
         return lines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Purged:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Purged(ShownFacts):
     """The result of `Table.purge_files`.
 
     - `snapshot_id`: the snapshot that is left; None if the table never had one;
@@ -305,21 +263,14 @@ class Purged:
     - `orphan_files`: how many files nothing reached.
     """
 
+    _title: ClassVar[str] = "Purge"
+
     snapshot_id: int | None = None
     branches: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     consumers: tuple[str, ...] = ()
     snapshots_expired: int = 0
     orphan_files: int = 0
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def __str__(self) -> str:
-        return pairs_text(self._shown())
-
-    def _repr_html_(self) -> str:
-        return pairs_html("Purge", self._shown())
 
     def _shown(self) -> list[tuple[str, object]]:
         lines: list[tuple[str, object]] = [

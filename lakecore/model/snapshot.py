@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from lakecore.display import pairs_html, pairs_text, short_repr, show_bytes
+from lakecore.display import ShownFacts, show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,8 +90,8 @@ class Tag:
         return self.snapshot.id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CommitResult(ShownFacts):
     """The result of a verb that writes. `snapshot_ids` is empty if there was nothing to commit.
 
     `rows` counts rows as stored. `rows_inserted`, `rows_updated` and `rows_deleted` count what
@@ -99,6 +99,8 @@ class CommitResult:
     its keys are new. `identifier` is None for writers that do not number their commits. For a
     commit that was there already, `facts` has `already_committed`, and nothing is counted.
     """
+
+    _title: ClassVar[str] = "Commit"
 
     snapshot_ids: tuple[int, ...] = ()
     rows: int = 0
@@ -113,15 +115,6 @@ class CommitResult:
     commit_user: str = ""
     identifier: int | None = None
     facts: Mapping[str, int] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def __str__(self) -> str:
-        return pairs_text(self._shown())
-
-    def _repr_html_(self) -> str:
-        return pairs_html("Commit", self._shown())
 
     def _shown(self) -> list[tuple[str, object]]:
         """The fields that are not empty."""

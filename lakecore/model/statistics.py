@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from lakecore.display import pairs_html, pairs_text, short_repr
+from lakecore.display import ShownFacts, pairs_html, pairs_text, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,25 +79,18 @@ def _column_text(column: ColumnStatistics) -> str:
     return ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnalyzeResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AnalyzeResult(ShownFacts):
     """What `Table.analyze` did.
 
     `snapshot_ids` names the ANALYZE snapshot; it is empty, and `statistics` None, for a table
     without snapshots.
     """
 
+    _title: ClassVar[str] = "Analyze"
+
     snapshot_ids: tuple[int, ...] = ()
     statistics: TableStatistics | None = None
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def __str__(self) -> str:
-        return pairs_text(self._shown())
-
-    def _repr_html_(self) -> str:
-        return pairs_html("Analyze", self._shown())
 
     def _shown(self) -> list[tuple[str, object]]:
         if self.statistics is None:

@@ -9,12 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["Kind", "Token", "quoted", "quoted_text", "split", "syntax_error", "tokenize"]
 
@@ -144,11 +140,6 @@ def quoted(name: str) -> str:
 def quoted_text(text: str) -> str:
     """A text as a string literal of DuckDB."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def names_text(names: Sequence[str]) -> str:
-    """Names as a list of identifiers."""
-    return ", ".join(map(quoted, names))
 
 
 def _comment_end(text: str, start: int) -> int:

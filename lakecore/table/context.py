@@ -11,7 +11,7 @@ from lakecore.plan.partitions import Partitions
 from lakecore.table.publication import EXCLUSIVE_CREATE, Publication
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from lakecore.format.layout import Layout
     from lakecore.io.ambient import Ambient
@@ -155,6 +155,24 @@ def dynamic_options_of(context: TableContext) -> dict[str, str]:
     """The options that hold for this object only."""
     stated = {RENAMED.get(key, key): text for key, text in context.schema.stated_options.items()}
     return {key: text for key, text in context.options.texts.items() if stated.get(key) != text}
+
+
+def on_branch(context: TableContext, name: str, *, own: Collection[str]) -> TableContext:
+    """The table on a branch or on `main`, with its newest schema.
+
+    The dynamic options stay, but for those of `own`, which each branch states itself. Raises
+    NotFound if the branch has no schema.
+    """
+    dynamic = {key: text for key, text in dynamic_options_of(context).items() if key not in own}
+    return load_context(
+        context.store,
+        context.layout.on_branch(name),
+        identifier=context.identifier,
+        dynamic_options=dynamic,
+        ambient=context.ambient,
+        budget=context.budget,
+        publication=context.publication,
+    )
 
 
 def newest_schema_id(context: TableContext) -> int:

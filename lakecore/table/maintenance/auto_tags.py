@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
 from lakecore.options.choices import TagCreation
 from lakecore.plan.tag_periods import DAYS, tag_periods, wall_ms
-from lakecore.table.maintenance.tags import all_tags, delete_tag, make_tag, put_tag
+from lakecore.table.maintenance.reachable import tags_of
+from lakecore.table.maintenance.tags import delete_tag, make_tag, put_tag
 
 if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot, Tag
@@ -52,7 +53,7 @@ def create_automatic_tags(context: TableContext, *, batch: bool) -> tuple[str, .
     _check_delay(context, periods)
     made = _tag_periods(context, periods, latest)
     if made and context.options.tag_num_retained_max is not None:
-        own = [tag for tag in all_tags(context) if periods.is_automatic(tag.name)]
+        own = [tag for tag in tags_of(context.history) if periods.is_automatic(tag.name)]
         kept = sorted({tag.snapshot.id for tag in own})[-context.options.tag_num_retained_max :]
         _delete(context, [tag for tag in own if tag.snapshot.id not in kept])
     return made
@@ -110,13 +111,13 @@ def _tag_batch(context: TableContext, latest: Snapshot) -> str:
     shown = wall_ms(latest.time_ms, options.sink_process_time_zone) or 0
     name = options.tag_batch_customized_name or f"{_BATCH_PREFIX}{DAYS.name(shown)}"
     retained = options.tag_default_time_retained_ms
-    tags = {tag.name: tag for tag in all_tags(context)}
+    tags = {tag.name: tag for tag in tags_of(context.history)}
     if name in tags:
         put_tag(context, tags[name], latest, retained)
     else:
         make_tag(context, name, latest, retained)
     if options.tag_num_retained_max is not None:
-        others = [tag for tag in all_tags(context) if tag.name != name]
+        others = [tag for tag in tags_of(context.history) if tag.name != name]
         _delete(context, others[: max(0, len(others) + 1 - options.tag_num_retained_max)])
     return name
 

@@ -25,8 +25,9 @@ from lakecore.format.layout import (
 )
 from lakecore.io.directories import create_directory, drop_table, move_table
 from lakecore.model.branches import Branch
-from lakecore.table.context import dynamic_options_of, load_context, require_table
-from lakecore.table.maintenance.tags import all_tags, known_tag
+from lakecore.table.context import on_branch, require_table
+from lakecore.table.maintenance.reachable import branch_names, tags_of
+from lakecore.table.maintenance.tags import known_tag
 
 if TYPE_CHECKING:
     from lakecore.format.layout import Layout
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = [
     "branch_context",
     "branch_history",
-    "branch_names",
     "branch_times",
     "check_branch_name",
     "create_branch",
@@ -53,14 +53,6 @@ def list_branches(context: TableContext) -> tuple[Branch, ...]:
     require_table(context)
     found = (_branch_if_there(context, name) for name in branch_names(context))
     return tuple(branch for branch in found if branch is not None)
-
-
-def branch_names(context: TableContext) -> tuple[str, ...]:
-    """The names of the directories of branches, sorted. A branch may be incomplete."""
-    children = context.store.list(context.layout.branches_dir)
-    names = [child.path.rpartition("/")[2] for child in children if child.is_directory]
-    found = [name for name in names if name.startswith(BRANCH_PREFIX)]
-    return tuple(sorted(name.removeprefix(BRANCH_PREFIX) for name in found))
 
 
 def branch_times(context: TableContext) -> tuple[tuple[str, int], ...]:
@@ -161,17 +153,7 @@ def branch_context(context: TableContext, name: str) -> TableContext:
     if name != MAIN_BRANCH:
         check_branch_name(context, name)
         known_branch(context, name)
-    dynamic = dynamic_options_of(context)
-    dynamic.pop("branch", None)
-    return load_context(
-        context.store,
-        context.layout.on_branch(name),
-        identifier=context.identifier,
-        dynamic_options=dynamic,
-        ambient=context.ambient,
-        budget=context.budget,
-        publication=context.publication,
-    )
+    return on_branch(context, name, own=("branch",))
 
 
 def branch_history(context: TableContext, name: str) -> History:
@@ -217,7 +199,7 @@ def _still_there(context: TableContext, tag: Tag) -> bool:
     """Whether the tag or its snapshot still keeps the files of the new branch."""
     if tag.snapshot.is_same(context.history.snapshot_if_there(tag.snapshot.id)):
         return True
-    return any(tag.snapshot.is_same(other.snapshot) for other in all_tags(context))
+    return any(tag.snapshot.is_same(other.snapshot) for other in tags_of(context.history))
 
 
 def _branch_if_there(context: TableContext, name: str) -> Branch | None:

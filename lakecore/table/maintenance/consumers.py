@@ -73,14 +73,6 @@ def delete_consumer(context: TableContext, consumer_id: str) -> None:
     context.store.delete(context.layout.consumer(checked_consumer_id(consumer_id)))
 
 
-def smallest_next_snapshot(context: TableContext) -> int | None:
-    """The first snapshot that a consumer still needs; None without consumers.
-
-    Raises CorruptTable if a file is damaged, so that nothing expires.
-    """
-    return min((each.next_snapshot for each in list_consumers(context)), default=None)
-
-
 def clear_consumers(
     context: TableContext,
     including: str | None = None,

@@ -16,7 +16,8 @@ from lakecore.format.layout import TAG_PREFIX
 from lakecore.plan.tag_periods import wall_ms
 from lakecore.table.context import require_table
 from lakecore.table.maintenance.auto_tags import create_automatic_tags
-from lakecore.table.maintenance.tags import all_tags, delete_tag
+from lakecore.table.maintenance.reachable import tags_of
+from lakecore.table.maintenance.tags import delete_tag
 
 if TYPE_CHECKING:
     from lakecore.io.history.history import History
@@ -43,7 +44,7 @@ def expire_tags(
     require_table(context)
     before = None if older_than_ms is None else wall_ms(older_than_ms, None)
     deleted = []
-    for tag in all_tags(context):
+    for tag in tags_of(context.history):
         if _is_over(context, tag) or (before is not None and _is_older(context, tag, before)):
             with suppress(NotFound):  # another process deleted it
                 deleted.append(delete_tag(context, tag.name, dry_run=dry_run))

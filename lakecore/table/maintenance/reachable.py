@@ -88,10 +88,11 @@ class State:
 
 
 def branch_names(context: TableContext) -> tuple[str, ...]:
-    """The names of all branches of the table except main, sorted."""
+    """The names of the directories of branches, sorted, without main. One may be incomplete."""
     statuses = context.store.list(context.layout.branches_dir)
-    names = (status.path.rpartition("/")[2] for status in statuses if status.is_directory)
-    return tuple(name[len(BRANCH_PREFIX) :] for name in names if name.startswith(BRANCH_PREFIX))
+    names = [status.path.rpartition("/")[2] for status in statuses if status.is_directory]
+    found = [name for name in names if name.startswith(BRANCH_PREFIX)]
+    return tuple(sorted(name.removeprefix(BRANCH_PREFIX) for name in found))
 
 
 def history_of(context: TableContext, branch: str) -> History:
@@ -108,7 +109,7 @@ def other_branches(context: TableContext) -> tuple[History, ...]:
 
 
 def tags_of(history: History) -> tuple[Tag, ...]:
-    """The tags of a branch, in the order of their snapshots."""
+    """The tags of a branch, by snapshot and name, without tags deleted during the call."""
 
     def read(name: str) -> Tag | None:
         try:
@@ -117,7 +118,7 @@ def tags_of(history: History) -> tuple[Tag, ...]:
             return None
 
     found = [tag for tag in read_all(read, history.tag_names()) if tag is not None]
-    return tuple(sorted(found, key=lambda tag: tag.snapshot.id))
+    return tuple(sorted(found, key=lambda tag: (tag.snapshot.id, tag.name)))
 
 
 def tags_near(history: History, tags: Sequence[Tag], end: int) -> list[Snapshot]:

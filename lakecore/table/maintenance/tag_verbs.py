@@ -11,6 +11,7 @@ from lakecore.table.context import reload_context
 from lakecore.table.maintenance import branches, tags
 from lakecore.table.maintenance.expire_tags import expire_tags
 from lakecore.table.maintenance.fast_forward import fast_forward
+from lakecore.table.maintenance.reachable import tags_of
 from lakecore.table.reads.travel import Travel
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class TagVerbs:
 
         [tag.name for tag in table.tags()]
         """
-        return tags.all_tags(self._context)
+        return tags_of(self._context.history)
 
     def expire_tags(
         self, older_than: Time | None = None, *, dry_run: bool = False

@@ -31,13 +31,13 @@ from lakecore.errors import (
 )
 from lakecore.format import metadata
 from lakecore.format.layout import SUCCESS_FOLDER, TAG_PREFIX
-from lakecore.io.parallel import read_all
 from lakecore.model.retention import TagDeletion
 from lakecore.model.snapshot import Snapshot, Tag
 from lakecore.model.times import to_milliseconds
 from lakecore.options.kinds import DURATION
 from lakecore.plan.tag_periods import tag_periods
 from lakecore.table.context import require_table
+from lakecore.table.maintenance.reachable import tags_of
 from lakecore.table.maintenance.tag_files import files_of_tag
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from lakecore.table.reads.travel import Travel
 
 __all__ = [
-    "all_tags",
     "check_tag_name",
     "create_tag",
     "delete_tag",
@@ -59,19 +58,6 @@ __all__ = [
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RESERVED = SUCCESS_FOLDER.removeprefix(TAG_PREFIX)
-
-
-def all_tags(context: TableContext) -> tuple[Tag, ...]:
-    """The tags, by snapshot and name, without tags that are deleted during the call."""
-    history = context.history
-
-    def read(name: str) -> Tag | None:
-        with suppress(NotFound):
-            return history.tag(name)
-        return None
-
-    found = [tag for tag in read_all(read, history.tag_names()) if tag is not None]
-    return tuple(sorted(found, key=lambda tag: (tag.snapshot.id, tag.name)))
 
 
 def create_tag(
@@ -221,7 +207,9 @@ def _snapshot_at(context: TableContext, at: Travel) -> Snapshot:
     """The snapshot to tag, alive or kept by another tag. Raises NotFound if there is none."""
     if at.snapshot_id is not None:
         alive = context.history.snapshot_if_there(at.snapshot_id)
-        tagged = (tag.snapshot for tag in all_tags(context) if tag.snapshot.id == at.snapshot_id)
+        tagged = (
+            tag.snapshot for tag in tags_of(context.history) if tag.snapshot.id == at.snapshot_id
+        )
         found = alive or next(tagged, None)
         return found or context.history.snapshot(at.snapshot_id)
     if at.timestamp is not None:
@@ -244,7 +232,7 @@ def _first_since(context: TableContext, time_ms: int) -> Snapshot:
         else:
             high = middle
     found = [history.snapshot(ids[low])] if low < len(ids) else []
-    found += [tag.snapshot for tag in all_tags(context) if tag.snapshot.time_ms >= time_ms]
+    found += [tag.snapshot for tag in tags_of(context.history) if tag.snapshot.time_ms >= time_ms]
     if not found:
         raise NotFound(
             "no snapshot was committed at or after this time",
@@ -274,7 +262,7 @@ def _check_no_second_automatic(context: TableContext, name: str, snapshot: Snaps
     periods = tag_periods(context.options)
     if periods is None or not periods.is_automatic(name):
         return
-    for tag in all_tags(context):
+    for tag in tags_of(context.history):
         if tag.snapshot.is_same(snapshot) and periods.is_automatic(tag.name) and tag.name != name:
             raise InvalidRequest(
                 "the snapshot already has an automatic tag; give the tag a name that is not a "
@@ -290,7 +278,9 @@ def _still_kept(context: TableContext, snapshot: Snapshot, name: str) -> bool:
     """Whether something other than the new tag still keeps the files of the snapshot."""
     if context.history.snapshot_if_there(snapshot.id) is not None:
         return True
-    return any(snapshot.is_same(tag.snapshot) for tag in all_tags(context) if tag.name != name)
+    return any(
+        snapshot.is_same(tag.snapshot) for tag in tags_of(context.history) if tag.name != name
+    )
 
 
 def _write_success(context: TableContext, name: str) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.model.types import with_nullable
-from lakecore.table.context import dynamic_options_of, load_context
+from lakecore.table.context import on_branch
 from lakecore.table.reads.scan import ScanPlan, Skipped
 from lakecore.table.reads.source import TableSource
 from lakecore.table.reads.travel import Travel, as_of, resolve, stated_travel
@@ -170,19 +170,8 @@ class FallbackSource:
 def _branch(context: TableContext) -> TableContext:
     name = context.options.scan_fallback_branch
     assert name is not None, "called only if there is one"
-    dynamic = dynamic_options_of(context)
-    for key in ("branch", "bucket"):  # each branch has its own
-        dynamic.pop(key, None)
     try:
-        return load_context(
-            context.store,
-            context.layout.on_branch(name),
-            identifier=context.identifier,
-            dynamic_options=dynamic,
-            ambient=context.ambient,
-            budget=context.budget,
-            publication=context.publication,
-        )
+        return on_branch(context, name, own=("branch", "bucket"))
     except NotFound as error:
         raise NotFound(
             "the branch of scan.fallback-branch does not exist",

@@ -16,6 +16,7 @@ from lakecore.table.maintenance.consumers import delete_consumer, list_consumers
 from lakecore.table.maintenance.expire_changelogs import expire_changelogs
 from lakecore.table.maintenance.expire_snapshots import expire_snapshots
 from lakecore.table.maintenance.orphans import remove_orphan_files
+from lakecore.table.maintenance.reachable import branch_names, tags_of
 from lakecore.table.writes import overwrite
 from lakecore.table.writes.batch_write import clear_partitions
 
@@ -29,10 +30,10 @@ _ALL = 2**31 - 1
 
 def purge_files(context: TableContext) -> Purged:
     """Empty the table and delete all files of its past."""
-    gone_branches = branches.branch_names(context)
+    gone_branches = branch_names(context)
     for name in gone_branches:
         branches.delete_branch(context, name)
-    gone_tags = tuple(tag.name for tag in tags.all_tags(context))
+    gone_tags = tuple(tag.name for tag in tags_of(context.history))
     for name in gone_tags:
         tags.delete_tag(context, name)
     gone_consumers = tuple(consumer.consumer_id for consumer in list_consumers(context))

@@ -17,7 +17,6 @@ from lakecore.table.maintenance.consumers import (
     expire_consumers,
     list_consumers,
     read_consumer,
-    smallest_next_snapshot,
     write_consumer,
 )
 from tests.tables import new_table
@@ -78,9 +77,10 @@ def test_progress_is_overwritten_and_deleted() -> None:
     assert read_consumer(context, "a") is None
 
 
-def test_smallest_next_snapshot_is_what_expiry_must_keep() -> None:
-    assert smallest_next_snapshot(table_with({"a": 8, "b": 3, "c": 12})) == 3
-    assert smallest_next_snapshot(table_with({})) is None
+def test_consumers_state_what_expiry_must_keep() -> None:
+    found = list_consumers(table_with({"a": 8, "b": 3, "c": 12}))
+    assert min(each.next_snapshot for each in found) == 3
+    assert list_consumers(table_with({})) == ()
 
 
 def test_damaged_consumer_is_read_again_and_never_counts_as_absent() -> None:
@@ -89,7 +89,7 @@ def test_damaged_consumer_is_read_again_and_never_counts_as_absent() -> None:
     before = context.ambient.now_ms()
 
     with pytest.raises(CorruptTable, match="consumer-a"):
-        smallest_next_snapshot(context)
+        list_consumers(context)
     assert context.ambient.now_ms() - before == 9 * 200
 
 
@@ -159,5 +159,5 @@ def test_consumers_of_a_local_table(tmp_path: Path) -> None:
     write_consumer(context, "a", 3)
 
     assert (tmp_path / "t/consumer/consumer-a").exists()
-    assert smallest_next_snapshot(context) == 3
+    assert [each.next_snapshot for each in list_consumers(context)] == [3]
     assert expire_consumers(context) == ()
