@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakecore.errors import Unsupported
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.sql.statements import (
     Analyze,
     Column,
@@ -24,6 +24,7 @@ from lakecore.sql.types import read_type
 if TYPE_CHECKING:
     from lakecore.sql.cursor import Cursor
     from lakecore.sql.statements import Statement
+    from lakecore.sql.tokens import Token
 
 __all__ = [
     "options",
@@ -110,7 +111,10 @@ def _create_table(cursor: Cursor, *, temporary: bool, replace: bool) -> CreateTa
             )
         else:
             raise cursor.expected("WITH, TBLPROPERTIES, PARTITIONED BY, COMMENT, LIKE or AS")
-    keys = keys or _spark_keys(settings)
+    stated = _spark_keys(settings)
+    if keys and stated:
+        raise InvalidRequest("the primary key is stated twice", first=keys, second=stated)
+    keys = keys or stated
     return CreateTable(
         chain=chain,
         columns=tuple(columns),
@@ -146,11 +150,17 @@ def read_columns(cursor: Cursor, *, names_only: bool = False) -> tuple[list[Colu
     columns: list[Column] = []
     keys: list[str] = []
 
+    def add_keys(names: list[str], place: Token) -> None:
+        if keys:
+            raise cursor.error("the primary key is stated twice", place)
+        keys.extend(names)
+
     def one() -> None:
+        place = cursor.token
         if cursor.skip("CONSTRAINT"):
             cursor.name("the name of the constraint")
         if cursor.skip("PRIMARY", "KEY"):
-            keys.extend(cursor.listed(cursor.name))
+            add_keys(cursor.listed(cursor.name), place)
             _not_enforced(cursor)
         elif cursor.at("WATERMARK"):
             raise Unsupported(
@@ -162,7 +172,7 @@ def read_columns(cursor: Cursor, *, names_only: bool = False) -> tuple[list[Colu
             column, is_key = read_column(cursor)
             columns.append(column)
             if is_key:
-                keys.append(column.name)
+                add_keys([column.name], place)
 
     cursor.listed(one)
     return columns, keys

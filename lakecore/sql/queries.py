@@ -193,21 +193,28 @@ def _travel(queries: Queries, reference: Reference) -> _State:
     """The read arguments for the state that a reference names."""
     if reference.unit is None or reference.moment is None:
         return {}
-    (token, *more) = tokenize(reference.moment)
-    if reference.unit == "VERSION" and more[0].kind is Kind.END:
-        if token.kind is Kind.NUMBER and token.value.isdecimal():
-            return {"snapshot_id": int(token.value)}
-        if token.kind in {Kind.STRING, Kind.WORD, Kind.QUOTED}:
-            is_id = token.value.isdecimal()
-            return {"snapshot_id": int(token.value)} if is_id else {"tag": token.value}
-    if token.kind is Kind.NUMBER and more[0].kind is Kind.END:
-        number = int(token.value)
+    token, following, *_ = tokenize(reference.moment)
+    names = {Kind.STRING, Kind.QUOTED}
+    if reference.unit == "VERSION":
+        names.add(Kind.WORD)  # a tag needs no quotes
+    value: object = token.value
+    if following.kind is not Kind.END or token.kind not in names:
+        (value,) = queries.values([reference.moment])
+    if reference.unit == "VERSION":
+        return _version(value)
+    if isinstance(value, int):
         # Spark's TIMESTAMP AS OF takes seconds; a number that large can only be milliseconds.
-        return {"timestamp": number if number > _SECONDS_MAX else number * 1000}
-    if token.kind is Kind.STRING and more[0].kind is Kind.END:
-        return {"timestamp": token.value}
-    (value,) = queries.values([reference.moment])
+        return {"timestamp": value if value > _SECONDS_MAX else value * 1000}
     return {"timestamp": cast("Time", value)}
+
+
+def _version(value: object) -> _State:
+    """The id of a snapshot, or the name of a tag."""
+    if isinstance(value, int):
+        return {"snapshot_id": value}
+    if isinstance(value, str):
+        return {"snapshot_id": int(value)} if value.isdecimal() else {"tag": value}
+    raise InvalidRequest("a version is the id of a snapshot or the name of a tag", version=value)
 
 
 _SECONDS_MAX = 100_000_000_000

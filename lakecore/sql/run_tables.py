@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
@@ -22,9 +23,12 @@ from lakecore.sql.statements import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakecore.sql.queries import Queries
     from lakecore.sql.statements import Column, CreateTable, TableStatement
     from lakecore.sql.workspace import Workspace
+    from lakecore.table.handle import Table
 
 __all__ = ["TableStatements"]
 
@@ -81,49 +85,49 @@ class TableStatements:
         connector = options.pop(_CONNECTOR, "paimon")
         if connector != "paimon":
             raise Unsupported("the connector of a table is paimon", connector=connector)
+        columns = {column.name: _field(column) for column in statement.columns}
+        if len(columns) < len(statement.columns):
+            names = [column.name for column in statement.columns]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise InvalidRequest("a column is defined twice", columns=twice)
+        keys, partitions, comment = (
+            statement.primary_keys,
+            statement.partition_keys,
+            statement.comment,
+        )
         if statement.like is not None:
-            columns, keys, partitions, options = self._like(statement, options)
-        else:
-            columns = {column.name: column.type for column in statement.columns}
-            keys, partitions = statement.primary_keys, statement.partition_keys
-            if len(columns) < len(statement.columns):
-                names = [column.name for column in statement.columns]
-                twice = sorted({name for name in names if names.count(name) > 1})
-                raise InvalidRequest("a column is defined twice", columns=twice)
+            source = self._workspace.table(statement.like).schema
+            columns = {field.name: field for field in source.fields} | columns
+            keys = keys or source.primary_keys
+            partitions = partitions or source.partition_keys
+            comment = source.comment if comment is None else comment
+            stated = source.stated_options
+            options = {key: text for key, text in stated.items() if key != _PATH} | options
         if statement.temporary:
-            self._open_temporary(statement, columns, options)
+            opened = partial(
+                self._workspace.open_path,
+                schema=columns or None,
+                primary_keys=keys,
+                partition_keys=partitions,
+                comment=comment,
+            )
+            self._open_temporary(statement, opened, options)
             return
         if not columns:
             raise InvalidRequest("a table needs columns, LIKE, or AS and a query")
         catalog, identifier = self._workspace.identifier(statement.chain)
-        described = {column.name: column for column in statement.columns}
         catalog.create_table(
             identifier,
-            {name: _field(name, kind, described.get(name)) for name, kind in columns.items()},
+            columns,
             primary_keys=keys,
             partition_keys=partitions,
             options=options,
-            comment=statement.comment,
+            comment=comment,
             ignore_if_exists=statement.if_not_exists,
         )
 
-    def _like(
-        self, statement: CreateTable, options: dict[str, str]
-    ) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...], dict[str, str]]:
-        assert statement.like is not None, "the caller checks"
-        schema = self._workspace.table(statement.like).schema
-        columns = {field.name: str(field.type) for field in schema.fields}
-        columns |= {column.name: column.type for column in statement.columns}
-        given = {key: text for key, text in schema.stated_options.items() if key != _PATH}
-        return (
-            columns,
-            statement.primary_keys or schema.primary_keys,
-            statement.partition_keys or schema.partition_keys,
-            {**given, **options},
-        )
-
     def _open_temporary(
-        self, statement: CreateTable, columns: dict[str, str], options: dict[str, str]
+        self, statement: CreateTable, opened: Callable[..., Table], options: dict[str, str]
     ) -> None:
         """CREATE TEMPORARY TABLE: a name for a table at a path."""
         if len(statement.chain) > 1:
@@ -131,19 +135,14 @@ class TableStatements:
                 "a temporary table has a name of one part", name=".".join(statement.chain)
             )
         (name,) = statement.chain
-        if name in self._workspace.temporary and not statement.if_not_exists:
+        if name in self._workspace.temporary:
+            if statement.if_not_exists:
+                return
             raise AlreadyExists("a temporary table of that name exists", table=name)
         path = options.pop(_PATH, None)
         if path is None:
             raise InvalidRequest("a temporary table needs the option 'path'", table=name)
-        self._workspace.temporary[name] = self._workspace.open_path(
-            path,
-            schema=columns or None,
-            primary_keys=statement.primary_keys,
-            partition_keys=statement.partition_keys,
-            options=options,
-            comment=statement.comment,
-        )
+        self._workspace.temporary[name] = opened(path, options=options)
 
     def create_view(self, statement: CreateView) -> None:
         """CREATE TEMPORARY VIEW."""
@@ -252,12 +251,12 @@ class TableStatements:
                     table.create_tag(name, statement.snapshot_id, time_retained=retain)
 
 
-def _field(name: str, kind: str, column: Column | None) -> Field:
-    """A column of a new table; its id is set by the creation."""
+def _field(column: Column) -> Field:
+    """A column of a new table; the creation sets its id."""
     return Field(
         id=0,
-        name=name,
-        type=parse_type(kind, context=name),
-        description=None if column is None else column.comment,
-        default_value=None if column is None else column.default,
+        name=column.name,
+        type=parse_type(column.type, context=column.name),
+        description=column.comment,
+        default_value=column.default,
     )

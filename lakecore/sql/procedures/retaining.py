@@ -110,6 +110,12 @@ def _clear_consumers(call: Call) -> Result:
 
 def _remove_orphan_files(call: Call) -> Result:
     """The number and bytes of deleted files; the table `db.*` means all tables of the database."""
+    # Both only say how Java spreads the work; the files that go are the same.
+    mode, parallelism = call.text("mode"), call.number("parallelism")
+    if mode not in {None, "local", "distributed"}:
+        raise InvalidRequest("unknown mode", mode=mode, known=["local", "distributed"])
+    if parallelism is not None and parallelism < 1:
+        raise InvalidRequest("parallelism must be at least 1", parallelism=parallelism)
     name = call.text("table") or ""
     tables = [name]
     if name.endswith(".*"):
