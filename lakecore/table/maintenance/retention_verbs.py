@@ -215,6 +215,9 @@ class RetentionVerbs:
             table.remove_orphan_files(older_than="3 d", dry_run=True).paths
         """
         check_flags(dry_run=dry_run, force=force)
+        given: object = older_than
+        if given is None:
+            raise InvalidRequest("state the age or the time of older_than, such as '1 d'")
         older_than_ms = _moment(self._context, older_than, 0)
         return remove_orphan_files(self._context, older_than_ms, force=force, dry_run=dry_run)
 

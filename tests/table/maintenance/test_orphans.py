@@ -146,6 +146,11 @@ def test_an_age_below_an_hour_needs_force(age: str) -> None:
         table.remove_orphan_files(older_than=age)
 
 
+def test_no_age_is_no_age() -> None:
+    with pytest.raises(InvalidRequest, match="older_than"):
+        history(commits=2).remove_orphan_files(older_than=None)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("lost", ["tag", "manifest", "list"])
 def test_nothing_is_deleted_if_something_that_keeps_files_cannot_be_read(lost: str) -> None:
     table = history(commits=3)
