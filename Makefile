@@ -90,24 +90,10 @@ spark: $(VENV)/.installed-spark ## write and read tables by Spark (Java 17, Mave
 	$(BIN)/python -m tests.interop.setup_peers --spark
 	$(PYTEST) -m spark tests/spark $(ARGS)
 
-demo-browser: $(VENV)/.installed-browser ## look at the pages that lakecore writes in a real browser (Chromium)
-	$(PYTEST) -m browser tests/browser $(ARGS)
-
-$(VENV)/.installed-browser: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,browser]'
-	@touch $@
-
-spark: $(VENV)/.installed-spark ## run a batch pipeline by Spark on real data (Java 17)
+demo-spark: $(VENV)/.installed-spark ## run a batch pipeline by Spark on real data (Java 17)
 	$(BIN)/python examples/spark_pipeline.py $(ARGS)
 
-bench-browser: $(VENV)/.installed-browser ## look at the pages that lakecore writes in a real browser (Chromium)
-	$(PYTEST) -m browser tests/browser $(ARGS)
-
-$(VENV)/.installed-browser: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,browser]'
-	@touch $@
-
-spark: $(VENV)/.installed-spark ## measure Spark jobs beside the JVM connector (Java 17, Maven)
+bench-spark: $(VENV)/.installed-spark ## measure Spark jobs beside the JVM connector (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers --spark
 	$(BIN)/python -m bench.spark $(ARGS)
 

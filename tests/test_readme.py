@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,22 @@ def test_every_target_named_exists(document: str) -> None:
 
     assert named
     assert named <= targets
+
+
+def test_every_target_is_defined_once() -> None:
+    rules = re.findall(r"^([\w./$()-]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+    assert [name for name, count in Counter(rules).items() if count > 1] == []
+
+
+def test_tests_that_every_run_collects_import_nothing_of_an_extra_at_the_top() -> None:
+    extras = re.compile(r"^(?:import|from) (playwright|pyspark|py4j|jpype)\b", re.MULTILINE)
+    collected = {
+        path for part in ("tests", "property_tests") for path in (ROOT / part).rglob("test_*.py")
+    }
+    with_extras = {path for path in collected if extras.search(path.read_text())}
+
+    assert with_extras <= set((ROOT / "tests/spark").glob("*.py"))
 
 
 def test_the_index_of_decisions_names_each_record_and_its_status() -> None:

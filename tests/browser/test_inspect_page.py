@@ -6,7 +6,6 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 import lakecore as lc
 from lakecore.cli.picture_page import page_of
@@ -33,6 +32,8 @@ FLAGS = [
 
 @pytest.fixture
 def page() -> Iterator[Page]:
+    from playwright.sync_api import sync_playwright
+
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     assert chromium, "install Chromium: apt-get install chromium"
     with sync_playwright() as play:
