@@ -1,15 +1,14 @@
 """A predicate and statistics -> which files, row groups, partitions and buckets may match.
 
-All is vectorised over the chunks (files, row groups): one pass of Arrow kernels per leaf of the
-predicate. Each leaf gives two masks, where a row of the chunk may make it true and where one may
-make it false; `And`, `Or` and `Not` combine them, so that a negation is as sound as the rest, and
-Unknown is both.
+The work is vectorised over the chunks (files, row groups): one pass of Arrow kernels per leaf of
+the predicate. Each leaf gives two masks: the chunks in which a row may make the leaf true, and
+those in which a row may make it false. `And`, `Or` and `Not` combine them. Unknown sets both.
 
 INVARIANT: a chunk with a matching row is never pruned. An unknown value (no statistics, a null in
 them, a NaN) may match. Statistics do not contain NaN, so any float column may hold one.
 
-Statistics of values may leave a file out only if no other file of its bucket can overwrite its
-rows, or its whole section goes: that is for the scan planner to see to, which calls these.
+Statistics of values may exclude a file only if no other file of its bucket can overwrite its rows,
+or if its whole section is excluded. The scan planner, which calls these functions, checks that.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The metadata of a table as rows: Paimon's system tables (`$` tables).
 
 Each function of `Inspect` is one of them, and each row what Java Paimon shows for the same table,
-with these exceptions: bytes are given in hex (Java prints the address of an object), rows come in
-a settled order, partitions with timestamps do not fail, and `buckets` travels in time as well.
+with these exceptions: bytes are given in hex (Java prints the address of an object), rows have
+a fixed order, partitions with timestamps do not fail, and `buckets` supports time travel.
 
 `files`, `manifests`, `partitions`, `buckets`, `file_key_ranges`, `table_indexes` and `statistics`
 show one snapshot: the newest, or the one that the table's `scan.*` options travel to. They count
@@ -94,7 +94,7 @@ class Inspect:
         - min_value_stats, max_value_stats STRING: bounds by column, as {a=1, b=null}; a DATE is its
           day, a TIME its milliseconds, a binary value in hex
         - min_sequence_number, max_sequence_number BIGINT: its range of sequence numbers
-        - creation_time TIMESTAMP(3): when it was written, by the clock on its writer's wall
+        - creation_time TIMESTAMP(3): when it was written, in local time of its writer
         - deleteRowCount BIGINT: its rows of kind -U and -D
         - file_source STRING: APPEND or COMPACT, whichever wrote it
         - first_row_id BIGINT: the row id of its first row
@@ -107,7 +107,7 @@ class Inspect:
 
         - file_name STRING: the manifest, in the folder `manifest`
         - file_size BIGINT: its bytes
-        - num_added_files, num_deleted_files BIGINT: data files it adds and takes away
+        - num_added_files, num_deleted_files BIGINT: data files it adds and removes
         - schema_id BIGINT: the schema it was written with
         - min_partition_stats, max_partition_stats STRING: bounds of partition values, as {a, b}
         - min_row_id, max_row_id BIGINT: the row ids in it

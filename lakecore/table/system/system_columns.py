@@ -82,7 +82,7 @@ SYSTEM_TABLES: Mapping[str, tuple[SystemColumn, ...]] = {
         max_value_stats | STRING NOT NULL | greatest value by column
         min_sequence_number | BIGINT | its least sequence number
         max_sequence_number | BIGINT | its greatest sequence number
-        creation_time | TIMESTAMP(3) | when it was written, by the clock on its writer's wall
+        creation_time | TIMESTAMP(3) | when it was written, in local time of its writer
         deleteRowCount | BIGINT | its rows of kind -U and -D
         file_source | STRING | APPEND or COMPACT: what wrote it
         first_row_id | BIGINT | the row id of its first row
@@ -92,7 +92,7 @@ SYSTEM_TABLES: Mapping[str, tuple[SystemColumn, ...]] = {
         file_name | STRING NOT NULL | the manifest, in the folder `manifest`
         file_size | BIGINT NOT NULL | its bytes
         num_added_files | BIGINT NOT NULL | data files it adds
-        num_deleted_files | BIGINT NOT NULL | data files it takes away
+        num_deleted_files | BIGINT NOT NULL | data files it removes
         schema_id | BIGINT NOT NULL | the schema it was written with
         min_partition_stats | STRING | least partition values in it, as {a, b}
         max_partition_stats | STRING | greatest partition values in it

@@ -1,13 +1,13 @@
 """A stream of frames -> one commit every few seconds.
 
-Each item is written when it comes; once the interval has passed, a checkpoint is prepared and
-committed. Time is looked at when an item comes: a source that may wait for long yields None now and
-then, which only lets time pass.
+Each item is written when it arrives. If the interval has passed by then, a checkpoint is prepared
+and committed. The clock is read only when an item arrives, so a source that may wait for a long
+time should yield None from time to time.
 
 If the source ends or raises an error (also KeyboardInterrupt while it waits), the frames so far are
 committed before the error is raised. If a frame cannot be written, or Ctrl-C comes in the middle of
 it, the rows since the last commit are dropped, with their files. Either way, whole frames are
-committed, in order, and `on_commit` hears of each commit.
+committed, in order, and `on_commit` is called after each commit.
 """
 
 from __future__ import annotations
