@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import CommitResult, Tag
     from lakecore.model.statistics import AnalyzeResult, ColumnStatistics, TableStatistics
     from lakecore.scalar.values import SqlExpression, sql_expr
-    from lakecore.session import Session, connect, open_table
+    from lakecore.session import Session, connect, open_table, sql
     from lakecore.table.changes.change_stream import ChangeStream
     from lakecore.table.handle import Table
     from lakecore.table.verbs.merge_into import MergeInto
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 # A fork that comes before the first use is to be noticed, too.
 import_module("lakecore.forks")
+# The package of this name is loaded first: loading it later would replace the function `sql`.
+import_module("lakecore.sql")
+del globals()["sql"]
 
 __all__ = [
     "AlreadyExists",
@@ -92,6 +95,7 @@ __all__ = [
     "connect",
     "memory",
     "open_table",
+    "sql",
     "sql_expr",
 ]
 
@@ -128,7 +132,7 @@ _HOMES = {
     "lakecore.model.snapshot": ("CommitResult", "Tag"),
     "lakecore.model.statistics": ("AnalyzeResult", "ColumnStatistics", "TableStatistics"),
     "lakecore.scalar.values": ("SqlExpression", "sql_expr"),
-    "lakecore.session": ("Session", "connect", "open_table"),
+    "lakecore.session": ("Session", "connect", "open_table", "sql"),
     "lakecore.table.changes.change_stream": ("ChangeStream",),
     "lakecore.table.handle": ("Table",),
     "lakecore.table.verbs.merge_into": ("MergeInto",),

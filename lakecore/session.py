@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from inspect import currentframe
+from threading import local
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.filesystem import create_table_at
@@ -27,6 +28,7 @@ from lakecore.io.stores.open import locate, open_store
 from lakecore.io.stores.services import flag
 from lakecore.model.arguments import check_flags
 from lakecore.options import OptionValue, option_texts
+from lakecore.sql.attached import attach
 from lakecore.sql.engine import SqlEngine
 from lakecore.sql.queries import names_in_scope
 from lakecore.table.handle import Table, load_table
@@ -38,15 +40,17 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.catalog import Catalog
     from lakecore.catalog.new_table import SchemaLike
-    from lakecore.frames.duckdb_face import DuckDBRelation
+    from lakecore.frames.duckdb_face import DuckDBConnection, DuckDBRelation
     from lakecore.io.stores.store import Store
     from lakecore.model.retention import OrphanFiles
     from lakecore.model.schema_change import Change
     from lakecore.model.times import Time
+    from lakecore.sql.attached import Attached
 
-__all__ = ["Session", "connect", "open_table"]
+__all__ = ["Session", "connect", "open_table", "sql"]
 
 AUTO_CREATE = "auto-create"
+_OF_THREAD = local()
 
 
 def connect(
@@ -128,6 +132,28 @@ def open_table(  # noqa: PLR0913  the public verb
             path=location,
             branch=branch or own.get("branch", MAIN_BRANCH),
         ) from error
+
+
+def sql(
+    text: str, parameters: Sequence[object] | Mapping[str, object] | None = None
+) -> DuckDBRelation:
+    """Run SQL without a catalog: the rows of the last statement, as a DuckDB relation.
+
+    A query names files (`'rows.parquet'`), Python objects with rows in variables of the caller, and
+    tables by the path of their directory (`'/data/shop.db/orders'`). Statements that write name a
+    table by its path in double quotes: `INSERT INTO "/data/shop.db/orders" VALUES (1)`. Otherwise
+    it is `Session.sql`, with its statements, parameters and errors. After `CREATE CATALOG c WITH
+    ('warehouse' = '...')` and `USE CATALOG c`, tables are named by `database.table`.
+
+    What SET, USE and CREATE define lasts for later calls in the same thread.
+
+        lakecore.sql("SELECT count(*) FROM '/data/shop.db/orders'").fetchall()
+    """
+    require_threads()
+    engine: SqlEngine | None = getattr(_OF_THREAD, "engine", None)
+    if engine is None:
+        engine = _OF_THREAD.engine = SqlEngine(None, open_table)
+    return engine.run(text, parameters, scope=names_in_scope(currentframe()))
 
 
 def _path(given: object) -> str:
@@ -341,6 +367,29 @@ class Session:
         """
         require_threads()
         return self._engine().run(text, parameters, scope=names_in_scope(currentframe()))
+
+    def attach(
+        self,
+        connection: DuckDBConnection,
+        databases: Sequence[str] | None = None,
+        *,
+        name: str = "paimon",
+    ) -> Attached:
+        """Show all tables as views in a DuckDB connection: `paimon.shop.orders`.
+
+        The views are in a database in memory with this `name`; `databases` limits them to some
+        databases. Each scan of a view reads the latest snapshot, with the columns and filters that
+        DuckDB pushes down. New and dropped tables, and new columns, appear after `refresh()` of the
+        result; a view whose columns were renamed, dropped or changed raises an error until then.
+        The views are read-only, and are gone with the connection.
+
+        Raises AlreadyExists if the connection has a database of that name. Tables that DuckDB
+        cannot show are listed in `left_out` of the result.
+
+            attached = catalog.attach(connection)
+            connection.sql("SELECT count(*) FROM paimon.shop.orders")
+        """
+        return attach(self._catalog, connection, databases, name)
 
     def _engine(self) -> SqlEngine:
         if self._sql is None:

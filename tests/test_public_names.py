@@ -50,6 +50,7 @@ PUBLIC = [
     "connect",
     "memory",
     "open_table",
+    "sql",
     "sql_expr",
 ]
 

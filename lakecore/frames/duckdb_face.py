@@ -41,8 +41,12 @@ _PATTERN = re.compile(r"[*?\[\]{}\\]")
 
 def dataset(source: BatchSource) -> SourceDataset:
     """The source as the Arrow dataset that DuckDB reads best."""
-    fields = [field.with_type(_shown(field.type)) for field in source.schema]
-    return SourceDataset(source, pa.schema(fields))
+    return SourceDataset(source, shown_schema(source.schema))
+
+
+def shown_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with the types in which DuckDB reads it best."""
+    return pa.schema([field.with_type(_shown(field.type)) for field in schema])
 
 
 def relation(source: BatchSource, connection: DuckDBConnection | None = None) -> DuckDBRelation:

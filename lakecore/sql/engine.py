@@ -40,8 +40,9 @@ class SqlEngine:
     Only one thread may use it at a time.
     """
 
-    def __init__(self, catalog: Catalog, open_path: Callable[..., Table]) -> None:
-        self._workspace = Workspace(catalogs={DEFAULT_CATALOG: catalog}, open_path=open_path)
+    def __init__(self, catalog: Catalog | None, open_path: Callable[..., Table]) -> None:
+        catalogs = {} if catalog is None else {DEFAULT_CATALOG: catalog}
+        self._workspace = Workspace(catalogs=catalogs, open_path=open_path)
         self._queries = Queries(self._workspace)
         self._rows = RowStatements(self._workspace, self._queries)
         self._tables = TableStatements(self._workspace, self._queries)

@@ -221,7 +221,7 @@ _SECONDS_MAX = 100_000_000_000
 
 
 def _is_file(name: str) -> bool:
-    return "/" in name or "\\" in name or "*" in name or name.lower().endswith(_FILE_ENDS)
+    return "\\" in name or "*" in name or name.lower().endswith(_FILE_ENDS)
 
 
 def _as_relation(

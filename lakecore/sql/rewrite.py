@@ -66,7 +66,7 @@ def placeholders(text: str) -> tuple[str, list[Reference]]:
         token = cursor.token
         start = cursor.mark()
         found = None
-        if not after_dot and token.kind in {Kind.WORD, Kind.QUOTED}:
+        if not after_dot and token.kind in {Kind.WORD, Kind.QUOTED, Kind.STRING}:
             found = _reference(cursor)
             if found is None:
                 cursor.back(start)

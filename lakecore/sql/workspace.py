@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from lakecore.catalog.identifier import parse_identifier
 from lakecore.catalog.registry import open_catalog
-from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
 from lakecore.options import find_option
 
 if TYPE_CHECKING:
@@ -54,12 +55,17 @@ class Workspace:
     @property
     def catalog(self) -> Catalog:
         """The current catalog."""
-        return self.catalogs[self.catalog_name]
+        return self.catalog_of(self.catalog_name)
 
     # --- names ------------------------------------------------------------------------------------
 
     def catalog_of(self, name: str) -> Catalog:
         """A catalog by its name. Raises NotFound with the names that exist."""
+        if not self.catalogs:
+            raise NotFound(
+                "there is no catalog: name a table by its path in double quotes, or say "
+                "CREATE CATALOG c WITH ('warehouse' = '...') and USE CATALOG c"
+            )
         if name not in self.catalogs:
             raise NotFound("no catalog of that name", catalog=name, known=sorted(self.catalogs))
         return self.catalogs[name]
@@ -76,6 +82,11 @@ class Workspace:
 
     def identifier(self, chain: Chain) -> tuple[Catalog, str]:
         """The catalog of a table, and the table's name in it."""
+        if len(chain) == 1 and _is_path(chain[0]):
+            raise InvalidRequest(
+                "a statement that defines a table names it in a catalog, not by its path",
+                path=chain[0],
+            )
         catalog, database, table = self.full(chain)
         quoted = f"`{database}`" if "." in database or "`" in database else database
         return self.catalog_of(catalog), f"{quoted}.{table}"
@@ -135,11 +146,26 @@ class Workspace:
         found = self.temporary.get(chain[0]) if len(chain) == 1 else None
         if found is not None:
             found = found.refresh()
+        elif len(chain) == 1 and _is_path(chain[0]):
+            found = self._at_path(chain[0])
         else:
             catalog, identifier = self.identifier(chain)
             found = catalog.get_table(identifier)
         dynamic = {**self.dynamic_options(chain), **(options or {})}
         return found.copy(dynamic) if dynamic else found
+
+    def _at_path(self, path: str) -> Table:
+        """The table in a directory, or its branch or system table, as `.../orders$files`."""
+        folder, _, name = path.rpartition("/")
+        named = parse_identifier(f"path.{name}")
+        try:
+            found = self.open_path(f"{folder}/{named.table}", branch=named.branch)
+        except StorageError as error:  # a file, not a directory
+            raise NotFound("no table in this directory", path=path) from error
+        if named.system is None:
+            return found
+        # As in a catalog: a system table has the reading verbs of a table.
+        return cast("Table", found.inspect.system_table(named.system))
 
     def find(self, chain: Chain, options: Mapping[str, str] | None = None) -> Table | None:
         """The table of this name; None if there is none."""
@@ -148,13 +174,6 @@ class Workspace:
         with suppress(NotFound):
             return self.table(chain, options)
         return None
-
-    def exists(self, chain: Chain) -> bool:
-        """Whether there is a table of that name."""
-        if len(chain) == 1 and chain[0] in self.temporary:
-            return True
-        catalog, identifier = self.identifier(chain)
-        return catalog.table_exists(identifier)
 
     # --- variables --------------------------------------------------------------------------------
 
@@ -210,6 +229,11 @@ class Workspace:
         """Remove a variable of Paimon or Flink. Returns False for any other variable."""
         known = key in _WITHOUT_EFFECT or key.startswith(_PREFIXES) or find_option(key) is not None
         return self.variables.pop(key, None) is not None or known
+
+
+def _is_path(name: str) -> bool:
+    """Whether a name of one part is the path of a table. No table has a name with a slash."""
+    return "/" in name
 
 
 def _patterns(names: tuple[str, ...]) -> list[str]:
