@@ -139,13 +139,10 @@ def sql(
 ) -> DuckDBRelation:
     """Run SQL without a catalog: the rows of the last statement, as a DuckDB relation.
 
-    A query names files (`'rows.parquet'`), Python objects with rows in variables of the caller, and
-    tables by the path of their directory (`'/data/shop.db/orders'`). Statements that write name a
-    table by its path in double quotes: `INSERT INTO "/data/shop.db/orders" VALUES (1)`. Otherwise
-    it is `Session.sql`, with its statements, parameters and errors. After `CREATE CATALOG c WITH
-    ('warehouse' = '...')` and `USE CATALOG c`, tables are named by `database.table`.
-
-    What SET, USE and CREATE define lasts for later calls in the same thread.
+    Like `Session.sql`, but a table is named by the path of its directory: `'/data/shop.db/orders'`
+    in a query, `"/data/shop.db/orders"` in statements that write. After `CREATE CATALOG c WITH
+    ('warehouse' = '...')` and `USE CATALOG c`, tables are named by `database.table`. What SET, USE
+    and CREATE define lasts for later calls in the same thread.
 
         lakecore.sql("SELECT count(*) FROM '/data/shop.db/orders'").fetchall()
     """
@@ -381,10 +378,9 @@ class Session:
         databases. Each scan of a view reads the latest snapshot, with the columns and filters that
         DuckDB pushes down. New and dropped tables, and new columns, appear after `refresh()` of the
         result; a view whose columns were renamed, dropped or changed raises an error until then.
-        The views are read-only, and are gone with the connection.
 
-        Raises AlreadyExists if the connection has a database of that name. Tables that DuckDB
-        cannot show are listed in `left_out` of the result.
+        Raises AlreadyExists if the connection has a database of that name. `left_out` of the result
+        lists tables that DuckDB cannot show.
 
             attached = catalog.attach(connection)
             connection.sql("SELECT count(*) FROM paimon.shop.orders")
