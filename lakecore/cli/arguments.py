@@ -5,6 +5,7 @@ Nothing of the engine is imported here, so that `--help` stays fast.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 __all__ = [
+    "PROFILE",
     "AsCsv",
     "AsJson",
     "Columns",
@@ -35,6 +37,8 @@ __all__ = [
 ]
 
 ROWS_SHOWN = 20
+PROFILE: ContextVar[str | None] = ContextVar("PROFILE", default=None)
+"""The profile that `--profile` names; `main` sets it."""
 
 
 class Format(StrEnum):
@@ -43,6 +47,7 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+    PARQUET = "parquet"
 
 
 TableName = Annotated[
@@ -59,8 +64,7 @@ Warehouse = Annotated[
         "--warehouse",
         "-w",
         metavar="PATH",
-        envvar="LAKECORE_WAREHOUSE",
-        help="Warehouse in which to look up DB.TABLE.",
+        help="Warehouse of DB.TABLE. Default: LAKECORE_WAREHOUSE, or the profile.",
     ),
 ]
 Options = Annotated[
@@ -73,7 +77,8 @@ Options = Annotated[
     ),
 ]
 Output = Annotated[
-    Format, typer.Option("--output", help="Print a table for people, JSON lines, or CSV.")
+    Format,
+    typer.Option("--output", help="Print a table for people, JSON lines, CSV, or a Parquet file."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="The same as --output csv.")]

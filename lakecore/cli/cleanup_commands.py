@@ -83,6 +83,9 @@ def partition_done(  # noqa: PLR0913  one option per part of the question
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Mark partitions as done, as the option partition.mark-done-action says."""
+    """Mark partitions as done, so that others know that they are complete.
+
+    The option partition.mark-done-action says how.
+    """
     form = chosen(output, json=json, csv=csv)
     run(_MODULE, "partition_done", table, warehouse, option, partition, form)

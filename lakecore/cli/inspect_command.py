@@ -39,6 +39,6 @@ def inspect(  # noqa: PLR0913  one option per part of the question
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Draw a table: snapshots, tags, consumers, buckets with their files, and what would expire."""
+    """Draw a table: snapshots, tags, consumers, buckets, files, and what would expire."""
     form = chosen(output, json=json, csv=csv)
     run("lakecore.cli.picture", "inspect", table, warehouse, option, html, form)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from contextlib import suppress
 
-__all__ = ["OutputFailed", "flush", "to_nowhere", "write"]
+__all__ = ["BinaryOutput", "OutputFailed", "flush", "to_nowhere", "write"]
 
 
 class OutputFailed(Exception):
@@ -31,6 +32,39 @@ def flush() -> None:
         raise
     except OSError as error:
         raise OutputFailed(error.strerror or str(error)) from error
+
+
+class BinaryOutput(io.RawIOBase):
+    """Standard output as a file of bytes that counts its position. Closing it only flushes."""
+
+    def __init__(self) -> None:
+        self._position = 0
+
+    def writable(self) -> bool:
+        """Bytes can be written."""
+        return True
+
+    def tell(self) -> int:
+        """The number of bytes written."""
+        return self._position
+
+    def write(self, data: object) -> int:
+        """Write all bytes. Raises OutputFailed, and BrokenPipeError if no one reads them."""
+        part = memoryview(data).cast("B")  # type: ignore[arg-type]  # bytes, or Arrow's buffers
+        try:
+            sys.stdout.buffer.write(part)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputFailed(error.strerror or str(error)) from error
+        self._position += len(part)
+        return len(part)
+
+    def close(self) -> None:
+        """Flush; standard output stays open."""
+        if not self.closed:
+            flush()
+        super().close()
 
 
 def to_nowhere() -> None:

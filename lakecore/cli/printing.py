@@ -1,4 +1,4 @@
-"""Prints results: a grid, JSON lines or CSV on standard output, notes on standard error."""
+"""Prints results to standard output (a grid, JSON, CSV, Parquet), and notes to standard error."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+import polars as pl
+import pyarrow.parquet as pq
+
 from lakecore.cli.arguments import Format
 from lakecore.cli.grid import Column, Style, layout
-from lakecore.cli.output import flush, write
+from lakecore.cli.output import BinaryOutput, flush, write
 from lakecore.cli.texts import NULL, cells, csv_text, json_lines, json_text, one_line, printable
+from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    import polars as pl
 
 __all__ = ["note", "say", "write_batches", "write_frame", "write_record"]
 
@@ -47,7 +49,13 @@ def write_frame(
 
 
 def write_batches(first: pl.DataFrame, rest: Iterable[pl.DataFrame], form: Format) -> None:
-    """Print batches as they arrive, as JSON lines or CSV; the first may be empty."""
+    """Print batches as they arrive: JSON lines, CSV, or one Parquet file. The first may be empty.
+
+    Raises InvalidRequest if Parquet would be printed to a terminal.
+    """
+    if form is Format.PARQUET:
+        _write_parquet(first, rest)
+        return
     _to_utf8()
     as_csv = form is Format.CSV
     write(csv_text(first, header=True) if as_csv else json_lines(first))
@@ -57,9 +65,13 @@ def write_batches(first: pl.DataFrame, rest: Iterable[pl.DataFrame], form: Forma
 
 
 def write_record(record: Mapping[str, object], form: Format, text: str) -> None:
-    """Print one result: its lines for people, one JSON object, or a CSV of one row."""
+    """Print one result: its lines for people, one JSON object, or one row of CSV or Parquet."""
     if form is Format.TABLE:
         say(text)
+        return
+    if form is Format.PARQUET:
+        row = {key: v if _is_plain(v) else json_text(v) for key, v in record.items()}
+        _write_parquet(pl.DataFrame([row]), ())
         return
     _to_utf8()
     if form is Format.JSON:
@@ -67,6 +79,18 @@ def write_record(record: Mapping[str, object], form: Format, text: str) -> None:
         return
     values = {key: v if _is_plain(v) else json_text(v) for key, v in record.items()}
     say(_csv_line(values) + "\n" + _csv_line(values.values()))
+
+
+def _write_parquet(first: pl.DataFrame, rest: Iterable[pl.DataFrame]) -> None:
+    """Write one Parquet file. It is complete if a stream is ended by Ctrl-C."""
+    if sys.stdout.isatty():
+        raise InvalidRequest("Parquet is no text for a terminal: add > FILE, or a pipe")
+    head = first.to_arrow()
+    with BinaryOutput() as output, pq.ParquetWriter(output, head.schema) as writer:
+        if head.num_rows:
+            writer.write_table(head)
+        for batch in rest:
+            writer.write_table(batch.to_arrow().cast(head.schema))
 
 
 def _is_plain(value: object) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 from lakecore.cli.output import flush, to_nowhere
 
-__all__ = ["run"]
+__all__ = ["INTERRUPTED", "run"]
+
+INTERRUPTED = 130
 
 
 def run(module: str, command: str, *arguments: object, **flags: bool) -> None:
@@ -16,3 +19,6 @@ def run(module: str, command: str, *arguments: object, **flags: bool) -> None:
         flush()
     except BrokenPipeError:  # the reader has had enough, as in `lakecore read ... | head`
         to_nowhere()
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        raise SystemExit(INTERRUPTED) from None

@@ -16,6 +16,7 @@ from lakecore.cli.arguments import ROWS_SHOWN, Format, names
 from lakecore.cli.confirm import confirmed, require_consent
 from lakecore.cli.output import flush
 from lakecore.cli.printing import note, write_batches, write_frame, write_record
+from lakecore.cli.run import INTERRUPTED
 from lakecore.cli.target import table_of
 from lakecore.errors import InvalidRequest
 from lakecore.frames.polars_source import to_frame
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["clear_consumers", "list_consumers", "reset_consumer", "stream"]
 
-INTERRUPTED = 130
 _CONSUMERS = {
     "consumer_id": pl.String(),
     "next_snapshot": pl.Int64(),

@@ -1,4 +1,4 @@
-"""The table or warehouse that a command names."""
+"""The table or warehouse that a command names, with the options of flags, profile and variables."""
 
 from __future__ import annotations
 
@@ -7,42 +7,59 @@ from typing import TYPE_CHECKING
 
 from lakecore.catalog.options import is_storage_option
 from lakecore.cli.arguments import stated
+from lakecore.cli.settings import settings
 from lakecore.errors import InvalidRequest, NotFound
 from lakecore.session import connect, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from lakecore.session import Session
     from lakecore.table.handle import Table
 
-__all__ = ["session_of", "table_of"]
+__all__ = ["place_of", "session_of", "table_of"]
 
 _IDENTIFIER = re.compile(r"[^/\\:]*[^/\\:.][^/\\:]*\.[^/\\:]+")
+_DIRECTORY = re.compile(r"(?P<warehouse>.*?)/*(?P<database>[^/]+)\.db/+(?P<table>[^/]+?)/*")
+_OF_CATALOGS = (
+    "commit.single-writer",
+    "dlf.",
+    "hadoop-conf-dir",
+    "header.",
+    "hive-conf-dir",
+    "jdbc.",
+    "lock",
+    "metastore",
+    "table-default.",
+    "token",
+    "uri",
+)
 
 
 def table_of(name: str, warehouse: str | None, option: Iterable[str] | None) -> Table:
     """The table in a directory, or the table of that name if a warehouse is given.
 
-    With a warehouse, `database.table` is a name; a text with a slash is always a path. Storage
-    options apply to the warehouse, all others to the table.
+    With a warehouse, `database.table` is a name; a text with a slash is always a path. Options of
+    catalogs and storage apply to the warehouse, all others to the table.
     """
+    known = settings()
     options = stated(option)
-    if not warehouse or not _IDENTIFIER.fullmatch(name):
+    place = warehouse or known.warehouse
+    if not place or not _IDENTIFIER.fullmatch(name):
+        storage = {key: text for key, text in known.options.items() if is_storage_option(key)}
         try:
-            return open_table(name, options=options)
+            return open_table(name, options={**storage, **options})
         except NotFound as error:
             if "/" in name:
                 raise
             raise NotFound(
                 "no table in this directory; a name is DATABASE.TABLE and needs its warehouse: "
-                "--warehouse PATH, or LAKECORE_WAREHOUSE",
+                "--warehouse PATH, LAKECORE_WAREHOUSE or a profile",
                 path=name,
-                **({"warehouse": warehouse} if warehouse else {}),
+                **({"warehouse": place} if place else {}),
             ) from error
-    storage = {key: text for key, text in options.items() if is_storage_option(key)}
-    table = connect({"warehouse": warehouse, **storage}).get_table(name)
-    own = {key: text for key, text in options.items() if key not in storage}
+    of_catalog, own = _parted(options)
+    table = connect({"warehouse": place, **known.options, **of_catalog}).get_table(name)
     return table.copy(own) if own else table
 
 
@@ -53,8 +70,48 @@ def session_of(
     *,
     create: bool = False,
 ) -> Session:
-    """The session on the warehouse that the argument names, or else --warehouse."""
-    place = path or warehouse
+    """The session on the warehouse of the argument, of --warehouse, or of the settings."""
+    known = settings()
+    place = path or warehouse or known.warehouse
     if not place:
-        raise InvalidRequest("name a warehouse, as an argument or by --warehouse")
-    return connect({"warehouse": place, **stated(option)}, create=create)
+        raise InvalidRequest(
+            "name a warehouse: by --warehouse PATH, by LAKECORE_WAREHOUSE, or by a profile"
+        )
+    return connect({"warehouse": place, **known.options, **stated(option)}, create=create)
+
+
+def place_of(
+    name: str, warehouse: str | None, option: Iterable[str] | None, *, create: bool = False
+) -> tuple[Session, str, dict[str, str]]:
+    """The session, the name in it, and the options of the table that a command names.
+
+    The directory of a table is `WAREHOUSE/DATABASE.db/TABLE`. The table may not exist. With
+    `create`, a missing warehouse is created.
+    """
+    known = settings()
+    of_catalog, own = _parted(stated(option))
+    place, identifier = warehouse or known.warehouse, name
+    if not place or not _IDENTIFIER.fullmatch(name):
+        found = _DIRECTORY.fullmatch(name)
+        if found is None:
+            raise InvalidRequest(
+                "name the table DATABASE.TABLE, with --warehouse PATH, or by its directory "
+                "WAREHOUSE/DATABASE.db/TABLE",
+                given=name,
+                **({"warehouse": place} if place else {}),
+            )
+        database = found["database"]
+        quoted = f"`{database}`" if "." in database else database
+        place, identifier = found["warehouse"] or ".", f"{quoted}.{found['table']}"
+    session = connect({"warehouse": place, **known.options, **of_catalog}, create=create)
+    return session, identifier, own
+
+
+def _parted(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The options of the catalog and its storage, and those of the table."""
+    of_catalog = {
+        key: text
+        for key, text in options.items()
+        if is_storage_option(key) or key.startswith(_OF_CATALOGS)
+    }
+    return of_catalog, {key: text for key, text in options.items() if key not in of_catalog}

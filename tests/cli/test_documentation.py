@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakecore.cli import main
+from lakecore.cli.registry import COMMANDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
 BLOCKS = re.findall(r"^```(python|console)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -51,12 +52,5 @@ def test_every_example_prints_what_the_page_shows(
     assert run >= 15
 
 
-def test_every_command_is_on_the_page(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    commands = re.findall(
-        r"^  (\w+)  ", capfd.readouterr().out.partition("Commands:")[2], re.MULTILINE
-    )
-
-    assert len(commands) >= 8
-    assert [name for name in commands if f"| `lakecore {name}` |" not in PAGE] == []
+def test_every_command_is_on_the_page() -> None:
+    assert [name for name in COMMANDS if f"| `lakecore {name}` |" not in PAGE] == []

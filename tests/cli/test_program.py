@@ -18,29 +18,13 @@ import polars as pl
 import pytest
 
 import lakecore as lc
+from lakecore.cli.registry import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 PROGRAM = [sys.executable, "-c", "from lakecore.cli import main; main()"]
-COMMANDS = (
-    "version",
-    "tables",
-    "show",
-    "read",
-    "changes",
-    "stream",
-    "consumer",
-    "explain",
-    "compact",
-    "snapshot",
-    "expire",
-    "rollback",
-    "analyze",
-    "sql",
-    "demo",
-)
 HEAVY = ("duckdb", "fastavro", "fsspec", "numpy", "pandas", "polars", "pyarrow", "rich", "sqlglot")
 
 
@@ -102,18 +86,18 @@ def in_terminal(columns: int, *arguments: object) -> str:
     return seen.decode()
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_help_imports_nothing_that_does_the_work(command: str) -> None:
+def test_help_imports_nothing_that_does_the_work() -> None:
     code = (
         "import sys\nfrom lakecore.cli import main\n"
-        f"try: main({[command, '--help'] if command else ['--help']})\n"
-        "except SystemExit as ended: assert not ended.code\n"
+        f"for name in {['', *COMMANDS]}:\n"
+        "    try: main([*([name] if name else []), '--help'])\n"
+        "    except SystemExit as ended: assert not ended.code\n"
         "print(sorted(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(re.findall(r"'([^']+)'", done.stderr))
 
-    assert "Usage: lakecore" in done.stdout
+    assert done.stdout.count("Usage: lakecore") == 1 + len(COMMANDS)
     assert not loaded & set(HEAVY)
     assert {name for name in loaded if name.startswith("lakecore.table")} == set()
 

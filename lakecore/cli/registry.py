@@ -1,0 +1,115 @@
+"""The names of all commands, by subject, with the module that declares each.
+
+A module is imported when its command runs or prints its help: `lakecore --help` only needs this
+table. The summary of a command is the first line of its help (`tests/cli/test_registry.py`).
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from typer.core import TyperGroup
+from typer.main import get_group
+
+from lakecore.cli.arguments import group
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context
+    from typer._click.formatting import HelpFormatter
+
+__all__ = ["COMMANDS", "SECTIONS", "Commands"]
+
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Read": {
+        "tables": ("look", "List the tables of a warehouse, with keys, snapshot and rows."),
+        "show": ("look", "Show the schema, options and snapshots of a table."),
+        "read": ("row", "Print the rows of a table, merged by their keys."),
+        "changes": ("row", "Print what changed between two points, with row kinds."),
+        "stream": (
+            "stream",
+            "Print changes snapshot by snapshot, and wait for new ones until Ctrl-C.",
+        ),
+        "explain": ("look", "Show which files a read would skip, merge and read."),
+        "inspect": (
+            "inspect",
+            "Draw a table: snapshots, tags, consumers, buckets, files, and what would expire.",
+        ),
+    },
+    "SQL": {
+        "sql": ("sql", "Run SQL: Paimon's statements, and DuckDB's queries."),
+    },
+    "Maintain": {
+        "compact": ("compact", "Merge the files of each bucket into fewer sorted runs."),
+        "analyze": (
+            "analyze",
+            "Compute statistics of a table and store them for other engines to plan with.",
+        ),
+        "tag": ("tag", "List, create, replace, rename, delete and expire the tags of a table."),
+        "branch": (
+            "tag",
+            "List, create, rename, delete and fast-forward the branches of a table.",
+        ),
+        "snapshot": ("retention", "List the snapshots of a table, and expire old ones."),
+        "expire": ("retention", "Expire old snapshots, changelogs or partitions of a table."),
+        "rollback": (
+            "retention",
+            "Make an earlier snapshot the latest one; all that came after it is removed.",
+        ),
+        "consumer": ("stream", "List, set and delete the consumers of a table."),
+        "orphans": (
+            "cleanup",
+            "Delete files that nothing reaches: a crash or a lost write left them.",
+        ),
+        "partition-done": (
+            "cleanup",
+            "Mark partitions as done, so that others know that they are complete.",
+        ),
+    },
+    "About lakecore": {
+        "demo": ("program", "Show what lakecore does, with a year of real flights."),
+        "version": ("program", "Print the version."),
+    },
+}
+COMMANDS = {name: entry for names in SECTIONS.values() for name, entry in names.items()}
+_SINGLE = frozenset({"analyze", "compact", "inspect", "sql"})
+
+
+class Commands(TyperGroup):
+    """The program: each command is declared when it is asked for."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        """The names of all commands, in the order of the help."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        """The command of that name, or None."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name not in self.commands:
+            part = COMMANDS[cmd_name][0]
+            end = "command" if part in _SINGLE else "commands"
+            holder = group("")
+            import_module(f"lakecore.cli.{part}_{end}").add_to(holder)
+            self.commands.update(get_group(holder).commands)
+        return self.commands[cmd_name]
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, Command | None, list[str]]:
+        """The command that the arguments start with. The error names the nearest command."""
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            near = get_close_matches(args[0], COMMANDS, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else " `lakecore --help` lists them."
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the names and summaries, section by section."""
+        del ctx
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, summary) for name, (_, summary) in names.items()])

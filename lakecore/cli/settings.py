@@ -1,0 +1,160 @@
+"""Where the warehouse, the options and the memory of a command come from.
+
+First found wins: a flag of the command; the profile that `--profile` names; a `LAKECORE_*`
+variable; the profile that `LAKECORE_PROFILE` names, or else the profile `default`, if there is one.
+
+Profiles are tables of `config.toml` in `$XDG_CONFIG_HOME/lakecore` (`~/.config/lakecore`), or of
+the file that `LAKECORE_CONFIG` names:
+
+    [profile.prod]
+    warehouse = "s3://lake/warehouse"
+    memory = "4 gb"
+    "s3.endpoint" = "https://minio:9000"
+
+All keys but `warehouse` and `memory` are options of the catalog and its storage. Messages never
+show values of the file.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakecore.cli.arguments import PROFILE
+from lakecore.errors import InvalidRequest, NotFound
+from lakecore.memory import set_process_budget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["CONFIG", "MEMORY", "PROFILE_VARIABLE", "WAREHOUSE", "Settings", "profiles", "settings"]
+
+CONFIG = "LAKECORE_CONFIG"
+MEMORY = "LAKECORE_MEMORY"
+PROFILE_VARIABLE = "LAKECORE_PROFILE"
+WAREHOUSE = "LAKECORE_WAREHOUSE"
+_DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the profile and the variables say. `origins` names where each value is from."""
+
+    profile: str | None = None
+    warehouse: str | None = None
+    memory: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+def settings() -> Settings:
+    """The settings of this run; the memory budget of the process is set by them.
+
+    Raises NotFound if a named profile does not exist, and InvalidRequest if the file is not valid.
+    """
+    found = _resolved()
+    if found.memory is not None:
+        _set_memory(found.memory)
+    return found
+
+
+def config_path() -> Path:
+    """The configuration file; it may not exist."""
+    stated = os.environ.get(CONFIG)
+    if stated:
+        return Path(stated).expanduser()
+    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(base) / "lakecore" / "config.toml"
+
+
+def profiles() -> dict[str, dict[str, str]]:
+    """The profiles of the configuration file, each with its keys and values as text."""
+    path = config_path()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if os.environ.get(CONFIG):
+            raise NotFound("no configuration file", file=path, variable=CONFIG) from None
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest("the configuration file cannot be read", file=path) from error
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidRequest(
+            "the configuration file is not valid TOML", file=path, reason=str(error)
+        ) from None
+    stray = sorted(set(content) - {"profile"})
+    named = content.get("profile", {})
+    if stray or not isinstance(named, dict):
+        raise InvalidRequest(
+            "the configuration file has tables [profile.NAME] only", file=path, found=stray
+        )
+    found: dict[str, dict[str, str]] = {}
+    for name, given in named.items():
+        if not isinstance(given, dict):
+            raise InvalidRequest("a profile is a table [profile.NAME]", file=path, profile=name)
+        found[name] = dict(_flat(given, path, name))
+    return found
+
+
+def _flat(
+    given: Mapping[str, object], path: Path, profile: str, start: str = ""
+) -> Iterator[tuple[str, str]]:
+    """The keys and values; `s3.endpoint = ...` makes a table in TOML, and becomes one key again."""
+    for key, value in given.items():
+        match value:
+            case dict():
+                yield from _flat(value, path, profile, f"{start}{key}.")
+            case bool():
+                yield f"{start}{key}", str(value).lower()
+            case str() | int() | float():
+                yield f"{start}{key}", str(value)
+            case _:
+                raise InvalidRequest(
+                    "a value of a profile is a text, a number, true or false",
+                    file=path,
+                    profile=profile,
+                    key=f"{start}{key}",
+                )
+
+
+def _resolved() -> Settings:
+    named = PROFILE.get()
+    by_variable = os.environ.get(PROFILE_VARIABLE) or None
+    known = profiles()
+    name = named or by_variable or (_DEFAULT if _DEFAULT in known else None)
+    if name is not None and name not in known:
+        raise NotFound(
+            "no profile of that name", profile=name, file=config_path(), known=sorted(known)
+        )
+    own = {} if name is None else dict(known[name])
+    origin = f"profile {name}"
+    values: dict[str, str] = {}
+    origins: dict[str, str] = {}
+    for key, variable in (("warehouse", WAREHOUSE), ("memory", MEMORY)):
+        stated = os.environ.get(variable) or None
+        from_profile = own.pop(key, None)
+        chosen = from_profile or stated if named else stated or from_profile
+        if chosen is not None:
+            values[key] = chosen
+            origins[key] = origin if chosen is from_profile else variable
+    return Settings(
+        profile=name,
+        warehouse=values.get("warehouse"),
+        memory=values.get("memory"),
+        options=own,
+        origins=origins | dict.fromkeys(own, origin),
+    )
+
+
+def _set_memory(size: str) -> None:
+    try:
+        set_process_budget(size)
+    except InvalidRequest as error:
+        raise InvalidRequest(
+            f"the memory of a profile or of {MEMORY} is a size such as '2 gb'", memory=size
+        ) from error
