@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spark_bridge.attach_tables import Attached, attach, register
+    from spark_bridge.compact_buckets import compact
     from spark_bridge.read_frame import read
     from spark_bridge.write_frame import WriteResult, WrittenTask, prepare, write
 
@@ -20,6 +21,7 @@ __all__ = [
     "WriteResult",
     "WrittenTask",
     "attach",
+    "compact",
     "prepare",
     "read",
     "register",
@@ -28,6 +30,7 @@ __all__ = [
 
 _HOMES = {
     "spark_bridge.attach_tables": ("Attached", "attach", "register"),
+    "spark_bridge.compact_buckets": ("compact",),
     "spark_bridge.read_frame": ("read",),
     "spark_bridge.write_frame": ("WriteResult", "WrittenTask", "prepare", "write"),
 }

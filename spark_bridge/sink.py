@@ -29,12 +29,8 @@ from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER
 from spark_bridge.assigners import assigners_of
 from spark_bridge.check import check_schema
 from spark_bridge.failures import DATA_ERRORS
-from spark_bridge.job_commit import (
-    Publication,
-    publish,
-    remove_files_of_job,
-    remove_leftovers,
-)
+from spark_bridge.job_commit import Publication, publish
+from spark_bridge.job_files import remove_files_of_job, remove_leftovers
 from spark_bridge.task import MEMORY_PER_TASK, TaskOutcome, WriteTask, new_task, write_rows
 
 if TYPE_CHECKING:

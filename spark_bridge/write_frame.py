@@ -18,7 +18,6 @@ needs a `sequence.field` that decides which row is newest.
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from dataclasses import dataclass, replace
@@ -26,20 +25,17 @@ from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as f
 
-from lakecore import CommitConflict, InvalidRequest, open_table
+from lakecore import CommitConflict, InvalidRequest
 from lakecore.distributed.committing import author, committed_before, spec_values
 from lakecore.distributed.planning import hides_level_0
 from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER, check_flags
+from spark_bridge.arguments import check_counts, opened
 from spark_bridge.assigners import assigners_of
 from spark_bridge.bucket_sql import quoted
 from spark_bridge.check import check_schema, with_types_of
 from spark_bridge.failures import DATA_ERRORS, raised_as_own
-from spark_bridge.job_commit import (
-    Publication,
-    publish,
-    remove_files_of_job,
-    remove_leftovers,
-)
+from spark_bridge.job_commit import Publication, publish
+from spark_bridge.job_files import remove_files_of_job, remove_leftovers
 from spark_bridge.placement import Owner, Routing, owner_of, parallelism
 from spark_bridge.settings import GROUPS, described, rebalanced, require_version, settings, transfer
 from spark_bridge.task import (
@@ -54,6 +50,7 @@ from spark_bridge.task import (
 )
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame
@@ -143,7 +140,7 @@ def write(  # noqa: PLR0913  the public verb
     if by not in {"task", "group"}:
         raise InvalidRequest("unknown way to bring rows together", by=by, known=["task", "group"])
     require_version(df.sparkSession)
-    table = _opened(table)
+    table = opened(table)
     context = table.context
     how = _publication(table, mode, partition, dynamic, author(context, commit_user, identifier))
     done = _done_before(context, how.by)
@@ -151,7 +148,7 @@ def write(  # noqa: PLR0913  the public verb
         return done
     df = with_types_of(df, context)
     check_schema(context, df.schema, overwrite=how.overwrite)
-    _check_counts(tasks=tasks, memory_per_task=memory_per_task)
+    check_counts(tasks=tasks, memory_per_task=memory_per_task)
     cores = parallelism(df.sparkSession)
     how = replace(how, assigners=assigners_of(context, tasks or cores, overwrite=how.overwrite))
     if by == "group" and tasks is not None:
@@ -201,24 +198,11 @@ def prepare(
     itself. Raises InvalidRequest if the columns do not fit.
     """
     require_version(df.sparkSession)
-    context = _opened(table).context
-    _check_counts(tasks=tasks)
+    context = opened(table).context
+    check_counts(tasks=tasks)
     df = with_types_of(df, context)
     check_schema(context, df.schema)
     return owner_of(df, context, tasks, assigners=assigners_of(context)).together(df)
-
-
-def _opened(table: Table | str | os.PathLike[str]) -> Table:
-    return open_table(table) if isinstance(table, str | os.PathLike) else table
-
-
-def _check_counts(**counts: object) -> None:
-    """Raise InvalidRequest, naming the argument, unless it is None or a whole number above 0."""
-    for name, count in counts.items():
-        if count is None:
-            continue
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise InvalidRequest(f"{name} is a whole number from one on", **{name: count})
 
 
 def _publication(

@@ -8,6 +8,7 @@ module for each part, so that a task loads only what it needs:
 - `descriptor`, `tables`: a table as a frozen value, and as the process that got it sees it;
 - `placing`, `writing`: what a task does to write rows;
 - `reading`: what a task does to read splits;
+- `verb_tasks`, `verbs`: what a task of a compaction or a row change does, and what its driver does;
 - `planning`, `key_ranges`: what the driver does before a read, and how it cuts a bucket by keys;
 - `committing`: what the driver does after a write.
 

@@ -4,7 +4,7 @@ A step:
 
 1. Read the latest snapshot, then the newest schema: it knows the columns of every live file.
 2. Plan (`compact_work.py`), and take whole buckets up to `max_bytes`, at least one.
-3. Compact them concurrently (`compact_parallel.py`) and commit.
+3. Compact them concurrently (`compact_runner.py`) and commit.
 4. If another commit has compacted or overwritten one of the files, start again from the new
    snapshot. Results for buckets that no other commit touched are kept. If the table was rolled
    back, or an option that decides how rows are stored or merged has changed, no result is kept.
@@ -37,7 +37,6 @@ from lakecore.errors import (
     Uncomputable,
     Unsupported,
 )
-from lakecore.io.ambient import forked
 from lakecore.model.compaction import CompactionResult
 from lakecore.plan.conflicts import check_files, check_levels
 from lakecore.table.commits.base_snapshot import is_there, was_rolled_back
@@ -45,8 +44,9 @@ from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.commits.commit_change import changes
 from lakecore.table.commits.message_files import delete_files
 from lakecore.table.commits.schema_rules import same_rules
-from lakecore.table.compactions.compact_parallel import Tally, compact_buckets
-from lakecore.table.compactions.compact_work import Work, do_work, left_to_plan, plan_work
+from lakecore.table.compactions.compact_parallel import Tally
+from lakecore.table.compactions.compact_runner import run_here
+from lakecore.table.compactions.compact_work import Work, left_to_plan, plan_work
 from lakecore.table.context import reload_context, require_table
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.verbs.compact_choice import chosen_entries
@@ -60,7 +60,8 @@ if TYPE_CHECKING:
     from lakecore.model.files import CommitMessage
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
-    from lakecore.table.compactions.compact_parallel import Progress, RowsDone
+    from lakecore.table.compactions.compact_parallel import Progress
+    from lakecore.table.compactions.compact_runner import Runner
     from lakecore.table.context import TableContext
 
 PLANS_MAX = 20
@@ -88,8 +89,9 @@ def compact_table(
     request: CompactionRequest,
     progress: Progress | None = None,
     stepped: Stepped | None = None,
+    run: Runner = run_here,
 ) -> CompactionResult:
-    """Compact the selected buckets; `progress` is called after each window.
+    """Compact the selected buckets by `run`; `progress` is called after each window.
 
     An error that `progress` raises ends the compaction: committed steps stay, and the files of the
     current step are removed. Raises CommitConflict if other commits invalidated every plan of a
@@ -99,7 +101,7 @@ def compact_table(
     most: object = request.max_bytes
     if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
         raise InvalidRequest("max_bytes is a whole number, at least 1", max_bytes=most)
-    call = _Call(context, request, Tally(progress))
+    call = _Call(context, request, Tally(progress), run)
     if request.dry_run:
         return call.planned()
     done = CompactionResult(attempts=0)
@@ -119,7 +121,10 @@ def compact_table(
 class _Call:
     """One compaction, step by step."""
 
-    def __init__(self, context: TableContext, request: CompactionRequest, tally: Tally) -> None:
+    def __init__(
+        self, context: TableContext, request: CompactionRequest, tally: Tally, run: Runner
+    ) -> None:
+        self._run = run
         self._context = context
         self._request = request
         self._tally = tally
@@ -195,20 +200,9 @@ class _Call:
         try:
             plan = self._plan(messages)
             self._tally.begin(plan)
-            portion = self._portion(plan)
             done: list[CommitMessage] = []
-            # Seeded here, so that file names do not depend on the order of threads.
-            own = {id(work): forked(self._context.ambient) for work in portion}
-
-            def compact(work: Work, rows_done: RowsDone) -> CommitMessage | None:
-                try:
-                    return do_work(replace(self._context, ambient=own[id(work)]), work, rows_done)
-                except Uncomputable as error:
-                    self.failed[work.partition, work.bucket] = error
-                    return None
-
             try:
-                compact_buckets(portion, compact, self._context.budget, self._tally, done)
+                self.failed |= self._run(self._context, self._portion(plan), self._tally, done)
             finally:
                 uuid = None if self._snapshot is None else self._snapshot.uuid
                 messages += [replace(message, base_snapshot_uuid=uuid) for message in done]

@@ -1,0 +1,27 @@
+"""Arguments that several verbs take: a table or its path, and counts."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from lakecore import InvalidRequest, open_table
+
+if TYPE_CHECKING:
+    from lakecore import Table
+
+__all__ = ["check_counts", "opened"]
+
+
+def opened(table: Table | str | os.PathLike[str]) -> Table:
+    """The table, or the table at the path."""
+    return open_table(table) if isinstance(table, str | os.PathLike) else table
+
+
+def check_counts(**counts: object) -> None:
+    """Raise InvalidRequest, naming the argument, unless it is None or a whole number above 0."""
+    for name, count in counts.items():
+        if count is None:
+            continue
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise InvalidRequest(f"{name} is a whole number from one on", **{name: count})

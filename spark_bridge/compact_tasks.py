@@ -1,0 +1,175 @@
+"""Planned buckets -> one Spark job that compacts them -> their commit messages on the driver.
+
+1. Large items of the plan get a task each; small ones are packed, so that a task has enough to do
+   and no core is left without one. Spark starts the tasks in order, the largest first.
+2. A task compacts its buckets one after another, within its memory budget. All file names begin
+   with the id of the job.
+3. One row comes back for each bucket: its message, or the error. An error of the table is not
+   raised in the task, because another attempt would fail in the same way.
+4. Files of lost attempts are removed from the buckets of the plan.
+
+Nothing becomes visible here: the driver commits the messages.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakecore import LakecoreError, Uncomputable
+from lakecore.distributed.descriptor import describe
+from lakecore.distributed.tables import SYSTEM, of_job
+from lakecore.distributed.verb_tasks import do_work
+from spark_bridge.failures import portable, raised_as_own, raised_in_task
+from spark_bridge.job_files import remove_files_of_job, remove_leftovers
+from spark_bridge.settings import described
+from spark_bridge.worker import acknowledge, set_aside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from lakecore import CommitMessage
+    from lakecore.distributed.descriptor import TableDescriptor
+    from lakecore.distributed.tables import TableContext
+    from lakecore.distributed.verb_tasks import Work
+    from lakecore.distributed.verbs import Failures, Tally
+    from spark_bridge.worker import Batches
+
+__all__ = ["CompactTask", "SparkRunner", "compact_function", "packed"]
+
+PACK_BYTES = 64 << 20
+"""Buckets of fewer bytes share a task."""
+_TASKS_PER_CORE = 3
+_SCHEMA = "number int, outcome binary"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkRunner:
+    """Compacts the buckets of a step as tasks of one Spark job; a `Runner` of `compact_table`."""
+
+    spark: SparkSession
+    cores: int
+    memory_bytes: int
+
+    def __call__(
+        self,
+        context: TableContext,
+        works: Sequence[Work],
+        tally: Tally,
+        messages: list[CommitMessage],
+    ) -> Failures:
+        """Append the message of each item; raise the first error that is not of a key."""
+        if not works:
+            return {}
+        job = SYSTEM.new_uuid()
+        groups = packed([_size(work) for work in works], self.cores)
+        task = CompactTask(table=describe(context), job=job, memory_bytes=self.memory_bytes)
+        try:
+            outcomes = self._collected(context, task, works, groups)
+        except BaseException:
+            remove_files_of_job(context, job)
+            raise
+        failed: Failures = {}
+        failure: LakecoreError | None = None
+        for number, work in enumerate(works):
+            outcome = outcomes[number]
+            if isinstance(outcome, Uncomputable):
+                failed[work.partition, work.bucket] = outcome
+            elif isinstance(outcome, LakecoreError):
+                failure = failure or outcome
+            else:
+                messages.append(outcome)
+            tally.rows(work.row_count)
+            tally.bucket()
+        buckets = [(work.partition, work.bucket) for work in works]
+        remove_leftovers(context, job, messages, buckets)
+        if failure is not None:
+            raise failure
+        return failed
+
+    def _collected(
+        self,
+        context: TableContext,
+        task: CompactTask,
+        works: Sequence[Work],
+        groups: Sequence[Sequence[int]],
+    ) -> dict[int, CommitMessage | LakecoreError]:
+        """The outcome of each item, by its number."""
+        sealed = [pickle.dumps([(number, works[number]) for number in group]) for group in groups]
+        size_mb = sum(map(_size, works)) >> 20
+        name = f"lakecore: compact {context.identifier}, {len(works)} buckets, {size_mb} MiB"
+        with raised_as_own(), described(self.spark, name):
+            numbers = self.spark.range(0, len(groups), 1, len(groups))
+            rows = numbers.mapInArrow(compact_function(task, sealed), _SCHEMA).collect()
+        return {row.number: pickle.loads(bytes(row.outcome)) for row in rows}  # noqa: S301  of our tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactTask:
+    """What every task of a job has in common."""
+
+    table: TableDescriptor
+    job: str
+    memory_bytes: int
+
+
+def packed(sizes: Sequence[int], cores: int) -> list[list[int]]:
+    """The positions of the sizes, in groups: the largest group first, each in order of size.
+
+    A size of at least the limit is alone. The others fill groups up to the limit, which is smaller
+    if there would be fewer groups than cores can work on.
+    """
+    limit = min(PACK_BYTES, sum(sizes) // (cores * _TASKS_PER_CORE))
+    groups: list[list[int]] = []
+    held = limit + 1
+    for position in sorted(range(len(sizes)), key=lambda each: (-sizes[each], each)):
+        if held + sizes[position] > limit:
+            groups.append([])
+            held = 0
+        groups[-1].append(position)
+        held += sizes[position]
+    return sorted(groups, key=lambda group: -sum(sizes[position] for position in group))
+
+
+def _size(work: Work) -> int:
+    return sum(file.size_bytes for file in work.files)
+
+
+def compact_function(task: CompactTask, sealed: Sequence[bytes]) -> Callable[[Batches], Batches]:
+    """The function for `mapInArrow`: a row is the number of a group."""
+
+    def compact(batches: Batches) -> Batches:
+        acknowledge()
+        with raised_in_task():
+            # The ambient gives each file of this attempt a name of its own.
+            context = task.table.context(task.memory_bytes, of_job(task.job))
+            for batch in batches:
+                for group in batch.column(0).to_pylist():
+                    for number, work in pickle.loads(sealed[group]):  # noqa: S301  of our driver
+                        yield _row(number, _outcome(context, work))
+        set_aside("compact")
+
+    return compact
+
+
+def _outcome(context: TableContext, work: Work) -> CommitMessage | LakecoreError:
+    try:
+        return do_work(context, work, _uncounted)
+    except LakecoreError as error:
+        return portable(error)
+
+
+def _uncounted(rows: int) -> None:
+    """The driver counts whole buckets."""
+
+
+def _row(number: int, outcome: CommitMessage | LakecoreError) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([number], pa.int32()), pa.array([pickle.dumps(outcome)], pa.binary())],
+        names=["number", "outcome"],
+    )

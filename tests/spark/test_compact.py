@@ -1,0 +1,185 @@
+"""A compaction by Spark makes the files, rows and changelog that one process makes."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from pyspark import TaskContext
+
+import lakecore as lc
+import spark_bridge
+from spark_bridge import compact_tasks
+from spark_bridge.compact_tasks import PACK_BYTES, compact_function, packed
+from tests.spark.cluster import once
+from tests.spark.frames import files_of, held, live_files_of, table_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import SparkSession
+
+SEEDS = int(os.environ.get("LAKECORE_SPARK_SEEDS", "1"))
+COLUMNS = {"p": "STRING NOT NULL", "id": "BIGINT NOT NULL", "v": "INT", "w": "STRING"}
+SUMS = {"fields__v__aggregate_function": "sum", "fields__w__aggregate_function": "max"}
+TABLES: dict[str, dict[str, str]] = {
+    "deduplicate": {"bucket": "3"},
+    "lookup": {"bucket": "2", "changelog_producer": "lookup"},
+    "full_compaction": {"bucket": "2", "changelog_producer": "full-compaction"},
+    "aggregation": {"bucket": "2", "merge_engine": "aggregation", **SUMS},
+    "dynamic": {"bucket": "-1", "dynamic_bucket__target_row_num": "20"},
+    "append": {"bucket": "-1"},
+}
+
+
+def two_tables(home: Path, kind: str, seed: int) -> tuple[lc.Table, lc.Table]:
+    """Two tables with the same files and snapshots, of several runs in each bucket."""
+    chance = random.Random(seed)
+    keys = [] if kind == "append" else ["p", "id"]
+    options = {"write_only": "true", **TABLES[kind]}
+    table = table_at(home / "one", COLUMNS, keys=keys, partitions=["p"], **options)
+    deletes = kind in {"deduplicate", "lookup", "full_compaction", "dynamic"}
+    for _ in range(chance.randint(3, 6)):
+        rows = [
+            (
+                chance.choice("ab"),
+                chance.randint(0, 40),
+                chance.randint(0, 9),
+                chance.choice(["x", None]),
+                chance.choice(["+I", "+I", "+I", "-D"]) if deletes else "+I",
+            )
+            for _ in range(40)
+        ]
+        schema = {"p": pl.String, "id": pl.Int64, "v": pl.Int32, "w": pl.String}
+        names = {**schema, "_row_kind": pl.String}
+        table.write(pl.DataFrame(rows, schema=names, orient="row"))
+    shutil.copytree(home / "one", home / "two")
+    return table, lc.open_table(home / "two")
+
+
+def shape_of(table: lc.Table) -> list[tuple[object, ...]]:
+    """What the live files are, but for their names and times."""
+    files = table.inspect.files()
+    columns = ["partition", "bucket", "level", "record_count", "min_key", "max_key"]
+    return sorted(files.select(columns).rows(), key=repr)
+
+
+def changes_of(table: lc.Table) -> list[tuple[object, ...]]:
+    rows: pl.DataFrame = table.changes(0).collect()
+    return sorted(rows.rows(), key=repr)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("kind", TABLES)
+def test_spark_compacts_as_one_process_does(
+    spark: SparkSession, tmp_path: Path, kind: str, seed: int
+) -> None:
+    one, two = two_tables(tmp_path, kind, seed)
+    before = held(one)
+    full = kind != "append" or seed % 2 == 0
+    alone = one.compact(full=full)
+    spread = spark_bridge.compact(spark, two, full=full)
+
+    assert held(two) == held(one) == before
+    assert shape_of(two) == shape_of(one)
+    assert (spread.buckets, spread.rows_before, spread.rows_after, spread.files_after) == (
+        alone.buckets,
+        alone.rows_before,
+        alone.rows_after,
+        alone.files_after,
+    )
+    assert spread.snapshot_ids == alone.snapshot_ids
+    if one.options.changelog_producer != lc.options.ChangelogProducer.NONE:
+        assert changes_of(two) == changes_of(one)
+
+
+def test_each_step_commits_and_partitions_are_chosen(spark: SparkSession, tmp_path: Path) -> None:
+    _, table = two_tables(tmp_path, "deduplicate", 7)
+    result = spark_bridge.compact(
+        spark, str(tmp_path / "two"), full=True, where="p = 'a'", max_bytes=1
+    )
+
+    assert (result.steps, result.buckets) == (3, 3)
+    levels = table.inspect.files().select("partition", "level").rows()
+    assert {level == 5 for partition, level in levels if "a" in str(partition)} == {True}
+    assert 0 in {level for partition, level in levels if "b" in str(partition)}
+    assert spark_bridge.compact(spark, table, full=True, dry_run=True).snapshot_ids == ()
+
+
+def test_compaction_that_others_overtake_plans_again_and_keeps_the_rest(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, table = two_tables(tmp_path, "deduplicate", 3)
+    rows = held(table)
+    times: list[int] = []
+
+    def overtaken(sizes: Sequence[int], cores: int) -> list[list[int]]:
+        times.append(len(sizes))
+        if len(times) == 1:
+            table.compact(full=True, buckets=[0])
+        return packed(sizes, cores)
+
+    monkeypatch.setattr(compact_tasks, "packed", overtaken)
+    result = spark_bridge.compact(spark, table, full=True)
+
+    assert result.attempts == 2
+    assert times[0] == 6
+    assert held(table) == rows
+    assert {level for (level,) in table.inspect.files().select("level").rows()} == {5}
+    assert live_files_of(table) <= files_of(table)
+
+
+def test_task_that_dies_after_its_work_runs_again_and_leaves_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, table = two_tables(tmp_path, "full_compaction", 5)
+    rows, old = held(table), files_of(table)
+    mark = str(tmp_path / "mark")
+
+    def dying(task: Any, sealed: Sequence[bytes]) -> Callable[[Any], Any]:
+        compact = compact_function(task, sealed)
+
+        def compact_and_die(batches: Any) -> Any:
+            done = list(compact(batches))
+            context = TaskContext.get()
+            if context is not None and context.partitionId() == 0 and once(mark):
+                message = "dies after its files are written"
+                raise RuntimeError(message)
+            yield from done
+
+        return compact_and_die
+
+    monkeypatch.setattr(compact_tasks, "compact_function", dying)
+    result = spark_bridge.compact(spark, table, full=True)
+    new = files_of(table) - old
+
+    assert result.steps == 1
+    assert held(table) == rows
+    assert {name for name in new if name.startswith("data-")} == live_files_of(table)
+
+
+def test_damaged_file_is_named_once_and_nothing_changes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    _, table = two_tables(tmp_path, "deduplicate", 9)
+    Path(min(table.inspect.files()["file_path"].to_list())).unlink()
+    old = files_of(table)
+    with pytest.raises(lc.CorruptTable, match="missing"):
+        spark_bridge.compact(spark, table, full=True)
+
+    assert files_of(table) == old
+    with pytest.raises(lc.InvalidRequest, match="memory_per_task"):
+        spark_bridge.compact(spark, table, memory_per_task=0)
+
+
+def test_large_buckets_are_alone_and_small_ones_packed() -> None:
+    large = PACK_BYTES * 2
+    assert packed([1, large, large + 1], 1) == [[2], [1], [0]]
+    assert sorted(map(len, packed([PACK_BYTES // 4] * 40, 2))) == [4] * 10
+    assert len(packed([10] * 12, 2)) == 6
+    assert sorted(each for group in packed([0, 0], 2) for each in group) == [0, 1]
