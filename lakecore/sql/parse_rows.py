@@ -99,26 +99,26 @@ def _alias(cursor: Cursor, *not_names: str) -> str | None:
     return cursor.name() if is_name and cursor.token.word not in not_names else None
 
 
-def _assignments(cursor: Cursor, chain: Chain, alias: str | None, *ends: str) -> dict[str, str]:
+def _assignments(cursor: Cursor, chain: Chain, alias: str | None, *ends: str) -> dict[Chain, str]:
     return set_values(cursor, {alias} if alias else {chain[-1], "target"}, *ends)
 
 
-def set_values(cursor: Cursor, qualifiers: Collection[str], *ends: str) -> dict[str, str]:
-    """`column = expression, ...` up to a keyword of `ends`; a qualifier may precede a column."""
-    found: dict[str, str] = {}
+def set_values(cursor: Cursor, qualifiers: Collection[str], *ends: str) -> dict[Chain, str]:
+    """`column = expression, ...` up to a keyword of `ends`; a qualifier may precede a column.
+
+    `row.field = expression` sets a field of a ROW.
+    """
+    found: dict[Chain, str] = {}
     names = {each.lower() for each in qualifiers}
     while True:
         place = cursor.token
-        path = list(cursor.chain("a column"))
+        path = cursor.chain("a column")
         if len(path) > 1 and path[0].lower() in names:
-            del path[0]
-        column = ".".join(path)
-        if len(path) > 1:
-            raise cursor.error("set the whole column: a field of a ROW cannot be set alone", place)
-        if column in found:
-            raise cursor.error(f"the column {column!r} is set twice", place)
+            path = path[1:]
+        if path in found:
+            raise cursor.error(f"the column {'.'.join(path)!r} is set twice", place)
         cursor.expect_symbol("=")
-        found[column] = cursor.until(*ends, symbols=",")
+        found[path] = cursor.until(*ends, symbols=",")
         if not cursor.skip_symbol(","):
             return found
 
@@ -196,13 +196,13 @@ def _clause(cursor: Cursor, chain: Chain, alias: str | None) -> MergeClause:
     return MergeClause(match=match, action="update", condition=condition, values=values)
 
 
-def _inserted(cursor: Cursor) -> dict[str, str] | None:
+def _inserted(cursor: Cursor) -> dict[Chain, str] | None:
     if cursor.skip_symbol("*"):
         return None
     place = cursor.token
     if cursor.skip("ROW"):
         return None
-    names = [chain[-1] for chain in cursor.listed(lambda: cursor.chain("a column"))]
+    names = [chain[-1:] for chain in cursor.listed(lambda: cursor.chain("a column"))]
     cursor.expect("VALUES")
     values = cursor.listed(lambda: cursor.until(symbols=","))
     if len(names) != len(values):

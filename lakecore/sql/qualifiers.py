@@ -32,7 +32,7 @@ def renamed(text: str, names: Mapping[str, str], columns: Collection[str] = ()) 
         token = tokens[place]
         if token.word == "SELECT":
             raise Unsupported(
-                "a condition or value of a row holds no query; write it as MERGE INTO ... USING",
+                "a condition or value of MERGE holds no query; put it into the query after USING",
                 text=text,
             )
         parts = _chain(tokens, place)

@@ -7,7 +7,7 @@ columns and filters into the read. Data is read only when the relation is read.
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar, cast
 
 import duckdb
 import polars as pl
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     Scope: TypeAlias = Callable[[str], object | None]
     """Gives a Python object with rows by its name, or None."""
 
-__all__ = ["Queries", "batches_of", "error_of", "names_in_scope"]
+__all__ = ["Queries", "batches_of", "error_of", "names_in_scope", "reader_of", "written"]
 
+T = TypeVar("T")
 _VIEWS_MAX = 1000
 _SMALL_BATCH_ROWS = 8_192
+_BATCH_ROWS = 131_072
 _FILE_ENDS = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".gz", ".zst", ".arrow")
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
@@ -69,6 +71,10 @@ class Queries:
         """The rows of a query. `scope` gives a Python object by its name, or None."""
         self._unknown.clear()
         return self._run(self._prepared(text, scope, frozenset()), parameters)
+
+    def reader(self, text: str, scope: Scope) -> pa.RecordBatchReader:
+        """The rows of a query as a stream."""
+        return reader_of(lambda: self.relation(text, None, scope))
 
     def explained(self, text: str, scope: Scope) -> list[tuple[str, str]]:
         """The parts of the plan: lakecore's for each of its tables, and DuckDB's."""
@@ -113,6 +119,8 @@ class Queries:
 
     def types(self, schema: pa.Schema) -> list[str]:
         """DuckDB's type names for the types of Arrow columns."""
+        if not schema.names:
+            return []
         return [str(kind) for kind in self.connection.from_arrow(schema.empty_table()).types]
 
     def _run(self, text: str, parameters: Parameters) -> duckdb.DuckDBPyRelation:
@@ -291,6 +299,36 @@ def batches_of(
             raise error_of(error) from error
 
     return reader.schema, read()
+
+
+def reader_of(relation: Callable[[], duckdb.DuckDBPyRelation]) -> pa.RecordBatchReader:
+    """The rows of a relation as a stream for a write. Raises only lakecore errors."""
+    try:
+        return relation().to_arrow_reader(_BATCH_ROWS)
+    except duckdb.Error as error:
+        raise error_of(error) from error
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+def written(rows: _Closable, verb: Callable[[], T]) -> T:
+    """The result of a verb; an error of its source query becomes a lakecore error.
+
+    The rows are closed: an open result would keep the connection from any other statement.
+    """
+    try:
+        return verb()
+    except LakecoreError:
+        raise
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        raise InvalidRequest(
+            "the query failed while its rows were written; nothing was committed",
+            reason=str(error),
+        ) from error
+    finally:
+        rows.close()
 
 
 def error_of(error: BaseException) -> LakecoreError:

@@ -6,20 +6,23 @@ cast as in an INSERT of DuckDB. A statement that fails does not change the table
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-import duckdb
 import pyarrow as pa
 
-from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
+from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.scalar.values import sql_expr
+from lakecore.sql.assignments import assigned, column_of
 from lakecore.sql.qualifiers import renamed
-from lakecore.sql.queries import error_of
+from lakecore.sql.queries import reader_of, written
+from lakecore.sql.run_by_query import change_by_query, holds_query
 from lakecore.sql.statements import CopyInto, Delete, Insert, Merge, Truncate, Update
 from lakecore.sql.tokens import quoted, quoted_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    import duckdb
 
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import CommitResult
@@ -30,8 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RowStatements", "partition_values"]
 
-T = TypeVar("T")
-_BATCH_ROWS = 131_072
 _READERS = {"csv": "read_csv", "json": "read_json", "parquet": "read_parquet"}
 _CSV_OPTIONS = {
     "header": "header",
@@ -57,9 +58,9 @@ class RowStatements:
             case Insert():
                 return self.insert(statement, parameters, scope)
             case Update():
-                return self.update(statement)
+                return self.update(statement, scope)
             case Delete():
-                return self.delete(statement)
+                return self.delete(statement, scope)
             case Merge():
                 return self.merge(statement, parameters, scope)
             case CopyInto():
@@ -86,8 +87,8 @@ class RowStatements:
         fixed = partition_values(self._queries, schema, constants)
         rows = self._fitted(relation, schema, names, constants)
         if not statement.overwrite:
-            return _written(rows, lambda: table.write(rows))
-        return _written(rows, lambda: table.overwrite(rows, fixed or None))
+            return written(rows, lambda: table.write(rows))
+        return written(rows, lambda: table.overwrite(rows, fixed or None))
 
     def _names(
         self,
@@ -107,7 +108,7 @@ class RowStatements:
             # In Spark, keys of PARTITION (a, b) without a value are the last columns of the rows.
             last = [key for key, value in (statement.partition or {}).items() if value is None]
             names = [name for name in names if name not in last] + last
-        names = [_column(name, columns) for name in names]
+        names = [column_of(name, columns) for name in names]
         twice = {name for name in names if names.count(name) > 1}
         if twice:
             raise InvalidRequest("a column occurs twice", columns=sorted(twice))
@@ -138,7 +139,7 @@ class RowStatements:
         listed = (
             f"{part} AS {quoted(name)}" for part, name in zip(parts, target.names, strict=True)
         )
-        return _reader(lambda: relation.project(", ".join(listed)))
+        return reader_of(lambda: relation.project(", ".join(listed)))
 
     def create_as(self, statement: CreateTable, parameters: Parameters, scope: Scope) -> Table:
         """CREATE TABLE ... AS: the table and its rows, or nothing."""
@@ -151,8 +152,8 @@ class RowStatements:
         if statement.if_not_exists and catalog.table_exists(identifier):
             return catalog.get_table(identifier)
         relation = self._queries.relation(statement.query, parameters, scope)
-        rows = _reader(lambda: relation)
-        return _written(
+        rows = reader_of(lambda: relation)
+        return written(
             rows,
             lambda: catalog.create_table(
                 identifier,
@@ -164,21 +165,23 @@ class RowStatements:
             ),
         )
 
-    def update(self, statement: Update) -> CommitResult:
+    def update(self, statement: Update, scope: Scope) -> CommitResult:
         """UPDATE: DuckDB evaluates the expressions for each row."""
         table = self._workspace.table(statement.chain)
+        if holds_query(statement):
+            return change_by_query(self._queries, table, statement, scope)
         columns = table.schema.arrow.names
         names = {statement.alias or statement.chain[-1]: "", _dotted(statement.chain): ""}
-        values = {
-            _column(name, columns): sql_expr(renamed(text, names, columns))
-            for name, text in statement.values.items()
-        }
+        texts = {path: renamed(text, names, columns) for path, text in statement.values.items()}
+        values = {name: sql_expr(text) for name, text in assigned(texts, table.schema).items()}
         where = None if statement.where is None else renamed(statement.where, names, columns)
         return table.update(values, where)
 
-    def delete(self, statement: Delete) -> CommitResult:
+    def delete(self, statement: Delete, scope: Scope) -> CommitResult:
         """DELETE."""
         table = self._workspace.table(statement.chain)
+        if holds_query(statement):
+            return change_by_query(self._queries, table, statement, scope)
         names = {statement.alias or statement.chain[-1]: "", _dotted(statement.chain): ""}
         columns = table.schema.arrow.names
         where = "true" if statement.where is None else renamed(statement.where, names, columns)
@@ -196,24 +199,20 @@ class RowStatements:
             names[source_name] = "source"
         if statement.source_chain is not None and statement.source_alias is None:
             names[_dotted(statement.source_chain)] = "source"
-        rows = _reader(lambda: source)
-        return _written(rows, lambda: self._merge(statement, table, rows, names))
+        rows = reader_of(lambda: source)
+        return written(rows, lambda: self._merge(statement, table, rows, names))
 
     def _merge(
         self, statement: Merge, table: Table, rows: pa.RecordBatchReader, names: Mapping[str, str]
     ) -> CommitResult:
-        columns = table.schema.arrow.names
         builder = table.merge(rows, renamed(statement.on, names))
         for clause in statement.clauses:
             condition = None if clause.condition is None else renamed(clause.condition, names)
-            values = (
-                None
-                if clause.values is None
-                else {
-                    _column(name, columns): sql_expr(renamed(text, names))
-                    for name, text in clause.values.items()
-                }
-            )
+            values = None
+            if clause.values is not None:
+                texts = {path: renamed(text, names) for path, text in clause.values.items()}
+                set_to = assigned(texts, table.schema, "target.")
+                values = {name: sql_expr(text) for name, text in set_to.items()}
             match clause.match, clause.action:
                 case "matched", "delete":
                     builder = builder.when_matched_delete(condition)
@@ -246,34 +245,9 @@ class RowStatements:
         query = f"FROM {_READERS[kind]}({quoted_text(statement.source)}{settings})"
         relation = self._queries.relation(query)
         schema = table.schema
-        names = [_column(name, schema.arrow.names) for name in relation.columns]
+        names = [column_of(name, schema.arrow.names) for name in relation.columns]
         rows = self._fitted(relation, schema, names, {})
-        return _written(rows, lambda: table.write(rows))
-
-
-def _reader(relation: Callable[[], duckdb.DuckDBPyRelation]) -> pa.RecordBatchReader:
-    try:
-        return relation().to_arrow_reader(_BATCH_ROWS)
-    except duckdb.Error as error:
-        raise error_of(error) from error
-
-
-def _written(rows: pa.RecordBatchReader, verb: Callable[[], T]) -> T:
-    """The result of a verb; an error of its source query becomes a lakecore error.
-
-    The rows are closed: an open result would keep the connection from any other statement.
-    """
-    try:
-        return verb()
-    except LakecoreError:
-        raise
-    except (duckdb.Error, pa.ArrowException, OSError) as error:
-        raise InvalidRequest(
-            "the query failed while its rows were written; nothing was committed",
-            reason=str(error),
-        ) from error
-    finally:
-        rows.close()
+        return written(rows, lambda: table.write(rows))
 
 
 def partition_values(
@@ -293,16 +267,6 @@ def partition_values(
         for value, kind in zip(stated.values(), types, strict=True)
     ]
     return dict(zip(stated, queries.values(texts), strict=True))
-
-
-def _column(name: str, columns: Sequence[str]) -> str:
-    """The column that a name refers to: an exact match, else a case-insensitive one."""
-    if name in columns:
-        return name
-    found = [each for each in columns if each.lower() == name.lower()]
-    if len(found) != 1:
-        raise InvalidRequest("unknown column", column=name, columns=list(columns))
-    return found[0]
 
 
 def _dotted(chain: Sequence[str]) -> str:

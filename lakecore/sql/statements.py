@@ -207,11 +207,11 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """UPDATE; values and condition are expressions as text."""
+    """UPDATE; values and condition are expressions as text. A path names a field of a ROW."""
 
     chain: Chain
     alias: str | None
-    values: Mapping[str, str]
+    values: Mapping[Chain, str]
     where: str | None
 
 
@@ -231,7 +231,7 @@ class MergeClause:
     match: str
     action: str
     condition: str | None = None
-    values: Mapping[str, str] | None = None
+    values: Mapping[Chain, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,7 @@ def _inserts(call: Call) -> list[MergeClause]:
     given = call.text("not_matched_insert_values")
     if given is None:
         return []
-    values = None
+    values: dict[tuple[str, ...], str] | None = None
     if given.strip() != "*":
         columns = call.table("target_table").schema.arrow.names
         cursor = Cursor(f"({given})")
@@ -85,7 +85,7 @@ def _inserts(call: Call) -> list[MergeClause]:
                 columns=columns,
                 values=len(texts),
             )
-        values = dict(zip(columns, texts, strict=True))
+        values = dict(zip(((name,) for name in columns), texts, strict=True))
     condition = call.text("not_matched_insert_condition")
     return [MergeClause(match="not_matched", action="insert", condition=condition, values=values)]
 

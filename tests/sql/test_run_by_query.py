@@ -1,0 +1,67 @@
+"""UPDATE and DELETE by query, while others write to the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lakecore as lc
+from lakecore.sql.queries import Queries
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from lakecore.sql.queries import Scope
+
+ADD_ONE = "UPDATE shop.t SET v = v + (SELECT 1) WHERE id IN (SELECT 1)"
+
+
+@pytest.fixture(params=["PRIMARY KEY (id) NOT ENFORCED", ""], ids=["keyed", "append"])
+def catalog(tmp_path: Path, request: pytest.FixtureRequest) -> lc.Session:
+    """A catalog with a table of one row."""
+    session = lc.connect(tmp_path, create=True)
+    key = f", {request.param}" if request.param else ""
+    session.sql(f"CREATE DATABASE shop; CREATE TABLE shop.t (id INT, v INT{key})")
+    session.sql("INSERT INTO shop.t VALUES (1, 0)")
+    return session
+
+
+def _disturb(catalog: lc.Session, monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
+    """Others add 100 to the row whenever the rows are looked for, at most `times` times."""
+    reader, done = Queries.reader, list[int]()
+
+    def disturbed(queries: Queries, text: str, scope: Scope) -> pa.RecordBatchReader:
+        if len(done) < times:
+            done.append(1)
+            catalog.get_table("shop.t").update({"v": lc.sql_expr("v + 100")})
+        return reader(queries, text, scope)
+
+    monkeypatch.setattr(Queries, "reader", disturbed)
+    return done
+
+
+def test_the_rows_are_found_again_if_another_commit_came_in_between(
+    catalog: lc.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = _disturb(catalog, monkeypatch, times=2)
+    catalog.sql(ADD_ONE)
+    assert len(done) == 2
+    assert catalog.sql("SELECT v FROM shop.t").fetchall() == [(201,)]
+
+
+def test_a_table_that_never_rests_is_a_conflict(
+    catalog: lc.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = _disturb(catalog, monkeypatch, times=99)
+    with pytest.raises(lc.CommitConflict, match="in each attempt"):
+        catalog.sql(ADD_ONE)
+    assert catalog.sql("SELECT v FROM shop.t").fetchall() == [(100 * len(done),)]
+
+
+def test_a_past_state_is_not_changed(catalog: lc.Session) -> None:
+    catalog.sql("SET 'paimon.*.*.t.scan.snapshot-id' = '1'")
+    with pytest.raises(lc.InvalidRequest, match="newest rows"):
+        catalog.sql(ADD_ONE)
