@@ -395,3 +395,15 @@ class Session:
     def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
         """Remove a table with all its data, snapshots, tags and branches."""
         self._catalog.drop_table(identifier, ignore_if_not_exists=ignore_if_not_exists)
+
+    def repair(self, name: str | None = None) -> tuple[str, ...]:
+        """List in the catalog what the warehouse holds, and copy the schemas of tables again.
+
+        `name` is a table `db.t` or a database; by default, everything is repaired. Returns the
+        names of the repaired tables, sorted. Tables without files stay listed. Raises NotFound if
+        the warehouse has no such table or database; Unsupported for a filesystem catalog, which
+        keeps no names beside its directories, and for a REST catalog.
+
+            catalog.repair("shop")
+        """
+        return self._catalog.repair(name)

@@ -62,6 +62,7 @@ OWNERS = {
     "pyspark_lakecore": ("pyspark_lakecore",),
     "s3fs": ("lakecore/io",),
     "spark_bridge": ("spark_bridge", "pyspark_lakecore"),
+    "sqlalchemy": ("lakecore/catalog/jdbc",),
 }
 
 # The packages that run in Spark know lakecore by its public names and by this package.

@@ -126,3 +126,13 @@ class Catalog(Protocol):
     def list_tags(self, identifier: str) -> tuple[str, ...]:
         """The names of the tags of a table or branch, sorted."""
         ...
+
+    # --- repair -----------------------------------------------------------------------------------
+
+    def repair(self, name: str | None = None) -> tuple[str, ...]:
+        """List again what the warehouse holds: a table, a database, or by default everything.
+
+        Returns the tables that were looked at. Raises Unsupported if the catalog keeps no names
+        beside the files of the tables.
+        """
+        ...

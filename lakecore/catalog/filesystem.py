@@ -20,6 +20,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+from lakecore.catalog.file_tables import (
+    base_name,
+    branch_names,
+    change_schema,
+    data_table,
+    directories,
+    is_table,
+    shown,
+)
 from lakecore.catalog.filled_table import create_filled
 from lakecore.catalog.identifier import (
     MAIN_BRANCH,
@@ -34,7 +43,6 @@ from lakecore.catalog.system_database import global_table, global_tables
 from lakecore.catalog.warehouse import open_warehouse
 from lakecore.errors import (
     AlreadyExists,
-    CommitConflict,
     CorruptTable,
     InvalidRequest,
     NotFound,
@@ -43,14 +51,10 @@ from lakecore.errors import (
 from lakecore.format.layout import SCHEMA_PREFIX, SNAPSHOT_PREFIX, Layout, parse_numbered
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.directories import drop_database, drop_table, finish_drop, move_table, sweep
-from lakecore.io.history.history import History
 from lakecore.model.arguments import check_flags
-from lakecore.model.evolution import evolve
-from lakecore.model.schema_change import check_changes
 from lakecore.options import OptionValue, option_texts
-from lakecore.table.compactions.change_options import check_option_changes
 from lakecore.table.handle import Table, load_table
-from lakecore.table.publication import EXCLUSIVE_CREATE, SchemaProposal, write_schema
+from lakecore.table.publication import EXCLUSIVE_CREATE, write_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,10 +68,6 @@ if TYPE_CHECKING:
 __all__ = ["FilesystemCatalog", "create_table_at", "open_filesystem"]
 
 DATABASE_SUFFIX = ".db"
-ALTER_ATTEMPTS_MAX = 10
-ALTER_WAIT_SECONDS = 0.01
-BRANCH = "branch-"
-_NAMES_SHOWN = 20
 
 
 class FilesystemCatalog:
@@ -89,7 +89,7 @@ class FilesystemCatalog:
     # --- databases --------------------------------------------------------------------------------
 
     def list_databases(self) -> tuple[str, ...]:
-        names = _directories(self.store, self.warehouse)
+        names = directories(self.store, self.warehouse)
         return tuple(
             sorted(
                 name.removesuffix(DATABASE_SUFFIX)
@@ -124,12 +124,12 @@ class FilesystemCatalog:
         tables = self.list_tables(name)
         if not cascade:
             sweep(self.store, path)
-            inside = tables or tuple(_base_name(child.path) for child in self.store.list(path))
+            inside = tables or tuple(base_name(child.path) for child in self.store.list(path))
             if inside:
                 raise InvalidRequest(
                     "the database is not empty; cascade=True removes what is in it",
                     database=name,
-                    **{"tables" if tables else "foreign_files": _shown(inside)},
+                    **{"tables" if tables else "foreign_files": shown(inside)},
                 )
         drop_database(self.store, path, self.ambient)
 
@@ -141,8 +141,8 @@ class FilesystemCatalog:
         path = self.database_path(database)
         if not self.store.exists(path):
             raise self._no_database(database)
-        names = _directories(self.store, path)
-        return tuple(sorted(name for name in names if self._is_table(f"{path}/{name}")))
+        names = directories(self.store, path)
+        return tuple(sorted(name for name in names if is_table(self.store, f"{path}/{name}")))
 
     def table_exists(self, identifier: str) -> bool:
         name = parse_identifier(identifier)
@@ -150,7 +150,7 @@ class FilesystemCatalog:
             return str(name).lower() in {
                 f"{SYSTEM_DATABASE}.{each}" for each in global_tables(self)
             }
-        return self._is_table(self.table_path(name), name.branch)
+        return is_table(self.store, self.table_path(name), name.branch)
 
     def create_table(  # noqa: PLR0913  the public verb
         self,
@@ -166,12 +166,12 @@ class FilesystemCatalog:
     ) -> Table:
         check_flags(ignore_if_exists=ignore_if_exists)
         given = option_texts(options, table=identifier)
-        name = self._data_table(identifier, "create", branch_allowed=False)
+        name = data_table(identifier, "create", branch_allowed=False)
         check_name("table", name.table)
         if not self.database_exists(name.database):
             raise self._no_database(name.database)
         path = self.table_path(name)
-        if self._is_table(path):
+        if is_table(self.store, path):
             if ignore_if_exists:
                 return self._load(name)
             raise AlreadyExists("the table exists", table=name, path=path)
@@ -208,8 +208,8 @@ class FilesystemCatalog:
 
     def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:
         check_flags(ignore_if_not_exists=ignore_if_not_exists)
-        old = self._data_table(source, "rename", branch_allowed=False)
-        new = self._data_table(target, "rename", branch_allowed=False)
+        old = data_table(source, "rename", branch_allowed=False)
+        new = data_table(target, "rename", branch_allowed=False)
         check_name("table", new.table)
         if not self.store.renames_at_once and not self.options.single_writer:
             raise Unsupported(
@@ -218,7 +218,7 @@ class FilesystemCatalog:
                 table=old,
                 path=self.table_path(old),
             )
-        if not self._is_table(self.table_path(old)):
+        if not is_table(self.store, self.table_path(old)):
             if ignore_if_not_exists:
                 return
             raise self._no_table(old)
@@ -231,9 +231,9 @@ class FilesystemCatalog:
 
     def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
         check_flags(ignore_if_not_exists=ignore_if_not_exists)
-        name = self._data_table(identifier, "drop", branch_allowed=False)
+        name = data_table(identifier, "drop", branch_allowed=False)
         path = self.table_path(name)
-        if not self._is_table(path):
+        if not is_table(self.store, path):
             if finish_drop(self.store, path) or ignore_if_not_exists:
                 return
             raise self._no_table(name)
@@ -243,45 +243,29 @@ class FilesystemCatalog:
         self, identifier: str, changes: Sequence[Change], *, ignore_if_not_exists: bool = False
     ) -> None:
         check_flags(ignore_if_not_exists=ignore_if_not_exists)
-        name = self._data_table(identifier, "alter", branch_allowed=True)
+        name = data_table(identifier, "alter", branch_allowed=True)
         layout = Layout(root=self.table_path(name), branch=name.branch)
-        history = History(self.store, layout)
-        check_changes(changes)
-        for attempt in range(ALTER_ATTEMPTS_MAX):
-            if attempt:
-                self.ambient.sleep(ALTER_WAIT_SECONDS * 2**attempt * self.ambient.random())
-            current = history.latest_schema()
-            if current is None:
-                if ignore_if_not_exists:
-                    return
-                raise self._no_table(name)
-            if not changes:
-                return
-            changed = evolve(
-                current,
-                list(changes),
-                now_ms=self.ambient.now_ms(),
-                has_snapshots=history.latest_snapshot_id() is not None,
-                table=str(name),
-            )
-            check_option_changes(history, current, changed, changes, table=str(name))
-            proposal = SchemaProposal(schema=changed, changes=changes)
-            if self.publication.publish_schema(self.store, layout, proposal):
-                return
-        raise CommitConflict(
-            "other processes keep changing the schema; read it and try again",
-            table=name,
-            attempts=ALTER_ATTEMPTS_MAX,
+        done = change_schema(
+            self.store, layout, self.publication, changes, ambient=self.ambient, table=str(name)
         )
+        if not done and not ignore_if_not_exists:
+            raise self._no_table(name)
 
     def list_branches(self, identifier: str) -> tuple[str, ...]:
-        name = self._data_table(identifier, "list", branch_allowed=False)
+        name = data_table(identifier, "list", branch_allowed=False)
         self._load(name)
-        return self._branches(name)
+        return branch_names(self.store, self.table_path(name))
 
     def list_tags(self, identifier: str) -> tuple[str, ...]:
-        name = self._data_table(identifier, "list", branch_allowed=True)
+        name = data_table(identifier, "list", branch_allowed=True)
         return self._load(name).context.history.tag_names()
+
+    def repair(self, name: str | None = None) -> tuple[str, ...]:
+        raise Unsupported(
+            "a filesystem catalog keeps no names beside its directories: nothing can be repaired",
+            warehouse=self.warehouse,
+            **({"name": name} if name else {}),
+        )
 
     # --- paths and existence ----------------------------------------------------------------------
 
@@ -307,40 +291,17 @@ class FilesystemCatalog:
         except NotFound as error:
             raise self._no_table(name) from error
 
-    def _data_table(self, text: str, verb: str, *, branch_allowed: bool) -> Identifier:
-        name = parse_identifier(text)
-        if name.system is not None or name.database == SYSTEM_DATABASE:
-            raise InvalidRequest(f"a system table cannot be {_done(verb)}", table=name)
-        if name.branch != MAIN_BRANCH and not branch_allowed:
-            raise InvalidRequest(
-                f"a branch cannot be {_done(verb)} by the catalog", table=name, branch=name.branch
-            )
-        return name
-
-    def _is_table(self, path: str, branch: str = MAIN_BRANCH) -> bool:
-        layout = Layout(root=path, branch=branch)
-        # Most tables still have their first schema. If no table can be half dropped, one existence
-        # check is cheaper than a listing.
-        if self.store.renames_at_once and self.store.exists(layout.schema(0)):
-            return True
-        if branch != MAIN_BRANCH and self.store.exists(layout.dropped_mark):
-            return False
-        return bool(History(self.store, layout).schema_ids())
-
-    def _branches(self, name: Identifier) -> tuple[str, ...]:
-        names = _directories(self.store, Layout(root=self.table_path(name)).branches_dir)
-        return tuple(sorted(n.removeprefix(BRANCH) for n in names if n.startswith(BRANCH)))
-
     def _no_database(self, name: str) -> NotFound:
-        return NotFound("no such database", database=name, databases=_shown(self.list_databases()))
+        return NotFound("no such database", database=name, databases=shown(self.list_databases()))
 
     def _no_table(self, name: Identifier) -> NotFound:
         if not self.database_exists(name.database):
             return self._no_database(name.database)
         tables = self.list_tables(name.database)
         if name.branch != MAIN_BRANCH and name.table in tables:
-            return NotFound("no such branch", table=name, branches=_shown(self._branches(name)))
-        return NotFound("no such table", table=name, tables=_shown(tables))
+            branches = branch_names(self.store, self.table_path(name))
+            return NotFound("no such branch", table=name, branches=shown(branches))
+        return NotFound("no such table", table=name, tables=shown(tables))
 
 
 def open_filesystem(given: Mapping[str, str], *, create: bool) -> FilesystemCatalog:
@@ -370,26 +331,6 @@ def create_table_at(store: Store, path: str, schema: TableSchema) -> bool:
     return write_schema(store, layout, schema)
 
 
-def _directories(store: Store, path: str) -> list[str]:
-    """The names of the directories below a path, without hidden ones."""
-    names = [_base_name(child.path) for child in store.list(path) if child.is_directory]
-    return [name for name in names if not name.startswith(".")]
-
-
 def _has_numbered(store: Store, directory: str, prefix: str) -> bool:
-    names = (_base_name(child.path) for child in store.list(directory))
+    names = (base_name(child.path) for child in store.list(directory))
     return any(parse_numbered(name, prefix) is not None for name in names)
-
-
-def _base_name(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
-
-
-def _done(verb: str) -> str:
-    return {"drop": "dropped"}.get(verb, verb.removesuffix("e") + "ed")
-
-
-def _shown(names: Sequence[str]) -> list[str]:
-    """The first names of a long list, for an error message."""
-    more = len(names) - _NAMES_SHOWN
-    return [*names[:_NAMES_SHOWN], *([f"... {more} more"] if more > 0 else [])]

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.io.stores.services import SERVICES, flag
 from lakecore.masking import masked_options
-from lakecore.options import OptionValue, nearest, option_texts, parse_options
+from lakecore.options import DURATION, OptionValue, nearest, option_texts, parse_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = [
     "FILESYSTEM",
     "METASTORE",
     "WAREHOUSE",
     "CatalogOptions",
+    "OptionReader",
     "is_storage_option",
     "parse_catalog_options",
 ]
@@ -82,18 +83,56 @@ def is_storage_option(key: str) -> bool:
     )
 
 
-def parse_catalog_options(given: Mapping[str, OptionValue]) -> CatalogOptions:
-    """The typed options of a filesystem catalog.
+@dataclass(frozen=True, slots=True)
+class OptionReader:
+    """Reads typed values of catalog options. A bad value raises InvalidRequest."""
 
-    Raises InvalidRequest for an unknown key or a bad value, Unsupported for a lock or a cache that
-    lakecore does not have.
+    texts: Mapping[str, str] = field(repr=False)
+
+    def text(self, key: str, default: str) -> str:
+        """A text that is not blank."""
+        return self.texts.get(key, "").strip() or default
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """True or false."""
+        return flag(key, self.texts.get(key, str(default)))
+
+    def integer(self, key: str, default: int, *, least: int) -> int:
+        """A whole number."""
+        text = self.texts.get(key, str(default)).strip()
+        if not text.isascii() or not text.isdecimal() or int(text) < least:
+            raise InvalidRequest(
+                "an option is not such a number", option=key, value=text, least=least
+            )
+        return int(text)
+
+    def duration_ms(self, key: str, default: str) -> int:
+        """A duration such as `8 min`, in milliseconds."""
+        text = self.texts.get(key, default)
+        try:
+            return DURATION.parse(text)
+        except ValueError as error:
+            raise InvalidRequest(
+                "an option is not a duration", option=key, value=text, expected=str(error)
+            ) from error
+
+
+def parse_catalog_options(
+    given: Mapping[str, OptionValue], *, own: Sequence[str] = (), prefixes: Sequence[str] = ()
+) -> CatalogOptions:
+    """The typed options that every catalog has.
+
+    `own` and `prefixes` are the further keys that the catalog reads. Raises InvalidRequest for an
+    unknown key or a bad value, Unsupported for what the catalog does not have.
     """
     options = option_texts(given)
     warehouse = options.get(WAREHOUSE, "").rstrip()
     if not warehouse.strip():
         raise InvalidRequest("the catalog has no warehouse; give it a path", option=WAREHOUSE)
+    catalog = options.get(METASTORE, FILESYSTEM)
     for key, text in options.items():
-        _check(key, text)
+        if key not in own and not key.startswith(tuple(prefixes)):
+            _check(key, text, catalog, own)
     defaults = {
         key.removeprefix(TABLE_DEFAULT): text
         for key, text in options.items()
@@ -108,7 +147,7 @@ def parse_catalog_options(given: Mapping[str, OptionValue]) -> CatalogOptions:
     )
 
 
-def _check(key: str, text: str) -> None:
+def _check(key: str, text: str, catalog: str, further: Sequence[str]) -> None:
     own = (WAREHOUSE, METASTORE, SINGLE_WRITER)
     if key in own or key.startswith(TABLE_DEFAULT) or is_storage_option(key):
         return
@@ -120,10 +159,10 @@ def _check(key: str, text: str) -> None:
         return
     if key.startswith(_FOREIGN):
         raise Unsupported(
-            "the catalog option is not supported: a filesystem catalog has nothing to set by it",
+            f"the catalog option is not supported: a {catalog} catalog has nothing to set by it",
             option=key,
         )
-    known = (*own, *_FIXED)
+    known = (*own, *_FIXED, *further)
     near = nearest(key, {each: each for each in known})
     raise InvalidRequest(
         "unknown catalog option; options of new tables begin with table-default",

@@ -27,11 +27,16 @@ MakeCatalog: TypeAlias = Callable[..., Catalog]
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "dt": "STRING NOT NULL"}
 
 
-@pytest.fixture(params=["filesystem-memory", "filesystem-local", "filesystem-s3"])
+@pytest.fixture(
+    params=["filesystem-memory", "filesystem-local", "filesystem-s3", "jdbc-local", "jdbc-locked"]
+)
 def make_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCatalog:
     """Catalogs on one fresh warehouse, each opened again with the catalog options given."""
     metastore, _, storage = request.param.partition("-")
-    options = warehouse_options(request, storage, tmp_path)
+    options = warehouse_options(request, "local" if storage == "locked" else storage, tmp_path)
+    if metastore == "jdbc":
+        options["uri"] = f"jdbc:sqlite:{tmp_path}/catalog.db"
+        options["lock.enabled"] = str(storage == "locked").lower()
 
     def make(given: Mapping[str, str] = {}) -> Catalog:
         return open_catalog({"metastore": metastore, **options, **given}, create=True)

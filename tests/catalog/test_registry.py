@@ -8,6 +8,7 @@ import pytest
 import lakecore as lc
 from lakecore.catalog.catalog import Catalog
 from lakecore.catalog.filesystem import FilesystemCatalog
+from lakecore.catalog.metastore_catalog import MetastoreCatalog
 from lakecore.catalog.registry import CATALOGS, open_catalog
 from lakecore.errors import InvalidRequest, NotFound, Unsupported
 
@@ -20,12 +21,14 @@ OFFERED = {
     if not name.startswith("_")
 }
 
+CLASSES = {"filesystem": FilesystemCatalog, "jdbc": MetastoreCatalog, "hive": MetastoreCatalog}
 
-@pytest.mark.parametrize("metastore", ["hive", "jdbc", "rest"])
+
+@pytest.mark.parametrize("metastore", [name for name, opens in CATALOGS.items() if opens is None])
 def test_metastores_other_than_the_file_system_are_unsupported(metastore: str) -> None:
     options = {"metastore": metastore, "uri": "http://localhost", "warehouse": "/data/w"}
 
-    with pytest.raises(Unsupported, match=rf"metastore={metastore} supported=\[filesystem\]"):
+    with pytest.raises(Unsupported, match=rf"metastore={metastore} supported=\[filesystem, "):
         lc.connect(options)
 
 
@@ -53,12 +56,10 @@ def test_missing_warehouse_is_made_only_where_the_caller_says_so(tmp_path: Path)
 
 
 @pytest.mark.parametrize("metastore", [name for name, opens in CATALOGS.items() if opens])
-def test_every_catalog_has_the_calls_of_the_protocol(metastore: str, tmp_path: Path) -> None:
-    catalog = open_catalog({"metastore": metastore, "warehouse": str(tmp_path)}, create=True)
+def test_every_catalog_has_the_calls_of_the_protocol(metastore: str) -> None:
+    offered = CLASSES[metastore]
 
-    assert {
-        name: signature(getattr(type(catalog), name, lambda: None)) for name in OFFERED
-    } == OFFERED
+    assert {name: signature(getattr(offered, name, lambda: None)) for name in OFFERED} == OFFERED
 
 
 def test_a_session_passes_on_the_verbs_of_a_catalog_unchanged() -> None:

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from lakecore.errors import NotFound, Unsupported
-from lakecore.sql.procedures import changing, compacting, retaining, tagging
+from lakecore.sql.procedures import changing, compacting, repairing, retaining, tagging
 from lakecore.sql.procedures.procedure import Call
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ _UNSUPPORTED = {
         "reassign_row_id",
         "remove_unexisting_files",
         "remove_unexisting_manifests",
-        "repair",
         "repair_earliest_snapshot",
         "rescale",
         "rewrite_file_index",
@@ -62,7 +61,7 @@ _UNSUPPORTED = {
 
 PROCEDURES: dict[str, Procedure] = {
     each.name: each
-    for module in (changing, compacting, retaining, tagging)
+    for module in (changing, compacting, repairing, retaining, tagging)
     for each in module.PROCEDURES
 }
 

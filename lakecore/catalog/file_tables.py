@@ -1,0 +1,132 @@
+"""What catalogs share whose tables keep their schemas as files: names, branches, schema changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakecore.catalog.identifier import MAIN_BRANCH, SYSTEM_DATABASE, Identifier, parse_identifier
+from lakecore.errors import CommitConflict, InvalidRequest
+from lakecore.format.layout import Layout
+from lakecore.io.history.history import History
+from lakecore.model.evolution import evolve
+from lakecore.model.schema_change import check_changes
+from lakecore.table.compactions.change_options import check_option_changes
+from lakecore.table.publication import SchemaProposal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.io.ambient import Ambient
+    from lakecore.io.stores.store import Store
+    from lakecore.model.schema_change import Change
+    from lakecore.table.publication import Publication
+
+__all__ = [
+    "base_name",
+    "branch_names",
+    "change_schema",
+    "data_table",
+    "directories",
+    "is_table",
+    "shown",
+]
+
+ALTER_ATTEMPTS_MAX = 10
+ALTER_WAIT_SECONDS = 0.01
+BRANCH = "branch-"
+_NAMES_SHOWN = 20
+
+
+def data_table(text: str, verb: str, *, branch_allowed: bool) -> Identifier:
+    """The table that a verb is about.
+
+    Raises InvalidRequest for a system table, and for a branch unless `branch_allowed`.
+    """
+    name = parse_identifier(text)
+    if name.system is not None or name.database == SYSTEM_DATABASE:
+        raise InvalidRequest(f"a system table cannot be {_done(verb)}", table=name)
+    if name.branch != MAIN_BRANCH and not branch_allowed:
+        raise InvalidRequest(
+            f"a branch cannot be {_done(verb)} by the catalog", table=name, branch=name.branch
+        )
+    return name
+
+
+def is_table(store: Store, path: str, branch: str = MAIN_BRANCH) -> bool:
+    """Whether the directory holds a table, or that branch of one."""
+    layout = Layout(root=path, branch=branch)
+    # Most tables still have their first schema. If no table can be half dropped, one existence
+    # check is cheaper than a listing.
+    if store.renames_at_once and store.exists(layout.schema(0)):
+        return True
+    if branch != MAIN_BRANCH and store.exists(layout.dropped_mark):
+        return False
+    return bool(History(store, layout).schema_ids())
+
+
+def branch_names(store: Store, path: str) -> tuple[str, ...]:
+    """The names of the branches of the table in that directory, sorted, without `main`."""
+    names = directories(store, Layout(root=path).branches_dir)
+    return tuple(sorted(n.removeprefix(BRANCH) for n in names if n.startswith(BRANCH)))
+
+
+def change_schema(
+    store: Store,
+    layout: Layout,
+    publication: Publication,
+    changes: Sequence[Change],
+    *,
+    ambient: Ambient,
+    table: str,
+) -> bool:
+    """Publish one new schema with all changes. Returns False if there is no table.
+
+    Raises CommitConflict if other processes keep changing the schema at the same time.
+    """
+    history = publication.history(store, layout)
+    check_changes(changes)
+    for attempt in range(ALTER_ATTEMPTS_MAX):
+        if attempt:
+            ambient.sleep(ALTER_WAIT_SECONDS * 2**attempt * ambient.random())
+        current = history.latest_schema()
+        if current is None:
+            return False
+        if not changes:
+            return True
+        changed = evolve(
+            current,
+            list(changes),
+            now_ms=ambient.now_ms(),
+            has_snapshots=history.latest_snapshot_id() is not None,
+            table=table,
+        )
+        check_option_changes(history, current, changed, changes, table=table)
+        proposal = SchemaProposal(schema=changed, changes=changes)
+        if publication.publish_schema(store, layout, proposal):
+            return True
+    raise CommitConflict(
+        "other processes keep changing the schema; read it and try again",
+        table=table,
+        attempts=ALTER_ATTEMPTS_MAX,
+    )
+
+
+def directories(store: Store, path: str) -> list[str]:
+    """The names of the directories below a path, without hidden ones."""
+    names = [base_name(child.path) for child in store.list(path) if child.is_directory]
+    return [name for name in names if not name.startswith(".")]
+
+
+def base_name(path: str) -> str:
+    """The last name of a path."""
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def shown(names: Sequence[str]) -> list[str]:
+    """The first names of a long list, for an error message."""
+    more = len(names) - _NAMES_SHOWN
+    return [*names[:_NAMES_SHOWN], *([f"... {more} more"] if more > 0 else [])]
+
+
+def _done(verb: str) -> str:
+    return {"drop": "dropped"}.get(verb, verb.removesuffix("e") + "ed")

@@ -1,0 +1,210 @@
+"""A SQL database behind SQLAlchemy: statements in transactions, and plain errors.
+
+The only module that knows SQLAlchemy. It is imported when a catalog is opened, and so are the
+drivers. Every error of them becomes a `StorageError` without secrets. A transaction that the
+database gave up because of another one (a deadlock, a busy file) is repeated.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from lakecore.catalog.jdbc.address import MYSQL, POSTGRESQL, SQLITE
+from lakecore.errors import StorageError, Unsupported
+from lakecore.masking import mask_exception, masked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import ModuleType
+
+    from sqlalchemy import Connection, Engine
+
+    from lakecore.catalog.jdbc.address import Address
+    from lakecore.io.ambient import Ambient
+
+__all__ = ["Database", "Statement"]
+
+Statement: TypeAlias = "tuple[str, Mapping[str, object]]"
+
+_DRIVERS = {SQLITE: "sqlite", MYSQL: "mysql+pymysql", POSTGRESQL: "postgresql+psycopg"}
+_PACKAGES = {SQLITE: (), MYSQL: ("pymysql",), POSTGRESQL: ("psycopg",)}
+_BUSY_SECONDS = 30.0
+_ATTEMPTS = 8
+_WAIT_SECONDS = 0.02
+_LOST_OUT = re.compile(r"^(40P01|40001) |^ \((1213|1205),|database is locked")
+"""The codes and the text of a transaction that lost against another one and left nothing."""
+
+
+class _LostOut(StorageError):
+    """The database gave up a transaction in favour of another one."""
+
+
+class Database:
+    """A pool of connections, made at the first use and again in another process."""
+
+    def __init__(self, address: Address, pool_size: int, ambient: Ambient) -> None:
+        self.address = address
+        self._pool_size = pool_size
+        self._ambient = ambient
+        self._lock = threading.Lock()
+        self._engine: Engine | None = None
+        for package in ("sqlalchemy", *_PACKAGES[address.dialect]):
+            _imported(package)
+
+    def __repr__(self) -> str:
+        return f"Database({self.address.text!r})"
+
+    def __getstate__(self) -> dict[str, object]:
+        """The state without connections: another process opens its own."""
+        return {**self.__dict__, "_engine": None, "_lock": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+    @property
+    def dialect(self) -> str:
+        """`sqlite`, `mysql` or `postgresql`."""
+        return self.address.dialect
+
+    def rows(self, statement: str, values: Mapping[str, object]) -> list[tuple[str, ...]]:
+        """The rows of a query."""
+        with self._plain_errors():
+            text = _imported("sqlalchemy").text(statement)
+            with self._connected().connect() as connection:
+                return [tuple(row) for row in connection.execute(text, dict(values))]
+
+    def change(self, *statements: Statement) -> int:
+        """Run statements in one transaction; the rows that the first one changed."""
+        counts = self._transaction(statements)
+        assert counts is not None, "a broken key raises an error here"
+        return counts
+
+    def insert(self, *statements: Statement) -> bool:
+        """Run statements in one transaction; False, without effect, if a key exists already."""
+        return self._transaction(statements, key_may_exist=True) is not None
+
+    def create(self, table: str, statement: str) -> None:
+        """Create a table unless it exists."""
+        if self.has_table(table):
+            return
+        try:
+            self.change((statement, {}))
+        except StorageError:
+            # Another process may have been faster.
+            if not self.has_table(table):
+                raise
+
+    def has_table(self, table: str) -> bool:
+        """Whether the database has that table."""
+        with self._plain_errors():
+            return bool(_imported("sqlalchemy").inspect(self._connected()).has_table(table))
+
+    def columns(self, table: str) -> frozenset[str]:
+        """The names of the columns of a table, in lower case."""
+        with self._plain_errors():
+            found = _imported("sqlalchemy").inspect(self._connected()).get_columns(table)
+            return frozenset(str(column["name"]).lower() for column in found)
+
+    def _transaction(
+        self, statements: Sequence[Statement], *, key_may_exist: bool = False
+    ) -> int | None:
+        sql = _imported("sqlalchemy")
+        for attempt in range(_ATTEMPTS):
+            try:
+                with self._plain_errors():
+                    try:
+                        with self._connected().begin() as connection:
+                            return _run(connection, statements)
+                    except sql.exc.IntegrityError:
+                        if key_may_exist:
+                            return None
+                        raise
+            except _LostOut as error:
+                if attempt + 1 == _ATTEMPTS:
+                    raise StorageError(error.message, **error.facts) from error
+            self._ambient.sleep(_WAIT_SECONDS * 2**attempt * (0.5 + self._ambient.random()))
+        return None
+
+    def _connected(self) -> Engine:
+        with self._lock:
+            if self._engine is None:
+                self._engine = self._connect()
+            return self._engine
+
+    def _connect(self) -> Engine:
+        sql, address = _imported("sqlalchemy"), self.address
+        url = sql.URL.create(
+            _DRIVERS[address.dialect],
+            username=address.user,
+            password=address.password,
+            host=address.host,
+            port=address.port,
+            database=address.database,
+        )
+        if address.dialect == SQLITE:
+            # Each use opens the file: a pool would keep one that was replaced.
+            settings = {
+                "poolclass": sql.pool.NullPool,
+                "connect_args": {"timeout": _BUSY_SECONDS},
+            }
+        else:
+            settings = {
+                "pool_size": self._pool_size,
+                "pool_pre_ping": True,  # after a restart of the server
+                "connect_args": dict(address.arguments),
+            }
+        # Values of table properties may be secret.
+        return cast("Engine", sql.create_engine(url, hide_parameters=True, **settings))
+
+    @contextmanager
+    def _plain_errors(self) -> Iterator[None]:
+        sql = _imported("sqlalchemy")
+        try:
+            yield
+        # PyMySQL raises a RuntimeError if it lacks what the server's login needs.
+        except (sql.exc.SQLAlchemyError, RuntimeError, OSError) as error:
+            if isinstance(error, StorageError):
+                raise
+            secrets = [self.address.password] if self.address.password else []
+            mask_exception(error, secrets)
+            stated = str(getattr(error, "orig", None) or error)
+            code = str(getattr(getattr(error, "orig", None), "sqlstate", ""))
+            why = masked(" ".join(stated.split()), secrets)
+            lost = _LOST_OUT.search(f"{code} {why}") is not None
+            raise (_LostOut if lost else StorageError)(
+                "the database of the catalog did not do what it was asked",
+                database=self.address.text,
+                why=why,
+                **_advice(why),
+            ) from error
+
+
+def _run(connection: Connection, statements: Sequence[Statement]) -> int:
+    text = _imported("sqlalchemy").text
+    counts = [
+        connection.execute(text(statement), dict(values)).rowcount
+        for statement, values in statements
+    ]
+    return int(counts[0])
+
+
+def _advice(why: str) -> dict[str, str]:
+    """What to do about failures that many meet."""
+    if "key was too long" in why.lower():
+        return {"advice": "Paimon's tables need a database with a one-byte character set: latin1"}
+    if "unable to open database file" in why:
+        return {"advice": "the directory of the file must exist and be writable"}
+    return {}
+
+
+def _imported(package: str) -> ModuleType:
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise Unsupported(
+            "a package is missing; install it by pip install 'lakecore[jdbc]'", package=package
+        ) from error

@@ -1,0 +1,176 @@
+"""What keeps the names of tables whose schemas and rows are files: a database or a server.
+
+`MetastoreCatalog` does all that such catalogs share; a `Metastore` only stores names, copies of
+schemas for other readers, and locks. The files of a table are the truth: a metastore that lost a
+copy is repaired from them.
+
+The lock of a table is held for two short steps, as other Paimon engines do: while a snapshot is
+published, and while a schema is. It is no more than a second guard where the storage can create a
+file exclusively.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from lakecore.errors import LakecoreError, StorageError
+from lakecore.format.layout import MAIN_BRANCH
+from lakecore.table.publication import EXCLUSIVE_CREATE, Published, Refused
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from lakecore.catalog.identifier import Identifier
+    from lakecore.format.layout import Layout
+    from lakecore.io.history.history import History
+    from lakecore.io.stores.store import Store
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.publication import Outcome, SchemaProposal, SnapshotProposal
+
+__all__ = ["Entry", "Metastore", "MetastorePublication"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A Paimon table as a metastore lists it. The files of an external table outlive a drop."""
+
+    path: str
+    external: bool = False
+
+
+class Metastore(Protocol):
+    """Names of databases and tables. Every call asks the server; nothing is cached."""
+
+    def databases(self) -> tuple[str, ...]:
+        """The names of all databases, sorted."""
+        ...
+
+    def has_database(self, name: str) -> bool:
+        """Whether the database is listed."""
+        ...
+
+    def check_database_name(self, name: str) -> None:
+        """Raise InvalidRequest for a name that the metastore cannot hold."""
+        ...
+
+    def check_table_name(self, name: Identifier) -> None:
+        """Raise InvalidRequest for a name that the metastore cannot hold."""
+        ...
+
+    def check_schema(self, name: Identifier, schema: TableSchema) -> None:
+        """Raise InvalidRequest or Unsupported for a schema that the metastore cannot hold."""
+        ...
+
+    def add_database(self, name: str) -> bool:
+        """List a database; False if it is listed already."""
+        ...
+
+    def remove_database(self, name: str) -> None:
+        """Remove a database and whatever the metastore still lists in it, without files."""
+        ...
+
+    def database_path(self, name: str) -> str:
+        """The directory of a database."""
+        ...
+
+    def tables(self, database: str) -> tuple[str, ...]:
+        """The names of the Paimon tables of a database, sorted."""
+        ...
+
+    def others(self, database: str) -> tuple[str, ...]:
+        """The names of views and of tables that are not Paimon's, sorted."""
+        ...
+
+    def find(self, name: Identifier) -> Entry | None:
+        """The entry of a Paimon table; None if it is not listed."""
+        ...
+
+    def is_taken(self, name: Identifier) -> bool:
+        """Whether any table or view has that name."""
+        ...
+
+    def new_path(self, name: Identifier) -> str:
+        """The directory of a new table of that name."""
+        ...
+
+    def add(self, name: Identifier, path: str, schema: TableSchema) -> bool:
+        """List a table; False if the name is taken."""
+        ...
+
+    def update(self, name: Identifier, schema: TableSchema) -> None:
+        """Copy a new schema of a listed table."""
+        ...
+
+    def remove(self, name: Identifier) -> bool:
+        """Remove the entry of a table; False if there was none. Leaves the files alone."""
+        ...
+
+    def rename(self, old: Identifier, new: Identifier, path: str) -> bool:
+        """Give an entry another name and directory; False if the new name is taken."""
+        ...
+
+    def after_commit(
+        self, name: Identifier, store: Store, layout: Layout, proposal: SnapshotProposal
+    ) -> None:
+        """Copy what a commit of the main branch changed. Never fails: it logs what went wrong."""
+        ...
+
+    def lock(self, name: Identifier) -> AbstractContextManager[None]:
+        """Holds the lock of a table, if the catalog has locks.
+
+        Raises CommitConflict if others hold it for too long. Leaving the context never fails.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetastorePublication:
+    """Snapshots and schemas become visible as files, under the lock of the table."""
+
+    metastore: Metastore
+    name: Identifier
+
+    def history(self, store: Store, layout: Layout) -> History:
+        """The history that lists files."""
+        return EXCLUSIVE_CREATE.history(store, layout)
+
+    def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
+        """Create the snapshot's file under the lock. Without the lock, nothing was published."""
+        name = self._on_branch(layout)
+        try:
+            with self.metastore.lock(name):
+                outcome = EXCLUSIVE_CREATE.publish_snapshot(store, layout, proposal)
+        except LakecoreError as error:
+            return Refused(error)
+        if isinstance(outcome, Published) and layout.branch == MAIN_BRANCH:
+            self.metastore.after_commit(name, store, layout, proposal)
+        return outcome
+
+    def publish_schema(self, store: Store, layout: Layout, proposal: SchemaProposal) -> bool:
+        """Create the schema's file under the lock, then copy it to the metastore."""
+        name = self._on_branch(layout)
+        if layout.branch == MAIN_BRANCH:
+            self.metastore.check_schema(name, proposal.schema)
+        with self.metastore.lock(name):
+            if not EXCLUSIVE_CREATE.publish_schema(store, layout, proposal):
+                return False
+            if layout.branch == MAIN_BRANCH:
+                try:
+                    self.metastore.update(name, proposal.schema)
+                except LakecoreError as error:
+                    raise StorageError(
+                        "the table has its new schema, but the catalog could not copy it; "
+                        "repair the table in the catalog, and do not repeat the change",
+                        table=name,
+                        schema=proposal.schema.id,
+                    ) from error
+        return True
+
+    def write_hints(self, history: History, snapshot: Snapshot) -> None:
+        """Write the hints that save readers a listing."""
+        EXCLUSIVE_CREATE.write_hints(history, snapshot)
+
+    def _on_branch(self, layout: Layout) -> Identifier:
+        return replace(self.name, branch=layout.branch)

@@ -1,0 +1,381 @@
+"""A catalog whose names a metastore keeps, and whose tables are files below a warehouse.
+
+The order of the steps decides what a crash in between leaves:
+
+- create: the schema file, then the entry. A crash leaves a directory that is not listed; `repair`
+  lists it;
+- drop: the entry, then the directory. A crash leaves a directory that is not listed;
+- rename: the entry, then the directory. If the directory cannot be moved, the entry is renamed
+  back. A crash leaves an entry without a directory: the table is at its old path, and `repair` of
+  the old name lists it there;
+- alter: the schema file, then the copy in the metastore. `repair` copies it again.
+
+Creation, renaming and altering hold the lock of the table. A rename takes both locks in the order
+of their names, so that two renames never wait for each other.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from lakecore.catalog.file_tables import (
+    base_name,
+    branch_names,
+    change_schema,
+    data_table,
+    is_table,
+    shown,
+)
+from lakecore.catalog.filesystem import create_table_at
+from lakecore.catalog.filled_table import create_filled
+from lakecore.catalog.identifier import (
+    MAIN_BRANCH,
+    SYSTEM_DATABASE,
+    Identifier,
+    check_directory,
+    check_name,
+    parse_identifier,
+)
+from lakecore.catalog.metastore import MetastorePublication
+from lakecore.catalog.repair import repair_names
+from lakecore.catalog.system_database import global_table, global_tables
+from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError, NotFound, Unsupported
+from lakecore.format.layout import Layout
+from lakecore.io.ambient import SYSTEM, Ambient
+from lakecore.io.directories import drop_table, finish_drop, move_table, sweep
+from lakecore.model.arguments import check_flags
+from lakecore.options import OptionValue, option_texts
+from lakecore.table.handle import Table, load_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.catalog.metastore import Entry, Metastore
+    from lakecore.catalog.new_table import SchemaLike
+    from lakecore.catalog.options import CatalogOptions
+    from lakecore.io.stores.store import Store
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.schema_change import Change
+
+__all__ = ["MetastoreCatalog"]
+
+_LISTED_ATTEMPTS = 20
+_LISTED_WAIT_SECONDS = 0.05
+
+
+class MetastoreCatalog:
+    """The databases and tables that a metastore lists (`catalog.py`). It caches nothing."""
+
+    def __init__(
+        self,
+        warehouse: str,
+        store: Store,
+        options: CatalogOptions,
+        metastore: Metastore,
+        ambient: Ambient = SYSTEM,
+    ) -> None:
+        self.warehouse = warehouse
+        self.store = store
+        self.options = options
+        self.metastore = metastore
+        self.ambient = ambient
+
+    @property
+    def option_texts(self) -> Mapping[str, str]:
+        return self.options.texts
+
+    # --- databases --------------------------------------------------------------------------------
+
+    def list_databases(self) -> tuple[str, ...]:
+        return self.metastore.databases()
+
+    def database_exists(self, name: str) -> bool:
+        check_directory("database", name)
+        return name == SYSTEM_DATABASE or self.metastore.has_database(name)
+
+    def create_database(self, name: str, *, ignore_if_exists: bool = False) -> None:
+        check_flags(ignore_if_exists=ignore_if_exists)
+        check_name("database", name)
+        self.metastore.check_database_name(name)
+        if not self.metastore.add_database(name) and not ignore_if_exists:
+            raise AlreadyExists("the database exists", database=name)
+
+    def drop_database(
+        self, name: str, *, ignore_if_not_exists: bool = False, cascade: bool = False
+    ) -> None:
+        check_flags(ignore_if_not_exists=ignore_if_not_exists, cascade=cascade)
+        check_directory("database", name)
+        if not self.metastore.has_database(name):
+            if ignore_if_not_exists:
+                return
+            raise self._no_database(name)
+        tables, others = self.metastore.tables(name), self.metastore.others(name)
+        if not cascade and (tables or others):
+            raise InvalidRequest(
+                "the database is not empty; cascade=True removes what is in it",
+                database=name,
+                **{"tables" if tables else "others": shown(tables or others)},
+            )
+        for table in tables:
+            self.drop_table(str(Identifier(database=name, table=table)), ignore_if_not_exists=True)
+        path = self.metastore.database_path(name)
+        self.metastore.remove_database(name)
+        sweep(self.store, path)
+        # Files that no entry names are not the catalog's to delete.
+        if not self.store.list(path):
+            with suppress(LakecoreError):
+                self.store.delete_directory(path)
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def list_tables(self, database: str) -> tuple[str, ...]:
+        if database == SYSTEM_DATABASE:
+            return global_tables(self)
+        check_directory("database", database)
+        if not self.metastore.has_database(database):
+            raise self._no_database(database)
+        return self.metastore.tables(database)
+
+    def table_exists(self, identifier: str) -> bool:
+        name = parse_identifier(identifier)
+        if name.database == SYSTEM_DATABASE:
+            return str(name).lower() in {
+                f"{SYSTEM_DATABASE}.{each}" for each in global_tables(self)
+            }
+        entry = self.metastore.find(name)
+        return entry is not None and is_table(self.store, entry.path, name.branch)
+
+    def create_table(  # noqa: PLR0913  the public verb
+        self,
+        identifier: str,
+        schema: SchemaLike | None = None,
+        *,
+        data: object = None,
+        primary_keys: Sequence[str] = (),
+        partition_keys: Sequence[str] = (),
+        options: Mapping[str, OptionValue] | None = None,
+        comment: str | None = None,
+        ignore_if_exists: bool = False,
+    ) -> Table:
+        check_flags(ignore_if_exists=ignore_if_exists)
+        given = option_texts(options, table=identifier)
+        name = data_table(identifier, "create", branch_allowed=False)
+        check_name("table", name.table)
+        self.metastore.check_table_name(name)
+        if not self.metastore.has_database(name.database):
+            raise self._no_database(name.database)
+        if self.metastore.is_taken(name):
+            if ignore_if_exists:
+                return self._load(name)
+            raise AlreadyExists("the table exists", table=name)
+
+        def create(store: Store, path: str, schema: TableSchema) -> bool:
+            self.metastore.check_schema(name, schema)
+            with self.metastore.lock(name):
+                return self._create(store, path, name, schema)
+
+        created = create_filled(
+            self.store,
+            self.metastore.new_path(name),
+            schema,
+            data,
+            create,
+            primary_keys=primary_keys,
+            partition_keys=partition_keys,
+            options={**self.options.table_defaults, **given},
+            comment=comment,
+            ambient=self.ambient,
+            publication=self._publication(name),
+            table=str(name),
+        )
+        if not created:
+            if not ignore_if_exists:
+                raise AlreadyExists(
+                    "another process created the table at the same time", table=name
+                )
+            self._await_entry(name)
+        return self._load(name)
+
+    def get_table(self, identifier: str) -> Table:
+        name = parse_identifier(identifier)
+        if name.database == SYSTEM_DATABASE:
+            return cast("Table", global_table(self, name))
+        table = self._load(name.data_table)
+        if name.system is None:
+            return table
+        # NOTE: as in `FilesystemCatalog`, the caller knows that it named a system table.
+        return cast("Table", table.inspect.system_table(name.system))
+
+    def alter_table(
+        self, identifier: str, changes: Sequence[Change], *, ignore_if_not_exists: bool = False
+    ) -> None:
+        check_flags(ignore_if_not_exists=ignore_if_not_exists)
+        name = data_table(identifier, "alter", branch_allowed=True)
+        entry = self.metastore.find(name)
+        done = entry is not None and change_schema(
+            self.store,
+            Layout(root=entry.path, branch=name.branch),
+            self._publication(name),
+            changes,
+            ambient=self.ambient,
+            table=str(name),
+        )
+        if not done and not ignore_if_not_exists:
+            raise self._no_table(name)
+
+    def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:
+        check_flags(ignore_if_not_exists=ignore_if_not_exists)
+        old = data_table(source, "rename", branch_allowed=False)
+        new = data_table(target, "rename", branch_allowed=False)
+        check_name("table", new.table)
+        self.metastore.check_table_name(new)
+        if not self.store.renames_at_once and not self.options.single_writer:
+            raise Unsupported(
+                "this storage cannot rename a directory in one step, so a writer could lose its "
+                "commits; if nobody else writes, set commit.single-writer",
+                table=old,
+            )
+        with ExitStack() as locks:
+            for name in sorted({old, new}, key=str):
+                locks.enter_context(self.metastore.lock(name))
+            entry = self.metastore.find(old)
+            if entry is None:
+                if ignore_if_not_exists:
+                    return
+                raise self._no_table(old)
+            if not self.metastore.has_database(new.database):
+                raise self._no_database(new.database)
+            if self.metastore.is_taken(new):
+                raise AlreadyExists("the target of the rename exists", table=new)
+            self._rename(old, new, entry)
+
+    def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
+        check_flags(ignore_if_not_exists=ignore_if_not_exists)
+        name = data_table(identifier, "drop", branch_allowed=False)
+        entry = self.metastore.find(name)
+        if entry is None or not self.metastore.remove(name):
+            if ignore_if_not_exists:
+                return
+            raise self._no_table(name)
+        if not entry.external and self.store.list(entry.path):
+            drop_table(self.store, entry.path, self.ambient)
+
+    # --- branches and tags of a table -------------------------------------------------------------
+
+    def list_branches(self, identifier: str) -> tuple[str, ...]:
+        name = data_table(identifier, "list", branch_allowed=False)
+        return branch_names(self.store, self._load(name).path)
+
+    def list_tags(self, identifier: str) -> tuple[str, ...]:
+        name = data_table(identifier, "list", branch_allowed=True)
+        return self._load(name).context.history.tag_names()
+
+    # --- repair -----------------------------------------------------------------------------------
+
+    def repair(self, name: str | None = None) -> tuple[str, ...]:
+        return repair_names(self.metastore, self.store, self.warehouse, name)
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def _create(self, store: Store, path: str, name: Identifier, schema: TableSchema) -> bool:
+        """Create the files of a table and its entry; the caller holds the lock."""
+        if self.metastore.is_taken(name):
+            return False
+        if is_table(store, path):
+            raise AlreadyExists(
+                "the directory holds a table that the catalog does not list: repair lists it",
+                table=name,
+                path=path,
+            )
+        if not create_table_at(store, path, schema):
+            return False
+        try:
+            listed = self.metastore.add(name, path, schema)
+        except LakecoreError:
+            # Without an answer, the entry may be there. Then the files must stay.
+            if not self.metastore.is_taken(name):
+                drop_table(store, path, self.ambient)
+            raise
+        # A repair may have listed the new files first. They are then the table of that name.
+        if not listed and self.metastore.find(name) is None:
+            drop_table(store, path, self.ambient)
+            raise AlreadyExists(
+                "the name is taken: the catalog does not tell it from that of another table, "
+                "perhaps because it ignores case",
+                table=name,
+            )
+        return True
+
+    def _rename(self, old: Identifier, new: Identifier, entry: Entry) -> None:
+        """Rename the entry, then move the directory; the caller holds both locks."""
+        moves = not entry.external
+        path = self.metastore.new_path(new) if moves else entry.path
+        if moves and self.store.exists(path) and not finish_drop(self.store, path):
+            raise AlreadyExists("the target of the rename exists", table=new, path=path)
+        if moves and not is_table(self.store, entry.path):
+            raise self._without_files(old, entry)
+        if not self.metastore.rename(old, new, path):
+            raise AlreadyExists("the target of the rename exists", table=new)
+        if not moves:
+            return
+        try:
+            move_table(self.store, entry.path, path, self.ambient)
+        except (LakecoreError, OSError):
+            with suppress(LakecoreError):
+                self.metastore.rename(new, old, entry.path)
+            raise
+
+    # --- finding ----------------------------------------------------------------------------------
+
+    def _publication(self, name: Identifier) -> MetastorePublication:
+        main = replace(name.data_table, branch=MAIN_BRANCH)
+        return MetastorePublication(metastore=self.metastore, name=main)
+
+    def _load(self, name: Identifier) -> Table:
+        entry = self.metastore.find(name)
+        if entry is None:
+            raise self._no_table(name)
+        try:
+            return load_table(
+                self.store,
+                entry.path,
+                identifier=str(name),
+                branch=name.branch,
+                ambient=self.ambient,
+                publication=self._publication(name),
+            )
+        except NotFound as error:
+            if name.branch != MAIN_BRANCH and is_table(self.store, entry.path):
+                branches = branch_names(self.store, entry.path)
+                raise NotFound("no such branch", table=name, branches=shown(branches)) from error
+            raise self._without_files(name, entry) from error
+
+    def _await_entry(self, name: Identifier) -> None:
+        """Wait until the process that creates a table has listed it."""
+        for _ in range(_LISTED_ATTEMPTS):
+            if self.metastore.is_taken(name):
+                return
+            self.ambient.sleep(_LISTED_WAIT_SECONDS)
+
+    def _no_database(self, name: str) -> NotFound:
+        return NotFound("no such database", database=name, databases=shown(self.list_databases()))
+
+    def _no_table(self, name: Identifier) -> NotFound | Unsupported:
+        if not self.database_exists(name.database):
+            return self._no_database(name.database)
+        others = self.metastore.others(name.database)
+        if name.table in others:
+            return Unsupported("this is a view, or not a table of Paimon", table=name)
+        tables = self.metastore.tables(name.database)
+        return NotFound("no such table", table=name, tables=shown(tables))
+
+    def _without_files(self, name: Identifier, entry: Entry) -> NotFound:
+        return NotFound(
+            "the catalog lists the table, but its directory holds none; perhaps a rename was "
+            "interrupted: repair the old name, and drop this one",
+            table=name,
+            path=entry.path,
+            directory=base_name(entry.path),
+        )
