@@ -126,26 +126,47 @@ def encode_vectors(
     parts, at = [_VERSION], len(_VERSION)
     ranges: list[VectorRange] = []
     for data_file, positions in vectors.items():
-        unique = np.unique(np.asarray(positions, dtype=np.int64))
-        assert unique.size == 0 or unique[0] >= 0, "a position is a row number"
-        assert bitmap64 or unique.size == 0 or unique[-1] <= _POSITION_32_MAX, "needs bitmap64"
-        # An `array` avoids one Python object for each position.
-        bitmap = (
-            BitMap64(array("Q", unique.astype("u8").tobytes()))
-            if bitmap64
-            else BitMap(array("I", unique.astype("u4").tobytes()))
-        )
-        bitmap.run_optimize()
-        body = (_MAGIC_64 if bitmap64 else _MAGIC_32) + bitmap.serialize()
-        part = b"".join((struct.pack(">i", len(body)), body, struct.pack(">I", zlib.crc32(body))))
-        ranges.append(
-            VectorRange(
-                data_file=data_file,
-                offset=at,
-                length=len(part) if bitmap64 else len(body),
-                cardinality=int(unique.size),
-            )
-        )
+        part, vector = _encoded(data_file, positions, at, bitmap64=bitmap64)
+        ranges.append(vector)
         parts.append(part)
         at += len(part)
     return b"".join(parts), tuple(ranges)
+
+
+def encode_rolling(
+    vectors: Mapping[str, Positions], *, bitmap64: bool = False, target_bytes: int
+) -> list[tuple[bytes, tuple[VectorRange, ...]]]:
+    """Index files with these vectors; a new file begins after one has more than `target_bytes`."""
+    files: list[tuple[bytes, tuple[VectorRange, ...]]] = []
+    held: dict[str, Positions] = {}
+    held_bytes = len(_VERSION)
+    for data_file, positions in vectors.items():
+        part, _ = _encoded(data_file, positions, 0, bitmap64=bitmap64)
+        held[data_file] = positions
+        held_bytes += len(part)
+        if held_bytes > target_bytes:
+            files.append(encode_vectors(held, bitmap64=bitmap64))
+            held, held_bytes = {}, len(_VERSION)
+    return [*files, encode_vectors(held, bitmap64=bitmap64)] if held else files
+
+
+def _encoded(
+    data_file: str, positions: Positions, at: int, *, bitmap64: bool
+) -> tuple[bytes, VectorRange]:
+    """The bytes of a vector, and its range if they begin at offset `at`."""
+    unique = np.unique(np.asarray(positions, dtype=np.int64))
+    assert unique.size == 0 or unique[0] >= 0, "a position is a row number"
+    assert bitmap64 or unique.size == 0 or unique[-1] <= _POSITION_32_MAX, "needs bitmap64"
+    # An `array` avoids one Python object for each position.
+    bitmap = (
+        BitMap64(array("Q", unique.astype("u8").tobytes()))
+        if bitmap64
+        else BitMap(array("I", unique.astype("u4").tobytes()))
+    )
+    bitmap.run_optimize()
+    body = (_MAGIC_64 if bitmap64 else _MAGIC_32) + bitmap.serialize()
+    part = b"".join((struct.pack(">i", len(body)), body, struct.pack(">I", zlib.crc32(body))))
+    length = len(part) if bitmap64 else len(body)
+    return part, VectorRange(
+        data_file=data_file, offset=at, length=length, cardinality=int(unique.size)
+    )

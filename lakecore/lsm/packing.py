@@ -18,6 +18,10 @@ There are two kinds of tables:
   2. `pick_small_full`: take all small files, if there are at least two; `cut` splits them into
      steps.
 
+A *stale* file is rewritten to drop rows that its deletion vector marks, even if it is large or
+alone: a full packing takes every file with a vector, others take those with many marked rows
+(`is_stale`) and, in an unaware bucket, small ones.
+
 INVARIANT: the picked groups share no file, and their files are in order.
 
 INVARIANT: without concurrent writes, packing ends. A new file, except the last of a group, has the
@@ -30,7 +34,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from lakecore.model.files import DataFile
     from lakecore.options import TableOptions
@@ -47,7 +51,8 @@ class PackingPolicy:
     """The packing options of a table.
 
     Files below `small_file_bytes` are small. A group has at least `files_min` and at most
-    `files_max` files (None: no limit). `rewrite_all`: a full packing takes every file.
+    `files_max` files (None: no limit). `rewrite_all`: a full packing takes every file. A file with
+    a greater share of deleted rows than `deleted_share_max` is rewritten.
     """
 
     target_bytes: int
@@ -56,6 +61,7 @@ class PackingPolicy:
     files_min: int
     files_max: int | None
     rewrite_all: bool
+    deleted_share_max: float = 0.2
 
     @classmethod
     def of(cls, options: TableOptions) -> PackingPolicy:
@@ -68,12 +74,18 @@ class PackingPolicy:
             files_min=options.compaction_min_file_num,
             files_max=options.compaction_max_file_num,
             rewrite_all=options.compaction_force_rewrite_all_files,
+            deleted_share_max=options.compaction_delete_ratio_threshold,
         )
 
 
 def in_order(files: Sequence[DataFile]) -> Group:
     """The files of a bucket in row order; `files` are in commit order."""
     return tuple(sorted(files, key=lambda file: file.sequence_min))
+
+
+def is_stale(file: DataFile, deleted: int | None, policy: PackingPolicy) -> bool:
+    """Whether a file has so many deleted rows (None: unknown) that it is rewritten."""
+    return deleted is None or deleted > file.row_count * policy.deleted_share_max
 
 
 # --- buckets in order -----------------------------------------------------------------------------
@@ -141,32 +153,43 @@ def pick_adjacent_full(files: Sequence[DataFile], policy: PackingPolicy) -> Grou
     return taken
 
 
+def with_stale(groups: Sequence[Group], stale: Collection[str], files: Group) -> tuple[Group, ...]:
+    """The groups, and each `stale` file (by name) that is in no group, alone; in order."""
+    taken = {file.name for group in groups for file in group}
+    alone = [(file,) for file in files if file.name in stale and file.name not in taken]
+    return tuple(sorted((*groups, *alone), key=lambda group: group[0].sequence_min))
+
+
 # --- no buckets -----------------------------------------------------------------------------------
 
 
-def pick_small(files: Sequence[DataFile], policy: PackingPolicy) -> tuple[Group, ...]:
-    """The groups of small files of a partition that are worth packing."""
+def pick_small(
+    files: Sequence[DataFile], policy: PackingPolicy, stale: Collection[str] = ()
+) -> tuple[Group, ...]:
+    """The groups of small and `stale` files of a partition that are worth packing."""
     groups: list[list[DataFile]] = []
     held: list[DataFile] = []
     held_bytes = 0
-    for file in sorted(_small(files, policy), key=lambda file: file.size_bytes):
+    for file in sorted(_small(files, policy, stale), key=lambda file: file.size_bytes):
         held.append(file)
         held_bytes += file.size_bytes + policy.open_cost_bytes
         is_full = held_bytes >= _TARGETS * policy.target_bytes or len(held) == policy.files_max
         if len(held) > 1 and is_full:
             groups.append(held)
             held, held_bytes = [], 0
-    if len(held) >= max(policy.files_min, 2):
+    if len(held) >= max(policy.files_min, 2) or any(file.name in stale for file in held):
         groups.append(held)
     return tuple(_as_given(group, files) for group in groups)
 
 
-def pick_small_full(files: Sequence[DataFile], policy: PackingPolicy) -> Group | None:
-    """All small files of a partition; None if there are fewer than two."""
+def pick_small_full(
+    files: Sequence[DataFile], policy: PackingPolicy, stale: Collection[str] = ()
+) -> Group | None:
+    """All small and `stale` files of a partition; None if there is at most one small file."""
     if policy.rewrite_all:
         return in_order(files) or None
-    small = _small(files, policy)
-    return in_order(small) if len(small) > 1 else None
+    small = _small(files, policy, stale)
+    return in_order(small) if len(small) > 1 or stale else None
 
 
 def cut(group: Group, bytes_max: int, policy: PackingPolicy) -> tuple[Group, ...]:
@@ -192,8 +215,11 @@ def cut(group: Group, bytes_max: int, policy: PackingPolicy) -> tuple[Group, ...
     return tuple(tuple(part) for part in parts)
 
 
-def _small(files: Sequence[DataFile], policy: PackingPolicy) -> list[DataFile]:
-    return [file for file in files if file.size_bytes < policy.small_file_bytes]
+def _small(
+    files: Sequence[DataFile], policy: PackingPolicy, stale: Collection[str]
+) -> list[DataFile]:
+    least = policy.small_file_bytes
+    return [file for file in files if file.size_bytes < least or file.name in stale]
 
 
 def _as_given(group: Sequence[DataFile], files: Sequence[DataFile]) -> Group:

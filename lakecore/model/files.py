@@ -125,7 +125,11 @@ class CommitMessage:
     - `deleted_files`: removed by the first snapshot, which is then an OVERWRITE;
     - `total_buckets`: the bucket count that the rows were hashed with; -1 for unaware and dynamic
       buckets;
-    - `new_index_files`: replace the bucket's index files of the same type;
+    - `new_index_files`: a hash index replaces that of its bucket. Files of deletion vectors replace
+      those of a table with buckets; in an unaware-bucket table, `deleted_index_files` are removed.
+      `compact_index_files` and `compact_deleted_index_files` are those of the COMPACT snapshot;
+    - `vectors_read`: data files, each with the name of the index file that holds its deletion
+      vector (None: it has none). This must still be so at the commit (None: no vector was read);
     - `base_snapshot_id`: the snapshot that the writer read (None: an empty table);
       `base_snapshot_uuid` distinguishes it from a later one with the same id (None: unknown);
     - `compact_unchanged`: the files above level 0 that a compaction with look-ups left unchanged
@@ -140,10 +144,13 @@ class CommitMessage:
     deleted_files: tuple[DataFile, ...] = ()
     changelog_files: tuple[DataFile, ...] = ()
     new_index_files: tuple[IndexFile, ...] = ()
+    deleted_index_files: tuple[str, ...] = ()
     compact_before: tuple[DataFile, ...] = ()
     compact_after: tuple[DataFile, ...] = ()
     compact_changelog_files: tuple[DataFile, ...] = ()
     compact_index_files: tuple[IndexFile, ...] = ()
+    compact_deleted_index_files: tuple[str, ...] = ()
+    vectors_read: tuple[tuple[str, str | None], ...] | None = None
     compact_unchanged: tuple[str, ...] | None = None
     compact_schema_id: int | None = None
     base_snapshot_id: int | None = None

@@ -102,7 +102,6 @@ class CompactionOptions:
     compaction_delete_ratio_threshold: float = option(
         "compaction.delete-ratio-threshold", fraction(0.0, 1.0), 0.2, MAINTAIN,
         "Share of deleted rows at which a file is rewritten.", scope=APPEND,
-        no_effect="Tables with deletion vectors are not compacted yet.",
     )
     compaction_skip_expired_partitions: bool = option(
         "compaction.skip-expired-partitions", FLAG, False, MAINTAIN,

@@ -171,7 +171,6 @@ class FileOptions:
     deletion_vectors_bitmap64: bool = option(
         "deletion-vectors.bitmap64", FLAG, False, WRITE,
         "Write 64-bit vectors.",
-        no_effect="lakecore reads both widths and writes no vectors yet.",
     )
     deletion_vectors_merge_on_read: bool = option(
         "deletion-vectors.merge-on-read", FLAG, False, READ,
@@ -184,7 +183,6 @@ class FileOptions:
     deletion_vector_index_file_target_size_bytes: int = option(
         "deletion-vector.index-file.target-size", SIZE, 2 << 20, WRITE,
         "Size at which a new file of vectors begins.",
-        no_effect="lakecore writes no vectors yet.",
     )
     file_index_in_manifest_threshold_bytes: int = option(
         "file-index.in-manifest-threshold", SIZE, 500, WRITE,

@@ -15,6 +15,8 @@ The changes of a commit were computed from some snapshot; the table may have cha
    the output, although it is older: its rows would win, and deleted rows would reappear.
 7. Dynamic buckets assign keys by an index of the whole partition. If the index has changed, a key
    could be in two buckets.
+8. The deletion vector of a data file that was read, marked or compacted must not have changed, and
+   the file must still be live. Otherwise rows that another commit deleted would reappear.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lakecore.errors import CommitConflict
+from lakecore.errors import AlreadyExists, CommitConflict
 from lakecore.format.binary_row import decode_rows
 from lakecore.merge.keys import order_columns, shared_codes
-from lakecore.model.files import HASH_INDEX
+from lakecore.model.files import DELETION_VECTORS, HASH_INDEX
 from lakecore.model.manifest import FileKind
 
 if TYPE_CHECKING:
@@ -182,6 +184,45 @@ def check_bucket_counts(known: Mapping[bytes, int], messages: Sequence[CommitMes
                 "another commit changed the number of buckets of a partition; write again",
                 buckets=count,
                 written_with=message.total_buckets,
+            )
+
+
+def check_vectors(
+    live: Iterable[ManifestEntry], now: Iterable[IndexEntry], messages: Sequence[CommitMessage]
+) -> None:
+    """Rule 8, against the live files of the partitions that the messages touch, and the indexes."""
+    reading = [message for message in messages if message.vectors_read is not None]
+    if not reading:
+        return
+    files = {(entry.partition, entry.bucket, entry.file.name) for entry in live}
+    held: dict[tuple[bytes, int], dict[str, str]] = defaultdict(dict)
+    names: set[str] = set()
+    for entry in now:
+        if entry.file.index_type == DELETION_VECTORS:
+            names.add(entry.file.name)
+            for vector in entry.file.vectors or ():
+                held[entry.partition, entry.bucket][vector.data_file] = entry.file.name
+    for message in reading:
+        mine = {file.name for file in (*message.new_index_files, *message.compact_index_files)}
+        if mine & names:
+            raise AlreadyExists(
+                "the messages were committed before: an index file they bring is in the table",
+                file=min(mine & names),
+                bucket=message.bucket,
+            )
+        bucket = (message.partition, message.bucket)
+        changed = [
+            file
+            for file, index in message.vectors_read or ()
+            if held[bucket].get(file) != index or (*bucket, file) not in files
+        ]
+        replaced = {*message.deleted_index_files, *message.compact_deleted_index_files}
+        if changed or not replaced <= names:
+            raise CommitConflict(
+                "another commit deleted or compacted rows of a data file that this one changes; "
+                "read the table again and redo",
+                bucket=message.bucket,
+                files=changed or sorted(replaced - names),
             )
 
 

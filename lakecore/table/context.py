@@ -175,6 +175,11 @@ def on_branch(context: TableContext, name: str, *, own: Collection[str]) -> Tabl
     )
 
 
+def has_unaware_bucket(context: TableContext) -> bool:
+    """Whether each partition has one bucket, in which rows have no order: `bucket` = -1, no key."""
+    return not context.schema.primary_keys and context.options.bucket < 0
+
+
 def newest_schema_id(context: TableContext) -> int:
     """The id of the newest schema. Raises NotFound if the table was dropped."""
     ids = context.history.schema_ids()

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 TRACES = sorted((Path(__file__).parent / "packing").glob("*.jsonl"))
 FIXTURES = Path(__file__).parent / "fixtures"
 REFUSED = {
-    "append_deletion_vectors": "deletion-vectors.enabled",
-    "head_append_dv_bitmap64": "deletion-vectors.enabled",
     "file_indexes": "file-index.",
     "head_file_indexes": "file-index.",
     "head_row_tracking": "row-tracking.enabled",
@@ -165,6 +163,23 @@ def test_table_of_java_keeps_its_rows(name: str, kind: str, tmp_path: Path) -> N
     assert result.rows_after == result.rows_before == before.num_rows
     assert result.files_after == result.buckets
     assert table.to_arrow().equals(before)
+
+
+@pytest.mark.parametrize("name", ["append_deletion_vectors", "head_append_dv_bitmap64"])
+def test_deletion_vectors_of_java_are_added_to_and_dropped(name: str, tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / name / "table-head", tmp_path / "t")
+    table = lc.open_table(tmp_path / "t")
+    before = table.to_polars().sort("k")
+    gone = before["k"].min()
+    table.delete(f"k = {gone}")
+    left = before.filter(before["k"] != gone)
+
+    assert table.inspect.table_indexes().height
+    assert table.to_polars().sort("k").equals(left)
+    table.compact(full=True)
+    assert table.to_polars().sort("k").equals(left)
+    assert not table.inspect.table_indexes().height
+    assert table.inspect.files()["record_count"].sum() == left.height
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -88,9 +88,7 @@ def test_no_option_that_decides_rows_is_accepted_without_an_effect() -> None:
     deciding = {k.key for k in describe_options() if k.effect in (Effect.READ, Effect.WRITE)}
 
     assert named & deciding == {
-        "deletion-vector.index-file.target-size",  # nothing is written that it is about
-        "deletion-vectors.bitmap64",  # the same
-        "file-index.in-manifest-threshold",  # the same
+        "file-index.in-manifest-threshold",  # nothing is written that it is about
         "orc.timestamp-ltz.legacy.type",  # in UTC both values mean the same files
     }
 
@@ -103,10 +101,7 @@ def test_options_without_an_effect_are_these() -> None:
 NO_EFFECT = {
     "bucket-append-ordered",
     "commit.force-compact",
-    "compaction.delete-ratio-threshold",
     "compaction.file-num-limit",
-    "deletion-vector.index-file.target-size",
-    "deletion-vectors.bitmap64",
     "file-index.in-manifest-threshold",
     "file-index.read.enabled",
     "file.block-size",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest
-from lakecore.model.files import NO_STATS, CommitMessage
+from lakecore.model.files import DELETION_VECTORS, NO_STATS, CommitMessage
 from lakecore.model.manifest import FileKind, IndexEntry, ManifestEntry
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 
@@ -62,6 +62,7 @@ class Change:
     delta: Sequence[ManifestEntry]
     changelog: Sequence[ManifestEntry]
     indexes: Sequence[IndexEntry]
+    deleted_indexes: frozenset[str]
     base_snapshot_id: int | None
     bases: frozenset[Base] = frozenset()
     replaces_rows: bool = False
@@ -69,7 +70,7 @@ class Change:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to change."""
-        return not (self.delta or self.changelog or self.indexes)
+        return not (self.delta or self.changelog or self.indexes or self.deleted_indexes)
 
 
 def check_messages(messages: object, verb: str) -> None:
@@ -116,9 +117,11 @@ def changes(request: CommitRequest) -> tuple[Change, Change]:
     twice = [identity.name for identity, count in added.items() if count > 1]
     if twice:
         raise InvalidRequest("the messages bring a data file twice", files=twice)
-    if gone and request.overwrite is None:
+    unmarked = frozenset(name for message in messages for name in message.deleted_index_files)
+    if (gone or unmarked) and request.overwrite is None:
         raise InvalidRequest(
-            "only an overwrite takes files away", files=[e.file.name for e in gone]
+            "only an overwrite takes files away",
+            files=[*(e.file.name for e in gone), *sorted(unmarked)],
         )
     bases = [message.base_snapshot_id for message in messages]
     base = None if None in bases else min((b for b in bases if b is not None), default=None)
@@ -133,6 +136,7 @@ def changes(request: CommitRequest) -> tuple[Change, Change]:
         delta=[*gone, *new],
         changelog=_entries(messages, FileKind.ADD, lambda m: m.changelog_files),
         indexes=_index_entries(messages, lambda m: m.new_index_files),
+        deleted_indexes=unmarked,
         base_snapshot_id=base,
         bases=named,
         replaces_rows=request.replaces_rows,
@@ -143,6 +147,9 @@ def changes(request: CommitRequest) -> tuple[Change, Change]:
         delta=[*before, *after],
         changelog=_entries(messages, FileKind.ADD, lambda m: m.compact_changelog_files),
         indexes=_index_entries(messages, lambda m: m.compact_index_files),
+        deleted_indexes=frozenset(
+            name for message in messages for name in message.compact_deleted_index_files
+        ),
         base_snapshot_id=base,
         bases=named,
     )
@@ -191,14 +198,29 @@ def _index_entries(
         for message in messages
         for file in files(message)
     ]
-    seen = Counter((e.partition, e.bucket, e.file.index_type) for e in entries)
-    twice = [bucket for (_, bucket, _), count in seen.items() if count > 1]
+    seen = Counter(
+        (message.partition, message.bucket, part)
+        for message in messages
+        for file in files(message)
+        for part in _parts_of_index(message, file)
+    )
+    twice = sorted({bucket for (_, bucket, _), count in seen.items() if count > 1})
     if twice:
         raise InvalidRequest(
             "two messages bring an index file of the same bucket; let one writer own a bucket",
             buckets=twice,
         )
     return entries
+
+
+def _parts_of_index(message: CommitMessage, file: IndexFile) -> Sequence[str]:
+    """What only one index file of a bucket may hold: its type, or the vector of a data file.
+
+    An unaware bucket may have several files of deletion vectors.
+    """
+    if file.index_type == DELETION_VECTORS and message.total_buckets < 0:
+        return [vector.data_file for vector in file.vectors or ()]
+    return [file.index_type]
 
 
 def check_watermark(watermark: object) -> None:

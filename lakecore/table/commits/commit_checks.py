@@ -2,7 +2,8 @@
 
 `plan/conflicts.py` has the rules; this module reads the parts of the table that they need:
 
-- a change that deletes files, or adds files above level 0, is checked against the live files;
+- a change that deletes files, adds files above level 0, or relies on deletion vectors, is checked
+  against the live files and their vectors;
 - written and compacted files must follow the newest schema and options (`schema_rules.py`);
 - a change other than an overwrite is checked against the files that others added since its writers
   read the table; against all files, if the snapshot they read has been rolled back;
@@ -25,6 +26,7 @@ from lakecore.plan.conflicts import (
     check_hash_indexes,
     check_levels,
     check_newest,
+    check_vectors,
 )
 from lakecore.table.commits.base_snapshot import committed_since, was_rolled_back
 from lakecore.table.commits.row_conflicts import check_rows_untouched
@@ -34,6 +36,7 @@ from lakecore.table.context import with_schema
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from lakecore.model.files import CommitMessage
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.commits.commit_change import Change
@@ -62,14 +65,26 @@ def check_change(
         return
     if change.kind is not CommitKind.OVERWRITE:
         _check_since(context, change, latest)
-    if any(entry.kind is FileKind.DELETE or entry.file.level > 0 for entry in delta):
-        touched = {entry.partition for entry in delta}
+    reading = _reading_vectors(change)
+    if reading or any(entry.kind is FileKind.DELETE or entry.file.level > 0 for entry in delta):
+        touched = {entry.partition for entry in delta} | {each.partition for each in reading}
         live = [e for e in context.history.live_entries(latest) if e.partition in touched]
         check_files(live, delta, keys)
+        check_vectors(live, context.history.index_entries(latest), reading)
         if change.kind is CommitKind.COMPACT:
             check_levels(live, change.messages)
             check_newest(live, change.messages, keys)
             _check_rules(context, change, newest)
+
+
+def _reading_vectors(change: Change) -> list[CommitMessage]:
+    """The messages whose deletion vectors this snapshot relies on: those of its own compaction."""
+    is_compaction = change.kind is CommitKind.COMPACT
+    return [
+        message
+        for message in change.messages
+        if message.vectors_read is not None and bool(message.compact_before) is is_compaction
+    ]
 
 
 def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:

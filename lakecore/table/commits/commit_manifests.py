@@ -21,8 +21,10 @@ from lakecore.format import metadata
 from lakecore.format.layout import index_manifest_name, manifest_list_name, manifest_name
 from lakecore.format.manifest_columns import decode_entries, encode_entries
 from lakecore.format.statistics import StatsCollector, StatsKind, StatsMode
+from lakecore.model.files import DELETION_VECTORS
 from lakecore.model.manifest import ManifestFile
 from lakecore.table.commits.merge_manifests import merge_manifests
+from lakecore.table.context import has_unaware_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,18 +99,28 @@ class ManifestWriter:
         return written
 
     def write_indexes(
-        self, latest: Snapshot | None, indexes: Sequence[IndexEntry], cleared: AbstractSet[bytes]
+        self,
+        latest: Snapshot | None,
+        indexes: Sequence[IndexEntry],
+        deleted: AbstractSet[str],
+        cleared: AbstractSet[bytes],
     ) -> str | None:
         """The name of the index manifest after a change; the previous name if nothing changed.
 
-        A new index file replaces that of its bucket and type; those of cleared partitions go.
+        A new index file replaces that of its bucket and type, except for the deletion vectors of an
+        unaware bucket. The `deleted` files and those of cleared partitions go.
         """
         before = self._context.history.index_entries(latest)
-        replaced = {(e.partition, e.bucket, e.file.index_type) for e in indexes}
+        replaced = {
+            (e.partition, e.bucket, e.file.index_type)
+            for e in indexes
+            if e.file.index_type != DELETION_VECTORS or not has_unaware_bucket(self._context)
+        }
         kept = [
             entry
             for entry in before
             if entry.partition not in cleared
+            and entry.file.name not in deleted
             and (entry.partition, entry.bucket, entry.file.index_type) not in replaced
         ]
         if len(kept) == len(before) and not indexes:

@@ -33,6 +33,15 @@ def delete_compaction_files(context: TableContext, messages: Sequence[CommitMess
         _delete(context, _paths(context, message, made, message.compact_index_files))
 
 
+def delete_other_indexes(
+    context: TableContext, messages: Sequence[CommitMessage], later: Sequence[CommitMessage]
+) -> None:
+    """Remove the index files that later versions of messages name and the messages do not."""
+    for before, after in zip(messages, later, strict=False):
+        if after is not before:
+            _delete(context, _paths(context, after, (), after.compact_index_files))
+
+
 def check_files_are_there(context: TableContext, messages: Sequence[CommitMessage]) -> None:
     """Raise InvalidRequest if a data file of the messages does not exist."""
     paths = [

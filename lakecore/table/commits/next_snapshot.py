@@ -54,7 +54,9 @@ def next_snapshot(
     changelog_list, changelog_size = (
         manifests.write_delta(change.changelog) if change.changelog else (None, None)
     )
-    index_manifest = manifests.write_indexes(latest, change.indexes, step.cleared)
+    index_manifest = manifests.write_indexes(
+        latest, change.indexes, change.deleted_indexes, step.cleared
+    )
     delta_rows = sum(
         entry.file.row_count if entry.kind is FileKind.ADD else -entry.file.row_count
         for entry in delta

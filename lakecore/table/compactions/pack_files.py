@@ -8,6 +8,8 @@ A partition of an unaware-bucket table has one `Packing` for each group, so that
 only one group. An ordered bucket has one `Packing` for all of its groups, because packed files must
 still be neighbours at the commit.
 
+Rows that a deletion vector marks are not copied. `drop_vectors.py` removes the vectors.
+
 Sequence numbers: new files count from the first number of their group and never exceed its last
 one, so that they keep the group's position in the order.
 """
@@ -27,26 +29,31 @@ from lakecore.lsm.packing import (
     PackingPolicy,
     cut,
     fewer_adjacent,
+    is_stale,
     pick_adjacent_full,
     pick_small,
     pick_small_full,
+    with_stale,
 )
-from lakecore.model.files import DELETION_VECTORS, CommitMessage, FileSource, Split
+from lakecore.model.files import CommitMessage, FileSource, Split
 from lakecore.table.compactions.compact_plan import files_by_bucket
+from lakecore.table.reads.scan import vectors_of
 from lakecore.table.reads.source import TableSource
 from lakecore.table.run_writer.file_shape import data_shape
 from lakecore.table.run_writer.rolling_writer import BucketPlace, FileNames, RollingWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from lakecore.lsm.packing import Group
-    from lakecore.model.files import DataFile
+    from lakecore.model.files import DataFile, IndexFile, VectorRange
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_plan import BucketFiles
     from lakecore.table.context import TableContext
 
+Vectors: TypeAlias = "Mapping[str, tuple[IndexFile, VectorRange]]"
+"""The deletion vectors of a bucket by data file, as in a `Split`."""
 RowsDone: TypeAlias = "Callable[[int], None]"
 """Is called with the number of rows read since the last call."""
 
@@ -60,6 +67,7 @@ class Packing:
     total_buckets: int
     base_snapshot_id: int | None
     groups: tuple[Group, ...]
+    vectors: Vectors
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -86,44 +94,75 @@ def plan_packing(
     about `step_bytes`, if given. Raises Unsupported for a file whose rows cannot simply be copied.
     """
     policy = PackingPolicy.of(context.options)
-    found = [
-        _packing(bucket, groups)
-        for bucket in files_by_bucket(entries, snapshot.id)
-        for groups in _picked(bucket, policy, full=full, step_bytes=step_bytes)
-    ]
-    _refuse_uncopied(context, snapshot, found)
+    vectors = vectors_of(context.history, snapshot)
+    found: list[Packing] = []
+    for bucket in files_by_bucket(entries, snapshot.id):
+        own = vectors.get((bucket.partition, bucket.bucket), {})
+        picked = _picked(bucket, policy, own, full=full, step_bytes=step_bytes)
+        found += [_packing(bucket, groups, own) for groups in picked]
+    for packing in found:
+        for file in packing.files:
+            more = _more_than_rows(file)
+            if more:
+                raise Unsupported(
+                    f"compaction of a file {more} is not supported",
+                    file=file.name,
+                    table=context.identifier,
+                )
     return found
 
 
-def _packing(bucket: BucketFiles, groups: tuple[Group, ...]) -> Packing:
+def _packing(bucket: BucketFiles, groups: tuple[Group, ...], vectors: Vectors) -> Packing:
     return Packing(
         partition=bucket.partition,
         bucket=bucket.bucket,
         total_buckets=bucket.total_buckets,
         base_snapshot_id=bucket.base_snapshot_id,
         groups=groups,
+        vectors=vectors,
     )
 
 
 def _picked(
-    bucket: BucketFiles, policy: PackingPolicy, *, full: bool, step_bytes: int | None
+    bucket: BucketFiles,
+    policy: PackingPolicy,
+    vectors: Vectors,
+    *,
+    full: bool,
+    step_bytes: int | None,
 ) -> list[tuple[Group, ...]]:
     """The groups of a bucket, for each packing."""
     files, in_order = bucket.files, bucket.total_buckets > 0
+    stale = {
+        file.name
+        for file in files
+        if file.name in vectors
+        and (full or is_stale(file, vectors[file.name][1].cardinality, policy))
+    }
+    if in_order:
+        groups: tuple[Group, ...]
+        if full:
+            group = pick_adjacent_full(files, policy)
+            groups = () if group is None else (group,)
+        else:
+            groups = fewer_adjacent(files, policy)
+        groups = with_stale(groups, stale, files)
+        return [groups] if groups else []
     if full:
-        group = pick_adjacent_full(files, policy) if in_order else pick_small_full(files, policy)
+        group = pick_small_full(files, policy, stale)
         if group is None:
             return []
-        if in_order or step_bytes is None:
-            return [(group,)]
-        return [(part,) for part in cut(group, step_bytes, policy)]
-    if in_order:
-        groups = fewer_adjacent(files, policy)
-        return [groups] if groups else []
-    return [(group,) for group in pick_small(files, policy)]
+        parts = (group,) if step_bytes is None else cut(group, step_bytes, policy)
+        return [(part,) for part in parts]
+    # A small file with a vector is rewritten too: dropping its rows costs little.
+    small_bytes = policy.small_file_bytes
+    stale |= {f.name for f in files if f.name in vectors and f.size_bytes < small_bytes}
+    return [(group,) for group in pick_small(files, policy, stale)]
 
 
-def plan_after_write(context: TableContext, bucket: BucketFiles) -> Packing | None:
+def plan_after_write(
+    context: TableContext, bucket: BucketFiles, vectors: Vectors
+) -> Packing | None:
     """The packing that a writer runs on an ordered bucket after a write; None: nothing to do.
 
     It is one pick, as in a Java Paimon writer that waits for compaction when it prepares a commit.
@@ -131,28 +170,7 @@ def plan_after_write(context: TableContext, bucket: BucketFiles) -> Packing | No
     groups = fewer_adjacent(bucket.files, PackingPolicy.of(context.options))
     if not groups or any(_more_than_rows(file) for file in groups[0]):
         return None
-    return _packing(bucket, groups[:1])
-
-
-def _refuse_uncopied(
-    context: TableContext, snapshot: Snapshot, packings: Sequence[Packing]
-) -> None:
-    """Raise Unsupported if a file holds more than the values of its rows."""
-    marked = {
-        where.data_file
-        for entry in context.history.index_entries(snapshot)
-        if entry.file.index_type == DELETION_VECTORS
-        for where in entry.file.vectors or ()
-    }
-    for packing in packings:
-        for file in packing.files:
-            more = "that has a deletion vector" if file.name in marked else _more_than_rows(file)
-            if more:
-                raise Unsupported(
-                    f"compaction of a file {more} is not supported",
-                    file=file.name,
-                    table=context.identifier,
-                )
+    return _packing(bucket, groups[:1], vectors)
 
 
 def _more_than_rows(file: DataFile) -> str:
@@ -195,6 +213,13 @@ def pack_files(context: TableContext, packing: Packing, rows_done: RowsDone) -> 
         compact_before=packing.files,
         compact_after=tuple(after),
         compact_schema_id=context.schema.id,
+        vectors_read=tuple(
+            (
+                file.name,
+                packing.vectors[file.name][0].name if file.name in packing.vectors else None,
+            )
+            for file in packing.files
+        ),
         base_snapshot_id=packing.base_snapshot_id,
     )
 
@@ -216,7 +241,10 @@ def _pack(
             writer.write(pa.Table.from_batches([batch]), first + written)
             written += batch.num_rows
             rows_done(batch.num_rows)
-    assert written == sum(file.row_count for file in group), "not all rows were packed"
+    stored = sum(file.row_count for file in group)
+    marked = any(file.name in packing.vectors for file in group)
+    assert written == stored or (marked and written < stored), "not all rows were packed"
+    rows_done(stored - written)
     files = writer.close()
     if packing.total_buckets <= 0:
         return list(files)
@@ -240,4 +268,5 @@ def _alone(context: TableContext, packing: Packing, file: DataFile) -> Split:
         total_buckets=packing.total_buckets,
         runs=((file,),),
         raw=True,
+        vectors={file.name: packing.vectors[file.name]} if file.name in packing.vectors else {},
     )

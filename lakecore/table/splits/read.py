@@ -15,8 +15,9 @@ from lakecore.table.splits.read_path import Reader
 from lakecore.table.stored_rows.split_files import SplitFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
+    import numpy as np
     import pyarrow as pa
 
     from lakecore.io.stores.store import Store
@@ -43,6 +44,22 @@ def read_split(
     for table in merge_runs(split, plan, store, budget, path):
         yield from table.select(columns).to_batches()
         del table
+
+
+def scan_at(
+    split: Split, plan: ReadPlan, store: Store, budget: Budget
+) -> Generator[tuple[np.ndarray | range, pa.RecordBatch], None, None]:
+    """The rows of the files of a raw split, with the position of each row in its file.
+
+    The plan must have no predicate: its conditions on keys would drop rows without their positions.
+    """
+    assert plan.predicate is None, "positions of pruned rows are not known"
+    fields = [plan.schema.field(name) for name in plan.columns]
+    files = SplitFiles(split, plan, store)
+    with budget.acquire_up_to(budget.size_bytes // LEASE_SHARE, LEASE_LEAST_BYTES) as lease:
+        size = batch_size(fields, lease.size_bytes // 3)
+        for file in split.files:
+            yield from files.rows_at(file, fields, size)
 
 
 def _scanned(

@@ -78,6 +78,14 @@ class SplitFiles:
         Rows that the file's deletion vector marks are dropped. Raises CorruptTable if the file is
         missing or damaged.
         """
+        for _, batch in self.rows_at(file, fields, size):
+            yield batch
+            del batch
+
+    def rows_at(
+        self, file: DataFile, fields: Sequence[Field], size: BatchSize
+    ) -> Iterator[tuple[np.ndarray | range, pa.RecordBatch]]:
+        """The batches of `rows`, each with the position of each row in the file."""
         deleted = self.deleted_rows(file)
         late, wanted = NO_LATE_CASTS, keys_wanted(fields, self.plan)
         known = self._known_nulls(file, fields)
@@ -92,14 +100,17 @@ class SplitFiles:
         for position, batch in self._unplaced(
             file, (*fields, *late.fields), size, late or self.late
         ):
+            places: np.ndarray | range = range(position, position + batch.num_rows)
             if deleted is not None:
                 low, high = np.searchsorted(deleted, (position, position + batch.num_rows))
                 if low != high:
                     mask = np.ones(batch.num_rows, bool)
                     mask[deleted[low:high] - position] = False
                     batch = batch.filter(pa.array(mask))  # noqa: PLW2901  less its deleted rows
+                    places = position + np.flatnonzero(mask)
             for rows in late.cast(pa.Table.from_batches([batch])).to_batches() if late else [batch]:
-                yield self._placed(rows, fields, known)
+                yield places[: rows.num_rows], self._placed(rows, fields, known)
+                places = places[rows.num_rows :]
                 del rows
             del batch
 

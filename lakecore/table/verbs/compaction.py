@@ -38,15 +38,16 @@ from lakecore.errors import (
     Unsupported,
 )
 from lakecore.model.compaction import CompactionResult
-from lakecore.plan.conflicts import check_files, check_levels
+from lakecore.plan.conflicts import check_files, check_levels, check_vectors
 from lakecore.table.commits.base_snapshot import is_there, was_rolled_back
 from lakecore.table.commits.commit import CommitRequest
 from lakecore.table.commits.commit_change import changes
-from lakecore.table.commits.message_files import delete_files
+from lakecore.table.commits.message_files import delete_files, delete_other_indexes
 from lakecore.table.commits.schema_rules import same_rules
 from lakecore.table.compactions.compact_parallel import Tally
 from lakecore.table.compactions.compact_runner import run_here
 from lakecore.table.compactions.compact_work import Work, left_to_plan, plan_work
+from lakecore.table.compactions.drop_vectors import without_vectors
 from lakecore.table.context import reload_context, require_table
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.verbs.compact_choice import chosen_entries
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lakecore.model.files import CommitMessage
-    from lakecore.model.manifest import ManifestEntry
+    from lakecore.model.manifest import IndexEntry, ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_parallel import Progress
     from lakecore.table.compactions.compact_runner import Runner
@@ -232,7 +233,9 @@ class _Call:
         fitting = [
             message
             for message in messages
-            if base_stays and same_rules(rules, context) and _still_fits(context, message, live)
+            if base_stays
+            and same_rules(rules, context)
+            and _still_fits(context, message, live, context.history.index_entries(snapshot))
         ]
         delete_files(context, [message for message in messages if message not in fitting])
         messages[:] = fitting
@@ -273,19 +276,20 @@ class _Call:
     def _commit(self, messages: Sequence[CommitMessage]) -> int | None:
         """Commit the messages. Returns the snapshot id; None if another commit was first."""
         context = self._context
+        ready: Sequence[CommitMessage] = ()
         try:
-            request = CommitRequest(messages=messages, user=self._user)
+            ready = without_vectors(context, self._snapshot, messages)
+            request = CommitRequest(messages=ready, user=self._user)
             done = commit_and_maintain(context, request)
         except (CommitUnknown, AlreadyExists):
             # The files are, or may be, part of the table.
             raise
-        except CommitConflict:
-            return None
-        except CorruptTable:
+        except (CommitConflict, CorruptTable):
             # The files it read may have expired; if not, the next plan raises the error again.
+            delete_other_indexes(context, messages, ready)
             return None
         except (LakecoreError, OSError):
-            delete_files(context, messages)
+            delete_files(context, ready or messages)
             raise
         return done.snapshot_id
 
@@ -314,8 +318,8 @@ def _require_compactable(context: TableContext) -> None:
     schema, options = context.schema, context.options
     reason = ""
     facts: dict[str, object] = {}
-    if options.deletion_vectors_enabled:
-        reason = "compaction of a table with deletion vectors is not supported"
+    if options.deletion_vectors_enabled and schema.primary_keys:
+        reason = "compaction of a primary-key table with deletion vectors is not supported"
         facts = {"option": "deletion-vectors.enabled"}
     elif options.record_level_expire_time_ms is not None:
         reason = "compaction that drops rows by their age is not supported"
@@ -332,14 +336,18 @@ def _require_compactable(context: TableContext) -> None:
 
 
 def _still_fits(
-    context: TableContext, message: CommitMessage, live: Sequence[ManifestEntry]
+    context: TableContext,
+    message: CommitMessage,
+    live: Sequence[ManifestEntry],
+    indexes: Sequence[IndexEntry],
 ) -> bool:
-    """Whether the message can still be committed, given these live files."""
+    """Whether the message can still be committed, given these live files and index files."""
     own = [e for e in live if (e.partition, e.bucket) == (message.partition, message.bucket)]
     _, change = changes(CommitRequest(messages=[message], user=""))
     try:
         check_files(own, change.delta, context.schema.key_fields)
         check_levels(own, [message])
+        check_vectors(own, indexes, [message])
     except CommitConflict:
         return False
     return True

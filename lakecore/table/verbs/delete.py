@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakecore.frames.source import reading
 from lakecore.plan.row_changes import Verb, check_deletion, deletion_columns
 from lakecore.table.reads.row_values import holds, parse_condition, setting_of
-from lakecore.table.verbs.copy_on_write import FileRewriter
+from lakecore.table.verbs.file_changes import FileChanges
 from lakecore.table.verbs.row_writer import RowWriter, newest
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def delete_rows(context: TableContext, where: pl.Expr | str, by: Author) -> Comm
     source = newest(context, Verb.DELETE)
     condition = parse_condition(where, context.schema, setting_of(context))
     if not context.schema.primary_keys:
-        with FileRewriter(context, source, Verb.DELETE) as rewriter:
-            rewriter.rewrite(condition, None)
-            return rewriter.commit(by)
+        with FileChanges(context, source, Verb.DELETE) as changes:
+            changes.change(condition, None)
+            return changes.commit(by)
     columns = deletion_columns(context.schema, context.options)
     with RowWriter(context, source, Verb.DELETE) as writer:
         for rows in matching_rows(source, condition, columns):

@@ -1,9 +1,9 @@
-"""MERGE into a table without a key: files in which a clause applies to a row are rewritten.
+"""MERGE into a table without a key: rows to which a clause applies are marked or rewritten.
 
 1. Read the columns that decide which clause applies, of each file that may match. Insert the source
    rows that match no row of the table.
-2. Read the files in which a clause applies to a row completely, and rewrite them. Rows to which no
-   clause applies are copied unchanged.
+2. Read the files in which a clause applies to a row completely. Write the changed rows, and mark
+   the old ones, or rewrite the files (`file_changes.py`). Other rows stay, or are copied unchanged.
 
 A source that does not fit in memory is merged in parts. The rows read in either step are first
 partitioned to local disk in the same way (`row_parts.py`), so that each file is read once.
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.plan.row_changes import Verb
 from lakecore.table.reads.row_values import values_of
-from lakecore.table.verbs.copy_on_write import FileRewriter, with_values
+from lakecore.table.verbs.file_changes import FileChanges, with_values
 from lakecore.table.verbs.merge_plan import Action, Match, on_fields, plan_merge
 from lakecore.table.verbs.merge_rows import (
     SourcePart,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from lakecore.table.writes.batch_write import Author
 
 _FILE = "_lakecore_file"
+_POSITION = "_lakecore_position"
 
 
 def merge_files(
@@ -75,11 +76,11 @@ def merge_files(
                 "a source larger than its share of memory is merged on columns, not on a condition",
                 on=str(on),
             )
-        with FileRewriter(context, target, Verb.MERGE) as rewriter:
+        with FileChanges(context, target, Verb.MERGE) as changes:
             _FileMerge(
-                context=context, target=target, source=source, plan=plan, rewriter=rewriter
+                context=context, target=target, source=source, plan=plan, changes=changes
             ).run()
-            return rewriter.commit(by)
+            return changes.commit(by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,7 @@ class _FileMerge:
     target: TableSource
     source: MergeSource
     plan: MergePlan
-    rewriter: FileRewriter
+    changes: FileChanges
 
     def run(self) -> None:
         """Merge the source."""
@@ -104,11 +105,11 @@ class _FileMerge:
                 self._insert(part)
         anew = {number: files[number] for number in sorted(touched)}
         for alone in anew.values():
-            self.rewriter.replace(alone)
+            self.changes.take(alone)
         with self._parted(self.context.schema.names, anew) as parted:
             for part in self._parts() if anew else ():
                 for rows in parted(part):
-                    self._write(rows, part)
+                    self._write(rows, part, anew)
 
     def _parts(self) -> Iterator[SourcePart]:
         count = self.source.part_count
@@ -128,7 +129,7 @@ class _FileMerge:
                 predicate = holding(rows, self.plan.on, self.context.schema)
             for split in self.target.plan(predicate).splits:
                 for file in split.files:
-                    found.setdefault(file.name, self.rewriter.alone(split, file))
+                    found.setdefault(file.name, self.changes.alone(split, file))
         return list(found.values())
 
     @contextmanager
@@ -139,8 +140,9 @@ class _FileMerge:
 
         def read() -> Iterator[pa.Table]:
             for number, alone in files.items():
-                for rows in self.rewriter.rows(alone, names):
-                    yield rows.append_column(_FILE, pa.repeat(number, rows.num_rows))
+                for positions, rows in self.changes.rows(alone, names):
+                    numbered = rows.append_column(_FILE, pa.repeat(number, rows.num_rows))
+                    yield numbered.append_column(_POSITION, pa.array(positions))
 
         if self.source.part_count == 1:
             yield lambda _: read()
@@ -159,21 +161,32 @@ class _FileMerge:
         for step, chosen in chosen_steps(self.plan.steps[Match.NOT_MATCHED], new, None):
             rows = step.sides.rows(step.values.values(), new.of(chosen), None)
             values = values_of(rows, step.values, self.context.schema.arrow)
-            self.rewriter.insert(pa.table(values))
+            self.changes.insert(pa.table(values))
 
-    def _write(self, rows: pa.Table, part: SourcePart) -> None:
+    def _write(self, rows: pa.Table, part: SourcePart, files: Mapping[int, Split]) -> None:
         """Write the rows after the clauses have been applied."""
         names = self.context.schema.names
         stays = np.ones(rows.num_rows, bool)
         for step, target, source in self._changes(rows, part):
             stays[target.at] = False
+            self._mark(target, files)
             if step.action is Action.DELETE:
-                self.rewriter.delete(len(target.at))
+                self.changes.delete(len(target.at))
                 continue
             named = step.sides.rows(step.values.values(), source, target)
             values = values_of(named, step.values, self.context.schema.arrow)
-            self.rewriter.update(with_values(target.table(names), values))
-        self.rewriter.keep(rows.select(names).filter(pa.array(stays)))
+            self.changes.update(with_values(target.table(names), values))
+        if not self.changes.marks:
+            self.changes.keep(rows.select(names).filter(pa.array(stays)))
+
+    def _mark(self, changed: Picked, files: Mapping[int, Split]) -> None:
+        """Mark changed rows, if their files are not rewritten."""
+        if not self.changes.marks:
+            return
+        numbers = changed.column(_FILE).to_numpy()
+        positions = changed.column(_POSITION).to_numpy()
+        for number in np.unique(numbers).tolist():
+            self.changes.mark(files[number], positions[numbers == number])
 
     def _changes(
         self, rows: pa.Table, part: SourcePart
@@ -185,7 +198,7 @@ class _FileMerge:
         )
         part.found[of] = True
         if steps[Match.MATCHED]:
-            check_once(rows.drop_columns(_FILE), at, self.context)
+            check_once(rows.drop_columns([_FILE, _POSITION]), at, self.context)
         target, source = Picked(rows, at), Picked(part.rows, of)
         for step, chosen in chosen_steps(steps[Match.MATCHED], source, target):
             yield step, target.of(chosen), source.of(chosen)

@@ -1,6 +1,6 @@
 """UPDATE: sets columns of the rows that match a condition.
 
-For a table without a primary key, files are rewritten (`copy_on_write.py`). For a table with a key,
+For a table without a primary key, files are rewritten (`file_changes.py`). For a table with a key,
 one +U row is written for each matching row.
 
 All new values are computed from the old row, so no assignment sees the result of another. The merge
@@ -28,8 +28,8 @@ from lakecore.table.reads.row_values import (
     setting_of,
     values_of,
 )
-from lakecore.table.verbs.copy_on_write import FileRewriter
 from lakecore.table.verbs.delete import matching_rows
+from lakecore.table.verbs.file_changes import FileChanges
 from lakecore.table.verbs.row_writer import RowWriter, key_of, newest, require_one, tells_before
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ def update_rows(
     check_values(values, schema.arrow, schema.arrow)
     condition = None if where is None else parse_condition(where, schema, setting)
     if not schema.primary_keys:
-        with FileRewriter(context, source, Verb.UPDATE) as rewriter:
-            rewriter.rewrite(condition, values)
-            return rewriter.commit(by)
+        with FileChanges(context, source, Verb.UPDATE) as changes:
+            changes.change(condition, values)
+            return changes.commit(by)
     columns = columns_of_update(schema, options, shape, values)
     with RowWriter(context, source, Verb.UPDATE) as writer:
         for before in matching_rows(source, condition, columns):

@@ -40,19 +40,23 @@ import pyarrow.compute as pc
 from lakecore.errors import CorruptTable, NotFound, Uncomputable, Unsupported
 from lakecore.io.files.data_files import read_file
 from lakecore.lsm.universal import Reason
-from lakecore.model.files import DELETION_VECTORS, CommitMessage
+from lakecore.model.files import CommitMessage
 from lakecore.table.commits.message_files import delete_compaction_files
 from lakecore.table.compactions.compact_parallel import worker_count
 from lakecore.table.compactions.compact_plan import BucketFiles, files_by_bucket, plan_bucket
 from lakecore.table.compactions.compact_work import do_work
+from lakecore.table.compactions.drop_vectors import without_vectors
 from lakecore.table.compactions.pack_files import plan_after_write
 from lakecore.table.context import reload_context
+from lakecore.table.reads.scan import vectors_of
 from lakecore.table.writes.full_compaction import due_in_full, last_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
+    from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_work import Work
+    from lakecore.table.compactions.pack_files import Vectors
     from lakecore.table.context import TableContext
     from lakecore.table.writes.bucket_buffer import BucketKey
 
@@ -169,6 +173,7 @@ class WriteCompaction:
                 return message
             try:
                 done = do_work(state.context, plan, _no_report)
+                (done,) = without_vectors(state.context, state.snapshot, [done])
             except (CorruptTable, NotFound):
                 state = self._state([message])
                 if state is not None and _all_there(plan, message, state):
@@ -192,6 +197,8 @@ class WriteCompaction:
                 compact_after=done.compact_after,
                 compact_changelog_files=done.compact_changelog_files,
                 compact_index_files=done.compact_index_files,
+                compact_deleted_index_files=done.compact_deleted_index_files,
+                vectors_read=done.vectors_read,
                 compact_unchanged=done.compact_unchanged,
                 compact_schema_id=done.compact_schema_id,
             )
@@ -229,7 +236,7 @@ class WriteCompaction:
             files=(*(() if live is None else live.files), *message.new_files),
         )
         if not state.context.schema.primary_keys:
-            return plan_after_write(state.context, bucket)
+            return plan_after_write(state.context, bucket, state.vectors.get(key, {}))
         idle = self._idle_picks.get(key, 0)
         plan = plan_bucket(state.context, bucket, full=full, idle_picks=idle)
         if plan is None:
@@ -256,19 +263,16 @@ class WriteCompaction:
                 return None
         live = {(each.partition, each.bucket): each for each in files_by_bucket(entries, None)}
         in_compaction = self._add_in_flight(live, touched)
-        left_alone = {
-            (entry.partition, entry.bucket)
-            for entry in context.history.index_entries(snapshot)
-            if entry.file.index_type == DELETION_VECTORS and not self._overwrite
-        }
         # The bucket count was changed concurrently; the commit will report it.
-        left_alone |= {
+        left_alone = {
             (entry.partition, entry.bucket)
             for entry in entries
             if entry.total_buckets != touched[entry.partition, entry.bucket].total_buckets
         }
         return _State(
             context=context,
+            snapshot=snapshot,
+            vectors={} if self._overwrite else vectors_of(context.history, snapshot),
             live=live,
             left_alone=frozenset(left_alone | in_compaction),
             due_in_full=due_in_full(
@@ -308,6 +312,8 @@ class _State:
     """The state that compaction uses: live files of touched buckets, and which are due in full."""
 
     context: TableContext
+    snapshot: Snapshot | None
+    vectors: Mapping[BucketKey, Vectors]
     live: dict[BucketKey, BucketFiles]
     left_alone: frozenset[BucketKey]
     due_in_full: frozenset[BucketKey]
@@ -324,7 +330,8 @@ def _compacts(context: TableContext) -> bool:
     """Whether writes to the table run compactions."""
     options = context.options
     in_buckets = bool(context.schema.primary_keys) or options.bucket > 0
-    return in_buckets and not (options.write_only or options.deletion_vectors_enabled)
+    marks = bool(context.schema.primary_keys) and options.deletion_vectors_enabled
+    return in_buckets and not (options.write_only or marks)
 
 
 def _is_writable(context: TableContext) -> bool:

@@ -475,29 +475,104 @@ def test_files_that_say_more_than_their_rows_are_unsupported(
         table.compact(full=True)
 
 
-def test_deletion_vectors_are_unsupported() -> None:
-    with pytest.raises(Unsupported, match="deletion vectors"):
-        filled(0, deletion_vectors__enabled="true").compact()
-    table = filled(2)
-    marked = live(table)[1].name
-    context = table.context
-    data, ranges_of = encode_vectors({marked: np.array([0])}, bitmap64=False)
-    index = IndexFile(
-        index_type=DELETION_VECTORS,
-        name="index-0",
-        size_bytes=len(data),
-        row_count=1,
-        vectors=ranges_of,
+def vector_counts(table: Table) -> list[int | None]:
+    """How many rows each deletion vector marks."""
+    history = table.context.history
+    entries = history.index_entries(history.latest_snapshot())
+    return sorted(vector.cardinality for entry in entries for vector in entry.file.vectors or ())  # type: ignore[type-var]
+
+
+MARKED: dict[str, Any] = {"deletion_vectors__enabled": "true"}
+
+
+@pytest.mark.parametrize("options", [MARKED, {**MARKED, **IN_ORDER}], ids=["unaware", "ordered"])
+def test_compaction_drops_marked_rows_and_their_vectors(options: dict[str, Any]) -> None:
+    table = filled(4, **options)
+    table.delete("id = 1 or id = 4")
+    result = table.compact(full=True)
+
+    assert held(table) == "0 a | 2 a | 3 b | 5 b | 6 a | 7 b"
+    assert (vector_counts(table), sum(file.row_count for file in live(table))) == ([], 6)
+    assert (result.rows_before or 0) - (result.rows_after or 0) == 2
+    assert held(table, snapshot_id=5) == held(table)
+    assert table.compact(full=True).snapshot_ids == ()
+
+
+def test_compaction_rewrites_files_with_a_large_share_of_marked_rows_alone() -> None:
+    table = new_table(COLUMNS, keys=(), target_file_size="1 b", **MARKED)
+    for start in (0, 10):
+        put(table, " | ".join(f"{start + number} a" for number in range(10)))
+    table.delete("id = 1 or (id >= 10 and id < 13)")
+    before = {file.name for file in live(table)}
+    table.compact()
+
+    assert vector_counts(table) == [1]
+    assert len(before & {file.name for file in live(table)}) == 1
+    table.copy({"compaction.delete-ratio-threshold": "0.05"}).compact()
+    assert (vector_counts(table), table.count()) == ([], 16)
+
+
+def test_vectors_of_files_that_stay_are_kept() -> None:
+    table = new_table(COLUMNS, keys=(), target_file_size="1 b", **MARKED)
+    for start in range(0, 40, 10):
+        put(table, " | ".join(f"{start + number} a" for number in range(10)))
+    table.delete("id % 10 = 3 or id in (5, 6)")
+    assert vector_counts(table) == [1, 1, 1, 3]
+    rows_before = held(table)
+    table.compact()
+
+    assert (vector_counts(table), held(table)) == ([1, 1, 1], rows_before)
+
+
+def test_packing_of_a_write_drops_vectors() -> None:
+    options = {**MARKED, "bucket": "1", "bucket_key": "id", "compaction__min__file_num": "3"}
+    table = filled(2, **options)
+    table.delete("id = 1")
+    put(table, "4 c")
+
+    assert kinds(table)[-2:] == ["APPEND", "COMPACT"]
+    assert (held(table), vector_counts(table), len(live(table))) == (
+        "0 a | 2 a | 3 b | 4 c",
+        [],
+        1,
     )
+
+
+@pytest.mark.parametrize("options", [MARKED, {**MARKED, **IN_ORDER}], ids=["unaware", "ordered"])
+def test_marks_set_while_files_are_packed_are_kept(options: dict[str, Any]) -> None:
+    table = filled(4, **options)
+    table.delete("id = 1")
+    store = MeddledStore(table.context.store, lambda: reopened(table).delete("id = 4"))
+    reopened(table, store=store).compact(full=True)
+    after = reopened(table)
+
+    assert (held(after), vector_counts(after)) == ("0 a | 2 a | 3 b | 5 b | 6 a | 7 b", [])
+    named = {
+        entry.file.name
+        for snapshot in map(after.context.history.snapshot, after.context.history.snapshot_ids())
+        for entry in after.context.history.index_entries(snapshot)
+    }
+    assert in_directory(after, "index") == named
+
+
+def test_file_whose_rows_are_all_marked_is_packed_to_nothing() -> None:
+    table = filled(1, **MARKED)
+    file = live(table)[0].name
+    context = table.context
+    data, ranges_of = encode_vectors({file: np.array([0, 1])}, bitmap64=False)
+    index = IndexFile(
+        index_type=DELETION_VECTORS, name="index-0", size_bytes=len(data), row_count=1,
+        vectors=ranges_of,
+    )  # fmt: skip
     context.store.put(context.layout.live_index_file("", 0, index), data)
     with table.new_write() as writer:
         writer.write(rows(table.schema, "7 x"))
         (message,) = writer.prepare_commit()
     table.commit([replace(message, new_index_files=(index,))])
-    assert held(table) == "0 a | 1 b | 3 b | 7 x"
+    assert held(table) == "7 x"
+    table.compact(full=True)
 
-    with pytest.raises(Unsupported, match=rf"deletion vector.*{marked}"):
-        table.compact(full=True)
+    assert (held(table), vector_counts(table), len(live(table))) == ("7 x", [], 1)
 
 
 def test_partitions_that_are_to_be_left_out_by_age_are_unsupported() -> None:

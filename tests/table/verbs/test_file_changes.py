@@ -10,7 +10,7 @@ import pytest
 
 from lakecore.errors import CommitConflict, CommitUnknown, InvalidRequest, Unsupported
 from tests.stores import FailingStore, MeddledStore
-from tests.tables import held, in_directory, new_table, put, reopened, rows
+from tests.tables import held, in_directory, new_table, put, reopened, rows, with_options
 
 if TYPE_CHECKING:
     from lakecore.table.handle import Table
@@ -117,12 +117,16 @@ def test_value_that_does_not_fit_changes_nothing() -> None:
     assert in_directory(table, "bucket-0") == set(live(table))
 
 
-def test_deletion_vectors_are_refused() -> None:
-    table = new_table(WIDE, keys=(), deletion_vectors__enabled="true")
-    put(table, "1 a 1")
+def test_file_that_has_a_vector_although_the_table_does_not_mark_rows_is_rewritten() -> None:
+    table = appended(deletion_vectors__enabled="true")
+    table.delete("id = 2")
+    with_options(table, deletion_vectors__enabled="false")
+    table = reopened(table)
+    table.update({"n": 7}, "id = 1")
 
-    with pytest.raises(Unsupported, match="deletion vectors"):
-        table.delete("id = 1")
+    assert held(table) == "1 a 7 | 1 a 7 | 3 c 3 | 5 e _"
+    history = table.context.history
+    assert history.index_entries(history.latest_snapshot()) == ()
 
 
 # --- merge ---------------------------------------------------------------------------------------

@@ -1,0 +1,56 @@
+"""Removes the deletion vectors of files that a compaction of a table without a key replaces.
+
+Several messages of a step may replace files whose vectors are in one index file, so the index files
+are written once for all messages of a bucket, just before the commit. (A compaction of a table with
+a key also marks rows, and writes its vectors itself: `compact_bucket.py`.)
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakecore.table.vectors.bucket_vectors import BucketVectors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.model.files import CommitMessage
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.context import TableContext
+
+
+def without_vectors(
+    context: TableContext, snapshot: Snapshot | None, messages: Sequence[CommitMessage]
+) -> list[CommitMessage]:
+    """The messages; the first of each bucket also replaces index files of the snapshot.
+
+    `snapshot` must be the one that the compactions have read. If this fails, the index files that
+    it wrote are removed.
+    """
+    if context.schema.primary_keys:
+        return list(messages)
+    buckets: dict[tuple[bytes, int], list[int]] = defaultdict(list)
+    for at, message in enumerate(messages):
+        if any(index is not None for _, index in message.vectors_read or ()):
+            buckets[message.partition, message.bucket].append(at)
+    done = list(messages)
+    written: list[BucketVectors] = []
+    try:
+        for (partition, bucket), inside in buckets.items():
+            vectors = BucketVectors.of(context, snapshot, partition, bucket)
+            written.append(vectors)
+            for at in inside:
+                vectors.drop(file.name for file in messages[at].compact_before)
+            files = vectors.write()
+            done[inside[0]] = replace(
+                messages[inside[0]],
+                compact_index_files=files.added,
+                compact_deleted_index_files=files.deleted,
+            )
+    except BaseException:
+        for vectors in written:
+            vectors.abort()
+        raise
+    return done

@@ -1,0 +1,232 @@
+"""DELETE, UPDATE and MERGE of tables without a key: rows are marked, or files are rewritten.
+
+With `deletion-vectors.enabled`, a changed or deleted row is marked in the deletion vector of its
+file, and rows with new values are appended. Otherwise the file is rewritten (copy-on-write):
+
+1. Read the condition's columns of each file that may hold matching rows.
+2. Read each file with matching rows completely, and write its rows, without deleted rows and with
+   new values, to new files.
+
+A file whose rows are all deleted is removed in both cases, with its deletion vector.
+
+One OVERWRITE snapshot removes files, adds files and replaces index files. If a concurrent commit
+has removed one of the changed files or changed its deletion vector, the commit raises
+CommitConflict: the rows may have changed. Rows that are appended concurrently are kept.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.io.files.checks import Checks
+from lakecore.model.files import CommitMessage
+from lakecore.table.commits.message_files import delete_files
+from lakecore.table.reads.row_values import holds, values_of
+from lakecore.table.splits.read import scan_at
+from lakecore.table.vectors.bucket_vectors import BucketVectors
+from lakecore.table.verbs.verb_write import VerbWrite
+from lakecore.table.writes import overwrite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from lakecore.model.files import DataFile, Split
+    from lakecore.model.snapshot import CommitResult
+    from lakecore.plan.row_changes import Verb
+    from lakecore.table.context import TableContext
+    from lakecore.table.reads.row_values import Condition
+    from lakecore.table.reads.source import TableSource
+    from lakecore.table.writes.batch_write import Author
+
+BucketKey: TypeAlias = tuple[bytes, int, int]
+"""Partition, bucket, total buckets."""
+
+
+class FileChanges:
+    """Changes the files that hold rows to change; a context manager.
+
+    With `marks`, rows are marked and appended; otherwise files are rewritten.
+    """
+
+    def __init__(self, context: TableContext, source: TableSource, verb: Verb) -> None:
+        self._context = context
+        self._source = source
+        # The files it removes must not be compacted in the same commit.
+        options = replace(context.options, write_only=True)
+        self._write = VerbWrite(replace(context, options=options), verb)
+        self.marks = context.options.deletion_vectors_enabled
+        self._removed: dict[BucketKey, list[DataFile]] = defaultdict(list)
+        self._marked: dict[BucketKey, dict[str, list[np.ndarray]]] = defaultdict(dict)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._write.close()
+
+    def change(self, condition: Condition | None, values: Mapping[str, object] | None) -> None:
+        """Set `values` in the matching rows (no condition: all rows); None deletes the rows."""
+        predicate = None if condition is None else condition.predicate
+        for split in self._source.plan(predicate).splits:
+            for file in split.files:
+                alone = self.alone(split, file)
+                positions, row_count = self._matching(alone, condition)
+                if not len(positions):
+                    continue
+                if values is None:
+                    self.delete(len(positions))
+                everything = len(positions) == row_count
+                if everything or not self.marks:
+                    self._remove(alone)
+                else:
+                    self.mark(alone, positions)
+                if values is not None or not (everything or self.marks):
+                    self._rewrite(alone, condition, values)
+
+    def commit(self, by: Author) -> CommitResult:
+        """Commit the changes in one snapshot; commits nothing if there is no change."""
+        written = self._write.prepare_commit()
+        changed: list[BucketVectors] = []
+        try:
+            messages = [
+                self._message(bucket, changed)
+                for bucket in dict.fromkeys((*self._removed, *self._marked))
+            ]
+        except BaseException:
+            for vectors in changed:
+                vectors.abort()
+            delete_files(self._context, written)
+            raise
+        return self._write.commit(
+            [*messages, *written], by, overwrite=overwrite.nothing if messages else None
+        )
+
+    def alone(self, split: Split, file: DataFile) -> Split:
+        """A split with one file of `split`."""
+        vectors = {file.name: split.vectors[file.name]} if file.name in split.vectors else {}
+        return replace(split, runs=((file,),), vectors=vectors)
+
+    def take(self, alone: Split) -> None:
+        """Begin to change a file; the caller gives every row of it to another method."""
+        if not self.marks:
+            self._remove(alone)
+
+    def mark(self, alone: Split, positions: np.ndarray) -> None:
+        """Mark the rows of a file at these positions: they are deleted, or have new values."""
+        if self.marks and len(positions):
+            (file,) = alone.files
+            self._marked[_key(alone)].setdefault(file.name, []).append(positions)
+
+    def keep(self, rows: pa.Table) -> None:
+        """Keep unchanged rows: write them, if the file is rewritten."""
+        if not self.marks:
+            self._write.write(rows)
+
+    def update(self, rows: pa.Table) -> None:
+        """Write rows with new values."""
+        self._write.write(rows)
+        self._write.updated += rows.num_rows
+
+    def delete(self, count: int) -> None:
+        """Count deleted rows; the caller does not write them."""
+        self._write.deleted += count
+
+    def insert(self, rows: pa.Table) -> None:
+        """Add rows; null and missing columns get their default values."""
+        self._write.write(self._write.new_rows(rows))
+        self._write.inserted += rows.num_rows
+
+    def _remove(self, alone: Split) -> None:
+        self._removed[_key(alone)] += alone.files
+
+    def _message(self, key: BucketKey, changed: list[BucketVectors]) -> CommitMessage:
+        """The message of a bucket, after its index files are written; adds them to `changed`."""
+        partition, bucket, total_buckets = key
+        base, removed, marked = self._source.snapshot, self._removed[key], self._marked[key]
+        gone = [file.name for file in removed]
+        vectors = BucketVectors.of(self._context, base, partition, bucket)
+        changed.append(vectors)
+        vectors.drop(gone)
+        for name, parts in marked.items():
+            vectors.mark(name, np.concatenate(parts))
+        files = vectors.write()
+        return CommitMessage(
+            partition=partition,
+            bucket=bucket,
+            total_buckets=total_buckets,
+            deleted_files=tuple(removed),
+            new_index_files=files.added,
+            deleted_index_files=files.deleted,
+            vectors_read=vectors.index_of([*gone, *marked]),
+            base_snapshot_id=None if base is None else base.id,
+            base_snapshot_uuid=None if base is None else base.uuid,
+        )
+
+    def _matching(self, split: Split, condition: Condition | None) -> tuple[np.ndarray, int]:
+        """The positions of the matching rows of a file, and how many rows it has."""
+        names = self._context.schema.names[:1]
+        if condition is not None and condition.columns:
+            names = tuple(condition.columns)
+        found: list[np.ndarray] = []
+        row_count = 0
+        for positions, rows in self.rows(split, names):
+            row_count += rows.num_rows
+            if condition is not None:
+                positions = positions[_flags(holds(rows, condition.expression))]  # noqa: PLW2901
+            found.append(positions)
+        return np.concatenate(found) if found else np.zeros(0, np.int64), row_count
+
+    def _rewrite(
+        self, split: Split, condition: Condition | None, values: Mapping[str, object] | None
+    ) -> None:
+        schema = self._context.schema
+        for _, rows in self.rows(split, schema.names):
+            if condition is None:
+                chosen = pa.chunked_array([pa.repeat(pa.scalar(True), rows.num_rows)])
+            else:
+                chosen = holds(rows, condition.expression)
+            self.keep(rows.filter(pc.invert(chosen)))
+            if values is not None:
+                changed = rows.filter(chosen)
+                self.update(with_values(changed, values_of(changed, values, schema.arrow)))
+
+    def rows(self, split: Split, names: Sequence[str]) -> Iterator[tuple[np.ndarray, pa.Table]]:
+        """The positions of a file's rows, and columns of them, without deleted rows.
+
+        Every call returns the rows in the same order.
+        """
+        context = self._context
+        plan = replace(self._source.read_plan([split], names), checks=Checks.ALWAYS)
+        with closing(scan_at(split, plan, context.store, context.budget)) as batches:
+            for positions, batch in batches:
+                yield np.asarray(positions, np.int64), pa.Table.from_batches([batch])
+
+
+def _key(split: Split) -> BucketKey:
+    return split.partition, split.bucket, split.total_buckets
+
+
+def _flags(chosen: pa.ChunkedArray) -> np.ndarray:
+    """A condition's result as flags; null is false."""
+    flags: np.ndarray = pc.fill_null(chosen, False).to_numpy()
+    return flags
+
+
+def with_values(rows: pa.Table, values: Mapping[str, pa.ChunkedArray]) -> pa.Table:
+    """The rows with some columns replaced."""
+    for name, column in values.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+    return rows
