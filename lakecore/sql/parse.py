@@ -23,6 +23,7 @@ from lakecore.sql.parse_tables import (
     parse_analyze,
     parse_create,
     parse_drop,
+    parse_replace,
     parse_truncate,
     partition,
 )
@@ -198,6 +199,7 @@ _PARSERS: dict[str, Callable[[Cursor], Statement]] = {
     "EXPLAIN": _explain,
     "INSERT": parse_insert,
     "MERGE": parse_merge,
+    "REPLACE": parse_replace,
     "RESET": _reset,
     "SET": _set,
     "SHOW": _show,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakecore.errors import InvalidRequest, Unsupported
@@ -31,6 +32,7 @@ __all__ = [
     "parse_analyze",
     "parse_create",
     "parse_drop",
+    "parse_replace",
     "parse_truncate",
     "partition",
     "read_columns",
@@ -39,7 +41,7 @@ __all__ = [
 
 def parse_create(cursor: Cursor) -> Statement:
     """CREATE ... after the word CREATE."""
-    replace = cursor.skip("OR", "REPLACE")
+    replaces = cursor.skip("OR", "REPLACE")
     temporary = cursor.skip("TEMPORARY") or cursor.skip("TEMP")
     if cursor.skip("CATALOG"):
         name = cursor.name("the name of the catalog")
@@ -55,13 +57,24 @@ def parse_create(cursor: Cursor) -> Statement:
             )
         return CreateDatabase(chain=chain, if_not_exists=absent)
     if cursor.skip("VIEW"):
-        return _create_view(cursor, temporary=temporary, replace=replace)
+        return _create_view(cursor, temporary=temporary, replaces=replaces)
     if not cursor.skip("TABLE"):
         raise cursor.expected("CATALOG, DATABASE, TABLE or VIEW")
-    return _create_table(cursor, temporary=temporary, replace=replace)
+    if replaces and cursor.at("IF"):
+        raise cursor.error("a table that is replaced takes no IF NOT EXISTS")
+    return _create_table(cursor, temporary=temporary, replaces=replaces)
 
 
-def _create_view(cursor: Cursor, *, temporary: bool, replace: bool) -> CreateView:
+def parse_replace(cursor: Cursor) -> Statement:
+    """REPLACE TABLE, as in Spark, after the word REPLACE."""
+    cursor.expect("TABLE")
+    found = _create_table(cursor, temporary=False, replaces=True)
+    if found.query is not None:
+        raise cursor.error("REPLACE TABLE takes no query; say CREATE OR REPLACE TABLE ... AS")
+    return replace(found, existing=True)
+
+
+def _create_view(cursor: Cursor, *, temporary: bool, replaces: bool) -> CreateView:
     absent = cursor.skip("IF", "NOT", "EXISTS")
     chain = cursor.chain("the name of the view")
     columns = tuple(cursor.listed(cursor.name)) if cursor.at_symbol("(") else ()
@@ -70,13 +83,13 @@ def _create_view(cursor: Cursor, *, temporary: bool, replace: bool) -> CreateVie
         chain=chain,
         query=cursor.rest(),
         temporary=temporary,
-        replace=replace,
+        replace=replaces,
         if_not_exists=absent,
         columns=columns,
     )
 
 
-def _create_table(cursor: Cursor, *, temporary: bool, replace: bool) -> CreateTable:
+def _create_table(cursor: Cursor, *, temporary: bool, replaces: bool) -> CreateTable:
     absent = cursor.skip("IF", "NOT", "EXISTS")
     chain = cursor.chain("the name of the table")
     columns: list[Column] = []
@@ -124,7 +137,7 @@ def _create_table(cursor: Cursor, *, temporary: bool, replace: bool) -> CreateTa
         comment=comment,
         if_not_exists=absent,
         temporary=temporary,
-        replace=replace,
+        replace=replaces,
         query=query,
         like=like,
     )

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
+from lakecore.model.times import to_milliseconds
 from lakecore.sql.rewrite import Reference, rewritten
 from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
 
@@ -152,10 +153,14 @@ class Queries:
                 inner = self._prepared(self._workspace.views[name], scope, within | {name}, noted)
                 return self._create(self._run(inner, None))
             table = None
+            travel = _travel(self, reference)
             if not (len(chain) == 1 and _is_file(chain[0])):
-                table = self._workspace.find(chain, self._options(reference))
+                options = self._options(reference)
+                if "$" in chain[-1]:
+                    # A system table shows the state that options of its table name.
+                    options, travel = {**options, **_scan_options(travel)}, {}
+                table = self._workspace.find(chain, options)
             if table is not None:
-                travel = _travel(self, reference)
                 if noted is not None:
                     noted(reference, table)
                 return self._create(table.to_duckdb(self.connection, **travel))
@@ -214,6 +219,18 @@ def _travel(queries: Queries, reference: Reference) -> _State:
         # Spark's TIMESTAMP AS OF takes seconds; a number that large can only be milliseconds.
         return {"timestamp": value if value > _SECONDS_MAX else value * 1000}
     return {"timestamp": cast("Time", value)}
+
+
+def _scan_options(travel: _State) -> dict[str, str]:
+    """The state as options of a table."""
+    options: dict[str, str] = {}
+    if "snapshot_id" in travel:
+        options["scan.snapshot-id"] = str(travel["snapshot_id"])
+    if "tag" in travel:
+        options["scan.tag-name"] = travel["tag"]
+    if "timestamp" in travel:
+        options["scan.timestamp-millis"] = str(to_milliseconds(travel["timestamp"]))
+    return options
 
 
 def _version(value: object) -> _State:

@@ -15,9 +15,11 @@ from lakecore.scalar.values import sql_expr
 from lakecore.sql.assignments import assigned, column_of
 from lakecore.sql.qualifiers import renamed
 from lakecore.sql.queries import reader_of, written
+from lakecore.sql.replace_table import replace_table
 from lakecore.sql.run_by_query import change_by_query, holds_query
 from lakecore.sql.statements import CopyInto, Delete, Insert, Merge, Truncate, Update
 from lakecore.sql.tokens import quoted, quoted_text
+from lakecore.table.writes.evolving import columns_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -144,8 +146,6 @@ class RowStatements:
     def create_as(self, statement: CreateTable, parameters: Parameters, scope: Scope) -> Table:
         """CREATE TABLE ... AS: the table and its rows, or nothing."""
         assert statement.query is not None, "the caller checks"
-        if statement.replace:
-            raise Unsupported("CREATE OR REPLACE TABLE: drop the table and create it")
         if statement.columns:
             raise Unsupported("CREATE TABLE ... AS has the columns of the query; name none")
         catalog, identifier = self._workspace.identifier(statement.chain)
@@ -153,6 +153,9 @@ class RowStatements:
             return catalog.get_table(identifier)
         relation = self._queries.relation(statement.query, parameters, scope)
         rows = reader_of(lambda: relation)
+        before = self._workspace.replaced(statement)
+        if before is not None:
+            return written(rows, lambda: self._replace_as(statement, before, rows))
         return written(
             rows,
             lambda: catalog.create_table(
@@ -164,6 +167,23 @@ class RowStatements:
                 comment=statement.comment,
             ),
         )
+
+    def _replace_as(
+        self, statement: CreateTable, before: Table, rows: pa.RecordBatchReader
+    ) -> Table:
+        catalog, _ = self._workspace.identifier(statement.chain)
+        columns, data = columns_of_rows(rows)
+        replace_table(
+            before,
+            columns,
+            primary_keys=statement.primary_keys,
+            partition_keys=statement.partition_keys,
+            options={**self._workspace.table_defaults(catalog), **statement.options},
+            comment=statement.comment,
+        )
+        table = before.refresh()
+        table.write(data)
+        return table
 
     def update(self, statement: Update, scope: Scope) -> CommitResult:
         """UPDATE: DuckDB evaluates the expressions for each row."""

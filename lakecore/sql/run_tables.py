@@ -9,6 +9,7 @@ from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from lakecore.model.schema_change import DropColumn, SchemaChange, UpdateColumnType
 from lakecore.model.types import Field, parse_type
 from lakecore.sql.nested import in_parts
+from lakecore.sql.replace_table import replace_table
 from lakecore.sql.run_rows import partition_values
 from lakecore.sql.statements import (
     AlterTable,
@@ -79,8 +80,6 @@ class TableStatements:
 
     def create_table(self, statement: CreateTable) -> None:
         """CREATE TABLE, without a query."""
-        if statement.replace:
-            raise Unsupported("CREATE OR REPLACE TABLE: drop the table and create it")
         options = dict(statement.options)
         connector = options.pop(_CONNECTOR, "paimon")
         if connector != "paimon":
@@ -116,6 +115,17 @@ class TableStatements:
         if not columns:
             raise InvalidRequest("a table needs columns, LIKE, or AS and a query")
         catalog, identifier = self._workspace.identifier(statement.chain)
+        before = self._workspace.replaced(statement)
+        if before is not None:
+            replace_table(
+                before,
+                columns,
+                primary_keys=keys,
+                partition_keys=partitions,
+                options={**self._workspace.table_defaults(catalog), **options},
+                comment=comment,
+            )
+            return
         catalog.create_table(
             identifier,
             columns,
@@ -135,7 +145,7 @@ class TableStatements:
                 "a temporary table has a name of one part", name=".".join(statement.chain)
             )
         (name,) = statement.chain
-        if name in self._workspace.temporary:
+        if name in self._workspace.temporary and not statement.replace:
             if statement.if_not_exists:
                 return
             raise AlreadyExists("a temporary table of that name exists", table=name)

@@ -96,7 +96,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:
-    """CREATE TABLE; `query` is the query after AS, `like` the table after LIKE."""
+    """CREATE TABLE; `query` is the query after AS, `like` the table after LIKE.
+
+    With `replace`, an existing table is replaced; with `existing`, it must exist.
+    """
 
     chain: Chain
     columns: tuple[Column, ...] = ()
@@ -107,6 +110,7 @@ class CreateTable:
     if_not_exists: bool = False
     temporary: bool = False
     replace: bool = False
+    existing: bool = False
     query: str | None = None
     like: Chain | None = None
 

@@ -11,7 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from lakecore.catalog.identifier import parse_identifier
+from lakecore.catalog.identifier import BRANCH_MARK, SYSTEM_DATABASE
+from lakecore.catalog.options import TABLE_DEFAULT
 from lakecore.catalog.registry import open_catalog
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
 from lakecore.options import find_option
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.sql.statements import Chain
+    from lakecore.sql.statements import Chain, CreateTable
     from lakecore.table.handle import Table
 
 __all__ = ["DEFAULT_CATALOG", "DEFAULT_DATABASE", "Workspace"]
@@ -143,29 +144,33 @@ class Workspace:
 
         Raises NotFound, with the names that exist.
         """
-        found = self.temporary.get(chain[0]) if len(chain) == 1 else None
-        if found is not None:
-            found = found.refresh()
-        elif len(chain) == 1 and _is_path(chain[0]):
-            found = self._at_path(chain[0])
-        else:
-            catalog, identifier = self.identifier(chain)
-            found = catalog.get_table(identifier)
-        dynamic = {**self.dynamic_options(chain), **(options or {})}
-        return found.copy(dynamic) if dynamic else found
-
-    def _at_path(self, path: str) -> Table:
-        """The table in a directory, or its branch or system table, as `.../orders$files`."""
-        folder, _, name = path.rpartition("/")
-        named = parse_identifier(f"path.{name}")
-        try:
-            found = self.open_path(f"{folder}/{named.table}", branch=named.branch)
-        except StorageError as error:  # a file, not a directory
-            raise NotFound("no table in this directory", path=path) from error
-        if named.system is None:
+        name, system = _split_system(chain[-1])
+        found = self._data_table((*chain[:-1], name))
+        dynamic = dict(options or {})
+        if self.full(chain)[1] != SYSTEM_DATABASE:
+            dynamic = {**self.dynamic_options(chain), **dynamic}
+        if dynamic:
+            found = found.copy(dynamic)
+        if system is None:
             return found
         # As in a catalog: a system table has the reading verbs of a table.
-        return cast("Table", found.inspect.system_table(named.system))
+        return cast("Table", found.inspect.system_table(system))
+
+    def _data_table(self, chain: Chain) -> Table:
+        if len(chain) == 1 and chain[0] in self.temporary:
+            return self.temporary[chain[0]].refresh()
+        if len(chain) == 1 and _is_path(chain[0]):
+            return self._at_path(chain[0])
+        catalog, identifier = self.identifier(chain)
+        return catalog.get_table(identifier)
+
+    def _at_path(self, path: str) -> Table:
+        """The table in a directory, or its branch, as `.../orders$branch_b1`."""
+        folder, _, branch = path.partition(f"${BRANCH_MARK}")
+        try:
+            return self.open_path(folder, branch=branch or None)
+        except StorageError as error:  # a file, not a directory
+            raise NotFound("no table in this directory", path=path) from error
 
     def find(self, chain: Chain, options: Mapping[str, str] | None = None) -> Table | None:
         """The table of this name; None if there is none."""
@@ -174,6 +179,29 @@ class Workspace:
         with suppress(NotFound):
             return self.table(chain, options)
         return None
+
+    def replaced(self, statement: CreateTable) -> Table | None:
+        """The table that a CREATE OR REPLACE or a REPLACE statement replaces; None if none exists.
+
+        Raises NotFound if REPLACE needs one.
+        """
+        if not statement.replace:
+            return None
+        catalog, identifier = self.identifier(statement.chain)
+        if "$" in statement.chain[-1]:
+            raise Unsupported("a branch or a system table is not replaced", table=identifier)
+        if not statement.existing and not catalog.table_exists(identifier):
+            return None
+        return catalog.get_table(identifier)
+
+    def table_defaults(self, catalog: Catalog) -> dict[str, str]:
+        """The options that a catalog gives to new tables."""
+        given = catalog.option_texts
+        return {
+            key.removeprefix(TABLE_DEFAULT): value
+            for key, value in given.items()
+            if key.startswith(TABLE_DEFAULT)
+        }
 
     # --- variables --------------------------------------------------------------------------------
 
@@ -229,6 +257,16 @@ class Workspace:
         """Remove a variable of Paimon or Flink. Returns False for any other variable."""
         known = key in _WITHOUT_EFFECT or key.startswith(_PREFIXES) or find_option(key) is not None
         return self.variables.pop(key, None) is not None or known
+
+
+def _split_system(name: str) -> tuple[str, str | None]:
+    """The name of a table or branch, and of its system table: `t$files`, `t$branch_b1$files`."""
+    table, *rest = name.split("$")
+    if rest and rest[0].startswith(BRANCH_MARK):
+        table = f"{table}${rest.pop(0)}"
+    if len(rest) != 1 or not rest[0].strip():
+        return name, None  # none, or too many: the catalog says so
+    return table, rest[0].lower()
 
 
 def _is_path(name: str) -> bool:
