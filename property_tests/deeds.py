@@ -245,6 +245,11 @@ def files_below(store: Store, directory: str) -> Iterator[str]:
             yield status.path
 
 
+def stored_in(store: Store) -> frozenset[tuple[str, bytes]]:
+    """All that the table has, as a value: equal states need one check."""
+    return frozenset((path, store.read(path)) for path in files_below(store, PATH))
+
+
 def snapshot_ids(table: Table) -> tuple[int, ...]:
     """The snapshots that anybody can see, found by looking, not by hints."""
     directory = table.context.layout.snapshot_dir

@@ -23,6 +23,7 @@ from property_tests.deeds import (
     plain_write,
     rows_of,
     snapshot_ids,
+    stored_in,
 )
 from property_tests.profile import sized
 from property_tests.test_crash import OutageStore
@@ -101,29 +102,34 @@ def before(name: str) -> Before:
     return Before(SCENES[name])
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])
 @pytest.mark.parametrize("name", SCENES)
 def test_crash_at_any_store_call_leaves_whole_steps_and_the_next_call_does_the_others(
-    name: str, *, after: bool
+    name: str,
 ) -> None:
     made = before(name)
-    seen = set()
-    for call in count(1):
-        store = copy_of(made.store)
-        failing = FailingStore(store, fail_at=call, after=after)
-        table = made.scene.open(failing)
-        try:
-            made.scene.deed(table)
-        except (StoreFailure, LakecoreError):
-            assert failing.is_dead
-        seen.add(made.check(store))
-        made.check_ended(store)
+    checked: dict[frozenset[tuple[str, bytes]], int] = {}
+    for after in (False, True):
+        seen = set()
+        for call in count(1):
+            store = copy_of(made.store)
+            failing = FailingStore(store, fail_at=call, after=after)
+            table = made.scene.open(failing)
+            try:
+                made.scene.deed(table)
+            except (StoreFailure, LakecoreError):
+                assert failing.is_dead
+            # A crash after one call leaves what a crash before the next one leaves, mostly.
+            stored = stored_in(store)
+            if stored not in checked:
+                checked[stored] = made.check(store)
+                made.check_ended(store)
+            seen.add(checked[stored])
 
-        assert table.context.budget.used_bytes == 0
-        if not failing.is_dead:
-            break
+            assert table.context.budget.used_bytes == 0
+            if not failing.is_dead:
+                break
 
-    assert seen == {*range(len(made.wanted) - made.latest + 1)}
+        assert seen == {*range(len(made.wanted) - made.latest + 1)}
 
 
 @given(
@@ -162,7 +168,7 @@ def test_outage_leaves_whole_steps_and_the_next_call_does_the_others(
 def test_compactions_beside_eight_writing_processes_end_and_every_row_is_there(
     place: Place, commits: int
 ) -> None:
-    writers, commits = 8, sized(commits, quick=commits // 2)
+    writers, commits = 8, sized(commits, quick=commits // 3)
     told: dict[tuple[str, int], int] = {}
     done: list[CompactionResult] = []
     with Crew(place) as crew:

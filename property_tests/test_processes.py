@@ -202,7 +202,7 @@ def test_threads_commit_side_by_side_through_one_handle(tmp_path: Path) -> None:
 def test_processes_commit_many_times_side_by_side(place: Place, count: int) -> None:
     # Each commit of eight writers loses some races, on S3 all of them against one service.
     on_s3 = place.path.startswith("s3:")
-    check_writers(place, count, sized(200, quick={2: 100, 8: 25 if on_s3 else 50}[count]))
+    check_writers(place, count, sized(200, quick={2: 50, 8: 8 if on_s3 else 25}[count]))
 
 
 @pytest.mark.slow
@@ -216,7 +216,7 @@ def test_writers_killed_at_any_moment_lose_no_commit_and_leave_none_half_done(
     told: dict[tuple[str, int], int] = {}
     with Crew(place) as crew:
         following = crew.start(2, COMMITS_MAX)
-        for kills in range(1, sized(rounds, quick=rounds // 2) + 1):
+        for kills in range(1, sized(rounds, quick=rounds // 4) + 1):
             pair, following = following, crew.start(2, COMMITS_MAX)
             for writer in pair:
                 writer.go()

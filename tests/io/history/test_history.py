@@ -245,7 +245,7 @@ def test_handle_that_goes_on_committing_keeps_the_files_of_few_snapshots() -> No
     held: list[int] = []
     tracemalloc.start()
     try:
-        for _ in range(60):
+        for _ in range(36):
             table.write([{"p": 0, "v": "x"}])
             table.inspect.files()
             held.append(tracemalloc.get_traced_memory()[0])
@@ -253,7 +253,7 @@ def test_handle_that_goes_on_committing_keeps_the_files_of_few_snapshots() -> No
         tracemalloc.stop()
 
     # Without a bound it is 36 KB a commit.
-    assert held[-1] - held[19] < 40 * 24_000
+    assert held[-1] - held[15] < 20 * 24_000
 
 
 @pytest.mark.parametrize("hint", ["directory", "unreadable", "huge"])

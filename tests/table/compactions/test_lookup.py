@@ -350,7 +350,7 @@ def test_one_file_of_a_level_after_the_other_is_looked_into_and_closed() -> None
         target_file_size="1 kb",
     )
     draw = random.Random(3)
-    count = 40_000
+    count = 12_000
     texts = [draw.randbytes(40).hex() for _ in range(count)]
     table.write(pa.table({"id": pa.array(range(count), pa.int32()), "v": texts}))
     table.compact(full=True)

@@ -23,6 +23,7 @@ from lakecore.table.sections import large_rows
 from lakecore.table.sections.large_rows import are_large
 from lakecore.table.sections.merge_runs import merge_runs
 from lakecore.table.stored_rows.split_files import SplitFiles
+from property_tests.profile import sized
 from tests.tables import changed, held, new_table, put, reopened, rows
 
 if TYPE_CHECKING:
@@ -245,8 +246,12 @@ def test_row_that_its_file_no_longer_has_is_missed(
         in_full(some_runs("deduplicate", 1), tiny)
 
 
+FEW = [case for case in CASES if case[2] != "none"]
+"""One for each type of the column and each changelog producer."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=", ".join)
+@pytest.mark.parametrize("case", sized(CASES, quick=FEW), ids=", ".join)
 def test_rows_of_100_mb_are_handled_under_a_budget_of_512_mib(
     tmp_path: Path, case: tuple[str, str, str]
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from bench.child import PEAK_SHARE_MAX
 from bench.formats import measured
+from property_tests.profile import sized
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +18,7 @@ ROWS = 8_000_000
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", ["id", ""])
+@pytest.mark.parametrize("key", sized(["id", ""], quick=["id"]))
 def test_orc_is_written_streamed_and_compacted_under_a_budget_of_512_mib(
     tmp_path: Path, key: str
 ) -> None:

@@ -781,7 +781,7 @@ def test_eight_writers_that_compact_lose_nothing(options: dict[str, str], tmp_pa
             **options,
         },
     )
-    writers, turns = 8, 4
+    writers, turns = 8, 2
 
     def write(number: int) -> None:
         own = lc.open_table(table.path)
