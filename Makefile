@@ -41,7 +41,7 @@ demo: venv ## run lakecore's main job on real data
 	$(BIN)/lakecore demo $(ARGS)
 
 test: venv ## run the tests that need no Java and no network
-	$(PYTEST) -n 2 $(ARGS)
+	$(PYTEST) -n 2 --dist worksteal $(ARGS)
 
 fmt: venv ## format the code and sort its imports
 	$(BIN)/ruff check --select I --fix --quiet .
