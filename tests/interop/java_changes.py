@@ -160,9 +160,11 @@ class JavaChanges:
         """Make an earlier snapshot the latest."""
         self._open_table(path, None).rollbackTo(jpype.JLong(snapshot_id))
 
-    def expire(self, path: str, retain: int, changelogs: int | None = None) -> None:
+    def expire(
+        self, path: str, retain: int, changelogs: int | None = None, branch: str | None = None
+    ) -> None:
         """Keep this many snapshots, and if it is stated this many states with a changelog."""
-        table = self._open_table(path, None)
+        table = self._open_table(path, {"branch": branch} if branch else None)
         config = paimon_class("options.ExpireConfig").builder()
         config.snapshotRetainMax(retain).snapshotRetainMin(retain)
         if changelogs is not None:
