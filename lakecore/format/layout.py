@@ -32,6 +32,7 @@ __all__ = [
     "CONSUMER_PREFIX",
     "DROPPED_MARK",
     "EARLIEST",
+    "FILE_INDEX_SUFFIX",
     "LATEST",
     "MAIN_BRANCH",
     "POSTPONE_BUCKET",
@@ -333,9 +334,12 @@ def data_file_name(
     return f"{prefix}{writer}-{counter}{middle}.{file_format}"
 
 
+FILE_INDEX_SUFFIX = ".index"
+
+
 def file_index_name(data_file: str) -> str:
     """The name of a data file's external file index."""
-    return f"{data_file}.index"
+    return f"{data_file}{FILE_INDEX_SUFFIX}"
 
 
 def manifest_name(committer: str, counter: int) -> str:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyroaring import BitMap
+
 EMPTY_ROW = bytes(12)
 """The serialized BinaryRow without fields: the partition of an unpartitioned table."""
 
@@ -166,6 +168,8 @@ class Split:
     - `runs`: the sorted runs of the section, oldest first;
     - `commit_order`: a number for each file name; for equal sequence numbers, the greater one wins;
     - `vectors`: for each data file name, the index file and the range of its deletion vector;
+    - `selected`: for files of a raw split, the rows that may match, where an index says that they
+      are few;
     - `partition_path`: the partition's directory, relative to the table.
     """
 
@@ -177,6 +181,7 @@ class Split:
     raw: bool
     commit_order: Mapping[str, int] = field(default_factory=dict)
     vectors: Mapping[str, tuple[IndexFile, VectorRange]] = field(default_factory=dict)
+    selected: Mapping[str, BitMap] = field(default_factory=dict)
 
     @property
     def files(self) -> tuple[DataFile, ...]:

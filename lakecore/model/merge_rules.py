@@ -37,7 +37,7 @@ def needs_primary_key(key: str, options: TableOptions) -> InvalidRequest:
 def check_fields_families(schema: TableSchema, options: TableOptions) -> None:
     """Every `fields.X.*` option names a column."""
     for key in options.texts:
-        found = member(key)
+        found = member(key) if key.startswith("fields.") else None
         if found is None:
             continue
         family, named = found

@@ -28,6 +28,7 @@ from lakecore.model.column_rules import (
     check_nesting,
     check_primary_key,
 )
+from lakecore.model.file_indexes import check_file_indexes
 from lakecore.model.merge_rules import (
     check_changelog,
     check_fields_families,
@@ -263,4 +264,5 @@ _RULES: tuple[Callable[[TableSchema, TableOptions], None], ...] = (
     check_row_tracking,
     check_snapshot_ordering,
     check_scan,
+    check_file_indexes,
 )

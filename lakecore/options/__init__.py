@@ -7,7 +7,12 @@ one frozen `TableOptions`; `page` writes `docs/options.md`.
 
 from __future__ import annotations
 
-from lakecore.options.changes import check_dynamic_options, check_option_change, rename_in_options
+from lakecore.options.changes import (
+    check_dynamic_options,
+    check_option_change,
+    file_index_setting,
+    rename_in_options,
+)
 from lakecore.options.choices import (
     BucketFunction,
     ChangelogProducer,
@@ -54,6 +59,7 @@ __all__ = [
     "check_known",
     "check_option_change",
     "describe_options",
+    "file_index_setting",
     "find_option",
     "member",
     "nearest",

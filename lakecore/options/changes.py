@@ -108,15 +108,20 @@ def rename_in_options(options: Mapping[str, str], old: str, new: str) -> dict[st
     """The options with the new name of a column wherever one names it, in keys and values."""
 
     def renamed(names: str) -> str:
-        parts = names.split(",")
-        return ",".join(new if part.strip() == old else part for part in parts)
+        return ",".join(renamed_part(part) for part in names.split(","))
+
+    def renamed_part(part: str) -> str:
+        # `map[key]` names a key of a map.
+        column, bracket, rest = part.strip().partition("[")
+        return f"{new}{bracket}{rest}" if column == old else part
 
     out: dict[str, str] = {}
     for key, value in options.items():
         if key in _NAME_LISTS or (key.startswith("file-index.") and key.endswith(".columns")):
             out[key] = renamed(value)
-        elif key.startswith("file-index.") and f".{old}." in key:
-            out[key.replace(f".{old}.", f".{new}.", 1)] = value
+        elif (parts := file_index_setting(key)) is not None:
+            index_type, column, setting = parts
+            out[f"file-index.{index_type}.{renamed_part(column)}.{setting}"] = value
         elif key.startswith("fields.") and key.endswith(".sequence-group"):
             group = key.removeprefix("fields.").removesuffix(".sequence-group")
             out[f"fields.{renamed(group)}.sequence-group"] = renamed(value)
@@ -125,3 +130,11 @@ def rename_in_options(options: Mapping[str, str], old: str, new: str) -> dict[st
         else:
             out[key] = value
     return out
+
+
+def file_index_setting(key: str) -> tuple[str, str, str] | None:
+    """Type, column and setting of a key `file-index.TYPE.COLUMN.SETTING`; None for other keys."""
+    index_type, _, rest = key.removeprefix("file-index.").partition(".")
+    column, _, setting = rest.rpartition(".")
+    named = key.startswith("file-index.") and index_type and column and setting
+    return (index_type, column, setting) if named else None

@@ -17,6 +17,7 @@ from lakecore.options.kinds import (
     PER_LEVEL,
     SIZE,
     STATS_MODE,
+    TEXT,
     integer,
 )
 from lakecore.options.option import (
@@ -25,6 +26,7 @@ from lakecore.options.option import (
     READ,
     WRITE,
     family,
+    keyed_family,
     option,
 )
 
@@ -187,11 +189,17 @@ class FileOptions:
     file_index_in_manifest_threshold_bytes: int = option(
         "file-index.in-manifest-threshold", SIZE, 500, WRITE,
         "Size up to which a file index is stored in the manifest.",
-        no_effect="lakecore writes no file indexes yet.",
     )
     file_index_read_enabled: bool = option(
         "file-index.read.enabled", FLAG, True, OTHER,
         "Let file indexes skip files.",
-        no_effect="lakecore reads no file indexes yet.",
+    )
+    file_index_columns: Mapping[str, tuple[str, ...]] = keyed_family(
+        "file-index.#.columns", NAMES, WRITE,
+        "Columns with a file index of that type; `map[key]` is a key of a map.", ignorable=True,
+    )
+    file_index_settings: Mapping[str, str] = keyed_family(
+        "file-index.#", TEXT, WRITE,
+        "`TYPE.COLUMN.SETTING` of a file index.", ignorable=True,
     )
     # fmt: on

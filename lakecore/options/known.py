@@ -53,5 +53,5 @@ def member(key: str) -> tuple[str, str] | None:
     for pattern, name in FAMILIES.items():
         before, _, after = pattern.partition("#")
         if key.startswith(before) and key.endswith(after) and len(key) > len(pattern) - 1:
-            return name, key[len(before) : -len(after)]
+            return name, key[len(before) : len(key) - len(after)]
     return None

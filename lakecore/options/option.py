@@ -83,6 +83,21 @@ def option(  # noqa: PLR0913  one declaration says all about an option
     return cast("T | D", field(default=default, metadata=metadata))
 
 
+def keyed_family(
+    pattern: str, kind: Kind[T], effect: Effect, meaning: str, *, ignorable: bool = False
+) -> Mapping[str, T]:
+    """A dataclass field that maps the text in place of `#` in the pattern to the option's value."""
+    declared = Option(
+        key=pattern,
+        kind=cast("Kind[object]", kind),
+        default=None,
+        effect=effect,
+        meaning=meaning,
+        ignorable=ignorable,
+    )
+    return cast("Mapping[str, T]", field(default_factory=dict, metadata={"option": declared}))
+
+
 def family(
     suffix: str, kind: Kind[T], effect: Effect, meaning: str, *, scope: Scope = Scope.ALL
 ) -> Mapping[str, T]:

@@ -81,7 +81,6 @@ clustering.columns | names | | Columns by which written rows are clustered.
 commit.callbacks | names | | Java classes called after a commit.
 commit.discard-duplicate-files | flag | false | A commit drops files that are committed already.
 commit.strict-mode.last-safe-snapshot | integer | | Later changes of others conflict.
-file-index.#.columns | names | | Columns with a file index of that type.
 manifest-sort.enabled | flag | false | Sort manifests by partition.
 metadata.iceberg.storage | text | disabled | Write Iceberg metadata for each snapshot.
 tag.callbacks | names | | Java classes called after a tag is made.
@@ -190,7 +189,6 @@ commit.callback.#.param | text | | Argument of a commit callback.
 fields.#.map.shared-shredding.column-placement-policy | text | | Shredded MAP: where keys go.
 fields.#.map.shared-shredding.max-columns | integer | | Shredded MAP: most columns.
 fields.#.pk-vector.# | text | | The column's vector index.
-file-index.# | text | | Settings of a file index.
 tag.callback.#.param | text | | Argument of a tag callback.
 """
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 TRACES = sorted((Path(__file__).parent / "packing").glob("*.jsonl"))
 FIXTURES = Path(__file__).parent / "fixtures"
 REFUSED = {
-    "file_indexes": "file-index.",
-    "head_file_indexes": "file-index.",
     "head_row_tracking": "row-tracking.enabled",
 }
 

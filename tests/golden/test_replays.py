@@ -43,15 +43,16 @@ EXPECTED = ("expected.json", "expected-head.json")
 OLD_FRACTIONS = "append_all_types_orc"
 """Its rows have timestamps before 1970 with a fraction of a second, which ORC refuses here."""
 REFUSED = {  # scenario: the option with which lakecore does not write yet
-    "file_indexes": "file-index.bloom-filter.columns",
-    "head_file_indexes": "file-index.bloom-filter.columns",
     "head_row_tracking": "row-tracking.enabled",
 }
+ONE_INDEX_A_COLUMN = "file_indexes/expected.json"
+"""Paimon 0.9 wrote one of the two file indexes that a column asks for."""
 PLAYED = [
     f"{file.parent.name}/{file.name}"
     for name in EXPECTED
     for file in sorted(FIXTURES.glob(f"*/{name}"))
     if file.parent.name not in {*REFUSED, OLD_FRACTIONS}
+    and f"{file.parent.name}/{file.name}" != ONE_INDEX_A_COLUMN
 ]
 
 
@@ -111,7 +112,7 @@ def play(table: Table, step: dict[str, Any], columns: Sequence[Column]) -> None:
     data = to_arrow([row for _, row in step["rows"]], columns, table.schema.arrow)
     if table.schema.primary_keys:
         data = data.append_column(ROW_KIND, pa.array(kinds, pa.string()))
-    table.write(data)
+    table.copy(step.get("options", {})).write(data)
 
 
 def described(entry: ManifestEntry, table: Table, scenario: Scenario) -> dict[str, Any]:

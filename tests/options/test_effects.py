@@ -88,7 +88,6 @@ def test_no_option_that_decides_rows_is_accepted_without_an_effect() -> None:
     deciding = {k.key for k in describe_options() if k.effect in (Effect.READ, Effect.WRITE)}
 
     assert named & deciding == {
-        "file-index.in-manifest-threshold",  # nothing is written that it is about
         "orc.timestamp-ltz.legacy.type",  # in UTC both values mean the same files
     }
 
@@ -102,8 +101,6 @@ NO_EFFECT = {
     "bucket-append-ordered",
     "commit.force-compact",
     "compaction.file-num-limit",
-    "file-index.in-manifest-threshold",
-    "file-index.read.enabled",
     "file.block-size",
     "lookup-wait",
     "orc.timestamp-ltz.legacy.type",

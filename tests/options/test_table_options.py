@@ -48,7 +48,6 @@ def test_option_that_readers_do_not_do_is_unsupported(options: dict[str, str], k
     [
         ({"bucket": "-2"}, "bucket"),
         ({"row-tracking.enabled": "true"}, "row-tracking.enabled"),
-        ({"file-index.bitmap.columns": "a"}, "file-index.bitmap.columns"),
         ({"data-file.external-paths": "s3://b/x"}, "data-file.external-paths"),
         ({"clustering.incremental": "true"}, "clustering.incremental"),
         ({"metadata.iceberg.storage": "table-location"}, "metadata.iceberg.storage"),
@@ -79,6 +78,7 @@ def test_option_that_writers_do_not_do_leaves_the_table_readable(
         {"data-file.thin-mode": "true"},
         {"row-tracking.enabled": "false"},
         {"file-index.bitmap.columns": "a", "lakecore.ignore-options": "file-index.*"},
+        {"file-index.bitmap.columns": "a", "file-index.bitmap.a.version": "1"},
         {"sink.parallelism": "4", "parquet.page.size": "1", "snapshot.num-retained.max": "3"},
     ],
 )
@@ -123,7 +123,7 @@ def test_options_cross_process_borders() -> None:
 
 def test_attributes_are_keys_with_their_unit() -> None:
     for name in TableOptions.__dataclass_fields__:
-        if name in {"texts", "table", "stats_modes"}:
+        if name in {"texts", "table", "stats_modes", "file_index_columns", "file_index_settings"}:
             continue
         bare = name.removesuffix("_bytes").removesuffix("_ms")
         spelled = {

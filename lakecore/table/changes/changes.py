@@ -83,6 +83,7 @@ class Wanted:
             schema=context.schema,
             options=context.options,
             partitions=context.partitions,
+            layout=context.layout,
         )
 
     def as_of(self, snapshot: Snapshot) -> Wanted:

@@ -58,6 +58,7 @@ class Explanation:
     files_skipped_by_partition: int
     files_skipped_by_bucket: int
     files_skipped_by_statistics: int
+    files_skipped_by_index: int
     files_hidden_at_level_0: int
     splits: int
     raw_files: int
@@ -90,6 +91,7 @@ class Explanation:
                     f"{self.files_skipped_by_partition} by partition, "
                     f"{self.files_skipped_by_bucket} by bucket, "
                     f"{self.files_skipped_by_statistics} by statistics, "
+                    f"{self.files_skipped_by_index} by file indexes, "
                     f"{self.files_hidden_at_level_0} hidden at level 0"
                 ),
             ),
@@ -132,6 +134,7 @@ def explain(
         files_skipped_by_partition=plan.skipped.by_partition,
         files_skipped_by_bucket=plan.skipped.by_bucket,
         files_skipped_by_statistics=plan.skipped.by_statistics,
+        files_skipped_by_index=plan.skipped.by_index,
         files_hidden_at_level_0=plan.skipped.hidden_level_0,
         splits=len(plan.splits),
         raw_files=sum(len(split.files) for split in raw),

@@ -6,8 +6,8 @@
 3. Prune files by the statistics of their keys. The predicate on keys is the same for all files, so
    either all files that can hold a key are pruned, or none.
 4. Group the files of each bucket into splits (`plan/splits.py`).
-5. Prune raw files by the statistics of their values. Prune a merged section only if none of its
-   files can match and the merge keeps rows unchanged.
+5. Prune raw files by the statistics of their values, then by file indexes (`indexed_files.py`).
+   Prune a merged section only if no file can match and the merge keeps rows unchanged.
 
 INVARIANT: a value predicate never removes a single file of a merged section. That could remove the
 newest row of a key, and an older row would reappear. It also never removes a section whose rows are
@@ -34,12 +34,16 @@ from lakecore.plan.partitions import bucket_key_fields, hash_is_settled
 from lakecore.plan.predicate import condition_on
 from lakecore.plan.pruning import may_match, prune_buckets
 from lakecore.plan.splits import pack, plan_bucket
+from lakecore.table.reads.indexed_files import IndexedFiles, selecting
 from lakecore.table.reads.live_files import in_partitions, live_files
 from lakecore.table.reads.value_statistics import matching_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from pyroaring import BitMap
+
+    from lakecore.format.layout import Layout
     from lakecore.io.history.history import History
     from lakecore.model.files import DataFile, IndexFile, VectorRange
     from lakecore.model.manifest import ManifestEntry
@@ -62,6 +66,7 @@ class Skipped:
     by_partition: int = 0
     by_bucket: int = 0
     by_statistics: int = 0
+    by_index: int = 0
     hidden_level_0: int = 0
 
 
@@ -87,12 +92,20 @@ class ScanPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanContext:
-    """The table as a scan sees it."""
+    """The table as a scan sees it; without a `layout`, file indexes are not read."""
 
     history: History
     schema: TableSchema
     options: TableOptions
     partitions: Partitions
+    layout: Layout | None = None
+
+    @property
+    def indexes(self) -> IndexedFiles | None:
+        """The file indexes of the table; None if they are not read."""
+        if self.layout is None or not self.options.file_index_read_enabled:
+            return None
+        return IndexedFiles(self.history, self.layout, self.schema, self.partitions)
 
 
 def plan_scan(
@@ -120,7 +133,7 @@ def plan_scan(
     visible = _visible(entries if shown is None else shown(entries), settled=settled)
     hidden = len(entries) - len(visible)
     kept, by_key = _keep_keys(visible, context, predicate)
-    splits, by_value = _deal(kept, context, snapshot, predicate, settled=settled)
+    splits, by_value, by_index = _deal(kept, context, snapshot, predicate, settled=settled)
     return ScanPlan(
         snapshot=snapshot,
         splits=tuple(context.partitions.in_scan_order(splits)),
@@ -129,6 +142,7 @@ def plan_scan(
             by_partition=by_partition,
             by_bucket=by_bucket,
             by_statistics=by_key + by_value,
+            by_index=by_index,
             hidden_level_0=hidden,
         ),
     )
@@ -173,7 +187,7 @@ def plan_merged(
 ) -> list[Split]:
     """The splits of some files of a snapshot; their rows are merged only with each other."""
     kept = keep_entries(context, entries, predicate)
-    splits, _ = _deal(kept, context, snapshot, predicate, settled=False)
+    splits, _, _ = _deal(kept, context, snapshot, predicate, settled=False)
     return splits
 
 
@@ -279,23 +293,28 @@ def _deal(
     predicate: Predicate | None,
     *,
     settled: bool,
-) -> tuple[list[Split], int]:
-    """The splits of all buckets, and how many files were pruned by value statistics."""
+) -> tuple[list[Split], int, int]:
+    """The splits of all buckets; how many files statistics of values pruned, and file indexes."""
     buckets: dict[Bucket, list[int]] = defaultdict(list)
     for index, entry in enumerate(entries):
         buckets[entry.partition, entry.bucket, entry.total_buckets].append(index)
     files = [entry.file for entry in entries]
     matching = matching_values(files, context.history, context.schema, predicate)
+    selected: Mapping[str, BitMap] = {}
+    indexed = matching
+    if (indexes := context.indexes) is not None and predicate is not None:
+        indexed, selected = indexes.selected(entries, matching, predicate)
     lows, highs = key_ranks(files, context.schema)
     vectors = vectors_of(context.history, snapshot)
     target = context.options.source_split_target_size_bytes
     open_cost = context.options.source_split_open_file_cost_bytes
     folds = context.options.merge_engine not in _WINNERS
     splits: list[Split] = []
-    dropped = 0
+    dropped = by_index = 0
     for bucket, inside in sorted(buckets.items()):
         own = [files[index] for index in inside]
-        match = {files[index].name: bool(matching[index]) for index in inside}
+        match = {files[index].name: bool(indexed[index]) for index in inside}
+        by_statistics = {files[index].name for index in inside if not matching[index]}
         if context.schema.primary_keys:
             at = np.array(inside)
             plan = plan_bucket(own, lows[at], highs[at], settled=settled)
@@ -303,7 +322,7 @@ def _deal(
         else:
             raw, merged = in_order(own), ()
         raw_kept = [file for file in raw if match[file.name]]
-        dropped += len(raw) - len(raw_kept)
+        out = [file.name for file in raw if not match[file.name]]
         own_vectors = vectors.get(bucket[:2], {})
         groups: list[tuple[tuple[tuple[DataFile, ...], ...], bool]]
         groups = [((tuple(group),), True) for group in pack(raw_kept, target, open_cost)]
@@ -312,10 +331,14 @@ def _deal(
             if folds or any(match[file.name] for file in section):
                 groups.append((runs, False))
             else:
-                dropped += len(section)
+                out += [file.name for file in section]
+        dropped += len(by_statistics.intersection(out))
+        by_index += len(set(out) - by_statistics)
         order = commit_order(own) if merged else {}
-        splits += [_split(bucket, runs, raw, order, own_vectors, context) for runs, raw in groups]
-    return splits, dropped
+        for runs, is_raw in groups:
+            split = _split(bucket, runs, is_raw, order, own_vectors, context)
+            splits.append(selecting(split, selected) if is_raw and selected else split)
+    return splits, dropped, by_index
 
 
 def commit_order(files: Sequence[DataFile]) -> Mapping[str, int]:

@@ -111,6 +111,7 @@ class TableSource:
             schema=self.table_schema,
             options=context.options,
             partitions=context.partitions,
+            layout=context.layout,
         )
 
     def _of_level(self, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:

@@ -19,6 +19,7 @@ from lakecore.format.statistics import (
 )
 from lakecore.io.files.data_files import WriteFormat, row_group_bytes_of
 from lakecore.model.arrow_arrays import size_of
+from lakecore.model.file_indexes import IndexedColumn, indexed_columns
 from lakecore.model.files import FileSource
 from lakecore.model.rows import KEY_ID_OFFSET, KEY_PREFIX, KIND_FIELD, SEQUENCE_FIELD
 from lakecore.model.types import Field, with_nullable
@@ -37,7 +38,10 @@ ENCODED_GROUPS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileShape:
-    """The format of the files of one kind and level; it is the same for all buckets."""
+    """The format of the files of one kind and level; it is the same for all buckets.
+
+    A container of `indexes` of at most `embedded_index_bytes` is stored in the manifest.
+    """
 
     schema: TableSchema
     write_format: WriteFormat
@@ -49,6 +53,8 @@ class FileShape:
     thin: bool
     level: int = 0
     source: FileSource = FileSource.APPEND
+    indexes: tuple[IndexedColumn, ...] = ()
+    embedded_index_bytes: int = 0
 
     @property
     def encoding_bytes(self) -> int:
@@ -116,6 +122,8 @@ def data_shape(schema: TableSchema, options: TableOptions, level: int = 0) -> Fi
         dense_stats=options.metadata_stats_dense_store,
         thin=options.data_file_thin_mode,
         level=level,
+        indexes=indexed_columns(schema, options),
+        embedded_index_bytes=options.file_index_in_manifest_threshold_bytes,
     )
 
 
@@ -137,6 +145,7 @@ def changelog_shape(schema: TableSchema, options: TableOptions, level: int = 0) 
             compression=options.changelog_file_compression or data.write_format.compression,
         ),
         prefix=options.changelog_file_prefix,
+        indexes=(),
     )
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakecore.errors import InvalidRequest
 from lakecore.format.binary_row import serialize_row
-from lakecore.format.layout import data_file_name
+from lakecore.format.layout import data_file_name, file_index_name
 from lakecore.format.statistics import (
     StatsCollector,
 )
@@ -24,6 +24,7 @@ from lakecore.merge.order import of_kinds
 from lakecore.model.arrow_arrays import size_of
 from lakecore.model.files import EMPTY_ROW, NO_STATS, DataFile
 from lakecore.model.rows import KEY_PREFIX, RETRACTS, SEQUENCE_NUMBER
+from lakecore.table.run_writer.file_indexes import FileIndexes
 
 if TYPE_CHECKING:
     from lakecore.format.layout import Layout
@@ -102,12 +103,14 @@ class RollingWriter:
     def abort(self) -> None:
         """Delete all files of this writer."""
         if self._open is not None:
-            self._open.writer.abort()
+            self._open.abort()
             self._open = None
+        place = self._place
         for file in self.files:
-            self._place.store.delete(
-                self._place.layout.data_file(self._place.partition_path, self._place.bucket, file)
-            )
+            where = (place.partition_path, place.bucket, file)
+            place.store.delete(place.layout.data_file(*where))
+            for name in file.extra_files:
+                place.store.delete(place.layout.extra_file(*where, name))
         self.files.clear()
 
     def _end_file(self) -> None:
@@ -131,6 +134,8 @@ class _OpenFile:
         self._stats = StatsCollector(
             shape.schema.fields, shape.stats_modes, write_format.format, text_bounds
         )
+        self._indexes = FileIndexes(shape.indexes) if shape.indexes else None
+        self._has_index_file = False
         self._unseen: list[pa.Table] = []
         self._unseen_rows = self._unseen_bytes = 0
         self._first: pa.Table | None = None
@@ -184,10 +189,21 @@ class _OpenFile:
         self._unseen_rows = self._unseen_bytes = 0
         # Some tables hold dictionary-encoded strings, others plain ones.
         for _, alike in groupby(seen, key=lambda rows: rows.schema):
-            self._stats.update(pa.concat_tables(alike))
+            together = pa.concat_tables(alike)
+            self._stats.update(together)
+            if self._indexes is not None:
+                self._indexes.add(together)
+
+    def abort(self) -> None:
+        """Remove what was written, also after `close` failed."""
+        self.writer.abort()
+        if self._has_index_file:
+            self._place.store.delete(self._index_path)
 
     def close(self) -> DataFile:
         self._see()
+        # The indexes come first: an abort can still remove the open data file.
+        embedded, extra_files = self._stored_indexes()
         size_bytes, row_count = self.writer.close()
         for name, (low, high) in self.writer.text_bounds.items():
             self._stats.supply(name, low, high)
@@ -209,10 +225,28 @@ class _OpenFile:
             sequence_max=self._sequence_max,
             schema_id=shape.schema.id,
             level=shape.level,
+            extra_files=extra_files,
+            embedded_index=embedded,
             creation_time_ms=self._place.ambient.local_wall_clock_ms(),
             delete_row_count=self._deletes,
             file_source=shape.source,
         )
+
+    def _stored_indexes(self) -> tuple[bytes | None, tuple[str, ...]]:
+        """The indexes for the manifest, or the name of the file that they were written to."""
+        if self._indexes is None:
+            return None, ()
+        container = self._indexes.finish()
+        if len(container) <= self._shape.embedded_index_bytes:
+            return container, ()
+        self._has_index_file = True
+        self._place.store.put(self._index_path, container)
+        return None, (file_index_name(self._name),)
+
+    @property
+    def _index_path(self) -> str:
+        place, name = self._place, file_index_name(self._name)
+        return place.layout.file_in_bucket(place.partition_path, place.bucket, name)
 
     def _key(self, row: pa.Table | None) -> bytes:
         if row is None:

@@ -179,12 +179,15 @@ def _refusal(splits: Sequence[Split], plan: ReadPlan, budget: Budget, by: Reader
             return Reason.MERGED
         if any(split.vectors for split in splits):
             return Reason.VECTORS
+        if any(split.selected for split in splits):
+            return Reason.INDEXED
         fields = [plan.schema.field(name) for name in plan.columns]
         return file_refusal(splits, fields, plan.schemas)
     (split,) = splits
     # Row-group pruning may leave few row groups; then lakecore's own reader is faster.
     pruning = plan.schema.names if split.raw else plan.merge.key
     refusals: tuple[tuple[Reason, Callable[[], bool]], ...] = (
+        (Reason.INDEXED, lambda: bool(split.selected)),
         (Reason.FEW_ROWS, lambda: split.row_count < _ROWS_MIN),
         (Reason.SYSTEM_COLUMNS, lambda: plan.system_columns),
         (Reason.LARGE_ROWS, lambda: are_large(split.files, budget)),

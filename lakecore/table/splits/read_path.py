@@ -50,6 +50,7 @@ class Reason(Enum):
     NOT_LOCAL = "a file is not on a local disk"
     MISSING_COLUMNS = "a migrated file lacks columns"
     ROW_COUNT = "the footer of a file contradicts the manifest"
+    INDEXED = "file indexes leave few rows"
     CODEC = "Polars does not detect damage in this compression"
     LARGE_ROW_GROUPS = "row groups are large for the memory budget"
     LARGE_KEYS = "the keys of the section are large for the memory budget"

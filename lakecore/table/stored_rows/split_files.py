@@ -28,6 +28,7 @@ from lakecore.model.types import arrow_type
 from lakecore.plan.predicate import columns_of, condition_on
 from lakecore.rows.evolution import conform_batch, map_fields, stored_fields
 from lakecore.rows.utf8 import is_utf8, text_of, with_utf8
+from lakecore.table.stored_rows.kept_rows import KeptRows, groups_holding
 from lakecore.table.stored_rows.late_casts import NO_LATE_CASTS, LateCasts, keys_wanted, late_casts
 from lakecore.table.stored_rows.row_groups import matching_row_groups
 
@@ -87,6 +88,7 @@ class SplitFiles:
     ) -> Iterator[tuple[np.ndarray | range, pa.RecordBatch]]:
         """The batches of `rows`, each with the position of each row in the file."""
         deleted = self.deleted_rows(file)
+        kept = KeptRows(deleted, self.split.selected.get(file.name))
         late, wanted = NO_LATE_CASTS, keys_wanted(fields, self.plan)
         known = self._known_nulls(file, fields)
         if (deleted is not None or wanted is not None) and not self.late:
@@ -100,14 +102,7 @@ class SplitFiles:
         for position, batch in self._unplaced(
             file, (*fields, *late.fields), size, late or self.late
         ):
-            places: np.ndarray | range = range(position, position + batch.num_rows)
-            if deleted is not None:
-                low, high = np.searchsorted(deleted, (position, position + batch.num_rows))
-                if low != high:
-                    mask = np.ones(batch.num_rows, bool)
-                    mask[deleted[low:high] - position] = False
-                    batch = batch.filter(pa.array(mask))  # noqa: PLW2901  less its deleted rows
-                    places = position + np.flatnonzero(mask)
+            places, batch = kept.of(batch, position)  # noqa: PLW2901  less its deleted rows
             for rows in late.cast(pa.Table.from_batches([batch])).to_batches() if late else [batch]:
                 yield places[: rows.num_rows], self._placed(rows, fields, known)
                 places = places[rows.num_rows :]
@@ -190,7 +185,19 @@ class SplitFiles:
             del batch
 
     def wanted_row_groups(self, file: DataFile) -> list[int] | None:
-        """The row groups that remain after pruning by the plan's predicate; None: all."""
+        """The row groups that remain after pruning by the plan's predicate; None: all.
+
+        Those without a selected row are left out, too.
+        """
+        matching = self._matching_row_groups(file)
+        rows = self.split.selected.get(file.name)
+        starts = None if rows is None else self.row_group_starts(file)
+        if rows is None or starts is None:
+            return matching
+        holding = groups_holding(rows, starts, file.row_count)
+        return holding if matching is None else sorted({*holding} & {*matching})
+
+    def _matching_row_groups(self, file: DataFile) -> list[int] | None:
         plan = self.plan
         names = plan.schema.names if self.split.raw else plan.merge.key
         condition = condition_on(plan.predicate, names)

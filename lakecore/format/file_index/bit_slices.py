@@ -1,0 +1,58 @@
+"""Numbers of rows as bit slices: slice i is the bitmap of the rows whose number has bit i.
+
+Comparisons with a number go through the slices from the highest bit (O'Neil and Quass, 1997).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyroaring import BitMap
+
+from lakecore.format.file_index.coded import bitmap_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class BitSlices:
+    """The slices, lowest bit first, and the rows that have a number; it is stored less `least`."""
+
+    rows: BitMap
+    slices: Sequence[BitMap]
+    least: int = 0
+
+    def equal(self, number: int) -> BitMap:
+        """The rows with this number."""
+        return self._compared(number)[1]
+
+    def below(self, number: int) -> BitMap:
+        """The rows with a smaller number."""
+        return self._compared(number)[0]
+
+    def _compared(self, number: int) -> tuple[BitMap, BitMap]:
+        """The rows with a smaller number, and those with this number."""
+        number -= self.least
+        if number < 0:
+            return BitMap(), BitMap()
+        if number.bit_length() > len(self.slices):
+            return BitMap(self.rows), BitMap()
+        smaller, equal = BitMap(), BitMap(self.rows)
+        for bit in reversed(range(len(self.slices))):
+            if number >> bit & 1:
+                smaller |= equal - self.slices[bit]
+                equal &= self.slices[bit]
+            else:
+                equal -= self.slices[bit]
+        return smaller, equal
+
+
+def slices_of(rows: np.ndarray, numbers: np.ndarray, count: int) -> BitSlices:
+    """The slices of the numbers, none negative, of some rows."""
+    own = [bitmap_of(rows[(numbers >> bit & 1).astype(bool)]) for bit in range(min(count, 63))]
+    own += [BitMap() for _ in range(count - len(own))]
+    return BitSlices(bitmap_of(rows), own)

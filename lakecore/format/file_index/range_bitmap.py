@@ -1,0 +1,261 @@
+"""The index type `range-bitmap`: rows by ranges of values.
+
+    int head length | head: 1 | int rows | int values | [min | max] | int dictionary length
+    dictionary | slices
+
+The distinct values, sorted, form a dictionary; the number of each row's value in it is stored as
+bit slices. The dictionary is cut into chunks, each with its first value beside it:
+
+    int head length | head: 1 | int chunks | int bytes of offsets | int bytes of chunk heads
+    int offset per chunk | chunk heads | values
+    chunk head: 1 | first value | int its number | int offset of further values | int their count
+                | numbers: int bytes, int width | texts: int bytes of offsets, int bytes of texts
+
+The option `chunk-size` limits the values of a chunk after the first one.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyroaring import BitMap
+
+from lakecore.errors import CorruptTable
+from lakecore.format.file_index.bit_slices import BitSlices, slices_of
+from lakecore.format.file_index.coded import (
+    NULL,
+    CodedColumn,
+    CodedParts,
+    all_rows,
+    decode_bitmap,
+    encode_bitmap,
+)
+from lakecore.format.file_index.values import cut_short, int_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+    from lakecore.format.file_index.values import Key, ValueForm
+
+_VERSION = 1
+_NO_VALUES_SLICES = 64
+"""The slices of an index without values: Java takes the bits of -1."""
+
+
+class RangeBitmapWriter:
+    """Adds the values of rows in order; `finish` returns the bytes of the index."""
+
+    def __init__(self, form: ValueForm, chunk_bytes: int) -> None:
+        self._form, self._chunk_bytes = form, chunk_bytes
+        self._parts = CodedParts(form)
+
+    def add(self, column: pa.Array) -> None:
+        """Add the values of some rows."""
+        self._parts.add(column)
+
+    def finish(self) -> bytes:
+        """The stored index."""
+        column = self._parts.finish()
+        count = len(column.keys)
+        bounds = b""
+        if count:
+            ends = (column.keys[0].as_py(), column.keys[count - 1].as_py())
+            bounds = b"".join(map(self._form.packed_key, ends))
+        dictionary = self._dictionary(column)
+        head = struct.pack(">bii", _VERSION, len(column.codes), count) + bounds
+        head += struct.pack(">i", len(dictionary))
+        return (
+            struct.pack(">i", len(head)) + head + dictionary + _encode_slices(column.codes, count)
+        )
+
+    def _dictionary(self, column: CodedColumn) -> bytes:
+        chunks = self._text_chunks(column) if self._form.is_text else self._number_chunks(column)
+        offsets, heads, values = bytearray(), bytearray(), bytearray()
+        count = 0
+        for first, number, further, counts in chunks:
+            offsets += struct.pack(">i", len(heads))
+            heads += struct.pack(">b", _VERSION) + first
+            heads += struct.pack(">iiiii", number, len(values), *counts)
+            values += further
+            count += 1
+        head = struct.pack(">biii", _VERSION, count, len(offsets), len(heads))
+        return struct.pack(">i", len(head)) + head + bytes(offsets + heads + values)
+
+    def _number_chunks(
+        self, column: CodedColumn
+    ) -> Iterable[tuple[bytes, int, bytes, tuple[int, int, int]]]:
+        """For each chunk: first value, its number, the further values, and their three counts."""
+        width = self._form.width
+        packed = self._form.pack(column.keys.to_numpy(zero_copy_only=False))
+        step = 1 + self._chunk_bytes // width
+        for start in range(0, len(column.keys), step):
+            end = min(start + step, len(column.keys))
+            further = packed[(start + 1) * width : end * width]
+            first = packed[start * width : (start + 1) * width]
+            yield first, start, further, (end - start - 1, len(further), width)
+
+    def _text_chunks(
+        self, column: CodedColumn
+    ) -> Iterable[tuple[bytes, int, bytes, tuple[int, int, int]]]:
+        packed = [self._form.packed_key(key) for key in column.key_list]
+        start = 0
+        while start < len(packed):
+            end, size = start + 1, 0
+            while (
+                end < len(packed)
+                and size + len(packed[end]) <= self._chunk_bytes
+                and 4 * (end - start) <= self._chunk_bytes
+            ):
+                size += len(packed[end])
+                end += 1
+            further = packed[start + 1 : end]
+            ends = np.cumsum([0, *map(len, further)])[:-1] if further else np.empty(0, np.int64)
+            offsets = ends.astype(">i4").tobytes()
+            yield (
+                packed[start],
+                start,
+                offsets + b"".join(further),
+                (len(further), len(offsets), size),
+            )
+            start = end
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """The head of a chunk; `start` is where its further values begin."""
+
+    first: Key
+    number: int
+    start: int
+    count: int
+    offsets_bytes: int
+
+
+class RangeBitmapIndex:
+    """A stored index, read as far as a search needs it."""
+
+    def __init__(self, body: bytes, form: ValueForm) -> None:
+        self._body, self._form = body, form
+        head_length = int_at(body, 0)
+        if head_length < 13 or 4 + head_length > len(body):
+            raise cut_short()
+        version, self.row_count, self._count = struct.unpack_from(">bii", body, 4)
+        if version != _VERSION:
+            raise CorruptTable("a range bitmap has an unknown version", version=version)
+        self._dictionary_at = 4 + head_length
+        self._slices_at = self._dictionary_at + int_at(body, head_length)
+
+    def not_null(self) -> BitMap:
+        """The rows with a value."""
+        return BitMap(self._slices.rows) if self._count > 0 else BitMap()
+
+    def nulls(self) -> BitMap:
+        """The rows with null."""
+        return all_rows(self.row_count) - self.not_null()
+
+    def rows_of(self, keys: Iterable[Key]) -> BitMap:
+        """The rows with one of these values."""
+        found = BitMap()
+        for key in keys if self._count > 0 else ():
+            number, is_there = self._number(key)
+            if is_there:
+                found |= self._slices.equal(number)
+        return found
+
+    def below(self, key: Key, *, included: bool) -> BitMap:
+        """The rows whose value is below the key, or equal to it if `included`."""
+        if self._count <= 0:
+            return BitMap()
+        number, is_there = self._number(key)
+        return self._slices.below(number + (is_there and included))
+
+    def _number(self, key: Key) -> tuple[int, bool]:
+        """How many values are below the key, and whether it is one of the values."""
+        firsts = [chunk.first for chunk in self._chunks]
+        at = bisect_right(firsts, key) - 1
+        if at < 0:
+            return 0, False
+        chunk = self._chunks[at]
+        if chunk.first == key:
+            return chunk.number, True
+        further = self._further(chunk)
+        place = bisect_left(further, key)
+        return chunk.number + 1 + place, place < len(further) and further[place] == key
+
+    def _further(self, chunk: _Chunk) -> list[Key]:
+        if not self._form.is_text:
+            return list(self._form.unpack(self._body, chunk.count, chunk.start).tolist())
+        at = chunk.start + chunk.offsets_bytes
+        keys: list[Key] = []
+        for _ in range(chunk.count):
+            key, at = self._form.key_at(self._body, at)
+            keys.append(key)
+        return keys
+
+    @cached_property
+    def _chunks(self) -> list[_Chunk]:
+        body, at = self._body, self._dictionary_at
+        head_length = int_at(body, at)
+        if head_length != 13 or at + 4 + head_length > len(body):
+            raise cut_short()
+        version, count, offsets, heads = struct.unpack_from(">biii", body, at + 4)
+        if version != _VERSION:
+            raise CorruptTable("a range bitmap has an unknown version", version=version)
+        at += 4 + head_length + offsets
+        values_at = at + heads
+        found = []
+        for _ in range(count):
+            first, at = self._form.key_at(body, at + 1)
+            if at + 20 > len(body):
+                raise cut_short()
+            number, offset, own, second, _ = struct.unpack_from(">iiiii", body, at)
+            at += 20
+            found.append(_Chunk(first, number, values_at + offset, own, second))
+        return found
+
+    @cached_property
+    def _slices(self) -> BitSlices:
+        body, at = self._body, self._slices_at
+        head_length = int_at(body, at)
+        if head_length < 10 or at + 4 + head_length > len(body):
+            raise cut_short()
+        version, count, rows_length, _ = struct.unpack_from(">bbii", body, at + 4)
+        if version != _VERSION:
+            raise CorruptTable("a range bitmap has an unknown version", version=version)
+        places = [
+            (int_at(body, at + 14 + 8 * slice_), int_at(body, at + 18 + 8 * slice_))
+            for slice_ in range(count)
+        ]
+        start = at + 4 + head_length
+        after = start + rows_length
+        rows = decode_bitmap(_part(body, start, rows_length))
+        slices = [decode_bitmap(_part(body, after + offset, size)) for offset, size in places]
+        return BitSlices(rows, slices)
+
+
+def _part(body: bytes, start: int, length: int) -> bytes:
+    if start < 0 or length < 0 or start + length > len(body):
+        raise cut_short()
+    return body[start : start + length]
+
+
+def _encode_slices(codes: np.ndarray, count: int) -> bytes:
+    width = max(1, (count - 1).bit_length()) if count else _NO_VALUES_SLICES
+    rows = np.flatnonzero(codes != NULL)
+    sliced = slices_of(rows, codes[rows], width)
+    all_rows = encode_bitmap(sliced.rows)
+    parts = [encode_bitmap(each) for each in sliced.slices]
+    places = bytearray()
+    offset = 0
+    for part in parts:
+        places += struct.pack(">ii", offset, len(part))
+        offset += len(part)
+    head = struct.pack(">bbii", _VERSION, width, len(all_rows), len(places)) + bytes(places)
+    return struct.pack(">i", len(head)) + head + all_rows + b"".join(parts)

@@ -1,0 +1,202 @@
+"""Which columns of a table get file indexes, from its options.
+
+`file-index.TYPE.columns` lists columns, or `map[key]` for a key of a MAP column with string keys.
+`file-index.TYPE.COLUMN.SETTING` sets what the type knows; for a map, the settings of the whole
+column hold for each of its keys (https://paimon.apache.org/docs/master/concepts/spec/fileindex/).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.model.types import BINARIES, INTEGERS, STRINGS, TIMESTAMPS, Atomic, Map, Root
+from lakecore.options import file_index_setting
+from lakecore.options.kinds import SIZE, fraction, integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.types import DataType, Field
+    from lakecore.options import TableOptions
+
+BLOOM_FILTER, BITMAP, RANGE_BITMAP, BSI = "bloom-filter", "bitmap", "range-bitmap", "bsi"
+
+_BITS_MAX = (1 << 31) - 8
+_SETTINGS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
+    BLOOM_FILTER: {"items": integer(1).parse, "fpp": fraction(1e-9, 1 - 1e-9).parse},
+    BITMAP: {"version": integer(1, 2).parse, "index-block-size": SIZE.parse},
+    RANGE_BITMAP: {"chunk-size": SIZE.parse},
+    BSI: {},
+}
+_COMPARED = frozenset(Root) - BINARIES
+_INDEXED = {
+    BLOOM_FILTER: frozenset(Root) - {Root.BOOLEAN, Root.DECIMAL},
+    BITMAP: _COMPARED - {Root.DECIMAL},
+    RANGE_BITMAP: _COMPARED,
+    BSI: frozenset({*INTEGERS, *TIMESTAMPS, Root.DECIMAL, Root.DATE, Root.TIME}),
+}
+_LONG_DECIMAL_DIGITS = 18
+_MICROS_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedColumn:
+    """A column, or a key of a map, with the type of its index and that type's settings."""
+
+    field: Field
+    map_key: str | None
+    index_type: str
+    settings: Mapping[str, object]
+
+    @property
+    def name(self) -> str:
+        """The name by which the index stores the column."""
+        return self.field.name if self.map_key is None else f"{self.field.name}[{self.map_key}]"
+
+    @property
+    def value_type(self) -> DataType:
+        """The type of the indexed values."""
+        kind = self.field.type
+        return kind.value if self.map_key is not None and isinstance(kind, Map) else kind
+
+
+def check_file_indexes(schema: TableSchema, options: TableOptions) -> None:
+    """Raise InvalidRequest if the options name a column or a setting that no index can have."""
+    try:
+        indexed_columns(schema, options)
+    except Unsupported:
+        # A type of index that another engine knows: such a table can be read.
+        return
+
+
+def indexed_columns(schema: TableSchema, options: TableOptions) -> tuple[IndexedColumn, ...]:
+    """The indexes of each new data file.
+
+    Raises InvalidRequest for a column or setting that does not exist, and for a type of column that
+    the index does not take; Unsupported for an unknown type of index.
+    """
+    columns = options.file_index_columns
+    if not columns and not options.file_index_settings:
+        return ()
+    settings = _settings(options)
+    declared = {
+        (index_type, part.partition("[")[0] if whole else part)
+        for index_type, names in columns.items()
+        for part in names
+        for whole in (False, True)
+    }
+    for index_type, column in settings:
+        if (index_type, column) not in declared:
+            raise InvalidRequest(
+                "a setting of a file index names a column without that index",
+                option=f"file-index.{index_type}.{column}",
+                missing=f"file-index.{index_type}.columns={column}",
+                table=options.table,
+            )
+    return tuple(
+        _column(schema, options, index_type, name, settings)
+        for index_type, names in columns.items()
+        for name in dict.fromkeys(names)
+    )
+
+
+_Settings = dict[tuple[str, str], dict[str, str]]
+
+
+def _settings(options: TableOptions) -> _Settings:
+    """The settings by type and column."""
+    found: _Settings = {}
+    for rest, text in options.file_index_settings.items():
+        parts = file_index_setting(f"file-index.{rest}")
+        if parts is None:
+            raise InvalidRequest(
+                "a setting of a file index is file-index.TYPE.COLUMN.SETTING",
+                option=f"file-index.{rest}",
+                table=options.table,
+            )
+        index_type, column, setting = parts
+        found.setdefault((index_type, column), {})[setting] = text
+    return found
+
+
+def _column(
+    schema: TableSchema, options: TableOptions, index_type: str, name: str, settings: _Settings
+) -> IndexedColumn:
+    facts: dict[str, object] = {"option": f"file-index.{index_type}.columns", "column": name}
+    facts["table"] = options.table
+    if index_type not in _SETTINGS:
+        raise Unsupported(
+            "lakecore does not write this type of file index",
+            known=tuple(_SETTINGS),
+            way_out=f"set lakecore.ignore-options={facts['option']} to leave it undone",
+            **facts,
+        )
+    top, key = name, None
+    if "[" in name and name.endswith("]"):
+        top, _, rest = name.partition("[")
+        key = rest[:-1]
+    if top not in schema.by_name:
+        raise InvalidRequest(
+            "a column with a file index does not exist", columns=schema.names, **facts
+        )
+    field = schema.field(top)
+    own = {**(settings.get((index_type, top), {})), **settings.get((index_type, name), {})}
+    found = IndexedColumn(
+        field=field, map_key=key, index_type=index_type, settings=_parsed(index_type, own, facts)
+    )
+    if key is not None and not _has_text_keys(field.type):
+        raise InvalidRequest("`column[key]` needs a MAP with string keys", type=field.type, **facts)
+    if not _takes(index_type, found.value_type):
+        raise InvalidRequest(
+            "this type of file index does not take the column's type",
+            type=found.value_type,
+            **facts,
+        )
+    return found
+
+
+def _parsed(
+    index_type: str, texts: Mapping[str, str], facts: Mapping[str, object]
+) -> Mapping[str, object]:
+    known = _SETTINGS[index_type]
+    parsed: dict[str, object] = {}
+    for setting, text in texts.items():
+        if setting not in known:
+            raise InvalidRequest(
+                "unknown setting of a file index", setting=setting, known=tuple(known), **facts
+            )
+        try:
+            parsed[setting] = known[setting](text)
+        except ValueError as error:
+            raise InvalidRequest(
+                "the setting's value is not allowed",
+                setting=setting,
+                value=text,
+                allowed=str(error),
+                **facts,
+            ) from error
+    if index_type == BLOOM_FILTER:
+        items, fpp = parsed.setdefault("items", 1_000_000), parsed.setdefault("fpp", 0.1)
+        assert isinstance(items, int)
+        assert isinstance(fpp, float)
+        if -items * math.log(fpp) / math.log(2) ** 2 > _BITS_MAX:
+            raise InvalidRequest("the Bloom filter is too large", items=items, fpp=fpp, **facts)
+    return parsed
+
+
+def _has_text_keys(kind: DataType) -> bool:
+    return isinstance(kind, Map) and isinstance(kind.key, Atomic) and kind.key.root in STRINGS
+
+
+def _takes(index_type: str, kind: DataType) -> bool:
+    if not isinstance(kind, Atomic) or kind.root not in _INDEXED[index_type]:
+        return False
+    precision = kind.precision or 0
+    if kind.root is Root.DECIMAL:
+        return precision <= _LONG_DECIMAL_DIGITS
+    too_fine = kind.root in TIMESTAMPS and precision > _MICROS_DIGITS
+    return not (index_type == RANGE_BITMAP and too_fine)
