@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from lakecore.model.times import Time
     from lakecore.sql.attached import Attached
 
-__all__ = ["Session", "connect", "open_table", "sql"]
+__all__ = ["Session", "connect", "open_table", "sql", "sql_engine"]
 
 AUTO_CREATE = "auto-create"
 _OF_THREAD = local()
@@ -151,6 +151,11 @@ def sql(
     if engine is None:
         engine = _OF_THREAD.engine = SqlEngine(None, open_table)
     return engine.run(text, parameters, scope=names_in_scope(currentframe()))
+
+
+def sql_engine(session: Session) -> SqlEngine:
+    """What runs the SQL of a session, for the command line."""
+    return session._engine()  # noqa: SLF001 - the module's own class
 
 
 def _path(given: object) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakecore.session import Session
     from lakecore.table.handle import Table
 
-__all__ = ["explain", "show", "tables"]
+__all__ = ["columns_frame", "explain", "show", "tables"]
 
 _LISTED: dict[str, pl.DataType | pl.datatypes.DataTypeClass] = {
     "table": pl.String,
@@ -101,7 +101,7 @@ def _section(table: Table, section: str) -> pl.DataFrame:
     """A section as it is stored."""
     match section:
         case "schema":
-            return _columns(table)
+            return columns_frame(table)
         case "options":
             return table.inspect.options()
         case "snapshots":
@@ -123,7 +123,8 @@ def _shown(table: Table, section: str) -> pl.DataFrame:
             return _section(table, section)
 
 
-def _columns(table: Table) -> pl.DataFrame:
+def columns_frame(table: Table) -> pl.DataFrame:
+    """The columns of a table with types, keys and comments."""
     schema = table.schema
     return pl.DataFrame(
         [

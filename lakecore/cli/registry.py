@@ -26,6 +26,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "tables": ("look", "List the tables of a warehouse, with keys, snapshot and rows."),
         "show": ("look", "Show the schema, options and snapshots of a table."),
         "read": ("row", "Print the rows of a table, merged by their keys."),
+        "count": ("row", "Count the rows of a table, merged by their keys."),
         "changes": ("row", "Print what changed between two points, with row kinds."),
         "stream": (
             "stream",
@@ -37,8 +38,28 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "Draw a table: snapshots, tags, consumers, buckets, files, and what would expire.",
         ),
     },
+    "Write": {
+        "import": (
+            "write",
+            "Load files into a table. Rows with a primary key replace the rows of their keys.",
+        ),
+        "write": ("write", "Write the rows of files to a table that exists, in one commit."),
+        "delete": ("write", "Delete the rows that match a condition, in one commit."),
+        "update": ("write", "Set columns of the rows that match a condition, in one commit."),
+        "merge": ("write", "Merge a file or a table into a table, in one commit."),
+    },
+    "Define": {
+        "db": ("table", "List, create, describe and drop the databases of a warehouse."),
+        "table": ("table", "Create, describe, rename, empty and drop tables."),
+        "alter": ("table", "Change columns, options and comments of a table, all at once."),
+    },
     "SQL": {
         "sql": ("sql", "Run SQL: Paimon's statements, and DuckDB's queries."),
+        "procedures": ("sql", "List the procedures that CALL sys.NAME(...) runs."),
+        "action": (
+            "action",
+            "Run an action of Paimon's Flink action jar, with the same name and flags.",
+        ),
     },
     "Maintain": {
         "compact": ("compact", "Merge the files of each bucket into fewer sorted runs."),
@@ -73,7 +94,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 COMMANDS = {name: entry for names in SECTIONS.values() for name, entry in names.items()}
-_SINGLE = frozenset({"analyze", "compact", "inspect", "sql"})
+_SINGLE = frozenset({"action", "analyze", "compact", "inspect", "sql"})
 
 
 class Commands(TyperGroup):

@@ -1,4 +1,4 @@
-"""Declares `lakecore read` and `changes`; `rows.py` carries them out."""
+"""Declares `lakecore read`, `count` and `changes`; `rows.py` carries them out."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ __all__ = ["add_to"]
 def add_to(app: typer.Typer) -> None:
     """Add the commands to a program."""
     app.command()(read)
+    app.command()(count)
     app.command()(changes)
 
 
@@ -55,6 +56,31 @@ def read(  # noqa: PLR0913  one option per part of the question
     at = {"snapshot_id": snapshot, "tag": tag, "timestamp": timestamp}
     form = chosen(output, json=json, csv=csv)
     run("lakecore.cli.rows", "read", table, warehouse, option, (columns, where, limit), at, form)
+
+
+def count(  # noqa: PLR0913  one option per part of the question
+    table: TableName,
+    option: Options = None,
+    warehouse: Warehouse = None,
+    *,
+    where: Where = None,
+    snapshot: Annotated[
+        int | None,
+        typer.Option("--snapshot", "--snapshot-id", metavar="N", help="Count in this snapshot."),
+    ] = None,
+    tag: Annotated[str | None, typer.Option(metavar="NAME", help="Count in this tag.")] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Count in the newest snapshot of this time (ISO 8601)."),
+    ] = None,
+    output: Output = Format.TABLE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Count the rows of a table, merged by their keys."""
+    at = {"snapshot_id": snapshot, "tag": tag, "timestamp": timestamp}
+    form = chosen(output, json=json, csv=csv)
+    run("lakecore.cli.rows", "count", table, warehouse, option, where, at, form)
 
 
 def changes(  # noqa: PLR0913  one option per part of the question

@@ -1,18 +1,18 @@
-"""`lakecore read` and `lakecore changes`: a grid of the first rows, or a stream of all rows."""
+"""`lakecore read`, `count` and `changes`: a grid of the first rows, or a stream of all rows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
 from lakecore.cli.arguments import ROWS_SHOWN, Format, names
-from lakecore.cli.printing import note, write_batches, write_frame
+from lakecore.cli.printing import note, write_batches, write_frame, write_record
 from lakecore.cli.target import table_of
 from lakecore.frames.polars_source import to_frame
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["changes", "read"]
+__all__ = ["changes", "count", "read"]
 
 Chosen = tuple[str | None, str | None, int | None]
 
@@ -42,6 +42,19 @@ def read(
     else:
         reader = table.to_batches(names(columns), where, limit, **at)
         write_batches(to_frame(reader.schema.empty_table()), map(to_frame, reader), form)
+
+
+def count(
+    name: str,
+    warehouse: str | None,
+    option: list[str] | None,
+    where: str | None,
+    at: At,
+    form: Format,
+) -> None:
+    """Print the number of rows."""
+    rows = table_of(name, warehouse, option).count(where, **at)
+    write_record({"rows": rows}, form, str(rows))
 
 
 def changes(

@@ -1,21 +1,26 @@
-"""`lakecore sql`: statements from arguments, a file or standard input; without any, a shell."""
+"""`lakecore sql`: statements from arguments, a file or standard input; without any, a shell.
+
+`lakecore procedures` lists what CALL runs.
+"""
 
 from __future__ import annotations
 
 import sys
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import polars as pl
+
+from lakecore.cli.arguments import Format
+from lakecore.cli.printing import say, write_frame
 from lakecore.cli.run import run
 from lakecore.cli.sql_rows import print_rows
 from lakecore.cli.target import session_of
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, NotFound
+from lakecore.sql.procedures.registry import listed
 from lakecore.sql.tokens import quoted, split
 
-if TYPE_CHECKING:
-    from lakecore.cli.arguments import Format
-
-__all__ = ["sql"]
+__all__ = ["procedures", "sql"]
 
 
 def sql(  # noqa: PLR0913, PLR0917  what the command takes
@@ -54,3 +59,16 @@ def _given(texts: list[str] | None, file: str | None) -> str | None:
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidRequest("the file cannot be read", file=file, cause=error) from error
     return None if file is None and sys.stdin.isatty() else sys.stdin.read()
+
+
+def procedures(name: str | None, form: Format) -> None:
+    """Print the procedures, with their arguments."""
+    columns, rows = listed()
+    chosen = [row for row in rows if name is None or name.lower() in str(row[0])]
+    if not chosen:
+        near = get_close_matches(name or "", [str(row[0]) for row in rows], 1)
+        raise NotFound("no procedure has such a name", name=name, nearest=near[0] if near else None)
+    if form is not Format.TABLE:
+        write_frame(pl.DataFrame(chosen, dict.fromkeys(columns, pl.String), orient="row"), form)
+        return
+    say("\n".join(f"{usage}\n    {about}" for _, usage, about in chosen))

@@ -1,4 +1,4 @@
-"""Declares `lakecore sql`; `sql.py` carries it out."""
+"""Declares `lakecore sql` and `procedures`; `sql.py` carries them out."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ __all__ = ["add_to"]
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to a program."""
+    """Add the commands to a program."""
     app.command()(sql)
+    app.command()(procedures)
 
 
 def sql(  # noqa: PLR0913  one option per part of the question
@@ -56,3 +57,19 @@ def sql(  # noqa: PLR0913  one option per part of the question
     form = chosen(output, json=json, csv=csv)
     what = (execute, file, database, limit, form)
     run("lakecore.cli.sql", "sql", warehouse, option, *what, create=create)
+
+
+def procedures(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[TEXT]", help="Only names that contain this text.")
+    ] = None,
+    *,
+    output: Output = Format.TABLE,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """List the procedures that CALL sys.NAME(...) runs.
+
+    Each has its arguments; those in brackets may be left out.
+    """
+    run("lakecore.cli.sql", "procedures", name, chosen(output, json=json, csv=csv))

@@ -12,6 +12,7 @@ from lakecore.cli import main
 from lakecore.cli.registry import COMMANDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+FILES = re.findall(r"this file, `([^`]+)`:\n\n```\w+\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 BLOCKS = re.findall(r"^```(python|console)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -33,6 +34,9 @@ def test_every_example_prints_what_the_page_shows(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.delenv("LAKECORE_WAREHOUSE", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name, content in FILES:
+        (tmp_path / name).write_text(content)
     run = 0
     for language, block in BLOCKS:
         if language == "python":

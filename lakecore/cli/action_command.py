@@ -1,0 +1,34 @@
+"""Declares `lakecore action`; `actions.py` carries it out.
+
+An action has flags of its own, so this command passes all arguments on.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakecore.cli.run import run
+
+__all__ = ["add_to"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to a program."""
+    app.command(
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )(action)
+
+
+def action(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME [--FLAG VALUE]...", help="An action and its flags.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Run an action of Paimon's Flink action jar, with the same name and flags."""
+    run("lakecore.cli.actions", "action", list(arguments or ()))

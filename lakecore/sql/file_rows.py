@@ -1,0 +1,284 @@
+"""Rows of CSV, JSON and Parquet files, read by a DuckDB connection of their own.
+
+Types of CSV and JSON columns: those stated by the caller; else those of the table that the rows are
+for; else inferred.
+
+INVARIANT: inference loses nothing. A CSV column whose numbers have leading zeros or more than 15
+digits stays text, also if only one row of the file has one. Dates are only read in ISO order.
+
+1. DuckDB examines the first rows: dialect, names and types.
+2. CSV: one pass over the text checks the inferred numbers of all rows.
+3. The rows stream in their order, in small batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+
+from lakecore.errors import InvalidRequest, LakecoreError, Unsupported
+from lakecore.memory import process_budget
+from lakecore.sql.queries import error_of
+from lakecore.sql.tokens import quoted, quoted_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["KINDS", "FileFormat", "FileRows", "kind_of"]
+
+KINDS = ("csv", "json", "parquet")
+_ENDS = {"csv": "csv", "tsv": "csv", "txt": "csv", "parquet": "parquet"} | dict.fromkeys(
+    ("json", "jsonl", "ndjson"), "json"
+)
+_BATCH_ROWS = 65_536
+_SAMPLE_ROWS = 200_000
+_MEMORY_BYTES_MIN = 256 << 20
+_CHECKED = ("BIGINT", "DOUBLE", "BOOLEAN")
+_ZEROS = r"'^\s*[+-]?0[0-9].*$'"
+_LONG_OR_ZEROS = r"'^\s*[+-]?(0[0-9].*|[0-9]{16,})\s*$'"
+_STORED_AS = {
+    "UTINYINT": "SMALLINT",
+    "USMALLINT": "INTEGER",
+    "UINTEGER": "BIGINT",
+    "UBIGINT": "DECIMAL(20,0)",
+    "HUGEINT": "DECIMAL(38,0)",
+    "TIME_NS": "TIME",
+    '"NULL"': "VARCHAR",
+} | dict.fromkeys(("JSON", "UUID", "BIT", "TIME WITH TIME ZONE", "INTERVAL"), "VARCHAR")
+"""Types of DuckDB that no table has, and the type that holds their values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFormat:
+    """How files are read. None means: found out from the first rows."""
+
+    kind: str
+    delimiter: str | None = None
+    names: tuple[str, ...] = ()
+    header: bool = True
+    null: str = ""
+    date_format: str | None = None
+    timestamp_format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column as DuckDB reads it, and as it is stored; `how` makes one of the other."""
+
+    name: str
+    read_as: str
+    stored_as: str
+    how: str
+
+
+def kind_of(path: str) -> str | None:
+    """The kind of file that a name ends with: csv, json or parquet; None for another name."""
+    name = path.lower().removesuffix(".gz").removesuffix(".zst")
+    return _ENDS.get(name.rpartition(".")[2]) if "." in name else None
+
+
+@dataclass(slots=True, kw_only=True)
+class FileRows:
+    """The rows of files. `types` holds the Arrow types of columns that must have these types."""
+
+    paths: tuple[str, ...]
+    format: FileFormat
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    """What a user should know about the inference."""
+    _connection: duckdb.DuckDBPyConnection = field(init=False, repr=False)
+    _columns: tuple[_Column, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Examine the files. Raises InvalidRequest if they cannot be read."""
+        if self.format.kind not in KINDS:
+            raise Unsupported("files are CSV, JSON or Parquet", format=self.format.kind)
+        memory = max(process_budget().size_bytes // 2, _MEMORY_BYTES_MIN)
+        self._connection = duckdb.connect(
+            config={
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "python_enable_replacements": "false",
+                "memory_limit": f"{memory}B",
+            }
+        )
+        try:
+            self._columns = tuple(self._examined())
+        except (duckdb.Error, RuntimeError) as error:
+            raise self._wrong(error) from error
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows, in their stored types."""
+        try:
+            return self._relation().limit(0).to_arrow_table().schema
+        except (duckdb.Error, RuntimeError) as error:
+            raise self._wrong(error) from error
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows in their order. Raises InvalidRequest, naming the row, for one that is wrong."""
+        try:
+            yield from self._relation().to_arrow_reader(_BATCH_ROWS)
+        except LakecoreError:
+            raise
+        except (duckdb.Error, RuntimeError, pa.ArrowException, OSError) as error:
+            raise self._wrong(error) from error
+
+    def rows_if_known(self) -> int | None:
+        """The number of rows, if the files state it, as Parquet does."""
+        if self.format.kind != "parquet":
+            return None
+        ((count,),) = self._connection.sql(f"FROM {self._source({})} SELECT count(*)").fetchall()
+        return int(count)
+
+    def close(self) -> None:
+        """Release the connection."""
+        self._connection.close()
+
+    # --- examining --------------------------------------------------------------------------------
+
+    def _examined(self) -> Iterator[_Column]:
+        found = self._connection.sql(f"FROM {self._source({})}")
+        names = list(found.columns)
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice or not all(names):
+            raise InvalidRequest("each column of a file needs a name of its own", columns=twice)
+        given = {name: self.types[name] for name in names if name in self.types}
+        targets = {}
+        if given:
+            empty = pa.schema(list(given.items())).empty_table()
+            types = map(str, self._connection.from_arrow(empty).types)
+            targets = dict(zip(given, types, strict=True))
+        inferred = {
+            name: str(kind)
+            for name, kind in zip(names, found.types, strict=True)
+            if name not in targets
+        }
+        if self.format.kind == "csv":
+            inferred |= self._kept_as_text(inferred, names)
+        for name in names:
+            yield self._column(name, targets.get(name), inferred.get(name))
+
+    def _column(self, name: str, target: str | None, inferred: str | None) -> _Column:
+        own = quoted(name)
+        if target is None:
+            assert inferred is not None, "a column has a stated type or an inferred one"
+            stored = (
+                "VARCHAR" if inferred.startswith("ENUM") else _STORED_AS.get(inferred, inferred)
+            )
+            return _Column(name, inferred, stored, f"CAST({own} AS {stored})")
+        if self.format.kind == "parquet":  # the write checks the types itself
+            return _Column(name, target, target, own)
+        if target == "BLOB":
+            return _Column(name, "VARCHAR", target, f"unhex({own})")
+        nested = target.endswith("]") or target.startswith(("STRUCT", "MAP"))
+        if self.format.kind == "csv" and nested:
+            return _Column(name, "VARCHAR", target, f"CAST(CAST({own} AS JSON) AS {target})")
+        return _Column(name, target, target, own)
+
+    def _kept_as_text(self, inferred: Mapping[str, str], names: list[str]) -> dict[str, str]:
+        """The inferred CSV columns that would lose something, as VARCHAR."""
+        found = self._text_dates(inferred)
+        numbers = [name for name, kind in inferred.items() if kind in _CHECKED]
+        if not numbers:
+            return found
+        tests = []
+        for name in numbers:
+            text, kind = quoted(name), inferred[name]
+            no_value = f"{text} IS NOT NULL AND TRY_CAST({text} AS {kind}) IS NULL"
+            lossy = _LONG_OR_ZEROS if kind == "DOUBLE" else _ZEROS
+            tests.append(f"coalesce(bool_or({no_value} OR regexp_matches({text}, {lossy})), false)")
+        texts = self._source(dict.fromkeys(names, "VARCHAR"))
+        query = f"FROM {texts} SELECT {', '.join(tests)}"
+        (row,) = self._connection.sql(query).fetchall()
+        kept = [name for name, lossy in zip(numbers, row, strict=True) if lossy]
+        if kept:
+            self.notes.append(
+                f"read as text, because a number has leading zeros, more than 15 digits, or "
+                f"something else in its place: {', '.join(kept)}"
+            )
+        return found | dict.fromkeys(kept, "VARCHAR")
+
+    def _text_dates(self, inferred: Mapping[str, str]) -> dict[str, str]:
+        """Inferred dates and times that are not in ISO order, which could be read wrongly."""
+        dated = {"DATE": self.format.date_format, "TIMESTAMP": self.format.timestamp_format}
+        columns = {
+            name: kind for name, kind in inferred.items() if kind in dated and dated[kind] is None
+        }
+        if not columns:
+            return {}
+        pattern = r"'^\s*[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].*)?$'"
+        tests = ", ".join(
+            f"coalesce(bool_and(regexp_matches({quoted(name)}, {pattern})), true)"
+            for name in columns
+        )
+        texts = self._source(dict.fromkeys(columns, "VARCHAR"))
+        (row,) = self._connection.sql(f"FROM {texts} SELECT {tests}").fetchall()
+        kept = [name for name, is_iso in zip(columns, row, strict=True) if not is_iso]
+        if kept:
+            self.notes.append(
+                f"read as text, because day and month may be in any order: {', '.join(kept)}; "
+                "state their type and --date-format or --timestamp-format"
+            )
+        return dict.fromkeys(kept, "VARCHAR")
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def _relation(self) -> duckdb.DuckDBPyRelation:
+        parts = ", ".join(f"{each.how} AS {quoted(each.name)}" for each in self._columns)
+        types = {each.name: each.read_as for each in self._columns}
+        return self._connection.sql(f"FROM {self._source(types)} SELECT {parts}")
+
+    def _source(self, types: Mapping[str, str]) -> str:
+        """The table function that reads the files, with these types; others are inferred."""
+        files = ", ".join(quoted_text(_exactly(path)) for path in self.paths)
+        chosen = self.format
+        if chosen.kind == "parquet":
+            return f"read_parquet([{files}])"
+        stated = (
+            "{" + ", ".join(f"{quoted_text(n)}: {quoted_text(t)}" for n, t in types.items()) + "}"
+        )
+        if chosen.kind == "json":
+            # An object of later rows only would be left out silently, so all rows are examined.
+            return f"read_json([{files}], {f'columns = {stated}' if types else 'sample_size = -1'})"
+        settings = [
+            f"header = {str(chosen.header).lower()}",
+            f"sample_size = {_SAMPLE_ROWS}",
+            f"nullstr = {quoted_text(chosen.null)}",
+            "allow_quoted_nulls = false",
+        ]
+        if chosen.names:
+            settings.append(f"names = [{', '.join(map(quoted_text, chosen.names))}]")
+        if types:
+            settings.append(f"types = {stated}")
+        for key, value in (
+            ("delim", chosen.delimiter),
+            ("dateformat", chosen.date_format),
+            ("timestampformat", chosen.timestamp_format),
+        ):
+            if value is not None:
+                settings.append(f"{key} = {quoted_text(value)}")
+        return f"read_csv([{files}], {', '.join(settings)})"
+
+    def _wrong(self, error: BaseException) -> LakecoreError:
+        if isinstance(error, LakecoreError):
+            return error
+        found = error_of(error) if isinstance(error, duckdb.Error) else None
+        reason = str(error).partition("\n\nLINE ")[0]
+        if isinstance(found, InvalidRequest) or found is None:
+            first = [line.strip() for line in reason.splitlines() if line.strip()][:4]
+            return InvalidRequest(
+                "the file cannot be read as rows; --column NAME=TYPE states the type of a column",
+                files=list(self.paths),
+                format=self.format.kind,
+                reason=" ".join(first),
+            )
+        return found
+
+
+def _exactly(path: str) -> str:
+    """The path as a pattern that only matches the path itself."""
+    return "".join(f"[{each}]" if each in "*?[" else each for each in path)

@@ -1,0 +1,320 @@
+"""`lakecore import`, `write`, `delete`, `update`, `merge` and `count`."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+import lakecore as lc
+from lakecore.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ORDERS = "id,zip,price,day\n1,00501,1.5,2024-01-02\n2,10001,2,2024-02-03\n"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("LAKECORE_WAREHOUSE", str(tmp_path / "warehouse"))
+    (tmp_path / "orders.csv").write_text(ORDERS)
+    return tmp_path
+
+
+def run(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """The exit code of the program, and what it wrote to its two outputs."""
+    with pytest.raises(SystemExit) as exited:
+        main([str(argument) for argument in arguments])
+    out, err = capfd.readouterr()
+    return exited.value.code or 0, out, err  # type: ignore[return-value]  # an int or None
+
+
+def loaded(capfd: pytest.CaptureFixture[str], *more: str) -> None:
+    code, _, err = run(
+        capfd, "import", "shop.orders", "orders.csv", "--create", "--primary-key", "id", *more
+    )
+    assert code == 0, err
+
+
+def rows(capfd: pytest.CaptureFixture[str], *more: str) -> list[dict[str, object]]:
+    _, out, _ = run(capfd, "read", "shop.orders", "--json", *more)
+    return sorted((json.loads(line) for line in out.splitlines()), key=lambda row: row["id"])
+
+
+def table(place: Path) -> lc.Table:
+    return lc.connect(place / "warehouse").get_table("shop.orders")
+
+
+def test_import_creates_the_table_with_the_columns_of_the_file(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("import", "shop.orders", "orders.csv", "--create", "--primary-key", "id")
+    code, out, err = run(
+        capfd, *arguments, "--bucket", 2, "--comment", "all orders", "-o", "file.format=orc"
+    )
+
+    assert (code, out, err) == (0, "created shop.orders with 2 rows: snapshot 1\n", "")
+    made = table(place)
+    assert {field.name: str(field.type) for field in made.schema.fields} == {
+        "id": "BIGINT NOT NULL",
+        "zip": "STRING",
+        "price": "DOUBLE",
+        "day": "DATE",
+    }
+    assert made.schema.comment == "all orders"
+    assert made.options.texts == {"bucket": "2", "file.format": "orc"}
+    assert rows(capfd)[0] == {"id": 1, "zip": "00501", "price": 1.5, "day": "2024-01-02"}
+
+
+def test_import_upserts_and_reads_csv_in_the_types_of_the_table(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    loaded(capfd, "--column", "price=DECIMAL(10, 2)")
+    (place / "more.csv").write_text("id,zip,price\n2,00042,7.25\n3,,9\n")
+    code, out, _ = run(capfd, "import", "shop.orders", "more.csv")
+
+    assert (code, out) == (0, "imported 2 rows into shop.orders: snapshot 2\n")
+    found = {row["id"]: (row["zip"], row["price"]) for row in rows(capfd)}
+    assert found == {1: ("00501", "1.50"), 2: ("00042", "7.25"), 3: (None, "9.00")}
+
+
+def test_dry_run_shows_the_schema_and_writes_nothing(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(
+        capfd, "import", "shop.orders", "orders.csv", "--create", "--dry-run", "--json"
+    )
+
+    assert code == 0
+    assert [json.loads(line) for line in out.splitlines()][1] == {"column": "zip", "type": "STRING"}
+    assert err == "2 rows\ndry run: shop.orders was not created\n"
+    assert not (place / "warehouse").exists()
+
+
+def test_standard_input_needs_a_format(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def given(text: str) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+    loaded(capfd)
+    given('{"id": 7, "zip": "x"}\n{"id": 8}\n')
+    code, out, _ = run(capfd, "import", "shop.orders", "-", "-f", "json")
+    assert (code, out) == (0, "imported 2 rows into shop.orders: snapshot 2\n")
+    given("id\n9\n")
+    code, _, err = run(capfd, "import", "shop.orders", "-")
+
+    assert code == 1
+    assert err == "error: say the format of the files: --format csv, json or parquet. files=[-]\n"
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_what_read_prints_can_be_imported(
+    place: Path, capfd: pytest.CaptureFixture[str], kind: str
+) -> None:
+    session = lc.connect(place / "warehouse", create=True)
+    session.create_database("shop")
+    schema = {
+        "id": "BIGINT NOT NULL",
+        "text": "STRING",
+        "bytes": "BYTES",
+        "price": "DECIMAL(10, 2)",
+        "list": "ARRAY<STRING>",
+        "map": "MAP<STRING, INT>",
+        "row": "ROW<a INT, b STRING>",
+        "at": "TIMESTAMP(6)",
+        "day": "DATE",
+        "yes": "BOOLEAN",
+    }
+    made = session.create_table("shop.orders", schema, primary_keys=["id"])
+    copy = session.create_table("shop.copy", schema, primary_keys=["id"])
+    made.write(
+        [
+            {
+                "id": 1,
+                "text": 'a "b", c\n',
+                "bytes": b"\x00\xff",
+                "price": Decimal("1.50"),
+                "list": ["x, y", None],
+                "map": {"k": 1},
+                "row": {"a": 1, "b": ""},
+                "yes": True,
+            },
+            {"id": 2, "text": ""},
+            {"id": 3},
+        ]
+    )
+    code = os.system(  # noqa: S605 - a shell with a pipe, as a user has it
+        f"cd {place} && {sys.executable} -c 'from lakecore.cli import main; main()' read "
+        f"shop.orders --output {kind} > rows.{kind}"
+    )
+    assert code == 0
+    code, _, err = run(capfd, "import", "shop.copy", f"rows.{kind}")
+
+    assert code == 0, err
+    assert copy.to_arrow().sort_by("id").to_pylist() == made.to_arrow().sort_by("id").to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "the file is empty"),
+        ("id,id\n1,2\n", "unknown column"),
+        ("id,nowhere\n1,2\n", "nowhere"),
+        ("id,price\n1,cheap\n", "Could not convert string"),
+        ("price\n1.5\n", "id"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused_and_change_nothing(
+    place: Path, capfd: pytest.CaptureFixture[str], content: str, message: str
+) -> None:
+    loaded(capfd)
+    (place / "wrong.csv").write_text(content)
+    code, out, err = run(capfd, "import", "shop.orders", "wrong.csv")
+
+    assert (code, out) == (1, "")
+    assert any(part in err for part in message.split("|")), err
+    assert "Traceback" not in err
+    assert len(table(place).context.history.snapshot_ids()) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["nowhere.csv"], "no such file"),
+        (["s3://bucket/x.csv"], "files are read from this machine"),
+        (["orders.csv", "--primary-key", "zip"], "the table exists and differs from --primary-key"),
+        (["orders.csv", "--column", "price=INT"], "add --evolve-schema"),
+        (["orders.csv", "--no-header"], "the file cannot be read|does not fit"),
+        (["orders.csv", "-f", "xml"], "unknown format of files"),
+    ],
+)
+def test_wrong_imports_say_what_to_do(
+    capfd: pytest.CaptureFixture[str], more: list[str], message: str
+) -> None:
+    loaded(capfd)
+    code, _, err = run(capfd, "import", "shop.orders", *more)
+
+    assert code == 1
+    assert any(part in err for part in message.split("|")), err
+
+
+def test_import_adds_columns_if_told(capfd: pytest.CaptureFixture[str], place: Path) -> None:
+    loaded(capfd)
+    (place / "more.csv").write_text("id,note,n\n3,x,5\n")
+    more = ("--evolve-schema", "--column", "n=INT")
+    code, _, err = run(capfd, "import", "shop.orders", "more.csv", *more)
+
+    assert code == 0, err
+    assert [str(field.type) for field in table(place).schema.fields[4:]] == ["STRING", "INT"]
+
+
+def test_names_of_files_are_no_patterns(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    loaded(capfd)
+    (place / "a[1]*'.csv").write_text("id\n50\n")
+    code, _, err = run(capfd, "import", "shop.orders", "a[1]*'.csv")
+
+    assert code == 0, err
+    assert rows(capfd)[-1]["id"] == 50
+
+
+def test_write_replaces_rows_after_consent(capfd: pytest.CaptureFixture[str], place: Path) -> None:
+    loaded(capfd)
+    (place / "new.json").write_text('{"id": 9}')
+    code, _, err = run(capfd, "write", "shop.orders", "new.json", "--overwrite")
+    assert (code, "replace the rows of shop.orders?" in err) == (1, True)
+    code, out, _ = run(capfd, "write", "shop.orders", "new.json", "--overwrite", "--yes")
+
+    assert (code, out) == (0, "replaced 1 row of shop.orders: snapshot 2\n")
+    assert [row["id"] for row in rows(capfd)] == [9]
+
+
+def test_write_takes_row_kinds(capfd: pytest.CaptureFixture[str], place: Path) -> None:
+    loaded(capfd)
+    (place / "kinds.csv").write_text("id,_row_kind\n1,-D\n4,+I\n")
+    code, _, err = run(capfd, "write", "shop.orders", "kinds.csv")
+
+    assert code == 0, err
+    assert [row["id"] for row in rows(capfd)] == [2, 4]
+
+
+def test_delete_counts_first_asks_and_deletes(capfd: pytest.CaptureFixture[str]) -> None:
+    loaded(capfd)
+    arguments = ("delete", "shop.orders", "--where", "id = 1")
+    code, out, _ = run(capfd, *arguments, "--dry-run", "--json")
+    assert (code, json.loads(out)["rows"]) == (0, 1)
+    code, _, err = run(capfd, *arguments)
+    assert (code, "delete 1 row of shop.orders?" in err) == (1, True)
+    code, out, _ = run(capfd, *arguments, "-y")
+
+    assert (code, out) == (0, "deleted 1 row from shop.orders: snapshot 2\n")
+    assert [row["id"] for row in rows(capfd)] == [2]
+
+
+def test_update_sets_expressions(capfd: pytest.CaptureFixture[str]) -> None:
+    loaded(capfd)
+    arguments = ("update", "shop.orders", "--set", "price=price * 2", "--set", "zip='a=b'")
+    code, _, err = run(capfd, *arguments)
+    assert (code, "update all rows of shop.orders?" in err) == (1, True)
+    code, out, _ = run(capfd, *arguments, "--where", "id = 1")
+
+    assert (code, out) == (0, "updated 1 row of shop.orders: snapshot 2\n")
+    assert [(row["price"], row["zip"]) for row in rows(capfd)] == [(3.0, "a=b"), (2.0, "10001")]
+    assert run(capfd, "update", "shop.orders", "--set", "price")[0] == 1
+
+
+def test_merge_takes_clauses_of_sql(capfd: pytest.CaptureFixture[str], place: Path) -> None:
+    loaded(capfd)
+    (place / "new.csv").write_text("id,price,gone\n1,5,false\n2,0,true\n3,8,false\n")
+    code, out, err = run(
+        *(capfd, "merge", "shop.orders", "new.csv", "--on", "id"),
+        *("--when-matched", "source.gone THEN DELETE"),
+        *("--when-matched", "UPDATE SET price = CASE WHEN true THEN source.price END"),
+        *("--when-not-matched", "AND source.price > 1 THEN INSERT (id) VALUES (source.id)"),
+    )
+
+    assert code == 0, err
+    assert out == "merged into shop.orders: 1 inserted, 1 updated, 1 deleted: snapshot 2\n"
+    assert [(row["id"], row["price"]) for row in rows(capfd)] == [(1, 5.0), (3, None)]
+
+
+def test_merge_takes_a_table_and_upserts(capfd: pytest.CaptureFixture[str], place: Path) -> None:
+    loaded(capfd)
+    session = lc.connect(place / "warehouse")
+    data = pl.DataFrame({"id": [2, 5], "zip": ["b", "e"], "price": [0.0, 0.5]})
+    session.create_table("shop.more", data=data.with_columns(day=pl.lit(None, pl.Date)))
+    code, out, err = run(capfd, "merge", "shop.orders", "shop.more", "--on", "id", "--upsert")
+
+    assert code == 0, err
+    assert "1 inserted, 1 updated, 0 deleted" in out
+    assert run(capfd, "merge", "shop.orders", "shop.more", "--on", "id")[0] == 2
+
+
+def test_count_counts_merged_rows(capfd: pytest.CaptureFixture[str]) -> None:
+    loaded(capfd)
+    loaded(capfd)
+
+    assert run(capfd, "count", "shop.orders")[1] == "2\n"
+    assert run(capfd, "count", "shop.orders", "--where", "id > 1", "--json")[1] == '{"rows":1}\n'
+
+
+def test_parquet_goes_to_a_pipe(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    loaded(capfd)
+    with (place / "out.parquet").open("w") as sink:
+        before, sys.stdout = sys.stdout, sink
+        try:
+            with pytest.raises(SystemExit):
+                main(["count", "shop.orders", "--output", "parquet"])
+        finally:
+            sys.stdout = before
+
+    assert pl.read_parquet(place / "out.parquet").to_dicts() == [{"rows": 2}]
