@@ -21,7 +21,7 @@ SOURCES := $(wildcard lakecore spark_bridge pyspark_lakecore examples tests prop
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fmt lint types props mutate simulate interop differential bench browser spark demo-spark bench-spark docs ci clean
+.PHONY: help venv demo test fmt lint types props mutate simulate interop services differential bench browser spark demo-spark bench-spark docs ci clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -56,7 +56,7 @@ types: venv ## check the types, strictly
 	$(BIN)/mypy $(SOURCES)
 
 props: venv ## run the laws with many examples, and the slow tests
-	$(PYTEST) -n 2 --dist worksteal -m '(props or slow) and not interop and not spark and not browser' --hypothesis-profile=$(PROFILE) $(ARGS)
+	$(PYTEST) -n 2 --dist worksteal -m '(props or slow) and not interop and not services and not spark and not browser' --hypothesis-profile=$(PROFILE) $(ARGS)
 
 simulate: venv ## play many actors and faults on one table (SEEDS=n, SEED=s to look at one)
 	$(BIN)/python -m property_tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
@@ -67,6 +67,15 @@ mutate: venv ## put small faults into the engine and see which the tests catch (
 interop: $(VENV)/.installed-interop ## exchange tables with other implementations of Paimon (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers
 	$(PYTEST) -m interop -n 2 tests/interop $(ARGS)
+
+services: $(VENV)/.installed-services ## run catalogs on real servers: PostgreSQL, MariaDB, Hive Metastore (Java 17, Maven)
+	$(BIN)/python -m tests.interop.setup_peers
+	$(BIN)/python -m tests.services.setup
+	$(PYTEST) -m services -n 2 --dist loadfile tests/services $(ARGS)
+
+$(VENV)/.installed-services: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,jdbc]'
+	@touch $@
 
 differential: $(VENV)/.installed-interop ## play random histories on lakecore and on Java (HISTORIES=n, SEED=s, ENGINE=e)
 	$(BIN)/python -m tests.interop.setup_peers

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 import threading
+import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -133,6 +134,8 @@ class Database:
         with self._lock:
             if self._engine is None:
                 self._engine = self._connect()
+                # Nobody closes a catalog: its connections end with it, or with the process.
+                weakref.finalize(self, self._engine.dispose)
             return self._engine
 
     def _connect(self) -> Engine:

@@ -1,0 +1,62 @@
+"""Databases of JDBC catalogs on real servers, and what Java's catalog is told about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.catalog.jdbc.address import parse_address
+from lakecore.catalog.jdbc.database import Database
+from lakecore.io.ambient import SYSTEM
+from tests.services.servers import PASSWORD, eventually
+
+if TYPE_CHECKING:
+    from tests.services.servers import Server
+
+
+@dataclass(frozen=True)
+class JdbcServer:
+    """A server, and the options of a catalog in its database."""
+
+    server: Server
+    options: dict[str, str]
+    java_uri: str
+
+    def database(self) -> Database:
+        """A connection beside the catalog's, to look at its tables."""
+        properties = {
+            key.removeprefix("jdbc."): text
+            for key, text in self.options.items()
+            if key.startswith("jdbc.")
+        }
+        return Database(parse_address(self.options["uri"], properties), 2, SYSTEM)
+
+    def await_answer(self) -> None:
+        eventually(lambda: self.database().rows("SELECT 1", {}), self.server.name)
+
+    def java_options(self, warehouse: str, **more: str) -> dict[str, str]:
+        return {**self.options, "uri": self.java_uri, "warehouse": warehouse, **more}
+
+
+def postgresql_server(server: Server) -> JdbcServer:
+    uri = f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
+    found = JdbcServer(server, _options(uri), uri)
+    found.await_answer()
+    return found
+
+
+def mysql_server(server: Server) -> JdbcServer:
+    # MariaDB's driver takes a MySQL URI only if it is told to.
+    uri = f"jdbc:mysql://127.0.0.1:{server.port}/cat?permitMysqlScheme=true"
+    found = JdbcServer(server, _options(uri), uri)
+    found.await_answer()
+    return found
+
+
+def _options(uri: str) -> dict[str, str]:
+    return {
+        "metastore": "jdbc",
+        "uri": uri,
+        "jdbc.user": "paimon",
+        "jdbc.password": PASSWORD,
+    }
