@@ -90,7 +90,7 @@ def eventually(deed: Callable[[], object], what: str) -> None:
     while True:
         try:
             deed()
-        except Exception as error:  # noqa: BLE001  whatever a client of a starting server raises
+        except Exception as error:
             if time.monotonic() > deadline:
                 raise AssertionError(f"{what} does not answer") from error
             time.sleep(0.2)
