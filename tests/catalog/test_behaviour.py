@@ -27,10 +27,12 @@ MakeCatalog: TypeAlias = Callable[..., Catalog]
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "dt": "STRING NOT NULL"}
 
 
+# The tests over servers import all of this module but names with an underscore.
 @pytest.fixture(
-    params=["filesystem-memory", "filesystem-local", "filesystem-s3", "jdbc-local", "jdbc-locked"]
+    name="make_catalog",
+    params=["filesystem-memory", "filesystem-local", "filesystem-s3", "jdbc-local", "jdbc-locked"],
 )
-def make_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCatalog:
+def _make_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCatalog:
     """Catalogs on one fresh warehouse, each opened again with the catalog options given."""
     metastore, _, storage = request.param.partition("-")
     options = warehouse_options(request, "local" if storage == "locked" else storage, tmp_path)
