@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(params=["postgresql", "postgresql-locked", "mysql", "mysql-locked"])
-def make_catalog(  # type: ignore[no-redef]
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> MakeCatalog:
+def make_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCatalog:
     """Catalogs on one fresh warehouse, and on one catalog key of a shared database."""
     name, _, locked = request.param.partition("-")
     options = {
