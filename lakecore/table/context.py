@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableContext:
-    """The value that every verb needs. `identifier` is for messages: `db.table`, or a path."""
+    """The value that every verb needs. `identifier` is for messages: `db.table`, or a path.
+
+    `zone` (empty: the machine's) and `statement_ms` (None: the clock's) are the time zone and the
+    time that SQL in conditions and values has. Processes that share a statement share both.
+    """
 
     identifier: str
     schema: TableSchema
@@ -36,6 +40,8 @@ class TableContext:
     ambient: Ambient
     budget: Budget
     publication: Publication = EXCLUSIVE_CREATE
+    zone: str = ""
+    statement_ms: int | None = None
 
     def __reduce__(self) -> NoReturn:
         """Refuse pickling, also inside a `Table`: locks and caches belong to one process."""

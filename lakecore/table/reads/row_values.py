@@ -61,9 +61,10 @@ class Condition:
 
 
 def setting_of(context: TableContext) -> Setting:
-    """The statement time and the table name, which SQL in a statement needs."""
-    now = context.ambient.now_ms()
-    return Setting(now_ms=lambda: now, table=context.identifier)
+    """The time, the zone and the table name, which SQL in a statement needs."""
+    stated = context.statement_ms
+    now = context.ambient.now_ms() if stated is None else stated
+    return Setting(now_ms=lambda: now, zone=context.zone, table=context.identifier)
 
 
 def local_setting() -> Setting:

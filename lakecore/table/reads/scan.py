@@ -17,7 +17,7 @@ folded (aggregation, partial-update): the folded row may match although no store
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -214,6 +214,26 @@ def plan_stored(
         for entry, match in zip(kept, matching, strict=True)
         if match
     ]
+
+
+def narrowed(
+    context: ScanContext, splits: Sequence[Split], predicate: Predicate | None
+) -> tuple[Split, ...]:
+    """The splits without raw files, and merged sections, in which no row can match."""
+    files = [file for split in splits for file in split.files]
+    mask = matching_values(files, context.history, context.schema, predicate)
+    match = {file.name: bool(each) for file, each in zip(files, mask, strict=True)}
+    folds = context.options.merge_engine not in _WINNERS
+    kept: list[Split] = []
+    for split in splits:
+        if not split.raw:
+            if folds or any(match[file.name] for file in split.files):
+                kept.append(split)
+            continue
+        runs = tuple(tuple(file for file in run if match[file.name]) for run in split.runs)
+        if any(runs):
+            kept.append(replace(split, runs=tuple(run for run in runs if run)))
+    return tuple(kept)
 
 
 def keep_entries(

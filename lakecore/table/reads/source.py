@@ -18,7 +18,13 @@ from lakecore.io.files.checks import Checks
 from lakecore.io.files.file_checks import check_files, unchecked_bytes
 from lakecore.merge.spec import merge_spec
 from lakecore.model.arrow_arrays import size_of
-from lakecore.table.reads.scan import ScanContext, ScanPlan, plan_scan, visible_partitions
+from lakecore.table.reads.scan import (
+    ScanContext,
+    ScanPlan,
+    narrowed,
+    plan_scan,
+    visible_partitions,
+)
 from lakecore.table.sections.large_rows import are_large
 from lakecore.table.sections.windows import READER, on_reader
 from lakecore.table.splits.decide import decide
@@ -69,6 +75,7 @@ class TableSource:
     """The merged rows of one snapshot (None: an empty table), as columns of `table_schema`.
 
     `only_level`: only the files of this level are read. `without`: partitions that are left out.
+    `own`: only these splits are read, which were planned before.
     """
 
     context: TableContext
@@ -76,6 +83,7 @@ class TableSource:
     table_schema: TableSchema
     only_level: int | None = None
     without: frozenset[bytes] = frozenset()
+    own: tuple[Split, ...] | None = None
     _planned: list[tuple[Predicate | None, ScanPlan]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -90,6 +98,9 @@ class TableSource:
         for known, plan in self._planned:
             if known is predicate:
                 return plan
+        if self.own is not None:
+            splits = narrowed(self.scan_context, self.own, predicate)
+            return ScanPlan(snapshot=self.snapshot, splits=splits)
         shown = None if self.only_level is None else self._of_level
         plan = plan_scan(
             self.scan_context, self.snapshot, predicate, shown=shown, without=self.without

@@ -15,6 +15,7 @@ from lakecore.plan.row_changes import Verb, check_deletion, deletion_columns
 from lakecore.table.reads.row_values import holds, parse_condition, setting_of
 from lakecore.table.verbs.file_changes import FileChanges
 from lakecore.table.verbs.row_writer import RowWriter, newest
+from lakecore.table.verbs.verb_write import commit_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,23 +26,40 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
     from lakecore.table.reads.row_values import Condition
     from lakecore.table.reads.source import TableSource
+    from lakecore.table.verbs.verb_write import Changed
     from lakecore.table.writes.batch_write import Author
+    from lakecore.table.writes.write_start import WriteStart
 
 
 def delete_rows(context: TableContext, where: pl.Expr | str, by: Author) -> CommitResult:
     """Delete the matching rows in one commit; see `Table.delete`."""
+    source, condition = deletion(context, where)
+    return commit_changes(context, Verb.DELETE, [deleted(context, source, condition)], by)
+
+
+def deletion(context: TableContext, where: pl.Expr | str) -> tuple[TableSource, Condition]:
+    """The state that a DELETE reads, and its condition; raises what the verb raises for them."""
     check_deletion(context.options)
     source = newest(context, Verb.DELETE)
-    condition = parse_condition(where, context.schema, setting_of(context))
+    return source, parse_condition(where, context.schema, setting_of(context))
+
+
+def deleted(
+    context: TableContext,
+    source: TableSource,
+    condition: Condition,
+    base: WriteStart | None = None,
+) -> Changed:
+    """Delete the matching rows of a source; `base` is what is known of the table's buckets."""
     if not context.schema.primary_keys:
-        with FileChanges(context, source, Verb.DELETE) as changes:
+        with FileChanges(context, source, base) as changes:
             changes.change(condition, None)
-            return changes.commit(by)
+            return changes.changed()
     columns = deletion_columns(context.schema, context.options)
-    with RowWriter(context, source, Verb.DELETE) as writer:
+    with RowWriter(context, source, base) as writer:
         for rows in matching_rows(source, condition, columns):
             writer.delete(rows)
-        return writer.commit(by)
+        return writer.changed()
 
 
 def matching_rows(

@@ -27,24 +27,21 @@ import pyarrow.compute as pc
 
 from lakecore.io.files.checks import Checks
 from lakecore.model.files import CommitMessage
-from lakecore.table.commits.message_files import delete_files
 from lakecore.table.reads.row_values import holds, values_of
 from lakecore.table.splits.read import scan_at
 from lakecore.table.vectors.bucket_vectors import BucketVectors
 from lakecore.table.verbs.verb_write import VerbWrite
-from lakecore.table.writes import overwrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
     from lakecore.model.files import DataFile, Split
-    from lakecore.model.snapshot import CommitResult
-    from lakecore.plan.row_changes import Verb
     from lakecore.table.context import TableContext
     from lakecore.table.reads.row_values import Condition
     from lakecore.table.reads.source import TableSource
-    from lakecore.table.writes.batch_write import Author
+    from lakecore.table.verbs.verb_write import Changed
+    from lakecore.table.writes.write_start import WriteStart
 
 BucketKey: TypeAlias = tuple[bytes, int, int]
 """Partition, bucket, total buckets."""
@@ -56,12 +53,14 @@ class FileChanges:
     With `marks`, rows are marked and appended; otherwise files are rewritten.
     """
 
-    def __init__(self, context: TableContext, source: TableSource, verb: Verb) -> None:
+    def __init__(
+        self, context: TableContext, source: TableSource, base: WriteStart | None = None
+    ) -> None:
         self._context = context
         self._source = source
         # The files it removes must not be compacted in the same commit.
         options = replace(context.options, write_only=True)
-        self._write = VerbWrite(replace(context, options=options), verb)
+        self._write = VerbWrite(replace(context, options=options), base)
         self.marks = context.options.deletion_vectors_enabled
         self._removed: dict[BucketKey, list[DataFile]] = defaultdict(list)
         self._marked: dict[BucketKey, dict[str, list[np.ndarray]]] = defaultdict(dict)
@@ -96,23 +95,19 @@ class FileChanges:
                 if values is not None or not (everything or self.marks):
                     self._rewrite(alone, condition, values)
 
-    def commit(self, by: Author) -> CommitResult:
-        """Commit the changes in one snapshot; commits nothing if there is no change."""
-        written = self._write.prepare_commit()
+    def changed(self) -> Changed:
+        """What was removed, marked and written, for `commit_changes`; ends the changes."""
         changed: list[BucketVectors] = []
         try:
             messages = [
                 self._message(bucket, changed)
                 for bucket in dict.fromkeys((*self._removed, *self._marked))
             ]
+            return self._write.changed(self._source.snapshot, messages)
         except BaseException:
             for vectors in changed:
                 vectors.abort()
-            delete_files(self._context, written)
             raise
-        return self._write.commit(
-            [*messages, *written], by, overwrite=overwrite.nothing if messages else None
-        )
 
     def alone(self, split: Split, file: DataFile) -> Split:
         """A split with one file of `split`."""
@@ -171,8 +166,6 @@ class FileChanges:
             new_index_files=files.added,
             deleted_index_files=files.deleted,
             vectors_read=vectors.index_of([*gone, *marked]),
-            base_snapshot_id=None if base is None else base.id,
-            base_snapshot_uuid=None if base is None else base.uuid,
         )
 
     def _matching(self, split: Split, condition: Condition | None) -> tuple[np.ndarray, int]:

@@ -19,11 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.errors import InvalidRequest, Unsupported
-from lakecore.plan.row_changes import Verb
 from lakecore.table.reads.row_values import values_of
-from lakecore.table.verbs.file_changes import FileChanges, with_values
-from lakecore.table.verbs.merge_plan import Action, Match, on_fields, plan_merge
+from lakecore.table.verbs.file_changes import with_values
+from lakecore.table.verbs.merge_plan import Action, Match
 from lakecore.table.verbs.merge_rows import (
     SourcePart,
     check_once,
@@ -34,57 +32,24 @@ from lakecore.table.verbs.merge_rows import (
     matching_pairs,
 )
 from lakecore.table.verbs.merge_sides import SOURCE, TARGET, Picked
-from lakecore.table.verbs.merge_source import MergeSource
 from lakecore.table.verbs.row_parts import RowParts
-from lakecore.table.verbs.row_writer import newest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    import polars as pl
-
     from lakecore.model.files import Split
-    from lakecore.model.snapshot import CommitResult
     from lakecore.table.context import TableContext
     from lakecore.table.reads.source import TableSource
-    from lakecore.table.verbs.merge_plan import Clause, MergePlan, Step
-    from lakecore.table.writes.batch_write import Author
+    from lakecore.table.verbs.file_changes import FileChanges
+    from lakecore.table.verbs.merge_plan import MergePlan, Step
+    from lakecore.table.verbs.merge_source import MergeSource
 
 _FILE = "_lakecore_file"
 _POSITION = "_lakecore_position"
 
 
-def merge_files(
-    context: TableContext,
-    data: object,
-    on: Sequence[str] | pl.Expr | str,
-    clauses: Sequence[Clause],
-    by: Author,
-) -> CommitResult:
-    """Execute the clauses in one commit; see `MergeInto`."""
-    schema = context.schema
-    if not clauses:
-        raise InvalidRequest("a merge needs a clause: when_matched_..., when_not_matched_...")
-    if isinstance(on, str) and on in schema.names:
-        on = (on,)
-    target = newest(context, Verb.MERGE)
-    fields = schema.fields
-    with MergeSource(data, on_fields(schema, on), context.budget, columns=fields) as source:
-        plan = plan_merge(context, source.schema, on, clauses)
-        if source.part_count > 1 and not plan.on:
-            raise Unsupported(
-                "a source larger than its share of memory is merged on columns, not on a condition",
-                on=str(on),
-            )
-        with FileChanges(context, target, Verb.MERGE) as changes:
-            _FileMerge(
-                context=context, target=target, source=source, plan=plan, changes=changes
-            ).run()
-            return changes.commit(by)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _FileMerge:
+class FileMerge:
     """A running merge."""
 
     context: TableContext
@@ -93,8 +58,11 @@ class _FileMerge:
     plan: MergePlan
     changes: FileChanges
 
-    def run(self) -> None:
-        """Merge the source."""
+    def run(self, *, inserts: bool) -> np.ndarray:
+        """Merge the source; `inserts`: insert its rows that matched nothing.
+
+        Flags the rows that matched, if the source is one part.
+        """
         files = self._files()
         touched: set[int] = set()
         with self._parted(self.plan.first, dict(enumerate(files))) as parted:
@@ -102,7 +70,9 @@ class _FileMerge:
                 for rows in parted(part):
                     applied = [target.column(_FILE) for _, target, _ in self._changes(rows, part)]
                     touched.update(*(pc.unique(each).to_pylist() for each in applied))
-                self._insert(part)
+                found = part.found
+                if inserts:
+                    self.insert(part)
         anew = {number: files[number] for number in sorted(touched)}
         for alone in anew.values():
             self.changes.take(alone)
@@ -110,6 +80,7 @@ class _FileMerge:
             for part in self._parts() if anew else ():
                 for rows in parted(part):
                     self._write(rows, part, anew)
+        return found
 
     def _parts(self) -> Iterator[SourcePart]:
         count = self.source.part_count
@@ -155,7 +126,7 @@ class _FileMerge:
                 for rows in in_chunks(_batches(parts.part(part.number, part.count)), 0)
             )
 
-    def _insert(self, part: SourcePart) -> None:
+    def insert(self, part: SourcePart) -> None:
         """Insert the source rows that matched no row of the table."""
         new = Picked(part.rows, np.flatnonzero(~part.found))
         for step, chosen in chosen_steps(self.plan.steps[Match.NOT_MATCHED], new, None):

@@ -1,7 +1,7 @@
 """MERGE: the builder of its clauses.
 
-`MergeInto` collects the clauses. `execute` runs them: `merge_rows.py` for a table with a primary
-key, `merge_files.py` for one without.
+`MergeInto` collects the clauses. `execute` runs them by `merge_part.py`: rows are written to a
+table with a primary key (`merge_rows.py`), files rewritten in one without (`merge_files.py`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from lakecore.forks import require_threads
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
+from lakecore.plan.row_changes import Verb
 from lakecore.table.reads.row_values import named_values
-from lakecore.table.verbs.merge_files import merge_files
+from lakecore.table.verbs.merge_part import MergeRequest, merged, merging
 from lakecore.table.verbs.merge_plan import Action, Clause, Match
-from lakecore.table.verbs.merge_rows import merge_rows
+from lakecore.table.verbs.verb_write import commit_changes
 from lakecore.table.writes.batch_write import author
 
 if TYPE_CHECKING:
@@ -99,8 +100,10 @@ class MergeInto:
         """
         require_threads()
         by = author(self.context, commit_user, identifier)
-        merge = merge_rows if self.context.schema.primary_keys else merge_files
-        return merge(self.context, self.source, self.on, self.clauses, by)
+        request = MergeRequest(on=self.on, clauses=self.clauses)
+        target, request = merging(self.context, request)
+        done = merged(self.context, target, self.source, request)
+        return commit_changes(self.context, Verb.MERGE, [done.changed], by)
 
     def _with(
         self,

@@ -25,21 +25,20 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.errors import InvalidRequest
 from lakecore.frames.polars_source import to_frame
 from lakecore.frames.source import reading
 from lakecore.merge.keys import order_columns, shared_codes
 from lakecore.plan.predicate import UNKNOWN, Column, all_of, between, is_in
-from lakecore.plan.row_changes import Verb, check_deletion, check_engine, deletion_columns
+from lakecore.plan.row_changes import deletion_columns
 from lakecore.rows.fit import show
 from lakecore.scalar.values import Sql, pairs
 from lakecore.table.reads.row_values import holds, said_plainly, values_of
 from lakecore.table.splits.read import read_split
-from lakecore.table.verbs.merge_plan import Action, Match, on_fields, plan_merge
+from lakecore.table.verbs.merge_plan import Action, Match
 from lakecore.table.verbs.merge_sides import SOURCE, TARGET, Picked
-from lakecore.table.verbs.merge_source import MergeSource
 from lakecore.table.verbs.row_parts import in_part
-from lakecore.table.verbs.row_writer import RowWriter, key_of, newest
+from lakecore.table.verbs.row_writer import key_of
 from lakecore.table.verbs.update import updated
 
 if TYPE_CHECKING:
@@ -47,60 +46,18 @@ if TYPE_CHECKING:
 
     from lakecore.model.files import Split
     from lakecore.model.schema import TableSchema
-    from lakecore.model.snapshot import CommitResult
     from lakecore.plan.predicate import Predicate
     from lakecore.table.context import TableContext
     from lakecore.table.reads.source import TableSource
-    from lakecore.table.verbs.merge_plan import Clause, MergePlan, Step
-    from lakecore.table.writes.batch_write import Author
+    from lakecore.table.verbs.merge_plan import MergePlan, Step
+    from lakecore.table.verbs.merge_source import MergeSource
+    from lakecore.table.verbs.row_writer import RowWriter
 
 _LISTED_MAX = 1000
 """Up to this many values of a column prune as a list; more values prune as a range."""
 _CHUNK_ROWS = 131_072
 _CHUNK_BYTES = 32 << 20
 _AT_TARGET, _AT_SOURCE = "_lakecore_target", "_lakecore_source"
-
-
-def merge_rows(
-    context: TableContext,
-    data: object,
-    on: Sequence[str] | pl.Expr | str,
-    clauses: Sequence[Clause],
-    by: Author,
-) -> CommitResult:
-    """Execute the clauses in one commit; see `MergeInto`."""
-    schema, options = context.schema, context.options
-    if not clauses:
-        raise InvalidRequest("a merge needs a clause: when_matched_..., when_not_matched_...")
-    if isinstance(on, str) and on in schema.names:
-        on = (on,)
-    check_engine(options, Verb.MERGE)
-    if any(clause.action is Action.DELETE for clause in clauses):
-        check_deletion(options)
-    target = newest(context, Verb.MERGE)
-    fields = schema.fields
-    with MergeSource(data, on_fields(schema, on), context.budget, columns=fields) as source:
-        plan = plan_merge(context, source.schema, on, clauses)
-        count = source.part_count
-        if count > 1 and not plan.on:
-            raise Unsupported(
-                "a source larger than its share of memory is merged on columns, not on a condition",
-                on=str(on),
-            )
-        with RowWriter(context, target, Verb.MERGE) as writer:
-            merge = _Merge(context=context, target=target, plan=plan, writer=writer)
-            marks: list[np.ndarray] = []
-            for number in range(count):
-                rows = source.part(number)
-                found = np.zeros(rows.num_rows, bool)
-                merge.change(SourcePart(rows=rows, number=number, count=count, found=found))
-                marks.append(np.packbits(found))
-            # Insert after all changes, so that insertions get larger sequence numbers: one part may
-            # insert a key that another part changes.
-            for number, mark in enumerate(marks if plan.steps[Match.NOT_MATCHED] else ()):
-                rows = rows if count == 1 else source.part(number)
-                merge.insert(rows, np.unpackbits(mark, count=rows.num_rows) == 0)
-            return writer.commit(by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,13 +80,33 @@ class _Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Merge:
+class RowMerge:
     """A running merge."""
 
     context: TableContext
     target: TableSource
     plan: MergePlan
     writer: RowWriter
+
+    def run(self, source: MergeSource, *, inserts: bool) -> np.ndarray:
+        """Merge the source; `inserts`: insert its rows that matched nothing.
+
+        Flags the rows that matched, if the source is one part.
+        """
+        count = source.part_count
+        marks: list[np.ndarray] = []
+        for number in range(count):
+            rows = source.part(number)
+            found = np.zeros(rows.num_rows, bool)
+            self.change(SourcePart(rows=rows, number=number, count=count, found=found))
+            marks.append(np.packbits(found))
+        # Insert after all changes, so that insertions get larger sequence numbers: one part may
+        # insert a key that another part changes.
+        new = inserts and self.plan.steps[Match.NOT_MATCHED]
+        for number, mark in enumerate(marks if new else ()):
+            rows = rows if count == 1 else source.part(number)
+            self.insert(rows, np.unpackbits(mark, count=rows.num_rows) == 0)
+        return found
 
     def change(self, part: SourcePart) -> None:
         """Change the rows of the table, matched or not, for a part of the source."""

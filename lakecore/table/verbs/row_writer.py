@@ -3,8 +3,8 @@
 1. `newest` is the table as the verb reads it: the latest snapshot, level 0 included.
 2. `RowWriter` accepts deletions, updates and insertions, and writes them as rows of kind -D, +U and
    +I through the normal write path (`verb_write.py`).
-3. `commit` makes one snapshot of them, which names the verb. It raises CommitConflict if one of
-   these rows was changed since the snapshot that was read (`table/commits/row_conflicts.py`).
+3. `commit_changes` makes one snapshot of them, which names the verb. It raises CommitConflict if
+   one of these rows was changed since the snapshot that was read (`commits/row_conflicts.py`).
 
 With `changelog-producer` = `input`, an update of a deduplicate table writes a -U and a +U row, so
 that readers of the changelog see both.
@@ -33,12 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+    from lakecore.model.files import Split
     from lakecore.model.schema import TableSchema
-    from lakecore.model.snapshot import CommitResult
+    from lakecore.model.snapshot import Snapshot
     from lakecore.options import TableOptions
     from lakecore.plan.row_changes import Verb
     from lakecore.table.context import TableContext
-    from lakecore.table.writes.batch_write import Author
+    from lakecore.table.verbs.verb_write import Changed
+    from lakecore.table.writes.write_start import WriteStart
 
 
 def newest(context: TableContext, verb: Verb) -> TableSource:
@@ -61,11 +63,21 @@ def newest(context: TableContext, verb: Verb) -> TableSource:
             "take away its scan options",
             table=context.identifier,
         )
-    # Include level 0: its rows are newer than those of the other levels.
-    seen = replace(context, options=replace(options, deletion_vectors_merge_on_read=True))
     snapshot = context.history.latest_snapshot()
     require_table(context)
-    return TableSource(context=seen, snapshot=snapshot, table_schema=schema)
+    return as_verbs_read(context, snapshot)
+
+
+def as_verbs_read(
+    context: TableContext, snapshot: Snapshot | None, own: tuple[Split, ...] | None = None
+) -> TableSource:
+    """A snapshot as a verb reads it, level 0 included; `own` are the splits of a part of the verb.
+
+    Rows of level 0 are newer than those of the other levels.
+    """
+    options = replace(context.options, deletion_vectors_merge_on_read=True)
+    seen = replace(context, options=options)
+    return TableSource(context=seen, snapshot=snapshot, table_schema=context.schema, own=own)
 
 
 def tells_before(options: TableOptions) -> bool:
@@ -79,11 +91,13 @@ def tells_before(options: TableOptions) -> bool:
 class RowWriter:
     """Writes the rows that a verb deletes, updates and inserts; a context manager."""
 
-    def __init__(self, context: TableContext, source: TableSource, verb: Verb) -> None:
+    def __init__(
+        self, context: TableContext, source: TableSource, base: WriteStart | None = None
+    ) -> None:
         self._context = context
         self._base = source.snapshot
         self._kind_column = context.options.rowkind_field or ROW_KIND
-        self._write = VerbWrite(context, verb)
+        self._write = VerbWrite(context, base)
         self._tells_before = tells_before(context.options)
         self._removing = tuple(chain.from_iterable(removing_groups(context.options)))
 
@@ -122,18 +136,9 @@ class RowWriter:
         self._put(self._write.new_rows(rows), RowKind.INSERT)
         self._write.inserted += rows.num_rows
 
-    def commit(self, by: Author) -> CommitResult:
-        """Commit the changes in one snapshot; commits nothing if there is no change."""
-        # The writer may have read a later snapshot than the one the rows came from.
-        messages = [
-            replace(
-                message,
-                base_snapshot_id=None if self._base is None else self._base.id,
-                base_snapshot_uuid=None if self._base is None else self._base.uuid,
-            )
-            for message in self._write.prepare_commit()
-        ]
-        return self._write.commit(messages, by, replaces_rows=True)
+    def changed(self) -> Changed:
+        """What was written, for `commit_changes`; ends the writer."""
+        return self._write.changed(self._base)
 
     def _newer_alone(self, before: pa.Table, after: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The pairs whose new row is not older than the old row, by the sequence fields.

@@ -9,6 +9,7 @@ engine determines which other columns a +U row holds (`plan/row_changes.py`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -31,6 +32,7 @@ from lakecore.table.reads.row_values import (
 from lakecore.table.verbs.delete import matching_rows
 from lakecore.table.verbs.file_changes import FileChanges
 from lakecore.table.verbs.row_writer import RowWriter, key_of, newest, require_one, tells_before
+from lakecore.table.verbs.verb_write import commit_changes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +42,20 @@ if TYPE_CHECKING:
     from lakecore.options import TableOptions
     from lakecore.plan.row_changes import UpdateShape
     from lakecore.table.context import TableContext
+    from lakecore.table.reads.row_values import Condition
+    from lakecore.table.reads.source import TableSource
+    from lakecore.table.verbs.verb_write import Changed
     from lakecore.table.writes.batch_write import Author
+    from lakecore.table.writes.write_start import WriteStart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """The checked values of an UPDATE, by column, and its condition (None: all rows)."""
+
+    values: Mapping[str, object]
+    shape: UpdateShape
+    condition: Condition | None
 
 
 def update_rows(
@@ -50,6 +65,14 @@ def update_rows(
     by: Author,
 ) -> CommitResult:
     """Set columns of the matching rows in one commit; see `Table.update`."""
+    source, assignment = assigning(context, values, where)
+    return commit_changes(context, Verb.UPDATE, [assigned(context, source, assignment)], by)
+
+
+def assigning(
+    context: TableContext, values: Mapping[str, object], where: pl.Expr | str | None
+) -> tuple[TableSource, Assignment]:
+    """The state that an UPDATE reads, and what it sets; raises what the verb raises for them."""
     schema, options = context.schema, context.options
     check_engine(options, Verb.UPDATE)
     source = newest(context, Verb.UPDATE)
@@ -58,17 +81,28 @@ def update_rows(
     values = bound_values(values, types_of(schema), setting)
     check_values(values, schema.arrow, schema.arrow)
     condition = None if where is None else parse_condition(where, schema, setting)
+    return source, Assignment(values=values, shape=shape, condition=condition)
+
+
+def assigned(
+    context: TableContext,
+    source: TableSource,
+    assignment: Assignment,
+    base: WriteStart | None = None,
+) -> Changed:
+    """Set the values in the matching rows of a source; `base` is what is known of the buckets."""
+    schema, values, shape = context.schema, assignment.values, assignment.shape
     if not schema.primary_keys:
-        with FileChanges(context, source, Verb.UPDATE) as changes:
-            changes.change(condition, values)
-            return changes.commit(by)
-    columns = columns_of_update(schema, options, shape, values)
-    with RowWriter(context, source, Verb.UPDATE) as writer:
-        for before in matching_rows(source, condition, columns):
+        with FileChanges(context, source, base) as changes:
+            changes.change(assignment.condition, values)
+            return changes.changed()
+    columns = columns_of_update(schema, context.options, shape, values)
+    with RowWriter(context, source, base) as writer:
+        for before in matching_rows(source, assignment.condition, columns):
             writer.update(
                 before, updated(before, values_of(before, values, schema.arrow), shape, schema)
             )
-        return writer.commit(by)
+        return writer.changed()
 
 
 def check_values(values: Mapping[str, object], schema: pa.Schema, target: pa.Schema) -> None:

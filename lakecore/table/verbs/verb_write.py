@@ -1,4 +1,4 @@
-"""Writes the rows of a verb, until one commit makes them visible.
+"""Writes the rows of a verb or of a part of it, until one commit makes them visible.
 
 Rows use the normal write path (`table/writes/write.py`), but nulls stay nulls: default values apply
 only to new rows.
@@ -6,7 +6,7 @@ only to new rows.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow as pa
 from lakecore.model.snapshot import CommitResult, stated_identifier
 from lakecore.rows.conform import KindRule, conform
 from lakecore.table.commits.commit import CommitRequest
+from lakecore.table.writes import overwrite
 from lakecore.table.writes.batch_write import commit_or_clean, compact_again
 from lakecore.table.writes.write import TableWrite
 
@@ -22,14 +23,28 @@ if TYPE_CHECKING:
 
     from lakecore.model.files import CommitMessage
     from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import Snapshot
     from lakecore.plan.row_changes import Verb
-    from lakecore.table.commits.commit import PartitionFilter
     from lakecore.table.context import TableContext
     from lakecore.table.writes.batch_write import Author
+    from lakecore.table.writes.write_start import WriteStart
 
 _AS_GIVEN = KindRule(
     rowkind_field=None, keyed=True, ignore_delete=False, ignore_update_before=False
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """The files that a verb, or a part of it, has written and replaced, and the rows it changed.
+
+    Nothing of it is visible before `commit_changes`. Picklable.
+    """
+
+    messages: tuple[CommitMessage, ...] = ()
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
 
 
 class VerbWrite:
@@ -38,10 +53,10 @@ class VerbWrite:
     The caller counts `inserted`, `updated` and `deleted`.
     """
 
-    def __init__(self, context: TableContext, verb: Verb) -> None:
+    def __init__(self, context: TableContext, base: WriteStart | None = None) -> None:
         self._context = context
-        self._verb = verb
-        self._writer = TableWrite(replace(context, schema=_without_defaults(context.schema)))
+        plain = replace(context, schema=_without_defaults(context.schema))
+        self._writer = TableWrite(plain, base=base)
         self.inserted = 0
         self.updated = 0
         self.deleted = 0
@@ -62,45 +77,68 @@ class VerbWrite:
         fitted = [conform(each, schema, first_row=0, kinds=_AS_GIVEN).rows for each in batches]
         return pa.Table.from_batches(fitted, schema=schema.arrow)
 
-    def prepare_commit(self) -> tuple[CommitMessage, ...]:
-        """The commit messages of the written rows."""
-        return tuple(self._writer.prepare_commit())
+    def changed(self, base: Snapshot | None, replaced: Sequence[CommitMessage] = ()) -> Changed:
+        """What was written and the messages `replaced`, computed from the rows at a snapshot.
 
-    def commit(
-        self,
-        messages: Sequence[CommitMessage],
-        by: Author,
-        *,
-        overwrite: PartitionFilter | None = None,
-        replaces_rows: bool = False,
-    ) -> CommitResult:
-        """Commit the messages in one snapshot; commits nothing if there are none."""
-        if not messages:
-            return self._counted(
-                CommitResult(commit_user=by.user, identifier=stated_identifier(by.identifier))
-            )
-        request = CommitRequest(
-            messages=messages,
-            user=by.user,
-            identifier=by.identifier,
-            overwrite=overwrite,
-            operation=self._verb,
-            replaces_rows=replaces_rows,
+        The writer may have read a later snapshot than the one the rows came from.
+        """
+        written = [*replaced, *self._writer.prepare_commit()]
+        return Changed(
+            messages=tuple(
+                replace(
+                    message,
+                    base_snapshot_id=None if base is None else base.id,
+                    base_snapshot_uuid=None if base is None else base.uuid,
+                )
+                for message in written
+            ),
+            inserted=self.inserted,
+            updated=self.updated,
+            deleted=self.deleted,
         )
-        result = commit_or_clean(self._context, request)
-        if result.facts.get("already_committed"):
-            return result
-        if overwrite is None:
-            result = compact_again(self._context, request, result)
-        return self._counted(result)
 
-    def _counted(self, result: CommitResult) -> CommitResult:
-        return replace(
-            result,
-            rows_inserted=self.inserted,
-            rows_updated=self.updated,
-            rows_deleted=self.deleted,
-        )
+
+def commit_changes(
+    context: TableContext, verb: Verb, changes: Sequence[Changed], by: Author
+) -> CommitResult:
+    """Commit the parts of a verb in one snapshot, which counts their rows.
+
+    Commits nothing if there is no change. Raises CommitConflict if another commit has changed one
+    of the rows since the snapshot that they came from.
+    """
+    messages = [message for each in changes for message in each.messages]
+    if not messages:
+        identifier = stated_identifier(by.identifier)
+        nothing = CommitResult(commit_user=by.user, identifier=identifier)
+        return _counted(nothing, changes)
+    keyed = bool(context.schema.primary_keys)
+    replaces_files = not keyed and any(
+        message.deleted_files or message.new_index_files or message.deleted_index_files
+        for message in messages
+    )
+    request = CommitRequest(
+        messages=messages,
+        user=by.user,
+        identifier=by.identifier,
+        overwrite=overwrite.nothing if replaces_files else None,
+        operation=verb,
+        replaces_rows=keyed,
+    )
+    result = commit_or_clean(context, request)
+    if result.facts.get("already_committed"):
+        return result
+    if not replaces_files:
+        result = compact_again(context, request, result)
+    return _counted(result, changes)
+
+
+def _counted(result: CommitResult, changes: Sequence[Changed]) -> CommitResult:
+    return replace(
+        result,
+        rows_inserted=sum(each.inserted for each in changes),
+        rows_updated=sum(each.updated for each in changes),
+        rows_deleted=sum(each.deleted for each in changes),
+    )
 
 
 def _without_defaults(schema: TableSchema) -> TableSchema:
