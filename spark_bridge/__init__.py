@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spark_bridge.attach_tables import Attached, attach, register
+    from spark_bridge.change_rows import delete, update
     from spark_bridge.compact_buckets import compact
+    from spark_bridge.merge_frame import merge
     from spark_bridge.read_frame import read
     from spark_bridge.write_frame import WriteResult, WrittenTask, prepare, write
 
@@ -22,15 +24,20 @@ __all__ = [
     "WrittenTask",
     "attach",
     "compact",
+    "delete",
+    "merge",
     "prepare",
     "read",
     "register",
+    "update",
     "write",
 ]
 
 _HOMES = {
     "spark_bridge.attach_tables": ("Attached", "attach", "register"),
+    "spark_bridge.change_rows": ("delete", "update"),
     "spark_bridge.compact_buckets": ("compact",),
+    "spark_bridge.merge_frame": ("merge",),
     "spark_bridge.read_frame": ("read",),
     "spark_bridge.write_frame": ("WriteResult", "WrittenTask", "prepare", "write"),
 }

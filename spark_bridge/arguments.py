@@ -10,7 +10,7 @@ from lakecore import InvalidRequest, open_table
 if TYPE_CHECKING:
     from lakecore import Table
 
-__all__ = ["check_counts", "opened"]
+__all__ = ["check_counts", "check_spread", "opened"]
 
 
 def opened(table: Table | str | os.PathLike[str]) -> Table:
@@ -25,3 +25,9 @@ def check_counts(**counts: object) -> None:
             continue
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise InvalidRequest(f"{name} is a whole number from one on", **{name: count})
+
+
+def check_spread(spread: object) -> None:
+    """Raise InvalidRequest unless it is True, False or None."""
+    if spread not in (True, False, None):
+        raise InvalidRequest("spread is True, False or None", spread=spread)

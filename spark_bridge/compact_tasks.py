@@ -25,6 +25,7 @@ from lakecore.distributed.tables import SYSTEM, of_job
 from lakecore.distributed.verb_tasks import do_work
 from spark_bridge.failures import portable, raised_as_own, raised_in_task
 from spark_bridge.job_files import remove_files_of_job, remove_leftovers
+from spark_bridge.packing import packed
 from spark_bridge.settings import described
 from spark_bridge.worker import acknowledge, set_aside
 
@@ -40,11 +41,8 @@ if TYPE_CHECKING:
     from lakecore.distributed.verbs import Failures, Tally
     from spark_bridge.worker import Batches
 
-__all__ = ["CompactTask", "SparkRunner", "compact_function", "packed"]
+__all__ = ["CompactTask", "SparkRunner", "compact_function"]
 
-PACK_BYTES = 64 << 20
-"""Buckets of fewer bytes share a task."""
-_TASKS_PER_CORE = 3
 _SCHEMA = "number int, outcome binary"
 
 
@@ -116,24 +114,6 @@ class CompactTask:
     table: TableDescriptor
     job: str
     memory_bytes: int
-
-
-def packed(sizes: Sequence[int], cores: int) -> list[list[int]]:
-    """The positions of the sizes, in groups: the largest group first, each in order of size.
-
-    A size of at least the limit is alone. The others fill groups up to the limit, which is smaller
-    if there would be fewer groups than cores can work on.
-    """
-    limit = min(PACK_BYTES, sum(sizes) // (cores * _TASKS_PER_CORE))
-    groups: list[list[int]] = []
-    held = limit + 1
-    for position in sorted(range(len(sizes)), key=lambda each: (-sizes[each], each)):
-        if held + sizes[position] > limit:
-            groups.append([])
-            held = 0
-        groups[-1].append(position)
-        held += sizes[position]
-    return sorted(groups, key=lambda group: -sum(sizes[position] for position in group))
 
 
 def _size(work: Work) -> int:

@@ -36,7 +36,16 @@ if TYPE_CHECKING:
     from lakecore.distributed.tables import TableContext
     from lakecore.distributed.values import Field, TableSchema
 
-__all__ = ["Owner", "Routing", "owner_numbers", "owner_of", "parallelism"]
+__all__ = [
+    "Owner",
+    "Routing",
+    "RoutingKeys",
+    "owner_numbers",
+    "owner_of",
+    "parallelism",
+    "routing_keys",
+    "task_count",
+]
 
 TASKS_PER_CORE = 16
 """More tasks than this add cost without improving the balance."""
@@ -89,7 +98,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Keys:
+class RoutingKeys:
     """The columns that determine the owner, for executors. `buckets` 0: partitions only."""
 
     schema: TableSchema
@@ -120,7 +129,7 @@ def owner_of(
     function = BucketFunction.DEFAULT if dynamic else options.bucket_function_type
     fields = schema.key_fields if dynamic else bucket_key_fields(schema, options)
     fixed = buckets > 1 or not dynamic
-    count = tasks or _tasks(df.sparkSession, buckets, partitioned=bool(partition))
+    count = tasks or task_count(df.sparkSession, buckets, partitioned=bool(partition))
     plain = all(each.name in given and is_plain(each, given[each.name]) for each in partition)
     bucket: str | None = "0"
     stepped: tuple[tuple[str, ...], str] | None = None
@@ -143,7 +152,7 @@ def owner_of(
             steps=steps,
             groups=(*(f.col(name) for name in names), f.expr(bucket).alias("__bucket")),
         )
-    keys = _keys(schema, partition, fields, buckets if fixed else 0, function)
+    keys = routing_keys(schema, partition, fields, buckets if fixed else 0, function)
     number = _arrow_number(df, keys, count)
     return Owner(
         tasks=count, routing=Routing.ARROW, number=number, groups=(number.alias("__owner"),)
@@ -173,25 +182,26 @@ def parallelism(spark: SparkSession) -> int:
     return max(2, int(partitions if partitions.isdigit() else "4") // 2)
 
 
-def _tasks(spark: SparkSession, buckets: int, *, partitioned: bool) -> int:
+def task_count(spark: SparkSession, buckets: int, *, partitioned: bool) -> int:
     """One task a bucket; with partitions, enough for each core; never very many."""
     cores = parallelism(spark)
     wanted = max(buckets, 2 * cores) if partitioned else buckets
     return max(1, min(wanted, TASKS_PER_CORE * cores))
 
 
-def _keys(
+def routing_keys(
     schema: TableSchema,
     partition: tuple[Field, ...],
     bucket: tuple[Field, ...],
     buckets: int,
     function: BucketFunction,
-) -> _Keys:
+) -> RoutingKeys:
+    """The columns that determine the owner; `buckets` is the number of buckets or assigners."""
     names = dict.fromkeys(field.name for field in (*partition, *bucket))
     own = replace(
         schema, fields=tuple(schema.field(name) for name in names), partition_keys=(), options={}
     )
-    return _Keys(
+    return RoutingKeys(
         # Where the table's own options allow a null, they allow it in the task as well.
         schema=replace(own, primary_keys=()),
         partition=tuple(field.name for field in partition),
@@ -201,7 +211,7 @@ def _keys(
     )
 
 
-def _arrow_number(df: DataFrame, keys: _Keys, count: int) -> Column:
+def _arrow_number(df: DataFrame, keys: RoutingKeys, count: int) -> Column:
     """The number of the owner by a function that runs in the Python workers of Spark."""
 
     def number(rows: pa.Array) -> pa.Array:
@@ -220,7 +230,7 @@ def _arrow_number(df: DataFrame, keys: _Keys, count: int) -> Column:
     return f.arrow_udf(number, returnType="int")(f.struct(*own))
 
 
-def owner_numbers(rows: pa.StructArray, keys: _Keys, count: int) -> np.ndarray:
+def owner_numbers(rows: pa.StructArray, keys: RoutingKeys, count: int) -> np.ndarray:
     """The owner of each row, by the hash of its partition and its bucket."""
     batch = pa.RecordBatch.from_arrays(rows.flatten(), names=[each.name for each in rows.type])
     fitted = conform(batch, keys.schema, first_row=0, kinds=_AS_GIVEN).rows

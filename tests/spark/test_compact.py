@@ -15,7 +15,8 @@ from pyspark import TaskContext
 import lakecore as lc
 import spark_bridge
 from spark_bridge import compact_tasks
-from spark_bridge.compact_tasks import PACK_BYTES, compact_function, packed
+from spark_bridge.compact_tasks import compact_function
+from spark_bridge.packing import PACK_BYTES, packed
 from tests.spark.cluster import once
 from tests.spark.frames import files_of, held, live_files_of, table_at
 

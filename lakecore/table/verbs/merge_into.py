@@ -7,7 +7,7 @@ table with a primary key (`merge_rows.py`), files rewritten in one without (`mer
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from lakecore.forks import require_threads
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
@@ -19,12 +19,16 @@ from lakecore.table.verbs.verb_write import commit_changes
 from lakecore.table.writes.batch_write import author
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import polars as pl
 
     from lakecore.model.snapshot import CommitResult
     from lakecore.table.context import TableContext
+    from lakecore.table.writes.batch_write import Author
+
+Runner: TypeAlias = "Callable[[TableContext, object, MergeRequest, Author], CommitResult]"
+"""Carries out a merge with a source, by an author."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,8 @@ class MergeInto:
     source: object
     on: Sequence[str] | pl.Expr | str
     clauses: tuple[Clause, ...] = ()
+    run: Runner | None = None
+    """How another engine carries the merge out; None: this process does."""
 
     def when_matched_update(
         self, values: Mapping[str, object], condition: pl.Expr | str | None = None
@@ -101,6 +107,8 @@ class MergeInto:
         require_threads()
         by = author(self.context, commit_user, identifier)
         request = MergeRequest(on=self.on, clauses=self.clauses)
+        if self.run is not None:
+            return self.run(self.context, self.source, request, by)
         target, request = merging(self.context, request)
         done = merged(self.context, target, self.source, request)
         return commit_changes(self.context, Verb.MERGE, [done.changed], by)

@@ -47,11 +47,12 @@ class MergeRequest:
 class Merged:
     """What a merge has changed.
 
-    `found` flags the rows of a source of one part that matched a row of the table.
+    `found` flags the source rows that matched a row of the table; None if the source had to be
+    merged in several parts.
     """
 
     changed: Changed
-    found: np.ndarray
+    found: np.ndarray | None
 
 
 def merging(context: TableContext, request: MergeRequest) -> tuple[TableSource, MergeRequest]:
@@ -94,17 +95,18 @@ def merged(
                 "a source larger than its share of memory is merged on columns, not on a condition",
                 on=str(request.on),
             )
+        one_part = source.part_count == 1
         if context.schema.primary_keys:
             with RowWriter(context, target, base) as writer:
                 rows = RowMerge(context=context, target=target, plan=plan, writer=writer)
                 found = rows.run(source, inserts=inserts)
-                return Merged(changed=writer.changed(), found=found)
+                return Merged(changed=writer.changed(), found=found if one_part else None)
         with FileChanges(context, target, base) as changes:
             files = FileMerge(
                 context=context, target=target, source=source, plan=plan, changes=changes
             )
             found = files.run(inserts=inserts)
-            return Merged(changed=changes.changed(), found=found)
+            return Merged(changed=changes.changed(), found=found if one_part else None)
 
 
 def inserted(

@@ -1,0 +1,194 @@
+"""Parts of a verb as one Spark job, and one commit of what they changed.
+
+1. Splits are put into groups: all of a bucket together if its rows have a key or an order, else a
+   file alone. Small groups share a task.
+2. The tasks change their groups (`change_tasks.py`), all from one snapshot.
+3. The driver raises the first failure, or commits all parts at once. The commit is refused with
+   CommitConflict if another commit has changed one of the rows; `attempts` says how often the verb
+   then starts again from the new snapshot.
+4. Files of lost attempts are removed.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from lakecore import CommitConflict, InvalidRequest
+from lakecore.distributed.committing import committed_before
+from lakecore.distributed.descriptor import describe
+from lakecore.distributed.row_verbs import commit_changes
+from lakecore.distributed.tables import SYSTEM
+from lakecore.distributed.writing import read_base
+from spark_bridge.change_tasks import ChangeTask
+from spark_bridge.failures import DATA_ERRORS, raised_as_own
+from spark_bridge.job_files import remove_files_of_job, remove_leftovers
+from spark_bridge.packing import packed
+from spark_bridge.settings import described
+from spark_bridge.task import INITIAL_BUCKETS, WRITE_ONLY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakecore import CommitResult
+    from lakecore.distributed.committing import Author
+    from lakecore.distributed.row_verbs import Changed, TableSource, Verb
+    from lakecore.distributed.tables import TableContext
+    from lakecore.distributed.values import Split
+    from spark_bridge.change_tasks import Change, ChangeOutcome
+
+__all__ = ["ChangeJob", "Parts", "committed_once", "groups_of", "size_of", "statement"]
+
+
+class Parts(Protocol):
+    """Runs a verb from the newest snapshot: the changed parts, and the job of their files."""
+
+    def __call__(self) -> tuple[Sequence[Changed], str | None]:
+        """The parts; the job is None if the driver wrote the files."""
+        ...
+
+
+def statement(spark: SparkSession, context: TableContext) -> TableContext:
+    """The table for one statement: with the session's time zone, and one time."""
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    return replace(context, zone=zone, statement_ms=SYSTEM.now_ms())
+
+
+def committed_once(
+    context: TableContext, verb: Verb, by: Author, parts: Parts, attempts: int
+) -> CommitResult:
+    """Run the parts and commit them, unless this author has done so before."""
+    done = committed_before(context, by)
+    if done is not None:
+        return done
+    for left in reversed(range(attempts)):
+        changed, job = parts()
+        try:
+            result = commit_changes(context, verb, changed, by)
+        except CommitConflict:
+            _clean(context, job)
+            if not left:
+                raise
+            continue
+        except DATA_ERRORS:
+            _clean(context, job)
+            raise
+        if job is not None:
+            messages = [message for each in changed for message in each.messages]
+            if result.facts.get("already_committed"):
+                _clean(context, job)
+            else:
+                remove_leftovers(context, job, messages)
+        return result
+    raise AssertionError("there is at least one attempt")
+
+
+def _clean(context: TableContext, job: str | None) -> None:
+    if job is not None:
+        remove_files_of_job(context, job)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeJob:
+    """One Spark job that changes groups of splits of a pinned snapshot."""
+
+    spark: SparkSession
+    context: TableContext
+    verb: Verb
+    memory_bytes: int
+    assigners: int = 1
+
+    def task(
+        self,
+        source: TableSource,
+        change: Change,
+        *,
+        inserts: bool = False,
+        schema: pa.Schema | None = None,
+    ) -> ChangeTask:
+        """What the tasks have in common; see `ChangeTask`."""
+        context = self.context
+        options = {**WRITE_ONLY, INITIAL_BUCKETS: str(self.assigners)}
+        assert context.statement_ms is not None, "a statement has its time"
+        return ChangeTask(
+            table=describe(context, options),
+            base=read_base(context),
+            snapshot=source.snapshot,
+            job=SYSTEM.new_uuid(),
+            memory_bytes=self.memory_bytes,
+            zone=context.zone,
+            statement_ms=context.statement_ms,
+            change=change,
+            inserts=inserts,
+            schema=schema,
+        )
+
+    def run(
+        self, task: ChangeTask, rows: Callable[[], DataFrame], count: int
+    ) -> tuple[ChangeOutcome, ...]:
+        """The outcomes of the tasks, in order; raises the first failure and removes all files."""
+        name = f"lakecore: {self.verb} {self.context.identifier}, {count} parts"
+        try:
+            with raised_as_own(), described(self.spark, name):
+                found = rows().collect()
+            outcomes = [pickle.loads(bytes(row.outcome)) for row in found]  # noqa: S301  of our tasks
+            self._refuse(outcomes)
+        except BaseException:
+            # Nothing is committed yet.
+            remove_files_of_job(self.context, task.job)
+            raise
+        return tuple(sorted(outcomes, key=lambda outcome: outcome.number))
+
+    def _refuse(self, outcomes: Sequence[ChangeOutcome]) -> None:
+        """Raise the first failure, or InvalidRequest if two tasks wrote one bucket with a key."""
+        for outcome in outcomes:
+            if outcome.failure is not None:
+                raise outcome.failure
+        if not self.context.schema.primary_keys:
+            return
+        owner: dict[tuple[bytes, int], int] = {}
+        for outcome in outcomes:
+            for message in outcome.changed.messages if outcome.changed else ():
+                if owner.setdefault((message.partition, message.bucket), outcome.number) != (
+                    outcome.number
+                ):
+                    raise InvalidRequest(
+                        "two tasks changed one bucket: run the verb with spread=False, and "
+                        "report this",
+                        table=self.context.identifier,
+                        bucket=message.bucket,
+                    )
+
+
+def groups_of(
+    context: TableContext, splits: Sequence[Split], cores: int
+) -> list[tuple[Split, ...]]:
+    """The splits in groups that different tasks may change, the largest first."""
+    options = context.options
+    # The deletion vectors of a bucket are in common index files.
+    together = (
+        bool(context.schema.primary_keys) or options.bucket > 0 or options.deletion_vectors_enabled
+    )
+    alone: dict[object, list[Split]] = defaultdict(list)
+    for split in splits:
+        if together:
+            alone[split.partition, split.bucket].append(split)
+        else:
+            for file in split.files:
+                alone[split.partition, file.name].append(replace(split, runs=((file,),)))
+    parts = list(alone.values())
+    sizes = [sum(split.size_bytes for split in part) for part in parts]
+    return [
+        tuple(split for position in group for split in parts[position])
+        for group in packed(sizes, cores)
+    ]
+
+
+def size_of(splits: Sequence[Split]) -> int:
+    """The bytes of the files."""
+    return sum(split.size_bytes for split in splits)

@@ -1,0 +1,155 @@
+"""A part of a DELETE, UPDATE or MERGE: the splits of a task -> changed files and rows.
+
+1. The task gets the pinned snapshot, its own splits, and what to change, as frozen values.
+2. It reads and writes with lakecore's code for the verb, within its memory. All parts are computed
+   from the same snapshot, at the same statement time and time zone.
+3. The outcome is one row of bytes. An error of the data or the table is an outcome, too: another
+   attempt of the task would fail in the same way.
+
+INVARIANT: nothing becomes visible here, and no two tasks write one bucket of a table with a key.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from lakecore import LakecoreError
+from lakecore.distributed.row_verbs import (
+    Assignment,
+    Condition,
+    MergeRequest,
+    as_verbs_read,
+    assigned,
+    deleted,
+    merged,
+)
+from lakecore.distributed.tables import of_job
+from spark_bridge.failures import portable, raised_in_task
+from spark_bridge.worker import acknowledge, joined, set_aside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import numpy as np
+
+    from lakecore.distributed.descriptor import TableDescriptor
+    from lakecore.distributed.row_verbs import Changed
+    from lakecore.distributed.values import Snapshot, Split
+    from lakecore.distributed.writing import WriteStart
+    from spark_bridge.worker import Batches
+
+__all__ = ["OUTCOME_SCHEMA", "ChangeOutcome", "ChangeTask", "group_function", "owner_function"]
+
+OUTCOME_SCHEMA = "outcome binary"
+Change: TypeAlias = Condition | Assignment | MergeRequest
+"""The rows to delete, the values to set, or the clauses to apply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeTask:
+    """What every task of a job has in common.
+
+    `inserts`: whether a merge inserts the source rows of its task that match nothing. `schema` are
+    the columns of the source, for a task without source rows.
+    """
+
+    table: TableDescriptor
+    base: WriteStart
+    snapshot: Snapshot | None
+    job: str
+    memory_bytes: int
+    zone: str
+    statement_ms: int
+    change: Change
+    inserts: bool = False
+    schema: pa.Schema | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeOutcome:
+    """What a task has changed, or its failure; `found` flags the source rows that matched."""
+
+    number: int
+    changed: Changed | None = None
+    found: np.ndarray | None = None
+    failure: LakecoreError | None = None
+
+
+def group_function(
+    task: ChangeTask, groups: Sequence[bytes], source: pa.Table | None = None
+) -> Callable[[Batches], Batches]:
+    """The function for `mapInArrow` over numbers of groups of splits; `source` is for a merge."""
+
+    def change(batches: Batches) -> Batches:
+        acknowledge()
+        with raised_in_task():
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield _pickled(_outcome(task, number, groups[number], source))
+        set_aside("change")
+
+    return change
+
+
+def owner_function(task: ChangeTask, groups: Sequence[bytes]) -> Callable[[Batches], Batches]:
+    """The function for `mapInArrow` over source rows: the number of the task is its group's."""
+
+    def change(batches: Batches) -> Batches:
+        acknowledge()
+        spark = TaskContext.get()
+        number = spark.partitionId() if spark else 0
+        with raised_in_task():
+            yield _pickled(_outcome(task, number, groups[number], _rows(task, batches)))
+        set_aside("change")
+
+    return change
+
+
+def _rows(task: ChangeTask, batches: Batches) -> Batches:
+    """The source rows of a task under their own names; an empty batch if there are none."""
+    assert task.schema is not None, "a merge has a source"
+    first = next(iter(batches), None)
+    if first is None:
+        yield from task.schema.empty_table().to_batches() or [_empty(task.schema)]
+        return
+    for batch in joined(chain([first], batches)):
+        yield batch.rename_columns(task.schema.names)
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
+
+
+def _outcome(
+    task: ChangeTask, number: int, group: bytes, source: pa.Table | Iterable[pa.RecordBatch] | None
+) -> ChangeOutcome:
+    """Change the splits of a group."""
+    splits: tuple[Split, ...] = pickle.loads(group)  # noqa: S301  of our driver
+    try:
+        context = task.table.context(task.memory_bytes, of_job(task.job))
+        context = replace(context, zone=task.zone, statement_ms=task.statement_ms)
+        target = as_verbs_read(context, task.snapshot, splits)
+        match task.change:
+            case Condition() as condition:
+                changed = deleted(context, target, condition, task.base)
+            case Assignment() as assignment:
+                changed = assigned(context, target, assignment, task.base)
+            case MergeRequest() as request:
+                done = merged(
+                    context, target, source, request, base=task.base, inserts=task.inserts
+                )
+                return ChangeOutcome(number=number, changed=done.changed, found=done.found)
+    except LakecoreError as error:
+        return ChangeOutcome(number=number, failure=portable(error, task=number))
+    return ChangeOutcome(number=number, changed=changed)
+
+
+def _pickled(outcome: ChangeOutcome) -> pa.RecordBatch:
+    content = pickle.dumps(outcome)
+    return pa.RecordBatch.from_arrays([pa.array([content], pa.binary())], names=["outcome"])

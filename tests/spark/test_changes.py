@@ -1,0 +1,277 @@
+"""DELETE, UPDATE and MERGE by tasks of Spark change what the verbs of one process change."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+import lakecore as lc
+import spark_bridge
+from spark_bridge import change_job
+from tests.spark.frames import files_of, frame, held, live_files_of, table_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+SEEDS = int(os.environ.get("LAKECORE_SPARK_SEEDS", "1"))
+COLUMNS = {"p": "STRING NOT NULL", "id": "BIGINT NOT NULL", "v": "INT", "w": "STRING"}
+SCHEMA = {"p": pl.String, "id": pl.Int64, "v": pl.Int32, "w": pl.String}
+WRITE_ONLY = {"write_only": "true"}
+TABLES: dict[str, dict[str, str]] = {
+    "deduplicate": {"bucket": "3"},
+    "input": {"bucket": "2", "changelog_producer": "input"},
+    "partial-update": {
+        "bucket": "2",
+        "merge_engine": "partial-update",
+        "partial_update__remove_record_on_delete": "true",
+    },
+    "dynamic": {"bucket": "-1", "dynamic_bucket__target_row_num": "20"},
+    "append": {"bucket": "-1"},
+    "append-vectors": {"bucket": "-1", "deletion_vectors__enabled": "true"},
+    "append-buckets": {"bucket": "2", "bucket_key": "id"},
+}
+Builder = Any
+
+
+def rows_of(chance: random.Random, count: int) -> pl.DataFrame:
+    rows = [
+        (
+            chance.choice("abc"),
+            chance.randint(0, 60),
+            chance.randint(0, 9),
+            chance.choice(["x", "y", None]),
+        )
+        for _ in range(count)
+    ]
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row").unique(
+        ["p", "id"], keep="first", maintain_order=True
+    )
+
+
+def two_tables(home: Path, kind: str, chance: random.Random) -> tuple[lc.Table, lc.Table]:
+    """Two tables with the same files, which the same verb changes in two ways."""
+    keys = [] if kind.startswith("append") else ["p", "id"]
+    partitions = ["p"] if chance.random() < 0.7 else []
+    options = {**WRITE_ONLY, **TABLES[kind]}
+    table = table_at(home / "one", COLUMNS, keys=keys, partitions=partitions, **options)
+    for _ in range(3):
+        table.write(rows_of(chance, 50))
+    shutil.copytree(home / "one", home / "two")
+    return table, lc.open_table(home / "two")
+
+
+def clauses(chance: random.Random, kind: str) -> Callable[[Builder], Builder]:
+    """Some clauses that a merge of every engine takes."""
+    changes = chance.choice(["all", "some", "sql"])
+    deletes, inserts = chance.random() < 0.5, chance.random() < 0.8
+    by_source = chance.random() < 0.3
+    limit = chance.randint(1, 8)
+
+    def add(merge: Builder) -> Builder:
+        if deletes:
+            merge = merge.when_matched_delete(f"source.v > {limit}")
+        if changes == "all" and kind != "partial-update":
+            merge = merge.when_matched_update_all()
+        elif changes == "sql":
+            merge = merge.when_matched_update(
+                {"w": lc.sql_expr("concat(source.w, target.v)")}, "source.w is not null"
+            )
+        else:
+            merge = merge.when_matched_update({"v": pl.col("source.v")}, pl.col("source.v") > 2)
+        if inserts:
+            merge = merge.when_not_matched_insert_all(f"source.v < {limit}")
+        if by_source:
+            merge = merge.when_not_matched_by_source_delete(f"target.v = {limit}")
+        return merge
+
+    return add
+
+
+def changes_of(table: lc.Table) -> list[tuple[object, ...]]:
+    rows: pl.DataFrame = table.changes(0).collect()
+    return sorted(rows.rows(), key=repr)
+
+
+def counts(result: lc.CommitResult) -> tuple[object, ...]:
+    return (
+        result.rows_inserted,
+        result.rows_updated,
+        result.rows_deleted,
+        len(result.snapshot_ids),
+    )
+
+
+def check_alike(one: lc.Table, two: lc.Table, seen: set[str]) -> None:
+    """The same rows, snapshots and changelog; each file of `two` was or is live."""
+    assert held(two) == held(one)
+    assert two.inspect.snapshots().select("commit_kind").rows() == (
+        one.inspect.snapshots().select("commit_kind").rows()
+    )
+    if one.options.changelog_producer != lc.options.ChangelogProducer.NONE:
+        assert changes_of(two) == changes_of(one)
+    seen |= live_files_of(two)
+    assert {name for name in files_of(two) if name.startswith("data-")} == seen
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("kind", TABLES)
+def test_merge_by_tasks_equals_the_merge_of_one_process(
+    spark: SparkSession, tmp_path: Path, kind: str, seed: int
+) -> None:
+    chance = random.Random(f"{kind} {seed}")
+    one, two = two_tables(tmp_path, kind, chance)
+    seen = live_files_of(two)
+    source = rows_of(chance, 60)
+    add = clauses(chance, kind)
+    on: Any = chance.choice(
+        [["p", "id"], "target.p = source.p and target.id = source.id and source.v >= 0"]
+    )
+    alone = add(one.merge(source, on)).execute(commit_user="job", identifier=1)
+    merge = spark_bridge.merge(spark, two, frame(spark, source, 3), on, spread=True)
+    spread = add(merge).execute(commit_user="job", identifier=1)
+    again = add(merge).execute(commit_user="job", identifier=1)
+
+    check_alike(one, two, seen)
+    assert counts(spread) == counts(alone)
+    assert again.facts["already_committed"] or not spread.snapshot_ids
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("kind", ["deduplicate", "append"])
+def test_merge_on_other_columns_equals_the_merge_of_one_process(
+    spark: SparkSession, tmp_path: Path, kind: str, seed: int
+) -> None:
+    chance = random.Random(f"{kind} {seed} others")
+    one, two = two_tables(tmp_path, kind, chance)
+    seen = live_files_of(two)
+    source = rows_of(chance, 60).unique("id", keep="first", maintain_order=True)
+    inserts = kind == "append"
+
+    def add(merge: Builder) -> Builder:
+        merge = merge.when_matched_update({"w": pl.lit("hit")}, pl.col("source.v") > 3)
+        return merge.when_not_matched_insert_all() if inserts else merge
+
+    on = ["id"] if chance.random() < 0.5 else pl.col("source.id") == pl.col("target.id")
+    alone = add(one.merge(source, on)).execute()
+    merge = spark_bridge.merge(spark, two, frame(spark, source), on, spread=True)
+    spread = add(merge).execute()
+
+    check_alike(one, two, seen)
+    assert counts(spread) == counts(alone)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("kind", TABLES)
+def test_update_and_delete_by_tasks_equal_those_of_one_process(
+    spark: SparkSession, tmp_path: Path, kind: str, seed: int
+) -> None:
+    chance = random.Random(f"{kind} {seed} rows")
+    one, two = two_tables(tmp_path, kind, chance)
+    seen = live_files_of(two)
+    values = {"v": lc.sql_expr("v + 1")} if chance.random() < 0.5 else {"v": pl.col("v") + 1}
+    where: Any = chance.choice(["v > 3", pl.col("id") < 30, "w = 'x' or id % 7 = 0"])
+    alone = one.update(values, where)
+    spread = spark_bridge.update(spark, two, values, where, spread=True)
+    assert counts(spread) == counts(alone)
+    check_alike(one, two, seen)
+    where = chance.choice(["v > 7", "p = 'a' and id > 10", pl.col("w").is_null()])
+    alone = one.delete(where)
+    spread = spark_bridge.delete(spark, str(tmp_path / "two"), where, spread=True)
+
+    assert counts(spread) == counts(alone)
+    check_alike(one, two, seen)
+
+
+def test_conflict_on_a_matched_key_alone_and_an_attempt_that_reads_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_at(tmp_path / "t", bucket="2", write_only="true")
+    table.write(pl.DataFrame({"id": range(20), "v": ["a"] * 20, "n": [1] * 20}))
+    source = pl.DataFrame({"id": [3, 40], "v": ["new", "new"], "n": [5, 5]})
+    commit: Any = vars(change_job)["commit_changes"]
+    meanwhile: list[int] = []
+
+    def overtaken(*given: Any) -> Any:
+        if meanwhile:
+            table.write({"id": [meanwhile.pop()], "v": ["theirs"], "n": [9]})
+        return commit(*given)
+
+    monkeypatch.setattr(change_job, "commit_changes", overtaken)
+    df = frame(spark, source)
+
+    def merge(attempts: int) -> lc.CommitResult:
+        builder = spark_bridge.merge(spark, table, df, ["id"], spread=True, attempts=attempts)
+        add = lc.sql_expr("target.n + source.n")
+        return builder.when_matched_update({"n": add}).when_not_matched_insert_all().execute()
+
+    meanwhile.append(4)
+    assert merge(1).rows_updated == 1
+    assert (3, "a", 6) in held(table)
+    assert (4, "theirs", 9) in held(table)
+    files = files_of(table)
+    meanwhile.append(3)
+    with pytest.raises(lc.CommitConflict):
+        merge(1)
+    assert len(files_of(table) - files) == 1, "the files of the merge are removed"
+    meanwhile.append(3)
+    assert merge(2).rows_updated == 2
+    assert (3, "theirs", 14) in held(table)
+    meanwhile.append(5)
+    with pytest.raises(lc.CommitConflict):
+        spark_bridge.update(spark, table, {"n": 0}, "id = 5", spread=True)
+    assert spark_bridge.delete(spark, table, "id = 5", spread=True).rows_deleted == 1
+
+
+def test_what_is_wrong_is_said_before_any_task_runs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_at(tmp_path / "t", bucket="2")
+    table.write({"id": [1, 2], "v": ["a", "b"], "n": [1, 2]})
+
+    def no_job(*_: object, **__: object) -> None:
+        pytest.fail("a task ran")
+
+    df = frame(spark, pl.DataFrame({"id": [1, 1], "v": ["a", "b"], "n": [5, 6]}))
+    merge = spark_bridge.merge(spark, table, df, ["id"], spread=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(change_job.ChangeJob, "run", no_job)
+        with pytest.raises(lc.InvalidRequest, match="needs a clause"):
+            merge.execute()
+        with pytest.raises(lc.InvalidRequest, match="unknown column"):
+            merge.when_matched_update({"n": pl.col("source.absent")}).execute()
+        with pytest.raises(lc.InvalidRequest, match="primary key"):
+            spark_bridge.update(spark, table, {"id": 1}, spread=True)
+        with pytest.raises(lc.InvalidRequest, match="absent"):
+            spark_bridge.delete(spark, table, "absent > 1", spread=True)
+        with pytest.raises(lc.InvalidRequest, match="attempts"):
+            spark_bridge.delete(spark, table, "n > 1", attempts=0)
+    with pytest.raises(lc.InvalidRequest, match="several rows of the source"):
+        merge.when_matched_update_all().execute()
+    with pytest.raises(lc.InvalidRequest, match=r"does not fit|null"):
+        spark_bridge.update(spark, table, {"n": lc.sql_expr("n + 3000000000")}, spread=True)
+
+    assert held(table) == [(1, "a", 1), (2, "b", 2)]
+    assert files_of(table) == live_files_of(table)
+
+
+def test_few_rows_are_changed_by_the_driver(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_at(tmp_path / "t", bucket="2")
+    table.write({"id": [1, 2, 3], "v": ["a", "b", "c"], "n": [1, 2, 3]})
+    monkeypatch.setattr(change_job.ChangeJob, "run", lambda *_: pytest.fail("a task ran"))
+    df = frame(spark, pl.DataFrame({"id": [1, 9], "v": ["A", "Z"], "n": [5, 9]}))
+    merge = spark_bridge.merge(spark, table, df, "target.id = source.id")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    spark_bridge.delete(spark, table, "id = 2")
+    spark_bridge.update(spark, table, {"n": 0}, "id = 3")
+
+    assert held(table) == [(1, "A", 5), (3, "c", 0), (9, "Z", 9)]
