@@ -17,7 +17,7 @@ folded (aggregation, partial-update): the folded row may match although no store
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 Bucket = tuple[bytes, int, int]
 """Partition, bucket, total buckets."""
-_WINNERS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
+WINNERS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
 """The merge engines that return rows as they are stored."""
 
 
@@ -216,26 +216,6 @@ def plan_stored(
     ]
 
 
-def narrowed(
-    context: ScanContext, splits: Sequence[Split], predicate: Predicate | None
-) -> tuple[Split, ...]:
-    """The splits without raw files, and merged sections, in which no row can match."""
-    files = [file for split in splits for file in split.files]
-    mask = matching_values(files, context.history, context.schema, predicate)
-    match = {file.name: bool(each) for file, each in zip(files, mask, strict=True)}
-    folds = context.options.merge_engine not in _WINNERS
-    kept: list[Split] = []
-    for split in splits:
-        if not split.raw:
-            if folds or any(match[file.name] for file in split.files):
-                kept.append(split)
-            continue
-        runs = tuple(tuple(file for file in run if match[file.name]) for run in split.runs)
-        if any(runs):
-            kept.append(replace(split, runs=tuple(run for run in runs if run)))
-    return tuple(kept)
-
-
 def keep_entries(
     context: ScanContext, entries: Sequence[ManifestEntry], predicate: Predicate | None
 ) -> Sequence[ManifestEntry]:
@@ -328,7 +308,7 @@ def _deal(
     vectors = vectors_of(context.history, snapshot)
     target = context.options.source_split_target_size_bytes
     open_cost = context.options.source_split_open_file_cost_bytes
-    folds = context.options.merge_engine not in _WINNERS
+    folds = context.options.merge_engine not in WINNERS
     splits: list[Split] = []
     dropped = by_index = 0
     for bucket, inside in sorted(buckets.items()):

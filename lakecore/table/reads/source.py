@@ -18,10 +18,10 @@ from lakecore.io.files.checks import Checks
 from lakecore.io.files.file_checks import check_files, unchecked_bytes
 from lakecore.merge.spec import merge_spec
 from lakecore.model.arrow_arrays import size_of
+from lakecore.table.reads.narrowed import narrowed
 from lakecore.table.reads.scan import (
     ScanContext,
     ScanPlan,
-    narrowed,
     plan_scan,
     visible_partitions,
 )
