@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from lakecore.errors import NotFound, Unsupported
 from lakecore.format.layout import POSTPONE_BUCKET
-from lakecore.frames.source import reading
 from lakecore.model.manifest import FileKind, fold
 from lakecore.model.rows import (
     KIND_FIELD,
@@ -38,14 +37,14 @@ from lakecore.model.times import to_wall_clock
 from lakecore.model.types import Field, parse_type
 from lakecore.plan.changes import files_of_first_plan
 from lakecore.plan.predicate import condition_on
+from lakecore.table.changes.planned import PlannedRows, of_kind
 from lakecore.table.reads.scan import ScanContext, plan_merged, plan_scan, plan_stored
 from lakecore.table.reads.source import TableSource, side_by_side
 from lakecore.table.reads.travel import with_levels_of
 from lakecore.table.sections.merge_runs import merge_runs
-from lakecore.table.splits.read import read_split
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lakecore.model.files import Split
     from lakecore.model.manifest import ManifestEntry
@@ -107,29 +106,34 @@ class Wanted:
         source = TableSource(context=context, snapshot=None, table_schema=context.schema)
         return source.read_plan(splits, columns or self.columns, self.predicate)
 
-    def stored(self, splits: Sequence[Split]) -> Iterator[Iterator[pa.RecordBatch]]:
-        """The stored rows of each split, with their stored kinds."""
+    def planned(self, splits: Sequence[Split], kind: RowKind | None) -> PlannedRows:
+        """How to read the splits: merged rows of this kind, or stored rows with their own kinds."""
         context = self.context
-        if not context.schema.primary_keys:
-            yield from self.merged(splits, RowKind.INSERT)
-            return
+        if kind is not None or not context.schema.primary_keys:
+            plan = self.read_plan(splits)
+            return PlannedRows(
+                plan=plan, splits=tuple(splits), kind=RowKind.INSERT if kind is None else kind
+            )
         extra = (SEQUENCE_FIELD, KIND_FIELD) if self.sequence else (KIND_FIELD,)
         schema = replace(context.schema, fields=(*context.schema.fields, *extra))
         source = TableSource(context=context, snapshot=None, table_schema=schema)
         names = (*self.columns, *(field.name for field in extra))
         plan = source.read_plan(splits, names, self.predicate)
-        for split in splits:
-            yield read_split(split, plan, context.store, context.budget)
+        return PlannedRows(plan=plan, splits=tuple(splits), kind=None)
+
+    def stored(self, splits: Sequence[Split]) -> Iterator[Iterator[pa.RecordBatch]]:
+        """The stored rows of each split, with their stored kinds."""
+        context = self.context
+        yield from self.planned(splits, None).streams(context.store, context.budget)
 
     def merged(self, splits: Sequence[Split], kind: RowKind) -> Iterator[Iterator[pa.RecordBatch]]:
         """The merged rows of each split, all with the same kind."""
-        if self.sequence and self.context.schema.primary_keys:
+        context = self.context
+        if self.sequence and context.schema.primary_keys:
             for batches in self.with_kinds(splits, keep_deletions=False):
                 yield of_kind(batches, kind)
             return
-        plan, context = self.read_plan(splits), self.context
-        for split in splits:
-            yield of_kind(read_split(split, plan, context.store, context.budget), kind)
+        yield from self.planned(splits, kind).streams(context.store, context.budget)
 
     def with_kinds(
         self, splits: Sequence[Split], *, keep_deletions: bool
@@ -172,9 +176,16 @@ class StoredRows:
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         """The rows file by file, by partition, and in manifest order within a partition."""
+        yield from wanted.stored(self._splits(wanted))
+
+    def planned(self, wanted: Wanted) -> Iterator[PlannedRows]:
+        """The same rows, for another process to read."""
+        yield wanted.planned(self._splits(wanted), None)
+
+    def _splits(self, wanted: Wanted) -> list[Split]:
         entries = self.entries(wanted.context)
         splits = plan_stored(wanted.scan, entries, wanted.predicate)
-        yield from wanted.stored(wanted.in_order(splits, entries))
+        return wanted.in_order(splits, entries)
 
     def entries(self, context: TableContext) -> list[ManifestEntry]:
         """The files."""
@@ -195,6 +206,15 @@ class Replaced:
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         """All removed rows first: with dynamic buckets, a key may be added in another bucket."""
+        for side, splits, kind in self._sides(wanted):
+            yield from side.merged(splits, kind)
+
+    def planned(self, wanted: Wanted) -> Iterator[PlannedRows]:
+        """The same rows, for another process to read."""
+        for side, splits, kind in self._sides(wanted):
+            yield side.planned(splits, kind)
+
+    def _sides(self, wanted: Wanted) -> Iterator[tuple[Wanted, list[Split], RowKind]]:
         history, snapshot = wanted.context.history, self.snapshot
         delta = self.entries(wanted.context)
         gone = {entry.identity for entry in delta if entry.kind is FileKind.DELETE}
@@ -206,10 +226,9 @@ class Replaced:
             old = [entry for entry in fold(history.entries(base)) if entry.identity in gone]
             before = self._before(wanted.context)
             splits = plan_merged(wanted.scan, old, before, wanted.predicate)
-            splits = wanted.in_order(splits, delta)
-            yield from wanted.as_of(before).merged(splits, RowKind.DELETE)
+            yield wanted.as_of(before), wanted.in_order(splits, delta), RowKind.DELETE
         splits = plan_merged(wanted.scan, new, snapshot, wanted.predicate)
-        yield from wanted.merged(wanted.in_order(splits, delta), RowKind.INSERT)
+        yield wanted, wanted.in_order(splits, delta), RowKind.INSERT
 
     def entries(self, context: TableContext) -> list[ManifestEntry]:
         """The files that it removed and added."""
@@ -241,6 +260,17 @@ class State:
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
         """One iterator of batches for each split; the splits are ordered by partition."""
+        splits = self._splits(wanted)
+        if wanted.keeps_deletions:
+            yield from wanted.with_kinds(splits, keep_deletions=True)
+        else:
+            yield from wanted.merged(splits, RowKind.INSERT)
+
+    def planned(self, wanted: Wanted) -> Iterator[PlannedRows]:
+        """The same rows without deletions, for another process to read."""
+        yield wanted.planned(self._splits(wanted), RowKind.INSERT)
+
+    def _splits(self, wanted: Wanted) -> Sequence[Split]:
         live: list[ManifestEntry] = []
         since = None if self.created_since_ms is None else to_wall_clock(self.created_since_ms)
 
@@ -252,11 +282,7 @@ class State:
 
         chosen = None if self.as_batch else shown
         plan = plan_scan(wanted.scan, self.snapshot, wanted.predicate, shown=chosen)
-        splits = plan.splits if self.as_batch else wanted.in_order(plan.splits, live)
-        if wanted.keeps_deletions:
-            yield from wanted.with_kinds(splits, keep_deletions=True)
-        else:
-            yield from wanted.merged(splits, RowKind.INSERT)
+        return plan.splits if self.as_batch else wanted.in_order(plan.splits, live)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,15 +372,3 @@ class ChangesSource:
         columns = [batch.column(name) for name in names]
         schema = pa.schema([self.schema.field(name) for name in names])
         return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def of_kind(
-    batches: Iterable[pa.RecordBatch], kind: RowKind
-) -> Generator[pa.RecordBatch, None, None]:
-    """The batches, with this kind for each row."""
-    with reading(iter(batches)) as rows:
-        for batch in rows:
-            kinds = pa.array(np.full(batch.num_rows, kind, np.int8))
-            if VALUE_KIND in batch.schema.names:
-                batch = batch.drop_columns([VALUE_KIND])  # noqa: PLW2901 - the same rows
-            yield batch.append_column(VALUE_KIND, kinds)
