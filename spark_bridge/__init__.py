@@ -16,18 +16,23 @@ if TYPE_CHECKING:
     from spark_bridge.compact_buckets import compact
     from spark_bridge.merge_frame import merge
     from spark_bridge.read_frame import read
+    from spark_bridge.stream_batches import BatchSink, foreach_batch
+    from spark_bridge.stream_frame import read_stream
     from spark_bridge.write_frame import WriteResult, WrittenTask, prepare, write
 
 __all__ = [
     "Attached",
+    "BatchSink",
     "WriteResult",
     "WrittenTask",
     "attach",
     "compact",
     "delete",
+    "foreach_batch",
     "merge",
     "prepare",
     "read",
+    "read_stream",
     "register",
     "update",
     "write",
@@ -39,6 +44,8 @@ _HOMES = {
     "spark_bridge.compact_buckets": ("compact",),
     "spark_bridge.merge_frame": ("merge",),
     "spark_bridge.read_frame": ("read",),
+    "spark_bridge.stream_batches": ("BatchSink", "foreach_batch"),
+    "spark_bridge.stream_frame": ("read_stream",),
     "spark_bridge.write_frame": ("WriteResult", "WrittenTask", "prepare", "write"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -37,7 +37,8 @@ __all__ = ["Publication", "publish", "refuse_shared_buckets"]
 class Publication:
     """How to commit the messages: append or overwrite, and the commit user.
 
-    `assigners` is the number of tasks that shared the dynamic buckets of a partition.
+    `assigners` is the number of tasks that shared the dynamic buckets of a partition. With
+    `skip_empty`, an append of no rows makes no snapshot.
     """
 
     by: Author
@@ -45,6 +46,7 @@ class Publication:
     partition: Mapping[str, object] = field(default_factory=dict)
     dynamic: bool = False
     assigners: int = 1
+    skip_empty: bool = False
 
 
 def publish(
@@ -62,7 +64,7 @@ def publish(
         raise
     if how.overwrite:
         return commit_overwrite(context, messages, how.partition, how.by, dynamic=how.dynamic)
-    return commit_append(context, messages, how.by)
+    return commit_append(context, messages, how.by, skip_empty=how.skip_empty)
 
 
 def refuse_shared_buckets(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakecore import Table
     from lakecore.distributed.planning import SystemTable
 
-__all__ = ["MARK", "PROVIDER", "SourceOptions", "parse_options"]
+__all__ = ["MARK", "PROVIDER", "SourceOptions", "parse_options", "parse_time"]
 
 _OWN = frozenset(
     {
@@ -124,7 +124,7 @@ def parse_options(
     travel = Travel(
         snapshot_id=_number(given.get("snapshot-id")),
         tag=given.get("tag"),
-        timestamp=_time(given.get("timestamp", given.get("timestampasof"))),
+        timestamp=parse_time(given.get("timestamp", given.get("timestampasof"))),
     )
     return SourceOptions(
         path=path,
@@ -158,7 +158,8 @@ def _number(text: str | None) -> int | None:
     return int(text)
 
 
-def _time(text: str | None) -> int | str | None:
+def parse_time(text: str | None) -> int | str | None:
+    """The time: milliseconds, or ISO 8601 with a zone. InvalidRequest without a zone."""
     if text is None or _is_whole(text):
         return None if text is None else int(text)
     if wall_time(text) is not None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lakecore.distributed.values import TableSchema, Time
     from spark_bridge.plan_read import PlannedRead
 
-__all__ = ["read"]
+__all__ = ["in_zone_of_session", "read", "resolved"]
 
 _WORDS_MAX = 1 << 31
 """16 GiB: too large to broadcast, and a range of so many numbers is cheap."""
@@ -87,15 +87,15 @@ def read(  # noqa: PLR0913  the public verb
         opened = open_table(path)
         table = opened if system is None else opened.inspect.system_table(system)
     travel = Travel(
-        snapshot_id=snapshot_id, tag=tag, timestamp=_in_zone_of_session(spark, timestamp)
+        snapshot_id=snapshot_id, tag=tag, timestamp=in_zone_of_session(spark, timestamp)
     )
     if isinstance(table, SystemTable):
         if travel != Travel():
             refuse_state(table.identifier)
-        return _system(spark, table, _resolved(spark, table.schema, columns), where)
+        return _system(spark, table, resolved(spark, table.schema, columns), where)
     context = table.context
     pinned = pin(context, travel)
-    names = _resolved(spark, context.history.schema(pinned.schema_id), columns)
+    names = resolved(spark, context.history.schema(pinned.schema_id), columns)
     zone = str(spark.conf.get("spark.sql.session.timeZone")) if isinstance(where, str) else ""
     planned = plan_read(context, pinned, columns=names, where=where, native=raw_by_spark, zone=zone)
     frames = [
@@ -106,7 +106,7 @@ def read(  # noqa: PLR0913  the public verb
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
 
 
-def _resolved(
+def resolved(
     spark: SparkSession, schema: TableSchema, columns: str | Sequence[str] | None
 ) -> list[str] | None:
     """The table's names of these columns; unknown names are returned unchanged."""
@@ -128,7 +128,7 @@ def _resolved(
     return found
 
 
-def _in_zone_of_session(spark: SparkSession, timestamp: Time | None) -> Time | None:
+def in_zone_of_session(spark: SparkSession, timestamp: Time | None) -> Time | None:
     """A time without a zone, interpreted in the session's time zone by Spark."""
     local = wall_time(timestamp)
     if local is None:

@@ -28,6 +28,9 @@ from spark_bridge.options import MARK, PROVIDER, SourceOptions, parse_options
 from spark_bridge.plan_read import Pinned, pin, plan_read, read_schema
 from spark_bridge.read_job import Piece, ReadJob, open_sealed, read_task, seal, to_exchange
 from spark_bridge.sink import WRITE_OPTIONS, writer
+from spark_bridge.stream_options import is_stream_option, parse_stream_options
+from spark_bridge.stream_sink import STREAM_WRITE_OPTIONS, stream_writer
+from spark_bridge.stream_source import ChangeReader, stream_columns, stream_schema
 from spark_bridge.types import (
     same_type,
     spark_arrow_schema,
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
     from lakecore import Table
     from lakecore.distributed.planning import SystemTable
     from lakecore.distributed.values import TableSchema
+    from spark_bridge.stream_options import StreamOptions
+    from spark_bridge.stream_sink import BatchWriter
 
 __all__ = ["LakecoreSource", "marked"]
 
@@ -61,6 +66,7 @@ class LakecoreSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self._pinned: Pinned | None = None
+        self._streamed: int | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -69,6 +75,8 @@ class LakecoreSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the table, or of the system table; fixes the snapshot to read."""
+        if any(map(is_stream_option, self.options)):
+            return self._stream_schema()
         given = self._given()
         given.check_creation(self.KEY)
         table = given.open()
@@ -80,6 +88,8 @@ class LakecoreSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of the columns of `schema`; each must be a column of the table."""
+        for option in filter(is_stream_option, self.options):
+            raise InvalidRequest("the option is for a stream: spark.readStream", option=option)
         given = self._given()
         if self.KEY and self.options:
             raise Unsupported(
@@ -98,8 +108,50 @@ class LakecoreSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's
         """The writer that appends the rows of a frame of `schema`, or overwrites with them."""
-        own = {key: text for key, text in self.options.items() if key.lower() in WRITE_OPTIONS}
-        others = {key: text for key, text in self.options.items() if key not in own}
+        table, own, _ = self._written(schema, WRITE_OPTIONS)
+        return writer(table, own, schema, overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> ChangeReader:  # noqa: N802  Spark's
+        """The reader of the changes of the table, as a stream of rows of `schema`."""
+        if self.KEY:
+            raise Unsupported(
+                "a stream needs options, which a table name does not take: use "
+                'spark_bridge.read_stream(spark, path), or readStream.format("lakecore")',
+                path=self.LOCATION,
+            )
+        options = self._stream_options()
+        table = options.source.open()
+        _check_columns(schema, stream_columns(table.schema))
+        seen = self._streamed if self._pinned is None else self._pinned.schema_id
+        fields = table.schema.fields
+        if seen is not None and table.context.history.schema(seen).fields != fields:
+            raise InvalidRequest(
+                "the table has other columns than this streaming frame: make the frame again. "
+                "With scan.snapshot-id, set read.changelog, too: the frame then has the newest "
+                "columns",
+                table=table.context.identifier,
+                schema_id=seen,
+                new_schema_id=table.schema.id,
+            )
+        return ChangeReader(table, schema, options, every_column=seen is not None)
+
+    def streamWriter(  # noqa: N802  Spark's
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001  Spark's
+    ) -> BatchWriter:
+        """The writer of the batches of a query; with `overwrite`, each replaces the table."""
+        table, own, given = self._written(schema, STREAM_WRITE_OPTIONS)
+        return stream_writer(table, given, own, schema, overwrite=overwrite)
+
+    def _written(
+        self, schema: StructType, known: frozenset[str]
+    ) -> tuple[Table, dict[str, str], SourceOptions]:
+        """The table to write to, and the options that are neither the table's nor the storage's."""
+        own = {key: text for key, text in self.options.items() if key.lower() in known}
+        others = {key.lower(): text for key, text in self.options.items() if key not in own}
+        # Spark adds the directory of the checkpoint to the options of a stream.
+        others.pop("checkpointlocation", None)
         given = parse_options(others, location=self.LOCATION, storage=self.STORAGE)
         if not self.KEY and given.created_by is not None:
             raise InvalidRequest("Spark keeps this option for its catalog", option=PROVIDER)
@@ -121,7 +173,16 @@ class LakecoreSource(DataSource):
                 columns=schema.names,
                 expected=table.schema.names,
             )
-        return writer(table, own, schema, overwrite=overwrite)
+        return table, {key.lower(): text for key, text in own.items()}, given
+
+    def _stream_schema(self) -> StructType:
+        options = self._stream_options()
+        table = options.source.open()
+        self._streamed = table.schema.id
+        return stream_schema(table.schema, changelog=bool(options.changelog))
+
+    def _stream_options(self) -> StreamOptions:
+        return parse_stream_options(self.options, location=self.LOCATION, storage=self.STORAGE)
 
     def _given(self) -> SourceOptions:
         return parse_options(self.options, location=self.LOCATION, storage=self.STORAGE)

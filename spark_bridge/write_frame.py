@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from lakecore.distributed.committing import Author
     from lakecore.distributed.tables import TableContext
 
-__all__ = ["WriteResult", "WrittenTask", "prepare", "write"]
+__all__ = ["WriteResult", "WrittenTask", "prepare", "publication", "write", "write_as"]
 
 
 _PARSED = re.compile(r"[.`]")
@@ -139,10 +139,24 @@ def write(  # noqa: PLR0913  the public verb
     """
     if by not in {"task", "group"}:
         raise InvalidRequest("unknown way to bring rows together", by=by, known=["task", "group"])
-    require_version(df.sparkSession)
     table = opened(table)
+    written_by = author(table.context, commit_user, identifier)
+    how = publication(table, mode, partition, dynamic, written_by)
+    return write_as(df, table, how, by=by, tasks=tasks, memory_per_task=memory_per_task)
+
+
+def write_as(
+    df: DataFrame,
+    table: Table,
+    how: Publication,
+    *,
+    by: Literal["task", "group"] = "task",
+    tasks: int | None = None,
+    memory_per_task: int = MEMORY_PER_TASK,
+) -> WriteResult:
+    """Write a frame and publish it in this way; see `write`."""
+    require_version(df.sparkSession)
     context = table.context
-    how = _publication(table, mode, partition, dynamic, author(context, commit_user, identifier))
     done = _done_before(context, how.by)
     if done is not None:
         return done
@@ -205,13 +219,14 @@ def prepare(
     return owner_of(df, context, tasks, assigners=assigners_of(context)).together(df)
 
 
-def _publication(
+def publication(
     table: Table,
     mode: str,
     partition: Mapping[str, object] | None,
     dynamic: bool | None,  # noqa: FBT001  passed through
     by: Author,
 ) -> Publication:
+    """How to publish. Raises InvalidRequest for arguments that contradict each other."""
     if mode not in {"append", "overwrite"}:
         raise InvalidRequest("unknown mode", mode=mode, known=["append", "overwrite"])
     if mode == "append" and (partition is not None or dynamic is not None):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakecore.model.snapshot import BATCH_COMMIT_IDENTIFIER
 from lakecore.table.commits.commit import CommitRequest
-from lakecore.table.commits.committed import committed
+from lakecore.table.commits.committed import committed, last_committed
 from lakecore.table.commits.message_files import delete_files
 from lakecore.table.writes.batch_write import (
     Author,
@@ -31,15 +31,23 @@ __all__ = [
     "commit_overwrite",
     "committed_before",
     "delete_files",
+    "last_committed",
     "spec_values",
 ]
 
 
 def commit_append(
-    context: TableContext, messages: Sequence[CommitMessage], by: Author
+    context: TableContext,
+    messages: Sequence[CommitMessage],
+    by: Author,
+    *,
+    skip_empty: bool = False,
 ) -> CommitResult:
-    """Add the files of the messages in one commit. If it certainly failed, remove them."""
-    force = records_nothing(context, by.identifier)
+    """Add the files of the messages in one commit. If it certainly failed, remove them.
+
+    With `skip_empty`, no messages make no snapshot, whatever the identifier is.
+    """
+    force = not skip_empty and records_nothing(context, by.identifier)
     return commit_or_clean(context, _request(messages, by, force=force))
 
 

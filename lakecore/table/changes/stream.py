@@ -71,7 +71,7 @@ def open_stream(
     """
     until = _checked_until(request.until)
     poll_seconds = _poll_seconds(request.poll, context.options)
-    options = _options(context.options, request)
+    options = start_options(context.options, request)
     check_mode(options, context.identifier)
     reading = without_start_options(context)
     reading.options.require_readable()
@@ -112,7 +112,7 @@ def open_stream(
     return ChangeStream(reader, frame)
 
 
-def _options(options: TableOptions, request: StreamRequest) -> TableOptions:
+def start_options(options: TableOptions, request: StreamRequest) -> TableOptions:
     """The options of the table, with their start replaced by that of the request."""
     stated: dict[str, str] = {}
     mode = _checked_mode(request.scan_mode)

@@ -1,0 +1,63 @@
+"""Changes of a table for a job that stores the position of its stream itself.
+
+The driver finds the start and the next snapshots, and plans their rows; tasks read planned rows.
+"""
+
+from __future__ import annotations
+
+from lakecore.model.rows import KIND_TEXTS, RETRACTS, ROW_KIND, VALUE_KIND, RowKind
+from lakecore.plan.predicate import condition_on
+from lakecore.table.changes.changes import (
+    KIND_COLUMN,
+    Change,
+    ChangesSource,
+    Replaced,
+    State,
+    StoredRows,
+    Wanted,
+)
+from lakecore.table.changes.follow import START_OPTIONS, Follower, Found, Nothing
+from lakecore.table.changes.planned import PlannedRows
+from lakecore.table.changes.positions import (
+    Beginning,
+    begin,
+    commit_mark,
+    follow_from,
+    streamed,
+    without_delay,
+)
+from lakecore.table.changes.retained import retained_changes
+from lakecore.table.changes.starts import Start
+from lakecore.table.changes.stream import StreamRequest
+from lakecore.table.maintenance.consumers import write_consumer
+
+__all__ = [
+    "KIND_COLUMN",
+    "KIND_TEXTS",
+    "RETRACTS",
+    "ROW_KIND",
+    "START_OPTIONS",
+    "VALUE_KIND",
+    "Beginning",
+    "Change",
+    "ChangesSource",
+    "Follower",
+    "Found",
+    "Nothing",
+    "PlannedRows",
+    "Replaced",
+    "RowKind",
+    "Start",
+    "State",
+    "StoredRows",
+    "StreamRequest",
+    "Wanted",
+    "begin",
+    "commit_mark",
+    "condition_on",
+    "follow_from",
+    "retained_changes",
+    "streamed",
+    "without_delay",
+    "write_consumer",
+]

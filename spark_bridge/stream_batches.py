@@ -1,0 +1,189 @@
+"""The function for `writeStream.foreachBatch`: each batch is a commit, exactly once.
+
+Every output mode of Spark works: in `update` mode, a running aggregate is upserted into a table
+with a primary key; in `complete` mode, each batch replaces the table (`mode="overwrite"`).
+
+INVARIANT: two writes of one batch into one table are never taken for a repetition of each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+
+from lakecore import InvalidRequest, open_table
+from spark_bridge.stream_commit import (
+    QUERY_ID,
+    author_of_batch,
+    compact_in_loop,
+    is_due,
+    loop_of,
+)
+from spark_bridge.task import MEMORY_PER_TASK
+from spark_bridge.write_frame import publication, write_as
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakecore import Table
+    from spark_bridge.write_frame import WriteResult
+
+__all__ = ["BatchSink", "foreach_batch"]
+
+_RUN = "spark.jobGroup.id"
+"""While a query runs, this local property is the id of the run, which is new after a restart."""
+_RESULTS_MAX = 100
+_WRITTEN: dict[tuple[str, str], tuple[str | None, int, int]] = {}
+"""Table and commit user -> the run, the batch and the sink that wrote last in this process."""
+
+
+def foreach_batch(  # noqa: PLR0913  the public verb
+    table: Table | str | os.PathLike[str],
+    mode: Literal["append", "overwrite"] = "append",
+    *,
+    name: str = "",
+    commit_user: str | None = None,
+    compact_every: int | None = None,
+    tasks: int | None = None,
+    memory_per_task: int = MEMORY_PER_TASK,
+) -> BatchSink:
+    """A function for `writeStream.foreachBatch` that writes each batch to a table, exactly once.
+
+    It can also be called within another function, once for each table that a batch goes to.
+
+    - `mode`: `overwrite` replaces the table by each batch, as the output mode `complete` needs.
+    - `name`: tells several sinks of one query into the same table apart. Keep it over restarts.
+    - `commit_user`: in place of `spark`. The user of the commits is `spark-QUERYID`, followed by
+      `-NAME`; the identifier is the number of the batch.
+    - `compact_every`: after how many batches the table is compacted, at most the stop trigger; 0
+      means never. By default `num-sorted-run.compaction-trigger`, and never for a table that is
+      `write-only`. The next batch waits for the compaction.
+    - `tasks`, `memory_per_task`: as for `write`.
+
+    A batch without rows makes no snapshot. The results of the last batches are in `results`.
+
+    Calls of the function raise InvalidRequest outside of a streaming query, for a batch of a
+    checkpoint that is older than the table, and for a second write of a batch by another sink with
+    the same name.
+
+        sink = spark_bridge.foreach_batch("/data/shop/orders")
+        query = df.writeStream.foreachBatch(sink).option("checkpointLocation", path).start()
+    """
+    _check_every(compact_every)
+    if mode not in {"append", "overwrite"}:
+        raise InvalidRequest("unknown mode", mode=mode, known=["append", "overwrite"])
+    if isinstance(table, str | os.PathLike):
+        table = os.fspath(table)
+        open_table(table)
+    return BatchSink(
+        table,
+        mode,
+        name=name,
+        commit_user=commit_user,
+        compact_every=compact_every,
+        tasks=tasks,
+        memory_per_task=memory_per_task,
+    )
+
+
+def _check_every(every: object) -> None:
+    if every is not None and (not isinstance(every, int) or isinstance(every, bool) or every < 0):
+        raise InvalidRequest("compact_every is a whole number from 0 on", compact_every=every)
+
+
+class BatchSink:
+    """Writes the batches of a query to a table; see `foreach_batch`, which makes it.
+
+    `results` holds the result of each of the last 100 batches, by the number of the batch.
+    """
+
+    def __init__(  # noqa: PLR0913  what `foreach_batch` takes
+        self,
+        table: Table | str,
+        mode: Literal["append", "overwrite"],
+        *,
+        name: str,
+        commit_user: str | None,
+        compact_every: int | None,
+        tasks: int | None,
+        memory_per_task: int,
+    ) -> None:
+        self._table = table
+        self._mode = mode
+        self._name = name
+        self._prefix = commit_user
+        self._compact_every = compact_every
+        self._tasks = tasks
+        self._memory = memory_per_task
+        self.results: deque[tuple[int, WriteResult]] = deque(maxlen=_RESULTS_MAX)
+
+    def __call__(self, df: DataFrame, batch_id: int) -> WriteResult:
+        """Write one batch. Returns the result; `already_committed` for a repeated batch."""
+        # Opened for each batch: the table may have a new schema, and a remote function is pickled.
+        table = open_table(self._table) if isinstance(self._table, str) else self._table
+        context = table.context
+        query, run = _query_of(df.sparkSession)
+        by = author_of_batch(context, query, batch_id, self._prefix, self._name)
+        key = context.layout.root, by.user
+        self._refuse_second(key, run, batch_id)
+        how = publication(table, self._mode, None, self._dynamic, by)
+        result = write_as(
+            df,
+            table,
+            replace(how, skip_empty=True),
+            tasks=self._tasks,
+            memory_per_task=self._memory,
+        )
+        _WRITTEN[key] = run, batch_id, id(self)
+        self.results.append((batch_id, result))
+        if is_due(batch_id, loop_of(context, self._compact_every)):
+            compact_in_loop(table)
+        return result
+
+    @property
+    def _dynamic(self) -> bool | None:
+        return False if self._mode == "overwrite" else None
+
+    def _refuse_second(self, key: tuple[str, str], run: str | None, batch_id: int) -> None:
+        last = _WRITTEN.get(key)
+        if run is not None and last is not None and last[:2] == (run, batch_id):
+            raise InvalidRequest(
+                "this batch was written to this table already, by another sink or another call: "
+                "its rows would be taken for a repetition. Unite the frames, or give each sink a "
+                "name: foreach_batch(table, name=...)",
+                batch=batch_id,
+                path=key[0],
+                commit_user=key[1],
+            )
+
+
+def _query_of(spark: SparkSession) -> tuple[str | None, str | None]:
+    """The ids of the query and of its run in which this thread runs a batch; None outside of one.
+
+    Through Spark Connect, only a task knows the query, and nobody the run.
+    """
+    try:
+        context = spark.sparkContext
+    except PySparkException:
+        rows = spark.range(0, 1, 1, 1).mapInArrow(_ids_of_task, "query string, run string")
+        (row,) = rows.collect()
+        return row.query, row.run
+    query: str | None = context.getLocalProperty(QUERY_ID)
+    run: str | None = context.getLocalProperty(_RUN)
+    return query, run
+
+
+def _ids_of_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    task = TaskContext.get()
+    for _ in batches:
+        found = [None if task is None else task.getLocalProperty(key) for key in (QUERY_ID, _RUN)]
+        arrays = [pa.array([text], pa.string()) for text in found]
+        yield pa.RecordBatch.from_arrays(arrays, names=["query", "run"])

@@ -1,0 +1,86 @@
+"""The identity of a batch of a streaming query, and what both ways of writing a stream do with it.
+
+The commit user of a query is `spark-QUERYID`, and the identifier of a batch is its number. Spark
+keeps the id of a query in its checkpoint, and repeats at most the last batch after a restart.
+
+INVARIANT: a batch is never left out without an error. The id of the query is always in the commit
+user, so the batches of a new checkpoint are not taken for those of an old one. A batch before the
+last committed one is refused: Spark never repeats it, so the checkpoint is older than the table.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from lakecore import InvalidRequest, LakecoreError
+from lakecore.distributed.committing import author, last_committed
+
+if TYPE_CHECKING:
+    from lakecore import CompactionResult, Table
+    from lakecore.distributed.committing import Author
+    from lakecore.distributed.tables import TableContext
+
+__all__ = ["QUERY_ID", "author_of_batch", "compact_in_loop", "is_due", "loop_of"]
+
+QUERY_ID = "sql.streaming.queryId"
+"""The local property in which Spark tells tasks the id of their query."""
+PREFIX = "spark"
+log = logging.getLogger("lakecore.compaction")
+
+
+def author_of_batch(
+    context: TableContext, query: str | None, batch: int, prefix: str | None = None, name: str = ""
+) -> Author:
+    """The author of a batch. Raises InvalidRequest if later batches of the query are committed."""
+    if query is None:
+        raise InvalidRequest(
+            "this is not a batch of a streaming query: pass the function to "
+            "writeStream.foreachBatch, or write a frame by spark_bridge.write",
+            table=context.identifier,
+        )
+    user = "-".join(part for part in (prefix or PREFIX, query, name) if part)
+    by = author(context, user, batch)
+    last = last_committed(context, user)
+    if last is not None and last.commit_identifier > batch:
+        raise InvalidRequest(
+            "later batches of this query are committed: its checkpoint is older than the table. "
+            "Restore the newest checkpoint, or start with a new one, which reads from its start",
+            batch=batch,
+            committed=last.commit_identifier,
+            snapshot_id=last.id,
+            commit_user=user,
+            table=context.identifier,
+        )
+    return by
+
+
+def loop_of(context: TableContext, every: int | None) -> int | None:
+    """After how many batches a stream compacts the table; None: never. `every` 0: never.
+
+    If `every` is not stated, a table that is `write-only` is compacted by another job. Otherwise a
+    bucket gets a run in each batch, and is due after as many batches as the option
+    `num-sorted-run.compaction-trigger` says. The stop trigger is the most in any case.
+    """
+    options = context.options
+    if every == 0 or (every is None and options.write_only):
+        return None
+    wanted = every or options.num_sorted_run_compaction_trigger
+    return max(1, min(wanted, options.stop_trigger))
+
+
+def is_due(batch: int, every: int | None) -> bool:
+    """Whether the table is compacted after this batch."""
+    return every is not None and (batch + 1) % every == 0
+
+
+def compact_in_loop(table: Table) -> CompactionResult | None:
+    """Compact what is due; None if that failed. The rows are committed, so that is no error.
+
+    The next batch waits for it: a stream never writes faster than its table is compacted.
+    """
+    try:
+        return table.compact()
+    except (LakecoreError, OSError) as error:
+        log.warning("compaction failed. table=%s error=%s", table.context.identifier, error)
+        return None
