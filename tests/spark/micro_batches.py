@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lakecore.distributed.changes import ROW_KIND
-from spark_bridge import stream_sink
 from spark_bridge.source import LakecoreSource
+from spark_bridge.stream_commit import QUERY_ID
 from spark_bridge.types import spark_schema
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class TaskStandIn:
         return cls()
 
     def getLocalProperty(self, key: str) -> str | None:  # noqa: N802
-        return self.query if key == stream_sink.QUERY_ID else None
+        return self.query if key == QUERY_ID else None
 
 
 def source_of(table: lc.Table, options: dict[str, str]) -> Any:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def query(table: lc.Table, checkpoint: Checkpoint | None = None, **options: object) -> Query:
+def query(table: lc.Table, checkpoint: Any = None, **options: object) -> Query:
     given = {key.replace("__", ".").replace("_", "-"): str(x) for key, x in options.items()}
     texts = {"read.changelog": "true", **given}
     return Query(table, checkpoint or Checkpoint("q"), texts)
