@@ -74,7 +74,7 @@ services: $(VENV)/.installed-services ## run catalogs on real servers: PostgreSQ
 	$(PYTEST) -m services -n 2 --dist loadfile tests/services $(ARGS)
 
 $(VENV)/.installed-services: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,jdbc]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,jdbc,hive]'
 	@touch $@
 
 differential: $(VENV)/.installed-interop ## play random histories on lakecore and on Java (HISTORIES=n, SEED=s, ENGINE=e)

@@ -59,11 +59,13 @@ OWNERS = {
     "duckdb": ("lakecore/frames", "lakecore/scalar", "lakecore/sql"),
     "fsspec": ("lakecore/io",),
     "gcsfs": ("lakecore/io",),
+    "pymetastore": ("lakecore/catalog/hive",),
     "pyspark": ("spark_bridge",),
     "pyspark_lakecore": ("pyspark_lakecore",),
     "s3fs": ("lakecore/io",),
     "spark_bridge": ("spark_bridge", "pyspark_lakecore"),
     "sqlalchemy": ("lakecore/catalog/jdbc",),
+    "thrift": ("lakecore/catalog/hive",),
 }
 
 # The packages that run in Spark know lakecore by its public names and by this package.

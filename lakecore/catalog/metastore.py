@@ -11,10 +11,11 @@ file exclusively.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from lakecore.errors import LakecoreError, StorageError
+from lakecore.errors import LakecoreError
 from lakecore.format.layout import MAIN_BRANCH
 from lakecore.table.publication import EXCLUSIVE_CREATE, Published, Refused
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.publication import Outcome, SchemaProposal, SnapshotProposal
 
+_log = logging.getLogger(__name__)
+
 __all__ = ["Entry", "Metastore", "MetastorePublication"]
 
 
@@ -42,6 +45,11 @@ class Entry:
 
 class Metastore(Protocol):
     """Names of databases and tables. Every call asks the server; nothing is cached."""
+
+    @property
+    def owns_others(self) -> bool:
+        """Whether views and other tables belong to Paimon, and end with their database."""
+        ...
 
     def databases(self) -> tuple[str, ...]:
         """The names of all databases, sorted."""
@@ -99,8 +107,8 @@ class Metastore(Protocol):
         """List a table; False if the name is taken."""
         ...
 
-    def update(self, name: Identifier, schema: TableSchema) -> None:
-        """Copy a new schema of a listed table."""
+    def update(self, name: Identifier, schema: TableSchema, before: TableSchema | None) -> None:
+        """Copy a schema of a listed table. What only the schema before has is removed."""
         ...
 
     def remove(self, name: Identifier) -> bool:
@@ -115,6 +123,10 @@ class Metastore(Protocol):
         self, name: Identifier, store: Store, layout: Layout, proposal: SnapshotProposal
     ) -> None:
         """Copy what a commit of the main branch changed. Never fails: it logs what went wrong."""
+        ...
+
+    def repair_partitions(self, name: Identifier, store: Store, path: str) -> None:
+        """List again the partitions of a table, if the metastore lists partitions."""
         ...
 
     def lock(self, name: Identifier) -> AbstractContextManager[None]:
@@ -149,24 +161,37 @@ class MetastorePublication:
         return outcome
 
     def publish_schema(self, store: Store, layout: Layout, proposal: SchemaProposal) -> bool:
-        """Create the schema's file under the lock, then copy it to the metastore."""
+        """Copy the schema to the metastore, then create its file, both under the lock.
+
+        The metastore may refuse a schema: then there is no file. If another writer was first, the
+        newest schema is copied again.
+        """
         name = self._on_branch(layout)
-        if layout.branch == MAIN_BRANCH:
-            self.metastore.check_schema(name, proposal.schema)
+        if layout.branch != MAIN_BRANCH:
+            with self.metastore.lock(name):
+                return EXCLUSIVE_CREATE.publish_schema(store, layout, proposal)
+        self.metastore.check_schema(name, proposal.schema)
         with self.metastore.lock(name):
-            if not EXCLUSIVE_CREATE.publish_schema(store, layout, proposal):
-                return False
-            if layout.branch == MAIN_BRANCH:
-                try:
-                    self.metastore.update(name, proposal.schema)
-                except LakecoreError as error:
-                    raise StorageError(
-                        "the table has its new schema, but the catalog could not copy it; "
-                        "repair the table in the catalog, and do not repeat the change",
-                        table=name,
-                        schema=proposal.schema.id,
-                    ) from error
-        return True
+            before = self.history(store, layout).latest_schema()
+            self.metastore.update(name, proposal.schema, before)
+            made = False
+            try:
+                made = EXCLUSIVE_CREATE.publish_schema(store, layout, proposal)
+            finally:
+                if not made:
+                    self._copy_again(name, store, layout, proposal.schema)
+        return made
+
+    def _copy_again(
+        self, name: Identifier, store: Store, layout: Layout, proposed: TableSchema
+    ) -> None:
+        """Copy the newest schema in place of one that was not published."""
+        try:
+            newest = self.history(store, layout).latest_schema()
+            if newest is not None:
+                self.metastore.update(name, newest, proposed)
+        except (LakecoreError, OSError) as error:
+            _log.warning("schema not copied table=%s error=%s", name, error)
 
     def write_hints(self, history: History, snapshot: Snapshot) -> None:
         """Write the hints that save readers a listing."""

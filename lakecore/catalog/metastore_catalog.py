@@ -8,7 +8,8 @@ The order of the steps decides what a crash in between leaves:
 - rename: the entry, then the directory. If the directory cannot be moved, the entry is renamed
   back. A crash leaves an entry without a directory: the table is at its old path, and `repair` of
   the old name lists it there;
-- alter: the schema file, then the copy in the metastore. `repair` copies it again.
+- alter: the copy in the metastore, then the schema file. A crash leaves a copy of a schema that the
+  table does not have; `repair` copies the right one.
 
 Creation, renaming and altering hold the lock of the table. A rename takes both locks in the order
 of their names, so that two renames never wait for each other.
@@ -117,6 +118,13 @@ class MetastoreCatalog:
                 "the database is not empty; cascade=True removes what is in it",
                 database=name,
                 **{"tables" if tables else "others": shown(tables or others)},
+            )
+        if others and not self.metastore.owns_others:
+            raise InvalidRequest(
+                "the database holds views, or tables that are not Paimon's: drop them first, with "
+                "the engine that made them",
+                database=name,
+                others=shown(others),
             )
         for table in tables:
             self.drop_table(str(Identifier(database=name, table=table)), ignore_if_not_exists=True)

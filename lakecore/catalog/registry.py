@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from lakecore.catalog.filesystem import open_filesystem
+from lakecore.catalog.hive.open import open_hive
 from lakecore.catalog.jdbc.open import open_jdbc
 from lakecore.catalog.options import FILESYSTEM, METASTORE
 from lakecore.errors import InvalidRequest, Unsupported
@@ -32,7 +33,7 @@ class Opener(Protocol):
 CATALOGS: Mapping[str, Opener | None] = {
     FILESYSTEM: open_filesystem,
     "jdbc": open_jdbc,
-    "hive": None,
+    "hive": open_hive,
     "rest": None,
 }
 """Paimon's catalogs by `metastore`; None: not supported."""

@@ -75,4 +75,5 @@ def _table(metastore: Metastore, store: Store, name: Identifier) -> None:
     metastore.check_schema(name, schema)
     metastore.add_database(name.database)
     if entry is not None or not metastore.add(name, path, schema):
-        metastore.update(name, schema)
+        metastore.update(name, schema, None)
+    metastore.repair_partitions(name, store, path)

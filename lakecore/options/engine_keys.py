@@ -79,7 +79,6 @@ materialized-table.refresh-handler-bytes | text | | Flink: what refreshes it.
 materialized-table.refresh-handler-description | text | | Flink: what refreshes it, in words.
 materialized-table.refresh-mode | text | | Flink: how it is refreshed.
 materialized-table.refresh-status | text | | Flink: whether it is refreshed.
-metastore.partitioned-table | flag | false | Hive: list the partitions in the metastore.
 metastore.tag-to-partition | text | | Hive: tags as partitions of this name.
 metastore.tag-to-partition.preview | text | none | Hive: show tags before they are made.
 paimon.respect.minmaxsplitsize.enabled | flag | false | Hive: its own split sizes.

@@ -54,6 +54,10 @@ class LayoutOptions:
         "partition", NAMES, (), WRITE,
         "The partition keys, as an option; creation moves them into the schema.", immutable=True,
     )
+    metastore_partitioned_table: bool = option(
+        "metastore.partitioned-table", FLAG, False, WRITE,
+        "A Hive catalog lists the partitions in the metastore.",
+    )
     primary_key_nullable: bool = option(
         "primary-key.nullable", FLAG, False, READ,
         "Let primary keys be null; nulls are equal.", scope=KEYED, supported=False, immutable=True,

@@ -46,6 +46,11 @@ def _make_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCatalog
     return make
 
 
+@pytest.fixture(name="other_database")
+def _other_database() -> str:
+    return "a b"
+
+
 @pytest.fixture
 def catalog(make_catalog: MakeCatalog) -> Catalog:
     """A catalog with one database, `shop`."""
@@ -84,14 +89,12 @@ def test_new_warehouse_has_no_databases(make_catalog: MakeCatalog) -> None:
     assert make_catalog().list_databases() == ()
 
 
-def test_first_database_makes_the_warehouse(
-    make_catalog: MakeCatalog,
-) -> None:
+def test_first_database_makes_the_warehouse(make_catalog: MakeCatalog, other_database: str) -> None:
     catalog = make_catalog()
     catalog.create_database("shop")
-    catalog.create_database("a b")
+    catalog.create_database(other_database)
 
-    assert catalog.list_databases() == ("a b", "shop")
+    assert catalog.list_databases() == (other_database, "shop")
     assert catalog.database_exists("shop")
     assert not catalog.database_exists("sho")
 

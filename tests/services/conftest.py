@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.services import servers, setup
+from tests.services.hive import client
 from tests.services.jdbc import JdbcServer, mysql_server, postgresql_server
 
 if TYPE_CHECKING:
@@ -33,4 +34,5 @@ def mysql() -> Iterator[JdbcServer]:
 def hive() -> Iterator[servers.Server]:
     setup.set_up(setup.HIVE)
     with servers.hive_metastore() as server:
+        servers.eventually(lambda: client(server).databases(), server.name)
         yield server

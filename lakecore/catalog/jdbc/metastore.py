@@ -51,6 +51,11 @@ class JdbcMetastore:
         if self.locks is not None:
             self.locks.make_table()
 
+    @property
+    def owns_others(self) -> bool:
+        """Views are rows of the same catalog."""
+        return True
+
     # --- databases --------------------------------------------------------------------------------
 
     def databases(self) -> tuple[str, ...]:
@@ -131,7 +136,7 @@ class JdbcMetastore:
             *self._replaced(name, schema),
         )
 
-    def update(self, name: Identifier, schema: TableSchema) -> None:
+    def update(self, name: Identifier, schema: TableSchema, before: TableSchema | None) -> None:  # noqa: ARG002
         if self.copies_properties:
             self.database.change(*self._replaced(name, schema))
 
@@ -154,6 +159,9 @@ class JdbcMetastore:
         self, name: Identifier, store: Store, layout: Layout, proposal: SnapshotProposal
     ) -> None:
         """Rows name tables only: a commit changes none."""
+
+    def repair_partitions(self, name: Identifier, store: Store, path: str) -> None:
+        """Rows name tables only."""
 
     def lock(self, name: Identifier) -> AbstractContextManager[None]:
         if self.locks is None:

@@ -1,0 +1,276 @@
+"""Calls to a Hive Metastore by Thrift, and plain errors.
+
+The only module that knows the generated client (`pymetastore`); it is imported when a catalog is
+opened. Each call has a connection of its own: generated clients are not safe for threads, and a
+connection that was idle for long may be dead. `client-pool-size` limits how many there are at once.
+
+Newer metastores have other calls for the same: one that the server does not know is replaced.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
+
+from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
+from lakecore.masking import masked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import ModuleType
+
+    from pymetastore.hive_metastore.ThriftHiveMetastore import Client
+    from pymetastore.hive_metastore.ttypes import Database, Partition, Table
+    from thrift.transport.TTransport import TTransportBase
+
+__all__ = ["HiveClient", "Hosts", "types"]
+
+Hosts: TypeAlias = "tuple[tuple[str, int], ...]"
+
+_CALLS = "pymetastore.hive_metastore.ThriftHiveMetastore"
+_UNKNOWN_METHOD = 1
+_ALL = -1
+
+
+class HiveClient:
+    """The calls that a catalog makes. Raises errors of lakecore only."""
+
+    def __init__(self, hosts: Hosts, most: int, timeout_ms: int) -> None:
+        self.hosts = hosts
+        self._most = most
+        self._timeout_ms = timeout_ms
+        self._slots = threading.BoundedSemaphore(most)
+        _imported(_CALLS)
+
+    def __repr__(self) -> str:
+        return f"HiveClient({', '.join(f'{host}:{port}' for host, port in self.hosts)})"
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_slots": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._slots = threading.BoundedSemaphore(self._most)
+
+    # --- databases --------------------------------------------------------------------------------
+
+    def databases(self) -> list[str]:
+        """The names of all databases."""
+        with self._connected() as client:
+            return list(client.get_all_databases())
+
+    def database(self, name: str) -> Database | None:
+        """A database; None if it does not exist."""
+        try:
+            with self._connected() as client:
+                return client.get_database(name)
+        except NotFound:
+            return None
+
+    def create_database(self, database: Database) -> None:
+        """Create a database. Raises AlreadyExists."""
+        with self._connected() as client:
+            client.create_database(database)
+
+    def drop_database(self, name: str) -> None:
+        """Drop an empty database, and leave its files alone."""
+        with self._connected() as client:
+            client.drop_database(name, False, False)
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def table_names(self, database: str) -> list[str]:
+        """The names of all tables and views of a database."""
+        with self._connected() as client:
+            return list(client.get_all_tables(database))
+
+    def tables(self, database: str, names: Sequence[str]) -> list[Table]:
+        """The tables of these names that exist."""
+        request = types().GetTablesRequest(dbName=database, tblNames=list(names))
+        with self._connected() as client:
+            try:
+                return list(client.get_table_objects_by_name_req(request).tables)
+            except _thrift().TApplicationException as error:
+                _require_unknown_method(error)
+        with self._connected() as client:
+            return list(client.get_table_objects_by_name(database, list(names)))
+
+    def table(self, database: str, name: str) -> Table | None:
+        """A table or view; None if it does not exist."""
+        request = types().GetTableRequest(dbName=database, tblName=name)
+        try:
+            with self._connected() as client:
+                try:
+                    return client.get_table_req(request).table
+                except _thrift().TApplicationException as error:
+                    _require_unknown_method(error)
+            with self._connected() as client:
+                return client.get_table(database, name)
+        except NotFound:
+            return None
+
+    def create_table(self, table: Table) -> None:
+        """Create a table. Raises AlreadyExists."""
+        with self._connected() as client:
+            client.create_table(table)
+
+    def alter_table(self, database: str, name: str, table: Table, settings: dict[str, str]) -> None:
+        """Replace a table by another, whose name may differ."""
+        context = types().EnvironmentContext(properties=settings)
+        with self._connected() as client:
+            client.alter_table_with_environment_context(database, name, table, context)
+
+    def drop_table(self, database: str, name: str) -> bool:
+        """Drop a table, and leave its files alone; False if it does not exist."""
+        try:
+            with self._connected() as client:
+                client.drop_table(database, name, False)
+        except NotFound:
+            return False
+        return True
+
+    # --- partitions -------------------------------------------------------------------------------
+
+    def partitions(self, database: str, table: str) -> list[Partition]:
+        """All partitions of a table."""
+        with self._connected() as client:
+            return list(client.get_partitions(database, table, _ALL))
+
+    def add_partitions(self, database: str, table: str, partitions: Sequence[Partition]) -> None:
+        """Add the partitions that do not exist."""
+        request = types().AddPartitionsRequest(
+            dbName=database,
+            tblName=table,
+            parts=list(partitions),
+            ifNotExists=True,
+            needResult=False,
+        )
+        with self._connected() as client:
+            client.add_partitions_req(request)
+
+    def alter_partitions(self, database: str, table: str, partitions: Sequence[Partition]) -> None:
+        """Replace partitions, by their values."""
+        with self._connected() as client:
+            client.alter_partitions(database, table, list(partitions))
+
+    def drop_partition(self, database: str, table: str, values: Sequence[str]) -> bool:
+        """Drop a partition, and leave its files alone; False if it does not exist."""
+        try:
+            with self._connected() as client:
+                client.drop_partition(database, table, list(values), False)
+        except NotFound:
+            return False
+        return True
+
+    # --- locks ------------------------------------------------------------------------------------
+
+    def lock(self, database: str, table: str, user: str, host: str) -> tuple[int, bool]:
+        """Ask for the exclusive lock of a table; its id, and whether it is held."""
+        kinds = types()
+        component = kinds.LockComponent(
+            type=kinds.LockType.EXCLUSIVE,
+            level=kinds.LockLevel.TABLE,
+            dbname=database,
+            tablename=table,
+            operationType=None,
+        )
+        request = kinds.LockRequest(component=[component], user=user, hostname=host)
+        with self._connected() as client:
+            response = client.lock(request)
+        return int(response.lockid), response.state == kinds.LockState.ACQUIRED
+
+    def check_lock(self, lock: int) -> bool:
+        """Whether a lock that was asked for is held now."""
+        kinds = types()
+        with self._connected() as client:
+            response = client.check_lock(kinds.CheckLockRequest(lockid=lock))
+        return bool(response.state == kinds.LockState.ACQUIRED)
+
+    def unlock(self, lock: int) -> None:
+        """Give a lock back, or no longer wait for it."""
+        with self._connected() as client:
+            client.unlock(types().UnlockRequest(lockid=lock))
+
+    # --- connections ------------------------------------------------------------------------------
+
+    @contextmanager
+    def _connected(self) -> Iterator[Client]:
+        """A connection to the first server that answers."""
+        with self._slots, self._plain_errors():
+            transport = self._open()
+            try:
+                protocol = _imported("thrift.protocol.TBinaryProtocol").TBinaryProtocol(transport)
+                yield _imported(_CALLS).Client(protocol)
+            finally:
+                transport.close()
+
+    def _open(self) -> TTransportBase:
+        transports = _imported("thrift.transport.TTransport")
+        *others, last = self.hosts
+        for host, port in others:
+            try:
+                return self._open_at(host, port)
+            except transports.TTransportException:
+                continue
+        return self._open_at(*last)
+
+    def _open_at(self, host: str, port: int) -> TTransportBase:
+        socket = _imported("thrift.transport.TSocket").TSocket(host, port)
+        socket.setTimeout(self._timeout_ms)
+        transport = _imported("thrift.transport.TTransport").TBufferedTransport(socket)
+        transport.open()
+        return transport
+
+    @contextmanager
+    def _plain_errors(self) -> Iterator[None]:
+        kinds, thrift = types(), _thrift()
+        try:
+            yield
+        except kinds.AlreadyExistsException as error:
+            raise AlreadyExists("the metastore has that name", why=_why(error)) from error
+        except (
+            kinds.NoSuchObjectException,
+            kinds.UnknownTableException,
+            kinds.UnknownDBException,
+        ) as error:
+            raise NotFound("the metastore has no such name", why=_why(error)) from error
+        except kinds.InvalidOperationException as error:
+            raise InvalidRequest("the metastore refused a change", why=_why(error)) from error
+        except (thrift.TException, OSError, EOFError) as error:
+            raise StorageError(
+                "the Hive Metastore did not do what it was asked",
+                server=repr(self),
+                why=_why(error),
+            ) from error
+
+
+def types() -> ModuleType:
+    """The values of the metastore's protocol."""
+    return _imported("pymetastore.hive_metastore.ttypes")
+
+
+def _thrift() -> ModuleType:
+    return _imported("thrift.Thrift")
+
+
+def _require_unknown_method(error: Exception) -> None:
+    if getattr(error, "type", None) != _UNKNOWN_METHOD:
+        raise error
+
+
+def _why(error: BaseException) -> str:
+    """What the server says, in one line; class names of Java add nothing."""
+    stated = str(getattr(error, "message", None) or error)
+    return masked(" ".join(stated.split()))[:500]
+
+
+def _imported(module: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise Unsupported(
+            "a package is missing; install it by pip install 'lakecore[hive]'",
+            package=module.partition(".")[0],
+        ) from error

@@ -1,0 +1,289 @@
+"""Names, columns and partitions of tables in a Hive Metastore, as Paimon's Hive catalog keeps them.
+
+Hive knows names in lower case only. Tables that are not Paimon's, and views, take names, but are
+neither read nor changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakecore.catalog.filesystem import DATABASE_SUFFIX
+from lakecore.catalog.hive.client import types
+from lakecore.catalog.hive.partitions import HivePartitions
+from lakecore.catalog.hive.table_rows import (
+    LOCATION,
+    is_external,
+    is_paimon,
+    location_of,
+    partition_keys,
+)
+from lakecore.catalog.metastore import Entry
+from lakecore.errors import (
+    AlreadyExists,
+    CommitConflict,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+    Unsupported,
+)
+from lakecore.format.layout import MAIN_BRANCH, Layout
+from lakecore.io.history.history import History
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pymetastore.hive_metastore.ttypes import Table
+
+    from lakecore.catalog.hive.client import HiveClient
+    from lakecore.catalog.hive.table_rows import HiveTables
+    from lakecore.catalog.identifier import Identifier
+    from lakecore.io.ambient import Ambient
+    from lakecore.io.stores.store import Store
+    from lakecore.model.schema import TableSchema
+    from lakecore.table.publication import SnapshotProposal
+
+__all__ = ["HiveLocks", "HiveMetastore"]
+
+_log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[a-z0-9_]{1,128}")
+_TABLES_AT_ONCE = 300
+_FIRST_WAIT_MS = 50
+_TAG_TO_PARTITION = "metastore.tag-to-partition"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiveLocks:
+    """How locks are waited for, and who asks; times are in milliseconds."""
+
+    wait_ms_max: int
+    timeout_ms: int
+    user: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiveMetastore:
+    """The databases and tables of one metastore (`catalog/metastore.py`)."""
+
+    client: HiveClient
+    warehouse: str
+    rows: HiveTables
+    locks: HiveLocks | None
+    cascades: bool
+    skips_statistics: bool
+    ambient: Ambient
+
+    @property
+    def owns_others(self) -> bool:
+        """Views and tables that are not Paimon's belong to Hive."""
+        return False
+
+    # --- databases --------------------------------------------------------------------------------
+
+    def databases(self) -> tuple[str, ...]:
+        return tuple(sorted(self.client.databases()))
+
+    def has_database(self, name: str) -> bool:
+        return _is_lower(name) and self.client.database(name) is not None
+
+    def check_database_name(self, name: str) -> None:
+        _check_name("database", name)
+
+    def check_table_name(self, name: Identifier) -> None:
+        _check_name("database", name.database)
+        _check_name("table", name.table)
+
+    def check_schema(self, name: Identifier, schema: TableSchema) -> None:
+        if _TAG_TO_PARTITION in schema.options:
+            raise Unsupported(
+                "tags are not shown as partitions", table=name, option=_TAG_TO_PARTITION
+            )
+
+    def add_database(self, name: str) -> bool:
+        path = self._default_path(name)
+        database = types().Database(name=name, parameters={})
+        if self.rows.location_in_properties:
+            database.parameters[LOCATION] = path
+        else:
+            database.locationUri = path
+        try:
+            self.client.create_database(database)
+        except AlreadyExists:
+            return False
+        return True
+
+    def remove_database(self, name: str) -> None:
+        self.client.drop_database(name)
+
+    def database_path(self, name: str) -> str:
+        database = self.client.database(name)
+        if database is None:
+            return self._default_path(name)
+        return location_of(database.parameters, database.locationUri) or self._default_path(name)
+
+    def _default_path(self, name: str) -> str:
+        return f"{self.warehouse.rstrip('/')}/{name}{DATABASE_SUFFIX}"
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def tables(self, database: str) -> tuple[str, ...]:
+        return tuple(table.tableName for table in self._all(database) if is_paimon(table))
+
+    def others(self, database: str) -> tuple[str, ...]:
+        return tuple(table.tableName for table in self._all(database) if not is_paimon(table))
+
+    def find(self, name: Identifier) -> Entry | None:
+        table = self._table(name)
+        if table is None or not is_paimon(table):
+            return None
+        path = location_of(table.parameters, table.sd.location)
+        return None if path is None else Entry(path=path, external=is_external(table))
+
+    def is_taken(self, name: Identifier) -> bool:
+        return self._table(name) is not None
+
+    def new_path(self, name: Identifier) -> str:
+        return f"{self.database_path(name.database)}/{name.table}"
+
+    def add(self, name: Identifier, path: str, schema: TableSchema) -> bool:
+        table = self.rows.new_table(name, path, schema, now_ms=self.ambient.now_ms())
+        try:
+            self.client.create_table(table)
+        except AlreadyExists:
+            return False
+        return True
+
+    def update(self, name: Identifier, schema: TableSchema, before: TableSchema | None) -> None:
+        table = self._paimon_table(name)
+        self.rows.set_schema(table, schema, before)
+        context = {"DO_NOT_UPDATE_STATS": str(self.skips_statistics).lower()}
+        if self.cascades:
+            context["CASCADE"] = "true"
+        self.client.alter_table(name.database, name.table, table, context)
+
+    def remove(self, name: Identifier) -> bool:
+        return self.client.drop_table(name.database, name.table)
+
+    def rename(self, old: Identifier, new: Identifier, path: str) -> bool:
+        table = self._paimon_table(old)
+        moved = location_of(table.parameters, table.sd.location) != path
+        table.dbName, table.tableName = new.database, new.table
+        if moved:
+            # With a location of its own, the metastore leaves the directory to the catalog.
+            self.rows.set_location(table, path)
+        try:
+            self.client.alter_table(old.database, old.table, table, {"DO_NOT_UPDATE_STATS": "true"})
+        except InvalidRequest:
+            if self.is_taken(new):
+                return False
+            raise
+        if moved and table.partitionKeys:
+            self._partitions.move(new, path)
+        return True
+
+    def after_commit(
+        self, name: Identifier, store: Store, layout: Layout, proposal: SnapshotProposal
+    ) -> None:
+        try:
+            history = History(store, layout)
+            schema = history.schema(proposal.snapshot.schema_id)
+            if partition_keys(schema):
+                self._partitions.follow(name, history, schema, proposal)
+        except (LakecoreError, OSError) as error:
+            _log.warning("partitions not copied table=%s error=%s", name, error)
+
+    def repair_partitions(self, name: Identifier, store: Store, path: str) -> None:
+        history = History(store, Layout(root=path))
+        schema, snapshot = history.latest_schema(), history.latest_snapshot()
+        if schema is not None and snapshot is not None and partition_keys(schema):
+            self._partitions.copy(name, history, schema, snapshot)
+
+    # --- locks ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def lock(self, name: Identifier) -> Iterator[None]:
+        if self.locks is None:
+            yield
+            return
+        branch = "" if name.branch == MAIN_BRANCH else f"$branch_{name.branch}"
+        lock = self._acquire(self.locks, name.database, f"{name.table}{branch}")
+        try:
+            yield
+        finally:
+            try:
+                self.client.unlock(lock)
+            except LakecoreError as error:
+                # What was done under the lock is done. The metastore forgets the lock in time.
+                _log.warning("lock not released table=%s lock=%d error=%s", name, lock, error)
+
+    def _acquire(self, how: HiveLocks, database: str, table: str) -> int:
+        began, wait_ms = self.ambient.now_ms(), _FIRST_WAIT_MS
+        lock, held = self.client.lock(database, table, how.user, how.host)
+        try:
+            while not held:
+                waited_ms = self.ambient.now_ms() - began
+                if waited_ms > how.timeout_ms:
+                    break
+                wait_ms = min(wait_ms * 2, how.wait_ms_max)
+                self.ambient.sleep(wait_ms / 1000 * (0.5 + self.ambient.random() / 2))
+                held = self.client.check_lock(lock)
+        finally:
+            if not held:
+                with suppress(LakecoreError):
+                    self.client.unlock(lock)
+        if not held:
+            raise CommitConflict(
+                "other processes hold the lock of the table; try again later",
+                table=f"{database}.{table}",
+                lock=lock,
+                waited_seconds=(self.ambient.now_ms() - began) // 1000,
+            )
+        return lock
+
+    # --- finding ----------------------------------------------------------------------------------
+
+    @property
+    def _partitions(self) -> HivePartitions:
+        return HivePartitions(client=self.client, ambient=self.ambient)
+
+    def _all(self, database: str) -> list[Table]:
+        """All tables and views of a database, sorted by name."""
+        names = sorted(self.client.table_names(database))
+        return sorted(
+            (
+                table
+                for first in range(0, len(names), _TABLES_AT_ONCE)
+                for table in self.client.tables(database, names[first : first + _TABLES_AT_ONCE])
+            ),
+            key=lambda table: str(table.tableName),
+        )
+
+    def _table(self, name: Identifier) -> Table | None:
+        if not _is_lower(name.database) or not _is_lower(name.table):
+            return None
+        return self.client.table(name.database, name.table)
+
+    def _paimon_table(self, name: Identifier) -> Table:
+        table = self._table(name)
+        if table is None or not is_paimon(table):
+            raise NotFound("the metastore lists no Paimon table of that name", table=name)
+        return table
+
+
+def _is_lower(name: str) -> bool:
+    """Whether Hive tells the name from others; it would find `T` as `t`."""
+    return name == name.lower()
+
+
+def _check_name(what: str, name: str) -> None:
+    if _NAME.fullmatch(name) is None:
+        raise InvalidRequest(
+            f"the name of a {what} in a Hive Metastore has lower-case letters, digits and `_`",
+            name=name,
+        )

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from lakecore.catalog.hive.type_names import hive_type
+from lakecore.model.types import parse_type
+
+
+@pytest.mark.parametrize(
+    ("paimon", "hive"),
+    [
+        ("BOOLEAN", "boolean"),
+        ("TINYINT", "tinyint"),
+        ("SMALLINT NOT NULL", "smallint"),
+        ("INT", "int"),
+        ("BIGINT", "bigint"),
+        ("FLOAT", "float"),
+        ("DOUBLE", "double"),
+        ("DECIMAL(12, 2)", "decimal(12,2)"),
+        ("CHAR(255)", "char(255)"),
+        ("CHAR(256)", "string"),
+        ("VARCHAR(65535)", "varchar(65535)"),
+        ("VARCHAR(65536)", "string"),
+        ("STRING", "string"),
+        ("BINARY(4)", "binary"),
+        ("BYTES", "binary"),
+        ("DATE", "date"),
+        ("TIME(3)", "string"),
+        ("TIMESTAMP(6)", "timestamp"),
+        ("TIMESTAMP(3) WITH LOCAL TIME ZONE", "timestamp with local time zone"),
+        ("ARRAY<INT NOT NULL>", "array<int>"),
+        ("MAP<STRING, ARRAY<DATE>>", "map<string,array<date>>"),
+        ("MULTISET<STRING>", "map<string,int>"),
+        ("ROW<a INT, b ROW<c STRING>>", "struct<a:int,b:struct<c:string>>"),
+    ],
+)
+def test_type_has_the_name_that_java_writes(paimon: str, hive: str) -> None:
+    assert hive_type(parse_type(paimon)) == hive
