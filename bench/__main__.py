@@ -1,8 +1,8 @@
 """`python -m bench [NAME …]`: run the benchmarks, print figures as ratios of one run.
 
 Names: merge_6m fold_6m compact_6m scan_6m checksums_5m pack_20m plan_10k commits_10k polls_100k
-lookup_10m upserts_20m memory_50m large_rows big_bucket formats. Without one, all of them (more than
-an hour on two cores; most is pypaimon's Python path, and buckets of 10 GB).
+lookup_10m upserts_20m memory_50m large_rows big_bucket formats tpch. Without one, all of
+them (more than an hour on two cores; most is pypaimon's Python path, and buckets of 10 GB).
 Exits with 1 if a promise was not kept.
 
 `python -m bench lookup [SETTING=VALUE …]` is lookup_10m in another size, see `lookup.py`.
@@ -12,6 +12,8 @@ Exits with 1 if a promise was not kept.
 `python -m bench big_bucket [SETTING=VALUE …]` is big_bucket in another size, see `big_bucket.py`.
 
 `python -m bench formats [SETTING=VALUE …]` is formats in another size, see `formats.py`.
+
+`python -m bench tpch scale=NUMBER` is tpch in another size, see `tpch.py`.
 
 `python -m bench compaction [SETTING=VALUE …]` measures nothing: it simulates compaction under some
 workloads, see `compaction.py`.
@@ -39,6 +41,7 @@ from bench import (
     plan_10k,
     polls_100k,
     scan_6m,
+    tpch,
     upserts_20m,
 )
 from bench.report import console
@@ -62,6 +65,7 @@ BENCHMARKS: dict[str, Callable[[], bool]] = {
     "large_rows": large_rows.run,
     "big_bucket": big_bucket.run,
     "formats": formats.run,
+    "tpch": tpch.run,
 }
 
 
@@ -77,6 +81,8 @@ def main(names: list[str]) -> int:
         return 0 if big_bucket.run(names[1:]) else 1
     if names[:1] == ["formats"]:
         return 0 if formats.run(names[1:]) else 1
+    if names[:1] == ["tpch"]:
+        return 0 if tpch.run(names[1:]) else 1
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         console.print(f"unknown: {unknown}; known: {list(BENCHMARKS)}")

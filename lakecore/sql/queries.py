@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
 from lakecore.model.times import to_milliseconds
 from lakecore.sql.rewrite import Reference, rewritten
+from lakecore.sql.statement_views import StatementViews
 from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Queries:
     ) -> duckdb.DuckDBPyRelation:
         """The rows of a query. `scope` gives a Python object by its name, or None."""
         self._unknown.clear()
-        return self._run(self._prepared(text, scope, frozenset()), parameters)
+        return self._run(self._prepared(text, scope), parameters)
 
     def reader(self, text: str, scope: Scope) -> pa.RecordBatchReader:
         """The rows of a query as a stream."""
@@ -86,7 +87,7 @@ class Queries:
                 (".".join(reference.chain), str(table.explain(**_travel(self, reference))))
             )
 
-        prepared = self._prepared(text, scope, frozenset(), noted)
+        prepared = self._prepared(text, scope, noted)
         rows = self._run(f"EXPLAIN {prepared}", None).fetchall()
         return [*tables, *((str(key), str(value)) for key, value in rows)]
 
@@ -141,42 +142,46 @@ class Queries:
         self,
         text: str,
         scope: Scope,
-        within: frozenset[str],
         noted: Callable[[Reference, Table], None] | None = None,
     ) -> str:
-        def view_of(reference: Reference) -> str | None:
-            chain = reference.chain
-            if len(chain) == 1 and chain[0] in self._workspace.views:
-                name = chain[0]
-                if name in within:
-                    raise InvalidRequest("the view reads itself", view=name)
-                inner = self._prepared(self._workspace.views[name], scope, within | {name}, noted)
-                return self._create(self._run(inner, None))
-            table = None
-            travel = _travel(self, reference)
-            if not (len(chain) == 1 and _is_file(chain[0])):
-                options = self._options(reference)
-                if "$" in chain[-1]:
-                    # A system table shows the state that options of its table name.
-                    options, travel = {**options, **_scan_options(travel)}, {}
-                table = self._workspace.find(chain, options)
-            if table is not None:
-                if noted is not None:
-                    noted(reference, table)
-                return self._create(table.to_duckdb(self.connection, **travel))
-            held = scope(chain[0]) if len(chain) == 1 else None
-            if held is not None:
-                return self._create(_as_relation(held, chain[0], self.connection))
-            if reference.unit or reference.function or reference.options:
-                self._workspace.table(chain)  # raises, and names what exists
-            if len(chain) > 1 or not _is_file(chain[0]):
-                self._unknown.append(chain)
-            return None
-
         try:
-            return rewritten(text, self.connection, view_of)
+            return rewritten(text, self.connection, StatementViews(self, scope, noted))
         except duckdb.Error as error:
             raise error_of(error) from error
+
+    def table_view(
+        self, reference: Reference, noted: Callable[[Reference, Table], None] | None
+    ) -> duckdb.DuckDBPyRelation | None:
+        """The rows of a table of the catalog; None if it has no such table."""
+        chain = reference.chain
+        if len(chain) == 1 and _is_file(chain[0]):
+            return None
+        travel, options = _travel(self, reference), self._options(reference)
+        if "$" in chain[-1]:
+            # A system table shows the state that options of its table name.
+            options, travel = {**options, **_scan_options(travel)}, {}
+        table = self._workspace.find(chain, options)
+        if table is None:
+            return None
+        if noted is not None:
+            noted(reference, table)
+        return table.to_duckdb(self.connection, **travel)
+
+    def stored_query(self, chain: Chain) -> str | None:
+        """The query of a temporary view; None if there is no such view."""
+        return self._workspace.views.get(chain[0]) if len(chain) == 1 else None
+
+    def unknown(self, reference: Reference) -> None:
+        """Note a name that only DuckDB may know. Raises if it must be a table of the catalog."""
+        chain = reference.chain
+        if reference.unit or reference.function or reference.options:
+            self._workspace.table(chain)  # raises, and names what exists
+        if len(chain) > 1 or not _is_file(chain[0]):
+            self._unknown.append(chain)
+
+    def run(self, text: str) -> duckdb.DuckDBPyRelation:
+        """Run a text whose tables are views."""
+        return self._run(text, None)
 
     def _options(self, reference: Reference) -> dict[str, str]:
         options = dict(reference.options)
@@ -185,7 +190,8 @@ class Queries:
             options[_INCREMENTAL[reference.function]] = ",".join(values)
         return options
 
-    def _create(self, relation: duckdb.DuckDBPyRelation) -> str:
+    def create_view(self, relation: duckdb.DuckDBPyRelation) -> str:
+        """A view of the relation, for one statement. Returns its name."""
         name = f"_lakecore_view_{next(self._numbers)}"
         relation.create_view(name)
         self._views.append(name)
@@ -247,26 +253,6 @@ _SECONDS_MAX = 100_000_000_000
 
 def _is_file(name: str) -> bool:
     return "\\" in name or "*" in name or name.lower().endswith(_FILE_ENDS)
-
-
-def _as_relation(
-    held: object, name: str, connection: duckdb.DuckDBPyConnection
-) -> duckdb.DuckDBPyRelation:
-    """A Python object that a query names, as rows."""
-    to_duckdb = getattr(held, "to_duckdb", None)
-    if to_duckdb is not None:
-        found: duckdb.DuckDBPyRelation = to_duckdb(connection)
-        return found
-    if isinstance(held, pl.LazyFrame):
-        held = held.collect()
-    if isinstance(held, pl.DataFrame):
-        held = held.to_arrow()
-    try:
-        return connection.from_arrow(held)
-    except (duckdb.Error, TypeError, ValueError) as error:
-        raise InvalidRequest(
-            "this Python object cannot be read as rows", name=name, cause=error
-        ) from error
 
 
 def names_in_scope(frame: FrameType | None) -> Scope:

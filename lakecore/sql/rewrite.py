@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.sql.cursor import Cursor
 from lakecore.sql.hints import read_hint
+from lakecore.sql.semi_joins import Candidate, candidates
 from lakecore.sql.tokens import Kind, quoted, syntax_error, tokenize
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from lakecore.sql.statements import Chain
 
-__all__ = ["FUNCTIONS", "Reference", "placeholders", "rewritten"]
+__all__ = ["FUNCTIONS", "Reference", "Views", "placeholders", "rewritten"]
 
 FUNCTIONS = {
     "paimon_incremental_query": 3,
@@ -167,20 +168,30 @@ def _function(cursor: Cursor) -> Reference:
     return Reference(chain=chain, function=name, arguments=arguments[1:])
 
 
-def rewritten(
-    text: str,
-    connection: duckdb.DuckDBPyConnection,
-    view_of: Callable[[Reference], str | None],
-) -> str:
-    """The text for DuckDB. `view_of` gives the view of a reference, or None for DuckDB's own."""
+class Views(Protocol):
+    """Gives views for the tables of one statement."""
+
+    def view_of(self, reference: Reference) -> str | None:
+        """The view of a reference, or None for a table of DuckDB's own."""
+        ...
+
+    def semi_join(
+        self, query: str, candidate: Candidate, view_at: Callable[[int], str | None]
+    ) -> str | None:
+        """The text that replaces a query after IN, or None; `view_at` gives the view at a place."""
+        ...
+
+
+def rewritten(text: str, connection: duckdb.DuckDBPyConnection, views: Views) -> str:
+    """The text for DuckDB."""
     text, references = placeholders(text)
     used: list[Reference] = []
 
     def noted(reference: Reference) -> str | None:
         used.append(reference)
-        return view_of(reference)
+        return views.view_of(reference)
 
-    found = _replaced(text, references, connection, noted)
+    found = _Rewrite(connection, references, noted, views).replaced(text)
     for reference in references:
         if not any(reference is each for each in used):
             raise InvalidRequest(
@@ -190,44 +201,70 @@ def rewritten(
     return found
 
 
-def _replaced(
-    text: str,
-    references: Sequence[Reference],
-    connection: duckdb.DuckDBPyConnection,
-    view_of: Callable[[Reference], str | None],
-) -> str:
-    answer = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0]
-    tree = json.loads(answer)
-    if tree["error"]:
-        if "Only SELECT" not in tree["error_message"]:
-            raise _bad(text, tree)
-        return _by_tokens(text, references, view_of)
-    tables: list[_Table] = []
-    columns: list[_Node] = []
-    _walk(tree, frozenset(), tables, columns)
-    if any(table.place >= _NOWHERE for table in tables):
-        return _by_tokens(text, references, view_of)
-    patches: list[tuple[int, int, str]] = []
-    chains: set[tuple[str, ...]] = set()
-    encoded = text.encode()
-    for table in tables:
-        reference = _named(table.chain, references)
-        view = view_of(reference)
-        if view is None:
-            if table.chain[-1].startswith(_PLACEHOLDER):
-                raise Unsupported(
-                    "time travel and options are for tables of the catalog",
-                    table=".".join(reference.chain),
-                )
-            continue
-        end = table.place + _length(encoded[table.place :].decode(), len(table.chain))
-        alias = "" if table.alias else f" AS {quoted(reference.chain[-1])}"
-        patches.append((table.place, end, quoted(view) + alias))
-        chains.add(tuple(part.lower() for part in reference.chain))
-    patches += _unqualified(columns, chains, encoded)
-    for start, end, new in sorted(patches, reverse=True):
-        encoded = encoded[:start] + new.encode() + encoded[end:]
-    return encoded.decode()
+@dataclass(frozen=True, slots=True)
+class _Rewrite:
+    """The rewriting of one statement."""
+
+    connection: duckdb.DuckDBPyConnection
+    references: Sequence[Reference]
+    view_of: Callable[[Reference], str | None]
+    views: Views
+    chains: set[tuple[str, ...]] = field(default_factory=set)
+    """The names, in lower case, of the tables that views have replaced."""
+
+    def replaced(self, text: str) -> str:
+        """The text with views in place of tables."""
+        answer = self.connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0]
+        tree = json.loads(answer)
+        if tree["error"]:
+            if "Only SELECT" not in tree["error_message"]:
+                raise _bad(text, tree)
+            return _by_tokens(text, self.references, self.view_of)
+        tables: list[_Table] = []
+        columns: list[_Node] = []
+        _walk(tree, frozenset(), tables, columns)
+        if any(table.place >= _NOWHERE for table in tables):
+            return _by_tokens(text, self.references, self.view_of)
+        encoded = text.encode()
+        held = candidates(tree, encoded)
+        patches, views = self._tables(tables, held, encoded)
+        for each in held:
+            query = self.replaced(encoded[each.start + 1 : each.end - 1].decode())
+            new = self.views.semi_join(query, each, views.get)
+            patches.append((each.start, each.end, f"({query}\n)" if new is None else new))
+        patches += _unqualified(columns, self.chains, encoded, held)
+        for start, end, new in sorted(patches, reverse=True):
+            encoded = encoded[:start] + new.encode() + encoded[end:]
+        return encoded.decode()
+
+    def _tables(
+        self, tables: Sequence[_Table], held: Sequence[Candidate], encoded: bytes
+    ) -> tuple[list[tuple[int, int, str]], dict[int, str]]:
+        """Patches that replace tables outside of `held`, and the view at each position."""
+        patches: list[tuple[int, int, str]] = []
+        views: dict[int, str] = {}
+        for table in tables:
+            if _is_within(table.place, held):
+                continue
+            reference = _named(table.chain, self.references)
+            view = self.view_of(reference)
+            if view is None:
+                if table.chain[-1].startswith(_PLACEHOLDER):
+                    raise Unsupported(
+                        "time travel and options are for tables of the catalog",
+                        table=".".join(reference.chain),
+                    )
+                continue
+            end = table.place + _length(encoded[table.place :].decode(), len(table.chain))
+            alias = "" if table.alias else f" AS {quoted(reference.chain[-1])}"
+            patches.append((table.place, end, quoted(view) + alias))
+            views[table.place] = view
+            self.chains.add(tuple(part.lower() for part in reference.chain))
+        return patches, views
+
+
+def _is_within(place: int, held: Sequence[Candidate]) -> bool:
+    return any(each.start <= place < each.end for each in held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,11 +325,16 @@ def _length(text: str, parts: int) -> int:
 
 
 def _unqualified(
-    columns: Sequence[_Node], chains: set[tuple[str, ...]], encoded: bytes
+    columns: Sequence[_Node],
+    chains: set[tuple[str, ...]],
+    encoded: bytes,
+    held: Sequence[Candidate],
 ) -> list[tuple[int, int, str]]:
     """Patches that shorten `database.table.column` to `table.column` for tables with a new name."""
     patches: list[tuple[int, int, str]] = []
     for node in columns:
+        if _is_within(cast("int", node["query_location"]), held):
+            continue
         names = [str(name) for name in cast("list[object]", node.get("column_names", []))]
         lowered = [name.lower() for name in names]
         for size in (3, 2):
