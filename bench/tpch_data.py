@@ -41,7 +41,8 @@ _TABLES = {
         SELECT i::INTEGER AS n_nationkey, upper(['algeria', 'argentina', 'brazil', 'canada',
             'egypt', 'ethiopia', 'france', 'germany', 'india', 'indonesia', 'iran', 'iraq', 'japan',
             'jordan', 'kenya', 'morocco', 'mozambique', 'peru', 'china', 'romania',
-            'saudi arabia', 'vietnam', 'russia', 'united kingdom', 'united states'][i + 1]) AS n_name,
+            'saudi arabia', 'vietnam', 'russia', 'united kingdom',
+            'united states'][i + 1]) AS n_name,
             [0, 1, 1, 1, 4, 0, 3, 3, 2, 2, 4, 4, 2, 4, 0, 0, 0, 1, 2, 3, 4, 2, 3, 3, 1][i + 1]
                 AS n_regionkey, 'comment' AS n_comment FROM range(25) t(i)""",
     "supplier": """
