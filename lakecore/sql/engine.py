@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     import duckdb
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.sql.queries import Parameters, Scope
+    from lakecore.sql.queries import Parameters
     from lakecore.sql.run_show import Rows
+    from lakecore.sql.statement_views import Scope
     from lakecore.table.handle import Table
 
 __all__ = ["SqlEngine"]

@@ -26,13 +26,12 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from lakecore.model.times import Time
+    from lakecore.sql.statement_views import Noted, Scope
     from lakecore.sql.statements import Chain
     from lakecore.sql.workspace import Workspace
     from lakecore.table.handle import Table
 
     Parameters: TypeAlias = Sequence[object] | Mapping[str, object] | None
-    Scope: TypeAlias = Callable[[str], object | None]
-    """Gives a Python object with rows by its name, or None."""
 
 __all__ = ["Queries", "batches_of", "error_of", "names_in_scope", "reader_of", "written"]
 
@@ -142,7 +141,7 @@ class Queries:
         self,
         text: str,
         scope: Scope,
-        noted: Callable[[Reference, Table], None] | None = None,
+        noted: Noted | None = None,
     ) -> str:
         try:
             return rewritten(text, self.connection, StatementViews(self, scope, noted))
@@ -150,7 +149,7 @@ class Queries:
             raise error_of(error) from error
 
     def table_view(
-        self, reference: Reference, noted: Callable[[Reference, Table], None] | None
+        self, reference: Reference, noted: Noted | None
     ) -> duckdb.DuckDBPyRelation | None:
         """The rows of a table of the catalog; None if it has no such table."""
         chain = reference.chain

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakecore.model.snapshot import CommitResult
-    from lakecore.sql.queries import Queries, Scope
+    from lakecore.sql.queries import Queries
+    from lakecore.sql.statement_views import Scope
     from lakecore.sql.statements import Delete
     from lakecore.table.handle import Table
 

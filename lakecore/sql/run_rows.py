@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import CommitResult
-    from lakecore.sql.queries import Parameters, Queries, Scope
+    from lakecore.sql.queries import Parameters, Queries
+    from lakecore.sql.statement_views import Scope
     from lakecore.sql.statements import CreateTable, RowStatement
     from lakecore.sql.workspace import Workspace
     from lakecore.table.handle import Table

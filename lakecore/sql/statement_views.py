@@ -5,7 +5,7 @@ INVARIANT: a table that a statement names twice, in the same state, is one view 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import duckdb
 import polars as pl
@@ -16,15 +16,49 @@ from lakecore.sql.semi_joins import column_type, values_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
     import pyarrow as pa
 
-    from lakecore.sql.queries import Queries, Scope
     from lakecore.sql.rewrite import Reference
     from lakecore.sql.semi_joins import Candidate
+    from lakecore.sql.statements import Chain
     from lakecore.table.handle import Table
 
+    Scope: TypeAlias = Callable[[str], object | None]
+    """Gives a Python object with rows by its name, or None."""
+    Noted: TypeAlias = Callable[[Reference, Table], None]
+    """Is told each table of the catalog that a statement reads."""
+
 __all__ = ["StatementViews"]
+
+
+class Connected(Protocol):
+    """A DuckDB connection that knows the tables of a catalog."""
+
+    connection: duckdb.DuckDBPyConnection
+
+    def stored_query(self, chain: Chain) -> str | None:
+        """The query of a temporary view; None if there is no such view."""
+        ...
+
+    def table_view(
+        self, reference: Reference, noted: Noted | None
+    ) -> duckdb.DuckDBPyRelation | None:
+        """The rows of a table of the catalog; None if it has no such table."""
+        ...
+
+    def unknown(self, reference: Reference) -> None:
+        """Note a name that only DuckDB may know."""
+        ...
+
+    def create_view(self, relation: duckdb.DuckDBPyRelation) -> str:
+        """A view of the relation, for one statement. Returns its name."""
+        ...
+
+    def run(self, text: str) -> duckdb.DuckDBPyRelation:
+        """Run a text whose tables are views."""
+        ...
 
 
 class StatementViews:
@@ -32,9 +66,9 @@ class StatementViews:
 
     def __init__(
         self,
-        queries: Queries,
+        queries: Connected,
         scope: Scope,
-        noted: Callable[[Reference, Table], None] | None,
+        noted: Noted | None,
     ) -> None:
         self._queries = queries
         self._scope = scope
