@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyroaring import BitMap
 
 from lakecore.format.binary_row import serialize_row
 from lakecore.format.layout import Layout
@@ -66,6 +67,7 @@ class Case:
     plan: Mapping[str, Any] = field(default_factory=dict)
     where: pl.Expr | None = None
     vectors: bool = False
+    selected: bool = False
     budget_bytes: int = 1 << 30
     facts: Mapping[str, Any] = field(default_factory=dict)
     group: Mapping[str, Any] = field(default_factory=dict)
@@ -104,6 +106,10 @@ CASES = {
         path=EachSplit, reason=R.MERGED, by=Reader.ENGINE, text="each split"
     ),
     "vectors, by an engine": Case(path=EachSplit, reason=R.VECTORS, **ENGINE, vectors=True),
+    "rows selected by an index, by an engine": Case(
+        path=EachSplit, reason=R.INDEXED, **ENGINE, selected=True
+    ),
+    "rows selected by an index": Case(path=FileScan, reason=R.INDEXED, **RAW, selected=True),
     "few row groups, by an engine": Case(
         path=EachSplit, reason=R.FEW_ROW_GROUPS, **ENGINE, few_row_groups=True
     ),
@@ -272,6 +278,7 @@ def decided(case: Case) -> Decision:
         raw=case.raw,
         commit_order={file.name: number for number, file in enumerate(files)},
         vectors={files[0].name: vector} if case.vectors else {},
+        selected={files[0].name: BitMap([1])} if case.selected else {},
     )
     plan = plan_of(schema, schemas)
     where = None if case.where is None else from_polars(case.where, schema.arrow)
