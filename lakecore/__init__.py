@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from lakecore.session import Session, connect, open_table, sql
     from lakecore.table.changes.change_stream import ChangeStream
     from lakecore.table.handle import Table
+    from lakecore.table.lookups.lookup import Lookup
     from lakecore.table.verbs.merge_into import MergeInto
     from lakecore.table.writes.ingest import IngestResult
     from lakecore.table.writes.stream_write import StreamWrite
@@ -74,6 +75,7 @@ __all__ = [
     "IngestResult",
     "InvalidRequest",
     "LakecoreError",
+    "Lookup",
     "MergeInto",
     "Move",
     "NotFound",
@@ -135,6 +137,7 @@ _HOMES = {
     "lakecore.session": ("Session", "connect", "open_table", "sql"),
     "lakecore.table.changes.change_stream": ("ChangeStream",),
     "lakecore.table.handle": ("Table",),
+    "lakecore.table.lookups.lookup": ("Lookup",),
     "lakecore.table.verbs.merge_into": ("MergeInto",),
     "lakecore.table.writes.ingest": ("IngestResult",),
     "lakecore.table.writes.stream_write": ("StreamWrite",),

@@ -29,6 +29,7 @@ PUBLIC = [
     "IngestResult",
     "InvalidRequest",
     "LakecoreError",
+    "Lookup",
     "MergeInto",
     "Move",
     "NotFound",

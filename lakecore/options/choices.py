@@ -110,6 +110,14 @@ class SequenceInit(StrEnum):
     SNAPSHOT = "snapshot"
 
 
+class LookupCache(StrEnum):
+    """What a look-up handle keeps."""
+
+    AUTO = "auto"
+    FULL = "full"
+    MEMORY = "memory"
+
+
 class LookupCompact(StrEnum):
     """How eagerly a lookup compaction compacts level 0."""
 

@@ -14,7 +14,6 @@ local-merge-buffer-size | size | | Size of rows that are merged before a shuffle
 local-sort.max-num-file-handles | integer | 128 | Files that an external sort merges at once.
 lookup.cache-file-retention | duration | 1 h | Age of look-up files on local disk.
 lookup.cache-max-disk-size | size | | Local disk for look-up files.
-lookup.cache-max-memory-size | size | 256 mb | Memory for look-up files.
 lookup.cache-rows | integer | 10000 | Rows that a look-up join holds.
 lookup.cache-spill-compression | text | zstd | Compression of look-up files.
 lookup.cache.bloom.filter.enabled | flag | true | Bloom filters in look-up files.
@@ -63,7 +62,6 @@ lookup.async | flag | false | Flink: look up in the background.
 lookup.async-thread-number | integer | 16 | Flink: threads of an asynchronous look-up.
 lookup.blob-as-descriptor | flag | false | Flink: look up blobs by reference.
 lookup.bootstrap-parallelism | integer | 4 | Flink: readers that fill a look-up join.
-lookup.cache | text | AUTO | Flink: cache of a look-up join.
 lookup.dynamic-partition | text | | Flink: partition that a look-up join reads.
 lookup.dynamic-partition.refresh-interval | duration | 1 h | Flink: refresh interval.
 lookup.dynamic-partition.refresh.async | flag | false | Flink: refresh in the background.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lakecore.options.choices import (
     ConsumerMode,
     IncrementalScanMode,
+    LookupCache,
     ScanMode,
 )
 from lakecore.options.kinds import (
@@ -164,6 +165,14 @@ class ScanOptions:
     consumer_changelog_only: bool = option(
         "consumer.changelog-only", FLAG, False, MAINTAIN,
         "A consumer holds back the expiry of changelogs, not of snapshots.",
+    )
+    lookup_cache: LookupCache = option(
+        "lookup.cache", choice(LookupCache), LookupCache.AUTO, MAINTAIN,
+        "Cache of a look-up handle: blocks as needed, or (full, memory) all rows.",
+    )
+    lookup_cache_max_memory_size_bytes: int = option(
+        "lookup.cache-max-memory-size", SIZE, 256 << 20, MAINTAIN,
+        "Memory that a look-up handle keeps rows in, within the memory budget.",
     )
     continuous_discovery_interval_ms: int = option(
         "continuous.discovery-interval", DURATION, 10_000, MAINTAIN,

@@ -32,6 +32,7 @@ from lakecore.table.context import (
     require_table,
     with_options,
 )
+from lakecore.table.lookups.lookup_verbs import LookupVerbs
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.maintenance.retention_verbs import RetentionVerbs
 from lakecore.table.maintenance.tag_verbs import TagVerbs
@@ -83,7 +84,9 @@ __all__ = ["MEMORY_BUDGET", "Table", "load_table"]
 MEMORY_BUDGET = "lakecore.memory-budget"
 
 
-class Table(TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, StatisticsVerbs, Readable):
+class Table(
+    TagVerbs, RetentionVerbs, ConsumerVerbs, StreamWrites, StatisticsVerbs, LookupVerbs, Readable
+):
     """A Paimon table.
 
     Returned by `Session.get_table`, `Session.create_table` and `lakecore.open_table`.

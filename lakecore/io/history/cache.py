@@ -30,11 +30,16 @@ class Cache(Generic[Key, Value]):
     """
 
     def __init__(
-        self, weight_bytes: int, count_max: int | None = None, budget: Budget | None = None
+        self,
+        weight_bytes: int,
+        count_max: int | None = None,
+        budget: Budget | None = None,
+        size_max_bytes: int | None = None,
     ) -> None:
         self._values: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
         self._weight_bytes = weight_bytes
         self._count_max = count_max
+        self._size_max_bytes = size_max_bytes
         self._budget = process_budget() if budget is None else budget
         self._lock = threading.Lock()
         self._size_bytes = 0
@@ -82,4 +87,5 @@ class Cache(Generic[Key, Value]):
         self._size_bytes -= size_bytes
 
     def _has_too_many(self) -> bool:
-        return self._count_max is not None and len(self._values) > self._count_max
+        too_large = self._size_max_bytes is not None and self._size_bytes > self._size_max_bytes
+        return too_large or (self._count_max is not None and len(self._values) > self._count_max)

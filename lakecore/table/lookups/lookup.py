@@ -1,0 +1,258 @@
+"""A handle for many look-ups: it keeps blocks of rows in memory and follows the table.
+
+- *partial* cache, for look-ups by the whole primary key: blocks are row groups of data files, read
+  when a key needs them (`bucket_rows.py`). A new snapshot costs only its new files;
+- *full* cache, for other columns: the rows of each split, sorted by these columns, all read when
+  the handle opens, and again for splits whose files changed.
+
+The state of the table is replaced as a whole, so a look-up sees one snapshot. Threads may share a
+handle. Blocks count as a cache of the memory budget: they may be dropped, and are then read again.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakecore.errors import CorruptTable, InvalidRequest
+from lakecore.frames.polars_source import to_frame
+from lakecore.io.history.cache import Cache
+from lakecore.merge.keys import order_columns
+from lakecore.options import LookupCache
+from lakecore.table.lookups.blocks import distinct, sorted_block
+from lakecore.table.lookups.bucket_rows import BlockReader
+from lakecore.table.lookups.find import find_rows
+from lakecore.table.lookups.keys import Keys, keys_of, rows_in_order
+from lakecore.table.lookups.state import lookup_state
+from lakecore.table.reads.source import TableSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from lakecore.merge.keys import OrderColumns
+    from lakecore.table.context import TableContext
+    from lakecore.table.lookups.blocks import Block
+    from lakecore.table.lookups.bucket_rows import Group
+    from lakecore.table.lookups.state import LookupState, SplitState
+    from lakecore.table.reads.fallback import FallbackSource
+
+_GROUP_BYTES = 300
+_DECODED_RATIO = 4
+"""Rows in memory take about so many times the bytes of their file."""
+_ATTEMPTS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupColumns:
+    """The columns to look up by, and the columns of the result."""
+
+    on: tuple[str, ...]
+    result: tuple[str, ...]
+
+
+class Lookup:
+    """Looks up rows by keys, again and again; see `Table.open_lookup`. Threads may share it."""
+
+    def __init__(
+        self,
+        context: TableContext,
+        columns: LookupColumns,
+        newest: Callable[[], TableSource | FallbackSource],
+    ) -> None:
+        options = context.options
+        self._context, self._columns, self._newest = context, columns, newest
+        primary = context.schema.primary_keys
+        by_key = set(columns.on) == set(primary) and bool(primary)
+        self._partial = by_key and options.lookup_cache is LookupCache.AUTO
+        kinds = [context.schema.arrow.field(name).type for name in columns.on]
+        # -0.0 finds 0.0, but order columns tell them apart.
+        floats = any(map(pa.types.is_floating, kinds))
+        self._cached = not floats and not options.primary_key_nullable
+        limit = options.lookup_cache_max_memory_size_bytes
+        self._limit_bytes = limit
+        self._blocks: Cache[object, Block] = Cache(1, budget=context.budget, size_max_bytes=limit)
+        self._groups: Cache[str, tuple[Group, ...]] = Cache(_GROUP_BYTES, budget=context.budget)
+        self._lock = threading.Lock()
+        self._closed = False
+        self._state = self._read_state()
+
+    # --- what it is ------------------------------------------------------------------------------
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The snapshot that look-ups see now; None if the table was empty."""
+        state = self._state[0]
+        snapshot = state.snapshot if isinstance(state, TableSource) else None
+        return None if snapshot is None else snapshot.id
+
+    @property
+    def cached_bytes(self) -> int:
+        """About the memory that cached rows take."""
+        return self._blocks.size_bytes
+
+    def __repr__(self) -> str:
+        by = ", ".join(self._columns.on)
+        return f"Lookup({self._context.identifier!r}, on=({by}), snapshot={self.snapshot_id})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drop the cache. The handle cannot be used any more; closing it again has no effect."""
+        self._closed = True
+        self._blocks.give_back(1 << 62)
+        self._groups.give_back(1 << 62)
+
+    # --- look-ups --------------------------------------------------------------------------------
+
+    def rows(self, keys: object) -> pl.DataFrame:
+        """The rows of the keys, as `Table.lookup` returns them, of the newest snapshot seen.
+
+        The table is looked at again when `continuous.discovery-interval` has passed since.
+        Raises InvalidRequest if the handle is closed, and the errors of `Table.lookup`.
+        """
+        self._require_open()
+        fitted = keys_of(keys, self._context.schema, self._columns.on)
+        self._refresh_if_due()
+        return self._retried(lambda: self._rows(fitted))
+
+    def refresh(self) -> int | None:
+        """Look at the table now. Returns the snapshot that look-ups see from now on."""
+        self._require_open()
+        with self._lock:
+            self._state = self._read_state()
+        return self.snapshot_id
+
+    # --- the state -------------------------------------------------------------------------------
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise InvalidRequest("the look-up is closed", table=self._context.identifier)
+
+    def _refresh_if_due(self) -> None:
+        due_ms = self._state[2] + self._context.options.continuous_discovery_interval_ms
+        if self._context.ambient.now_ms() < due_ms or not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._state = self._read_state()
+        finally:
+            self._lock.release()
+
+    def _read_state(self) -> tuple[TableSource | FallbackSource, LookupState | None, int]:
+        """The newest state; a full cache is filled."""
+        now_ms = self._context.ambient.now_ms()
+        source = self._newest()
+        if not isinstance(source, TableSource) or not self._cached:
+            return source, None, now_ms
+        known = getattr(self, "_state", None)
+        if known is not None and known[1] is not None and known[0].snapshot == source.snapshot:
+            return known[0], known[1], now_ms
+        names = tuple(dict.fromkeys((*self._columns.result, *self._columns.on)))
+        state = lookup_state(source, names)
+        if not self._partial:
+            for split in state.splits:
+                self._full_block(state, split)
+        return source, state, now_ms
+
+    def _retried(self, look_up: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        """The rows; after an expiry has deleted files of the state, those of a newer state."""
+        for _ in range(_ATTEMPTS_MAX):
+            before = self.snapshot_id
+            try:
+                return look_up()
+            except CorruptTable:
+                self.refresh()
+                if self.snapshot_id == before:
+                    raise
+        return look_up()
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    def _rows(self, keys: Keys) -> pl.DataFrame:
+        source, state, _ = self._state
+        result = list(self._columns.result)
+        if state is None:
+            return find_rows(source, keys, result)
+        wanted = Keys(rows=_without_nulls(keys.rows))
+        names = list(dict.fromkeys((*result, *keys.names)))
+        parts = [source.schema.empty_table().select(names)]
+        if self._partial:
+            for split, numbers in state.places(wanted.rows):
+                own = wanted.rows
+                if len(numbers) < own.num_rows:
+                    own = own.take(pa.array(numbers))
+                parts += self._rows_of_split(state, split, own)
+        else:
+            for split in state.splits:
+                parts += self._rows_of_split(state, split, wanted.rows)
+        tables = [part.select(names) for part in parts if part.num_rows] or parts[:1]
+        frames = [to_frame(table.cast(parts[0].schema)) for table in tables]
+        return rows_in_order(keys, pl.concat(frames, how="vertical"), result)
+
+    def _rows_of_split(
+        self, state: LookupState, split: SplitState, keys: pa.Table
+    ) -> Sequence[pa.Table]:
+        if split.direct:
+            return self._read_direct(state, split, keys)
+        if self._partial:
+            key = split.plan.merge.key
+            reader = BlockReader(state.fields, self._blocks, self._groups)
+            return reader.rows(split, _ascending(keys, key))
+        block = self._full_block(state, split)
+        if block is None:
+            return self._read_direct(state, split, keys)
+        _, rows = block.find(_ascending(keys, self._columns.on))
+        return [block.rows.take(pa.array(rows))] if len(rows) else []
+
+    def _full_block(self, state: LookupState, split: SplitState) -> Block | None:
+        """All rows of a split, sorted; None if they are too many to be held."""
+        if split.direct or split.split.size_bytes * _DECODED_RATIO > self._limit_bytes:
+            return None
+        name = split.fingerprint
+        block = self._blocks.get(name)
+        if block is None:
+            batches = list(state.source.read([split.split], split.plan))
+            rows = pa.Table.from_batches(batches, split.plan.output)
+            block = sorted_block(rows, self._columns.on)
+            self._blocks.put(name, block, block.size_bytes)
+        return block
+
+    def _read_direct(
+        self, state: LookupState, split: SplitState, keys: pa.Table
+    ) -> Sequence[pa.Table]:
+        """The rows of a split by a read of it; the join with the keys leaves out the others."""
+        asked = Keys(rows=keys)
+        plan = replace(split.plan, predicate=asked.predicate())
+        wanted = to_frame(keys)
+        found: list[pa.Table] = []
+        for batch in state.source.read([split.split], plan):
+            frame = to_frame(batch).with_row_index("_row")
+            rows = frame.join(wanted, on=asked.names, how="semi")["_row"].to_arrow()
+            found.append(pa.Table.from_batches([batch]).take(rows))
+        return found
+
+
+def _without_nulls(rows: pa.Table) -> pa.Table:
+    for name in rows.schema.names:
+        if rows.column(name).null_count:
+            rows = rows.filter(pc.is_valid(rows.column(name)))
+    return rows
+
+
+def _ascending(keys: pa.Table, on: Sequence[str]) -> OrderColumns:
+    """The keys in ascending order, each once, by these columns of them."""
+    return distinct(order_columns([keys.column(name).combine_chunks() for name in on]))
