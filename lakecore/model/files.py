@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,6 +119,10 @@ class IndexFile:
     global_index: GlobalIndex | None = None
 
 
+Vectors: TypeAlias = "Mapping[str, tuple[IndexFile, VectorRange]]"
+"""For each data file name, the index file and the range of its deletion vector."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMessage:
     """The files that the writer of one bucket adds and removes. Picklable; holds no rows.
@@ -167,7 +171,7 @@ class Split:
       Otherwise the files are one section to merge;
     - `runs`: the sorted runs of the section, oldest first;
     - `commit_order`: a number for each file name; for equal sequence numbers, the greater one wins;
-    - `vectors`: for each data file name, the index file and the range of its deletion vector;
+    - `vectors`: the deletion vectors of its files;
     - `selected`: for files of a raw split, the rows that may match, where an index says that they
       are few;
     - `partition_path`: the partition's directory, relative to the table.
@@ -180,7 +184,7 @@ class Split:
     runs: tuple[tuple[DataFile, ...], ...]
     raw: bool
     commit_order: Mapping[str, int] = field(default_factory=dict)
-    vectors: Mapping[str, tuple[IndexFile, VectorRange]] = field(default_factory=dict)
+    vectors: Vectors = field(default_factory=dict)
     selected: Mapping[str, BitMap] = field(default_factory=dict)
 
     @property

@@ -113,14 +113,6 @@ class TableOptions(
                 primary_key=tuple(primary_keys or ()),
                 table=self.table,
             )
-        keyed = primary_keys is None or bool(primary_keys)
-        if keyed and self.deletion_vectors_enabled and not self.write_only:
-            raise Unsupported(
-                "writing a primary-key table with this option needs write-only=true",
-                option="deletion-vectors.enabled",
-                value="true",
-                table=self.table,
-            )
 
     def _require(self, effects: set[Effect], verb: str) -> None:
         for key, text in self.texts.items():

@@ -51,7 +51,6 @@ def test_option_that_readers_do_not_do_is_unsupported(options: dict[str, str], k
         ({"data-file.external-paths": "s3://b/x"}, "data-file.external-paths"),
         ({"clustering.incremental": "true"}, "clustering.incremental"),
         ({"metadata.iceberg.storage": "table-location"}, "metadata.iceberg.storage"),
-        ({"deletion-vectors.enabled": "true"}, "deletion-vectors.enabled"),
         ({"file.format": "csv"}, "file.format"),
     ],
 )
@@ -74,7 +73,7 @@ def test_option_that_writers_do_not_do_leaves_the_table_readable(
         {"changelog-producer": "full-compaction"},
         {"merge-engine": "first-row"},
         {"delete.force-produce-changelog": "true"},
-        {"deletion-vectors.enabled": "true", "write-only": "true"},
+        {"deletion-vectors.enabled": "true"},
         {"data-file.thin-mode": "true"},
         {"row-tracking.enabled": "false"},
         {"file-index.bitmap.columns": "a", "lakecore.ignore-options": "file-index.*"},
@@ -87,14 +86,6 @@ def test_what_lakecore_does_is_writable(options: dict[str, str]) -> None:
 
     parsed.require_readable()
     parsed.require_writable(primary_keys=("k",))
-
-
-def test_append_table_with_deletion_vectors_is_writable_once_known_to_be_one() -> None:
-    parsed = parse_options({"deletion-vectors.enabled": "true"})
-
-    parsed.require_writable(primary_keys=())
-    with pytest.raises(Unsupported, match="write-only=true"):
-        parsed.require_writable()
 
 
 def test_key_without_the_partition_keys_is_not_writable() -> None:

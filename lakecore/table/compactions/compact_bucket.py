@@ -9,6 +9,8 @@ level, so the lowest level above 0 holds the current row of a key. A changelog i
 with the files: with `lookup`, for keys with a row in level 0; with `full-compaction`, for rows that
 reach the last level. A file may still change only its level and keep its name; it is then read just
 for the changelog. It is rewritten if the merge could change its rows: see `must_rewrite`.
+
+With deletion vectors, `marking.py` marks rows above the output that are no longer the newest.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from lakecore.options import ChangelogProducer, MergeEngine
 from lakecore.plan.splits import may_hold_deletions
 from lakecore.table.compactions.compact_merge import EXTRA_BATCHES, CompactionMerge
 from lakecore.table.compactions.lookup import LookupPlan, UpperLevels
+from lakecore.table.compactions.marking import Marking, mark_keys
 from lakecore.table.compactions.placed_changes import EqualPlaces, PlacedChanges
 from lakecore.table.reads.source import TableSource
 from lakecore.table.run_writer.file_shape import changelog_shape, data_shape
@@ -98,6 +101,7 @@ def compact_bucket(
                     after.append(replace(step.file, level=compaction.level))
                     rewriter.move(step.file)
             changelog = rewriter.changelog_files()
+            vectors = rewriter.marking.write({file.name for file in before} - _names(after))
     except BaseException:
         rewriter.abort()
         raise
@@ -108,6 +112,9 @@ def compact_bucket(
         compact_before=tuple(before),
         compact_after=tuple(after),
         compact_changelog_files=changelog,
+        compact_index_files=vectors.added,
+        compact_deleted_index_files=vectors.deleted,
+        vectors_read=rewriter.marking.read,
         compact_unchanged=rewriter.unchanged,
         compact_schema_id=context.schema.id,
         base_snapshot_id=compaction.base_snapshot_id,
@@ -134,6 +141,7 @@ class _Rewriter:
         )
         schema, options, level = context.schema, context.options, compaction.level
         self._shape = replace(data_shape(schema, options, level), source=FileSource.COMPACT)
+        self.marking = Marking(context, compaction)
         self._above = tuple(file for file in compaction.others if file.level > level)
         deepest = max(file.level for file in (*compaction.files, *compaction.others))
         self._to_last = level >= max(options.level_count - 1, deepest)
@@ -180,10 +188,13 @@ class _Rewriter:
         return writer.close()
 
     def move(self, file: DataFile) -> None:
-        """Write the changelog of a file that only changes its level, if a changelog is due."""
+        """Write the changelog, and mark older rows, for a file that only changes its level."""
         merge = self._merge([file])
-        if merge is None or merge.changelog is None:
+        if merge is None or (merge.changelog is None and merge.upper is None):
             self._rows_done(file.row_count)
+        elif merge.upper is not None and merge.only_marks:
+            files = SplitFiles(self._split(self.alone(file)), self._plan, self._context.store)
+            mark_keys(files, file, merge.upper, self._rows_done)
         else:
             self._merge_section(self.alone(file), merge, None)
 
@@ -244,9 +255,10 @@ class _Rewriter:
         upper = self._upper if takes_up else None
         full = options.changelog_producer is ChangelogProducer.FULL_COMPACTION
         changelog = self._changes if (self._to_last if full else takes_up) else None
-        if changelog is None and not any(
+        plain = changelog is None and not any(
             self._must_meet(file) for file in files if file.level == 0
-        ):
+        )
+        if plain and not options.deletion_vectors_enabled:
             upper = None
         if upper is None and changelog is None:
             return None
@@ -258,6 +270,7 @@ class _Rewriter:
         return CompactionMerge(
             engine=MERGE_FUNCTIONS[options.merge_engine],
             upper=upper,
+            only_marks=plain,
             changelog=changelog,
             before_level=self._before_level if full and changelog is not None else None,
             compared=compared,
@@ -325,6 +338,7 @@ class _Rewriter:
 
     def abort(self) -> None:
         """Remove the written files; a file that cannot be removed is an orphan."""
+        self.marking.abort()
         for writer in self._writers:
             with suppress(LakecoreError, OSError):
                 writer.abort()
@@ -349,6 +363,7 @@ class _Rewriter:
             files=SplitFiles(split, self._plan, context.store, self._places, self._late),
             fields=(*self._fields, *self._late.fields),
             size=batch_size(self._fields, lease.size_bytes // (_LOOKUP_BATCHES * len(levels))),
+            marks=self.marking.marks,
         )
         return UpperLevels(plan, lease)
 
@@ -365,4 +380,9 @@ class _Rewriter:
             runs=runs,
             raw=False,
             commit_order=compaction.order,
+            vectors=self.marking.of(runs),
         )
+
+
+def _names(files: Sequence[DataFile]) -> set[str]:
+    return {file.name for file in files}

@@ -4,7 +4,7 @@ It wraps the merge function of the table's engine. For each window:
 
 1. Keys that have a row in level 0 but none in a level above it are looked up in the levels above
    the output (`lookup.py`). The rows found are merged with the others. In a first-row table, the
-   rows of a key that is found are dropped.
+   rows of a key that is found are dropped. With deletion vectors, the rows found are marked.
 2. The engine merges. Tombstones stay in the result until the changelog is written.
 3. The rows of the changelog (`merge/changelog.py`) are written, and the merged rows are returned.
 
@@ -52,6 +52,8 @@ class CompactionMerge:
     """The merge function of a compaction.
 
     - `upper`: the levels above the output; None if there are none or no look-up is needed;
+    - `only_marks`: rows of the upper levels cannot change the result, and are only marked in
+      deletion vectors;
     - `changelog`: the writer of changes; None if there is no changelog;
     - `before_level`: set for a full-compaction changelog, which compares with this level;
     - `compared`, `equal`: see `changelog_rows`;
@@ -61,6 +63,7 @@ class CompactionMerge:
     chooses_rows: ClassVar = False
     engine: MergeFunction
     upper: UpperLevels | None
+    only_marks: bool
     changelog: Changes | None
     before_level: int | None
     compared: Sequence[str] | None
@@ -75,7 +78,9 @@ class CompactionMerge:
         new = keys.without_before
         if self.upper is not None and len(new):
             wanted = order_columns([column_of(window, name, keys.first[new]) for name in spec.key])
-            if self.first_row:
+            if self.only_marks:
+                self.upper.mark(wanted)
+            elif self.first_row:
                 known = np.zeros(keys.count, bool)
                 known[new] = self.upper.known(wanted)
             else:

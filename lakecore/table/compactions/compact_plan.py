@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lakecore.errors import Unsupported
 from lakecore.lsm.levels import SortedRun, level_runs
 from lakecore.lsm.steps import Step, Upgrade, unit_steps
 from lakecore.lsm.universal import (
@@ -30,13 +29,12 @@ from lakecore.lsm.universal import (
     pick,
     pick_full,
 )
-from lakecore.model.files import DELETION_VECTORS
-from lakecore.table.reads.scan import commit_order, key_ranks
+from lakecore.table.reads.scan import commit_order, key_ranks, vectors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lakecore.model.files import DataFile
+    from lakecore.model.files import DataFile, Vectors
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
@@ -59,7 +57,8 @@ class BucketFiles:
 class BucketCompaction:
     """The work planned for a bucket of a snapshot, and its output level.
 
-    `order` numbers the files of the bucket in commit order; `others` are the unchanged files.
+    `order` numbers the files of the bucket in commit order; `others` are the unchanged files;
+    `vectors` has the deletion vectors of the bucket.
     Without `keeps_changelog`, no changelog is written, as after an overwrite.
     """
 
@@ -73,6 +72,7 @@ class BucketCompaction:
     steps: tuple[Step, ...]
     others: tuple[DataFile, ...]
     order: Mapping[str, int]
+    vectors: Vectors
     keeps_changelog: bool = True
 
     @property
@@ -92,12 +92,13 @@ def plan_buckets(
     """The plans for the buckets of these live files; buckets without work have none.
 
     `full`: merge everything into the last level; otherwise universal compaction picks. Raises
-    Unsupported for a bucket with deletion vectors, and CorruptTable for a bucket whose files of a
-    level above 0 overlap.
+    CorruptTable for a bucket whose files of a level above 0 overlap.
     """
-    buckets = files_by_bucket(entries, snapshot.id)
-    _refuse_vectors(context, snapshot, {(each.partition, each.bucket) for each in buckets})
-    planned = [plan_bucket(context, bucket, full=full) for bucket in buckets]
+    vectors = vectors_of(context.history, snapshot)
+    planned = [
+        plan_bucket(context, bucket, vectors.get((bucket.partition, bucket.bucket), {}), full=full)
+        for bucket in files_by_bucket(entries, snapshot.id)
+    ]
     return [compaction for compaction in planned if compaction is not None]
 
 
@@ -119,9 +120,16 @@ def files_by_bucket(entries: Iterable[ManifestEntry], snapshot_id: int | None) -
 
 
 def plan_bucket(
-    context: TableContext, bucket: BucketFiles, *, full: bool, idle_picks: int = 0
+    context: TableContext,
+    bucket: BucketFiles,
+    vectors: Vectors,
+    *,
+    full: bool,
+    idle_picks: int = 0,
 ) -> BucketCompaction | None:
-    """The plan for a bucket; None if there is nothing to do.
+    """The plan for a bucket with these deletion vectors; None if there is nothing to do.
+
+    If `full`, every file with a vector is rewritten.
 
     Raises CorruptTable if files of a level above 0 overlap.
     """
@@ -130,14 +138,15 @@ def plan_bucket(
     lows, highs = key_ranks(files, context.schema)
     runs = level_runs(files, lows, highs)
     if full:
-        unit = _full_unit(runs, policy)
+        unit = _full_unit(runs, policy, vectors)
     else:
         unit = pick(runs, policy, _moment(context, runs, policy, idle_picks))
     if unit is None:
         return None
     places = {file.name: place for place, file in enumerate(files)}
     at = np.array([places[file.name] for file in unit.files])
-    steps = unit_steps(unit, lows[at], highs[at], policy)
+    stale = {file.name for file in unit.files if full and file.name in vectors}
+    steps = unit_steps(unit, lows[at], highs[at], policy, stale)
     if not steps:
         return None
     taken = {file.name for step in steps for file in _files_of(step)}
@@ -152,6 +161,7 @@ def plan_bucket(
         steps=steps,
         others=tuple(file for file in files if file.name not in taken),
         order=commit_order(files),
+        vectors=vectors,
     )
 
 
@@ -159,9 +169,16 @@ def _files_of(step: Step) -> tuple[DataFile, ...]:
     return (step.file,) if isinstance(step, Upgrade) else step.files
 
 
-def _full_unit(runs: Sequence[SortedRun], policy: CompactionPolicy) -> CompactionUnit | None:
+def _full_unit(
+    runs: Sequence[SortedRun], policy: CompactionPolicy, vectors: Vectors
+) -> CompactionUnit | None:
     # In the last level a tombstone hides nothing more, so its file is rewritten without it.
-    stale = {file.name for run in runs for file in run.files if file.delete_row_count != 0}
+    stale = {
+        file.name
+        for run in runs
+        for file in run.files
+        if file.delete_row_count != 0 or file.name in vectors
+    }
     return pick_full(runs, policy, stale)
 
 
@@ -175,16 +192,3 @@ def _moment(
         last_full_ms=last_full_ms(runs, policy),
         idle_picks=idle_picks,
     )
-
-
-def _refuse_vectors(
-    context: TableContext, snapshot: Snapshot, buckets: set[tuple[bytes, int]]
-) -> None:
-    for entry in context.history.index_entries(snapshot):
-        found = entry.file.index_type == DELETION_VECTORS
-        if found and (entry.partition, entry.bucket) in buckets:
-            raise Unsupported(
-                "compaction of a bucket that has deletion vectors is not supported",
-                table=context.identifier,
-                bucket=entry.bucket,
-            )

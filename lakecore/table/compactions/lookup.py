@@ -61,12 +61,15 @@ _CHUNK_BATCHES = 2
 class LookupPlan:
     """The files above some level, and how they are read.
 
-    `fields` are the columns of the returned rows.
+    `fields` are the columns of the returned rows. `marks` collects the positions of all rows that
+    are found, by file name (None: nobody wants them). Rows that a deletion vector marks are never
+    found.
     """
 
     files: SplitFiles
     fields: tuple[Field, ...]
     size: BatchSize
+    marks: dict[str, list[np.ndarray]] | None = None
 
     @property
     def keys(self) -> tuple[Field, ...]:
@@ -115,8 +118,12 @@ class UpperLevels:
         known = np.zeros(keys.length, bool)
         for level in self._levels:
             left = np.flatnonzero(~known)
-            known[left] = level.find(_taken(keys, left))
+            known[left] = level.find(_taken(keys, left) if len(left) < keys.length else keys)
         return known
+
+    def mark(self, keys: OrderColumns) -> None:
+        """Collect the positions of the rows of these keys, without reading the rows; see `rows`."""
+        self.known(keys)
 
     def close(self) -> None:
         """Close the files."""
@@ -231,6 +238,7 @@ class _File:
             self._groups.append(_Group(None, 0, file.row_count, (), ()))
         self._all = tuple(self._groups)
         self._ends = np.array([group.end for group in self._all])
+        self._deleted = plan.files.deleted_rows(file)
         self._keys = _Forward(plan, file, plan.keys, whole=whole)
         self._rows = _Forward(plan, file, plan.fields, whole=whole)
         self._batch: tuple[int, OrderColumns] | None = None
@@ -252,6 +260,12 @@ class _File:
                 # The next keys may be in this group, too.
                 break
             self._groups.popleft()
+        if self._deleted is not None and len(self._deleted):
+            at = np.minimum(np.searchsorted(self._deleted, positions), len(self._deleted) - 1)
+            positions[self._deleted[at] == positions] = NONE
+        marks = self._plan.marks
+        if marks is not None and (hits := positions[positions != NONE]).size:
+            marks.setdefault(self._file.name, []).append(hits)
         return positions
 
     def rows(self, positions: np.ndarray) -> pa.Table:

@@ -43,17 +43,15 @@ from lakecore.table.run_writer.file_shape import data_shape
 from lakecore.table.run_writer.rolling_writer import BucketPlace, FileNames, RollingWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from lakecore.lsm.packing import Group
-    from lakecore.model.files import DataFile, IndexFile, VectorRange
+    from lakecore.model.files import DataFile, Vectors
     from lakecore.model.manifest import ManifestEntry
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_plan import BucketFiles
     from lakecore.table.context import TableContext
 
-Vectors: TypeAlias = "Mapping[str, tuple[IndexFile, VectorRange]]"
-"""The deletion vectors of a bucket by data file, as in a `Split`."""
 RowsDone: TypeAlias = "Callable[[int], None]"
 """Is called with the number of rows read since the last call."""
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lakecore.format.deletion_vector import Positions
-    from lakecore.model.files import VectorRange
+    from lakecore.model.files import Vectors
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.context import TableContext
 
@@ -71,9 +71,17 @@ class BucketVectors:
         )
         return cls(context=context, partition=partition, bucket=bucket, files=files)
 
+    @classmethod
+    def with_vectors(
+        cls, context: TableContext, partition: bytes, bucket: int, vectors: Vectors
+    ) -> BucketVectors:
+        """The vectors of a bucket that are known already."""
+        files = {file.name: file for file, _ in vectors.values()}
+        return cls(context=context, partition=partition, bucket=bucket, files=tuple(files.values()))
+
     @property
-    def ranges(self) -> Mapping[str, tuple[IndexFile, VectorRange]]:
-        """For each data file that has a vector in the snapshot, where it is, as in a `Split`."""
+    def ranges(self) -> Vectors:
+        """For each data file that has a vector in the snapshot, where it is."""
         return {
             vector.data_file: (file, vector) for file in self.files for vector in file.vectors or ()
         }

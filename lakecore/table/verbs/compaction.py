@@ -318,10 +318,7 @@ def _require_compactable(context: TableContext) -> None:
     schema, options = context.schema, context.options
     reason = ""
     facts: dict[str, object] = {}
-    if options.deletion_vectors_enabled and schema.primary_keys:
-        reason = "compaction of a primary-key table with deletion vectors is not supported"
-        facts = {"option": "deletion-vectors.enabled"}
-    elif options.record_level_expire_time_ms is not None:
+    if options.record_level_expire_time_ms is not None:
         reason = "compaction that drops rows by their age is not supported"
         facts = {"option": "record-level.expire-time"}
     elif options.compaction_skip_expired_partitions and options.partition_expiration_time_ms:

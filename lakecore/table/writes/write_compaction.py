@@ -54,9 +54,9 @@ from lakecore.table.writes.full_compaction import due_in_full, last_levels
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
+    from lakecore.model.files import Vectors
     from lakecore.model.snapshot import Snapshot
     from lakecore.table.compactions.compact_work import Work
-    from lakecore.table.compactions.pack_files import Vectors
     from lakecore.table.context import TableContext
     from lakecore.table.writes.bucket_buffer import BucketKey
 
@@ -235,10 +235,11 @@ class WriteCompaction:
             base_snapshot_id=message.base_snapshot_id,
             files=(*(() if live is None else live.files), *message.new_files),
         )
+        vectors = state.vectors.get(key, {})
         if not state.context.schema.primary_keys:
-            return plan_after_write(state.context, bucket, state.vectors.get(key, {}))
+            return plan_after_write(state.context, bucket, vectors)
         idle = self._idle_picks.get(key, 0)
-        plan = plan_bucket(state.context, bucket, full=full, idle_picks=idle)
+        plan = plan_bucket(state.context, bucket, vectors, full=full, idle_picks=idle)
         if plan is None:
             self._idle_picks[key] = idle + 1
             return None
@@ -330,8 +331,7 @@ def _compacts(context: TableContext) -> bool:
     """Whether writes to the table run compactions."""
     options = context.options
     in_buckets = bool(context.schema.primary_keys) or options.bucket > 0
-    marks = bool(context.schema.primary_keys) and options.deletion_vectors_enabled
-    return in_buckets and not (options.write_only or marks)
+    return in_buckets and not options.write_only
 
 
 def _is_writable(context: TableContext) -> bool:

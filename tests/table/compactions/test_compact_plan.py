@@ -1,4 +1,4 @@
-"""Which buckets are compacted: none whose rows a deletion vector hides."""
+"""Compaction of a bucket with deletion vectors, after they have been switched off."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from pathlib import Path
 import pytest
 
 import lakecore as lc
-from lakecore.errors import Unsupported
 from tests.tables import reopened, rolled_back, with_options
 
 FIXTURES = Path(__file__).parents[2] / "golden" / "fixtures"
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_bucket_of_a_keyed_table_with_vectors_is_refused(tmp_path: Path, *, full: bool) -> None:
+def test_bucket_keeps_its_rows(tmp_path: Path, *, full: bool) -> None:
     shutil.copytree(FIXTURES / "pk_deletion_vectors" / "table", tmp_path / "t")
     table = rolled_back(lc.open_table(tmp_path / "t"), 8)
+    shown = table.to_arrow()
+    assert table.explain().deletion_vectors
     with_options(table, deletion_vectors__enabled="false")
     off = reopened(table)
-    files = off.inspect.files()
+    off.compact(full=full)
 
-    with pytest.raises(Unsupported, match="a bucket that has deletion vectors"):
-        off.compact(full=full)
-
-    assert reopened(table).inspect.files().equals(files)
+    assert off.to_arrow().sort_by("k").equals(shown.sort_by("k"))
+    if full:
+        assert off.explain().deletion_vectors == 0
+        assert not off.inspect.table_indexes()["dv_ranges"].list.len().sum()

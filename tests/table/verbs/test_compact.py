@@ -640,7 +640,6 @@ def test_file_that_others_replaced_and_removed_is_planned_anew() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"deletion_vectors__enabled": "true"}, "deletion vectors"),
         (
             {"record_level__expire_time": "1 d", "record_level__time_field": "a"},
             "record-level.expire-time",

@@ -253,7 +253,7 @@ def test_rows_by_rules_that_the_table_had_while_it_was_empty_are_refused(
     writer = table.new_write()
     messages = written(writer, table, "1 7 +I")
     newest = altered(table, SchemaChange.set_option(key, value))
-    if beside and key != "deletion-vectors.enabled":
+    if beside:
         put(newest.copy({"write-only": "true"}), "2 8 +I")
     before = (newest.inspect.snapshots().height, files_below(table))
 
