@@ -180,9 +180,8 @@ def write(table: Table, rows: list[Row], kind: str = "+I") -> None:
 def test_keyed_table_holds_the_rows_of_the_model(
     engine: str, deeds: list[tuple[str, Any]], options: dict[str, str]
 ) -> None:
-    table = new_table(
-        COLUMNS, keys=["k"], **{"deletion-vectors.enabled": "true", **ENGINES[engine], **options}
-    )
+    stated: dict[str, Any] = {**ENGINES[engine], **options}
+    table = new_table(COLUMNS, keys=["k"], deletion_vectors__enabled="true", **stated)
     model = Model(engine)
     for deed, what in deeds:
         if deed in ("write", "write only"):
@@ -221,7 +220,8 @@ def test_keyed_table_holds_the_rows_of_the_model(
 def test_append_table_holds_the_rows_of_the_model(
     deeds: list[tuple[str, Any]], options: dict[str, str], bucket: dict[str, str]
 ) -> None:
-    table = new_table(COLUMNS, keys=(), **{"deletion-vectors.enabled": "true", **options, **bucket})
+    stated: dict[str, Any] = {**options, **bucket}
+    table = new_table(COLUMNS, keys=(), deletion_vectors__enabled="true", **stated)
     rows: Counter[tuple[Any, ...]] = Counter()
     snapshots: dict[int, Counter[tuple[Any, ...]]] = {}
     for deed, what in deeds:

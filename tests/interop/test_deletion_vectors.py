@@ -1,8 +1,8 @@
 """Deletion vectors exchanged with Java and pypaimon: keyed tables in turns, and append tables.
 
 In a keyed table the vectors are made by the compactions of both engines: after each turn both read
-the rows of a table without vectors. In an append table lakecore marks rows; Java reads them, goes on
-writing, and compacts them away.
+the rows of a table without vectors. In an append table lakecore marks rows; Java reads them, goes
+on writing, and compacts them away.
 """
 
 from __future__ import annotations
