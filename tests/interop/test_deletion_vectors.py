@@ -166,10 +166,12 @@ def test_pypaimon_reads_narrow_vectors_of_lakecore(
     path = tmp_path / "d.db" / "t"
     session = lc.connect(tmp_path, create=True)
     session.create_database("d")
-    options = {"bucket": "1", "deletion-vectors.enabled": "true"}
+    # Enough levels and runs that a write compacts level 0 alone.
+    levels = {"num-levels": "4", "num-sorted-run.compaction-trigger": "9"}
+    options = {"bucket": "1", "deletion-vectors.enabled": "true", **levels}
     session.create_table("d.t", COLUMNS, primary_keys=["id"], options=options)
-    for turn in range(6):
-        OURS.write(path, changes_of(turn, deletes=True))
+    OURS.write(path, tuple(("+I", [key, key, f"old {key}"]) for key in range(2000)))
+    OURS.write(path, changes_of(2, deletes=True))
 
     assert vector_count(path)
     assert in_order(peers(limits.PYPAIMON).read(path)) == in_order(OURS.read(path))

@@ -112,7 +112,8 @@ class FileChanges:
     def alone(self, split: Split, file: DataFile) -> Split:
         """A split with one file of `split`."""
         vectors = {file.name: split.vectors[file.name]} if file.name in split.vectors else {}
-        return replace(split, runs=((file,),), vectors=vectors)
+        # Rows that an index rules out do not match, but they must be copied, or be counted.
+        return replace(split, runs=((file,),), vectors=vectors, selected={})
 
     def take(self, alone: Split) -> None:
         """Begin to change a file; the caller gives every row of it to another method."""

@@ -129,6 +129,21 @@ def test_file_that_has_a_vector_although_the_table_does_not_mark_rows_is_rewritt
     assert history.index_entries(history.latest_snapshot()) == ()
 
 
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_rows_that_a_file_index_rules_out_are_kept(vectors: str) -> None:
+    table = new_table(
+        WIDE, keys=(), file_index__bitmap__columns="id", deletion_vectors__enabled=vectors
+    )
+    put(table, " | ".join(f"{number} a {number}" for number in range(300)))
+    table.delete("id = 5")
+    table.update({"n": 0}, "id = 7")
+
+    assert (table.count(), held(table, where="id < 9 and id > 3")) == (
+        299,
+        "4 a 4 | 6 a 6 | 7 a 0 | 8 a 8",
+    )
+
+
 # --- merge ---------------------------------------------------------------------------------------
 
 
