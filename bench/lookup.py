@@ -101,7 +101,7 @@ def _bucket_with(table: Table, keys: np.ndarray) -> BucketFiles:
 
 
 def _compact(table: Table, bucket: BucketFiles) -> None:
-    plan = plan_bucket(table.context, bucket, full=False)
+    plan = plan_bucket(table.context, bucket, {}, full=False)
     assert plan is not None
     message = compact_bucket(table.context, plan, lambda _: None)
     told = sum(file.row_count for file in message.compact_changelog_files)

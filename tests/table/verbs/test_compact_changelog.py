@@ -395,7 +395,7 @@ def by_hand(table: Table) -> list[CommitMessage]:
     snapshot = history.latest_snapshot()
     assert snapshot is not None
     plans = [
-        plan_bucket(table.context, bucket, full=False)
+        plan_bucket(table.context, bucket, {}, full=False)
         for bucket in files_by_bucket(entries, snapshot.id)
     ]
     return [compact_bucket(table.context, plan, lambda _: None) for plan in plans if plan]
