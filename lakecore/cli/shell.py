@@ -68,7 +68,7 @@ def run_shell(session: Session, form: Format, limit: int | None) -> None:
             continue
         except EOFError:
             return
-        if text.strip().lower() in {".exit", ".quit", "exit", "quit"}:
+        if text.strip().rstrip(";").lower() in {".exit", ".quit", "exit", "quit"}:
             return
         shell.run(text)
 

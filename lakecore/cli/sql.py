@@ -44,6 +44,8 @@ def sql(  # noqa: PLR0913, PLR0917  what the command takes
         run("lakecore.cli.shell", "run_shell", session, form, limit)
         return
     for text in split(given):
+        if text.upper() in {"EXIT", "QUIT"}:
+            return
         print_rows(session, text, form, limit)
 
 

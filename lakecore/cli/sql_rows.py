@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -9,12 +10,16 @@ import polars as pl
 from lakecore.cli.arguments import ROWS_SHOWN, Format
 from lakecore.cli.printing import note, write_batches, write_frame
 from lakecore.frames.polars_source import to_frame
+from lakecore.session import sql_engine
 from lakecore.sql.queries import batches_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow as pa
+
     from lakecore.session import Session
+    from lakecore.table.writes.ingest import IngestResult
 
 __all__ = ["print_rows"]
 
@@ -28,6 +33,11 @@ def print_rows(session: Session, text: str, form: Format, limit: int | None) -> 
 
     A table shows the first rows; JSON and CSV stream all of them. DDL statements print nothing.
     """
+    engine = sql_engine(session)
+    engine.on_commit(_say_commit)
+    changes = engine.changes(text)
+    if changes is not None:
+        return _follow(changes, form)
     relation = session.sql(text)
     if relation.columns == ["result"] and relation.types == ["VARCHAR"] and _is_done(text):
         return 0
@@ -42,6 +52,24 @@ def print_rows(session: Session, text: str, form: Format, limit: int | None) -> 
     if cut:
         note(f"the first {ROWS_SHOWN} rows; --limit N shows more, --json or --csv prints all")
     return min(frame.height, ROWS_SHOWN) if cut else frame.height
+
+
+def _follow(changes: Iterator[pa.Table], form: Format) -> int:
+    """Print the changes of a streaming query as they come, until LIMIT or Ctrl-C."""
+    frames = map(to_frame, changes)
+    if form is not Format.TABLE:
+        first = next(frames, None)
+        return 0 if first is None else _stream(first, chain([first], frames), form)
+    count = 0
+    for frame in frames:
+        write_frame(frame, form)
+        count += frame.height
+    return count
+
+
+def _say_commit(done: IngestResult) -> None:
+    snapshots = ", ".join(map(str, done.snapshot_ids)) or "none"
+    note(f"{done.rows:,} rows written, snapshot {snapshots}")
 
 
 def _stream(empty: pl.DataFrame, frames: Iterator[pl.DataFrame], form: Format) -> int:

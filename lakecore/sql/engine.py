@@ -16,11 +16,13 @@ from lakecore.sql.queries import Queries, names_in_scope
 from lakecore.sql.run_rows import RowStatements
 from lakecore.sql.run_show import describe, show
 from lakecore.sql.run_tables import TableStatements
+from lakecore.sql.streaming_insert import StreamingInserts
+from lakecore.sql.streaming_query import StreamingQueries
 from lakecore.sql.tokens import split
 from lakecore.sql.workspace import DEFAULT_CATALOG, Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import duckdb
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from lakecore.sql.run_show import Rows
     from lakecore.sql.statement_views import Scope
     from lakecore.table.handle import Table
+    from lakecore.table.writes.ingest import IngestResult
 
 __all__ = ["SqlEngine"]
 
@@ -47,6 +50,21 @@ class SqlEngine:
         self._queries = Queries(self._workspace)
         self._rows = RowStatements(self._workspace, self._queries)
         self._tables = TableStatements(self._workspace, self._queries)
+        self._following = StreamingQueries(self._queries)
+        self._streams = StreamingInserts(self._workspace, self._queries, self._rows)
+
+    def on_commit(self, told: Callable[[IngestResult], None] | None) -> None:
+        """Call this function after each commit of a streaming INSERT."""
+        self._streams.on_commit = told
+
+    def changes(self, text: str) -> Iterator[pa.Table] | None:
+        """The changes of a query as they come, if queries stream; None for any other statement."""
+        if not self._workspace.is_streaming:
+            return None
+        statement = parse(text)
+        if not isinstance(statement, s.Query):
+            return None
+        return self._following.changes(statement.text, lambda _name: None)
 
     def run(
         self, text: str, parameters: Parameters = None, *, scope: Scope | None = None
@@ -77,6 +95,10 @@ class SqlEngine:
         creates = isinstance(statement, s.CreateTable) and statement.query is not None
         if parameters is not None and not (isinstance(statement, takes) or creates):
             raise Unsupported("parameters are for queries, INSERT and MERGE")
+        if isinstance(statement, s.Query) and self._workspace.is_streaming:
+            if parameters is not None:
+                raise Unsupported("parameters are for queries in batch mode")
+            return self._following.limited(statement.text, scope)
         if isinstance(statement, s.Query):
             return self._queries.relation(statement.text, parameters, scope)
         if isinstance(statement, s.Own):
@@ -115,6 +137,8 @@ class SqlEngine:
         self, statement: s.Statement, parameters: Parameters, scope: Scope
     ) -> object | None:
         """Execute a statement. Returns the result of its verb, if there is one to show."""
+        if isinstance(statement, s.Insert) and self._streams.applies_to(statement):
+            return self._streams.insert(statement, scope)
         if isinstance(statement, s.RowStatement):
             return self._rows.run(statement, parameters, scope)
         if isinstance(statement, s.TableStatement):

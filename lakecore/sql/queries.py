@@ -90,6 +90,12 @@ class Queries:
         rows = self._run(f"EXPLAIN {prepared}", None).fetchall()
         return [*tables, *((str(key), str(value)) for key, value in rows)]
 
+    def tables_of(self, text: str, scope: Scope) -> list[Table]:
+        """The tables of the catalog that a query reads, directly or by temporary views."""
+        found: list[Table] = []
+        self._prepared(text, scope, lambda _reference, table: found.append(table))
+        return found
+
     def execute(self, text: str) -> duckdb.DuckDBPyRelation:
         """Run a statement on objects of DuckDB."""
         self._unknown.clear()
@@ -153,6 +159,9 @@ class Queries:
     ) -> duckdb.DuckDBPyRelation | None:
         """The rows of a table of the catalog; None if it has no such table."""
         chain = reference.chain
+        generator = self._workspace.generators.get(chain[0]) if len(chain) == 1 else None
+        if generator is not None:
+            return self.connection.from_arrow(generator.table())
         if len(chain) == 1 and _is_file(chain[0]):
             return None
         travel, options = _travel(self, reference), self._options(reference)

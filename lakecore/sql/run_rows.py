@@ -75,6 +75,15 @@ class RowStatements:
         """INSERT INTO and INSERT OVERWRITE."""
         table = self._workspace.table(statement.chain, statement.options)
         relation = self._queries.relation(statement.query, parameters, scope)
+        rows, fixed = self.rows_for(table, statement, relation)
+        if not statement.overwrite:
+            return written(rows, lambda: table.write(rows))
+        return written(rows, lambda: table.overwrite(rows, fixed or None))
+
+    def rows_for(
+        self, table: Table, statement: Insert, relation: duckdb.DuckDBPyRelation
+    ) -> tuple[pa.RecordBatchReader, dict[str, object]]:
+        """The rows of a query in the columns and types of a table, and the values of PARTITION."""
         given = statement.partition or {}
         constants = {key: value for key, value in given.items() if value is not None}
         schema = table.schema
@@ -88,10 +97,7 @@ class RowStatements:
         names = self._names(statement, schema, relation, constants)
         # The reader occupies the connection, so run all other queries first.
         fixed = partition_values(self._queries, schema, constants)
-        rows = self._fitted(relation, schema, names, constants)
-        if not statement.overwrite:
-            return written(rows, lambda: table.write(rows))
-        return written(rows, lambda: table.overwrite(rows, fixed or None))
+        return self._fitted(relation, schema, names, constants), fixed
 
     def _names(
         self,
@@ -149,6 +155,7 @@ class RowStatements:
         assert statement.query is not None, "the caller checks"
         if statement.columns:
             raise Unsupported("CREATE TABLE ... AS has the columns of the query; name none")
+        self._workspace.make_default_database(statement.chain)
         catalog, identifier = self._workspace.identifier(statement.chain)
         if statement.if_not_exists and catalog.table_exists(identifier):
             return catalog.get_table(identifier)

@@ -62,7 +62,7 @@ def _tables(workspace: Workspace, chain: Chain) -> list[str]:
     if chain:
         return list(catalog.list_tables(database))
     stored = catalog.list_tables(database) if catalog.database_exists(database) else ()
-    return [*stored, *sorted(workspace.temporary)]
+    return [*stored, *sorted({*workspace.temporary, *workspace.generators})]
 
 
 def _columns(workspace: Workspace, chain: Chain) -> list[str]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+from lakecore.io.ambient import SYSTEM
 from lakecore.model.schema_change import DropColumn, SchemaChange, UpdateColumnType
 from lakecore.model.types import Field, parse_type
+from lakecore.sql.datagen import CONNECTOR, generator_of
 from lakecore.sql.nested import in_parts
 from lakecore.sql.replace_table import replace_table
 from lakecore.sql.run_rows import partition_values
@@ -82,8 +85,8 @@ class TableStatements:
         """CREATE TABLE, without a query."""
         options = dict(statement.options)
         connector = options.pop(_CONNECTOR, "paimon")
-        if connector != "paimon":
-            raise Unsupported("the connector of a table is paimon", connector=connector)
+        if connector not in {"paimon", CONNECTOR}:
+            raise Unsupported("the connector of a table is paimon or datagen", connector=connector)
         columns = {column.name: _field(column) for column in statement.columns}
         if len(columns) < len(statement.columns):
             names = [column.name for column in statement.columns]
@@ -102,6 +105,9 @@ class TableStatements:
             comment = source.comment if comment is None else comment
             stated = source.stated_options
             options = {key: text for key, text in stated.items() if key != _PATH} | options
+        if connector == CONNECTOR:
+            self._make_generator(statement, list(columns.values()), options)
+            return
         if statement.temporary:
             opened = partial(
                 self._workspace.open_path,
@@ -114,6 +120,7 @@ class TableStatements:
             return
         if not columns:
             raise InvalidRequest("a table needs columns, LIKE, or AS and a query")
+        self._workspace.make_default_database(statement.chain)
         catalog, identifier = self._workspace.identifier(statement.chain)
         before = self._workspace.replaced(statement)
         if before is not None:
@@ -136,6 +143,29 @@ class TableStatements:
             ignore_if_exists=statement.if_not_exists,
         )
 
+    def _make_generator(
+        self, statement: CreateTable, columns: list[Field], options: dict[str, str]
+    ) -> None:
+        """CREATE TEMPORARY TABLE ... WITH ('connector' = 'datagen')."""
+        if not statement.temporary or len(statement.chain) > 1:
+            raise Unsupported(
+                "generated rows are not stored: write CREATE TEMPORARY TABLE, and a name of one "
+                "part",
+                table=".".join(statement.chain),
+            )
+        if statement.primary_keys or statement.partition_keys:
+            raise Unsupported("a generated table has no keys", table=statement.chain[0])
+        (name,) = statement.chain
+        taken = name in self._workspace.generators or name in self._workspace.temporary
+        if taken and statement.if_not_exists:
+            return
+        if taken and not statement.replace:
+            raise AlreadyExists("a temporary table of that name exists", table=name)
+        self._workspace.temporary.pop(name, None)
+        self._workspace.generators[name] = generator_of(
+            name, columns, options, seed=UUID(SYSTEM.new_uuid()).int, now_ms=SYSTEM.now_ms()
+        )
+
     def _open_temporary(
         self, statement: CreateTable, opened: Callable[..., Table], options: dict[str, str]
     ) -> None:
@@ -145,7 +175,8 @@ class TableStatements:
                 "a temporary table has a name of one part", name=".".join(statement.chain)
             )
         (name,) = statement.chain
-        if name in self._workspace.temporary and not statement.replace:
+        taken = name in self._workspace.temporary or name in self._workspace.generators
+        if taken and not statement.replace:
             if statement.if_not_exists:
                 return
             raise AlreadyExists("a temporary table of that name exists", table=name)
@@ -153,6 +184,7 @@ class TableStatements:
         if path is None:
             raise InvalidRequest("a temporary table needs the option 'path'", table=name)
         self._workspace.temporary[name] = opened(path, options=options)
+        self._workspace.generators.pop(name, None)
 
     def create_view(self, statement: CreateView) -> None:
         """CREATE TEMPORARY VIEW."""
@@ -181,6 +213,9 @@ class TableStatements:
                 del self._workspace.views[name]
             elif not statement.if_exists:
                 raise NotFound("no temporary view of that name", view=".".join(statement.chain))
+            return
+        if name in self._workspace.generators:
+            del self._workspace.generators[name]
             return
         if name in self._workspace.temporary:
             del self._workspace.temporary[name]

@@ -16,11 +16,13 @@ from lakecore.catalog.options import TABLE_DEFAULT
 from lakecore.catalog.registry import open_catalog
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
 from lakecore.options import find_option
+from lakecore.options.kinds import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakecore.catalog.catalog import Catalog
+    from lakecore.sql.datagen import Generator
     from lakecore.sql.statements import Chain, CreateTable
     from lakecore.table.handle import Table
 
@@ -32,13 +34,17 @@ _SPARK = "spark.paimon."
 _PREFIXES = ("paimon.", _SPARK)
 _ANY = "*"
 _FULL = 3
+RUNTIME_MODE = "execution.runtime-mode"
+INTERVAL = "execution.checkpointing.interval"
+_INTERVAL_DEFAULT = "10 s"
+_WITH_EFFECT = {RUNTIME_MODE: ("batch", "streaming"), INTERVAL: None}
+"""Variables of Flink that act: queries follow their tables; the time between two commits."""
 _WITHOUT_EFFECT = {
-    "execution.runtime-mode": ("batch",),
     "sql-client.execution.result-mode": ("table", "tableau", "changelog"),
-    "execution.checkpointing.interval": None,
     "sql.dialect": None,
 }
 """Variables of Flink that its guides set and that change nothing here, with the values allowed."""
+_FLINK = _WITH_EFFECT | _WITHOUT_EFFECT
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,6 +58,17 @@ class Workspace:
     variables: dict[str, str] = field(default_factory=dict)
     temporary: dict[str, Table] = field(default_factory=dict)
     views: dict[str, str] = field(default_factory=dict)
+    generators: dict[str, Generator] = field(default_factory=dict)
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a query follows its tables (`SET 'execution.runtime-mode' = 'streaming'`)."""
+        return self.variables.get(RUNTIME_MODE) == "streaming"
+
+    @property
+    def commit_interval(self) -> str:
+        """The time between two commits of a streaming INSERT."""
+        return self.variables.get(INTERVAL, _INTERVAL_DEFAULT)
 
     @property
     def catalog(self) -> Catalog:
@@ -136,6 +153,12 @@ class Workspace:
         if name == self.catalog_name:
             raise InvalidRequest("the current catalog cannot be dropped; USE another", catalog=name)
         del self.catalogs[name]
+
+    def make_default_database(self, chain: Chain) -> None:
+        """Create the database `default` for a first table in it, as Paimon's Flink catalog does."""
+        catalog, database, _ = self.full(chain)
+        if database == DEFAULT_DATABASE:
+            self.catalog_of(catalog).create_database(database, ignore_if_exists=True)
 
     # --- tables -----------------------------------------------------------------------------------
 
@@ -242,12 +265,14 @@ class Workspace:
                     "SET 'paimon.*.*.*.scan.snapshot-id' = '3'",
                     key=key,
                 )
-        elif key in _WITHOUT_EFFECT:
-            allowed = _WITHOUT_EFFECT[key]
+        elif key in _FLINK:
+            allowed = _FLINK[key]
             if allowed is not None and value not in allowed:
                 raise Unsupported(
                     "this value is not supported", key=key, value=value, known=allowed
                 )
+            if key == INTERVAL:
+                _check_interval(value)
         else:
             return False
         self.variables[key] = value
@@ -255,8 +280,15 @@ class Workspace:
 
     def reset_variable(self, key: str) -> bool:
         """Remove a variable of Paimon or Flink. Returns False for any other variable."""
-        known = key in _WITHOUT_EFFECT or key.startswith(_PREFIXES) or find_option(key) is not None
+        known = key in _FLINK or key.startswith(_PREFIXES) or find_option(key) is not None
         return self.variables.pop(key, None) is not None or known
+
+
+def _check_interval(value: str) -> None:
+    try:
+        parse_duration(value)
+    except ValueError as error:
+        raise InvalidRequest(f"the interval is {error}", key=INTERVAL, value=value) from error
 
 
 def _split_system(name: str) -> tuple[str, str | None]:

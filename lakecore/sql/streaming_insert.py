@@ -1,0 +1,307 @@
+"""INSERT INTO ... SELECT from generated rows that have no end, with a commit each interval.
+
+The rows are generated at the stated rate, and the query runs on those of each step. Two forms of
+queries are supported:
+
+- rows: a SELECT of the generator with expressions and WHERE. Each step inserts its rows;
+- groups: the same with GROUP BY and COUNT, SUM, MIN and MAX. The values of all groups are kept in
+  DuckDB, and each step upserts the groups that changed, with their values over all rows so far.
+
+Any other query would need all earlier rows and is refused. The statement ends at the last row, or
+by Ctrl-C: what was written before is committed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, cast
+
+from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.io.ambient import SYSTEM
+from lakecore.options.kinds import parse_duration
+from lakecore.sql.rewrite import rewritten
+from lakecore.sql.tokens import quoted_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import duckdb
+    import pyarrow as pa
+
+    from lakecore.sql.datagen import Generator
+    from lakecore.sql.queries import Queries
+    from lakecore.sql.rewrite import Reference
+    from lakecore.sql.run_rows import RowStatements
+    from lakecore.sql.semi_joins import Candidate
+    from lakecore.sql.statement_views import Scope
+    from lakecore.sql.statements import Chain, Insert
+    from lakecore.sql.workspace import Workspace
+    from lakecore.table.writes.ingest import IngestResult
+
+__all__ = ["StreamingInserts"]
+
+_STEP_MS_MAX = 1_000
+_ROWS_MAX = 200_000
+_FOLDS = {"count": "sum", "count_star": "sum", "sum": "sum", "min": "min", "max": "max"}
+_NOT_ROWS = ("qualify", "sample", "having")
+_EXPECTED = (
+    "a streaming INSERT selects from one generated table, with WHERE, and with GROUP BY and COUNT, "
+    "SUM, MIN or MAX; 'number-of-rows' ends the rows and allows any query"
+)
+_PLACES = frozenset({"alias", "query_location", "query_location_length"})
+_Node = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """What a query computes. `folds` has a function for each output column; None: a group key."""
+
+    generator: str
+    folds: tuple[str | None, ...] = ()
+
+
+class StreamingInserts:
+    """The streaming INSERT statements of one session."""
+
+    def __init__(self, workspace: Workspace, queries: Queries, rows: RowStatements) -> None:
+        self._workspace = workspace
+        self._queries = queries
+        self._rows = rows
+        self._numbers = count(1)
+        self.on_commit: Callable[[IngestResult], None] | None = None
+
+    def applies_to(self, statement: Insert) -> bool:
+        """Whether the query reads generated rows that have no end, or all queries stream."""
+        generators = self._workspace.generators
+        if not generators:
+            return False
+        named = _tables_named(statement.query, self._queries.connection)
+        found = [generators[each[0]] for each in named if len(each) == 1 and each[0] in generators]
+        streams = self._workspace.is_streaming
+        return any(each.rows_max is None or streams for each in found)
+
+    def insert(self, statement: Insert, scope: Scope) -> IngestResult:
+        """Run the statement until its rows end. Raises KeyboardInterrupt after the last commit."""
+        if statement.overwrite:
+            raise Unsupported("INSERT OVERWRITE takes rows that have an end")
+        table = self._workspace.table(statement.chain, statement.options)
+        shape = self._shape(statement.query)
+        if shape.folds and not table.schema.primary_keys:
+            raise InvalidRequest(
+                "the values of groups change, so the table needs a primary key",
+                table=table.identifier,
+            )
+        generator = self._workspace.generators[shape.generator]
+        interval = self._workspace.commit_interval
+        state = f"_lakecore_state_{next(self._numbers)}"
+        try:
+            return table.ingest(
+                self._steps(statement, shape, generator, state, parse_duration(interval), scope),
+                every=interval,
+                on_commit=self.on_commit,
+            )
+        finally:
+            generator.batch = None
+            self._queries.connection.execute(f"DROP TABLE IF EXISTS {state}")
+
+    def _steps(
+        self,
+        statement: Insert,
+        shape: _Shape,
+        generator: Generator,
+        state: str,
+        interval_ms: int,
+        scope: Scope,
+    ) -> Iterator[pa.Table | None]:
+        """The rows to write, step by step; None lets time pass."""
+        table = self._workspace.table(statement.chain, statement.options)
+        step_ms = max(1, min(_STEP_MS_MAX, interval_ms))
+        done, began_ms = 0, SYSTEM.now_ms()
+        while generator.rows_max is None or done < generator.rows_max:
+            SYSTEM.sleep(step_ms / 1000)
+            due = (SYSTEM.now_ms() - began_ms) * generator.rows_per_second // 1000 - done
+            if due <= 0:
+                yield None
+                continue
+            generator.batch = generator.rows(done, min(due, _ROWS_MAX))
+            done += generator.batch.num_rows
+            relation = self._queries.relation(statement.query, None, scope)
+            if shape.folds:
+                relation = self._folded(relation, shape, state)
+            rows, _ = self._rows.rows_for(table, statement, relation)
+            found = rows.read_all()
+            yield found if found.num_rows else None
+
+    def _folded(
+        self, relation: duckdb.DuckDBPyRelation, shape: _Shape, state: str
+    ) -> duckdb.DuckDBPyRelation:
+        """The groups of this step, with their values over all rows so far."""
+        connection = self._queries.connection
+        columns = [f"c{place}" for place in range(len(shape.folds))]
+        types = [str(kind) for kind in relation.types]
+        part = f"{state}_part"
+        listed = ", ".join(f"#{place} AS c{place - 1}" for place in range(1, len(columns) + 1))
+        step = relation.project(listed).to_arrow_table()
+        connection.from_arrow(step).create_view(part, replace=True)
+        known = connection.execute(
+            f"FROM duckdb_tables() SELECT count(*) WHERE table_name = {quoted_text(state)}"
+        ).fetchall()
+        before = (
+            f"FROM {state} UNION ALL BY POSITION FROM {part}" if known[0][0] else f"FROM {part}"
+        )
+        before = before.replace(" BY POSITION", "")
+        keys = [name for name, fold in zip(columns, shape.folds, strict=True) if fold is None]
+        values = ", ".join(
+            name if fold is None else f"CAST({fold}({name}) AS {kind}) AS {name}"
+            for name, fold, kind in zip(columns, shape.folds, types, strict=True)
+        )
+        groups = f" GROUP BY {', '.join(keys)}" if keys else ""
+        connection.execute(
+            f"CREATE OR REPLACE TABLE {state} AS FROM ({before}) SELECT {values}{groups}"
+        )
+        if not keys:
+            return connection.sql(f"FROM {state}")
+        same = " AND ".join(f"{state}.{key} IS NOT DISTINCT FROM {part}.{key}" for key in keys)
+        return connection.sql(f"FROM {state} SEMI JOIN {part} ON {same}")
+
+    # --- the form of a query ----------------------------------------------------------------------
+
+    def _shape(self, text: str) -> _Shape:
+        """The form of a query. Raises Unsupported for one that needs all earlier rows."""
+        answer = self._queries.connection.execute("SELECT json_serialize_sql(?)", [_plain(text)])
+        tree = json.loads(answer.fetchall()[0][0])
+        statements = tree.get("statements") or []
+        node = statements[0].get("node") if len(statements) == 1 else None
+        if not isinstance(node, dict) or node.get("type") != "SELECT_NODE":
+            raise Unsupported(_EXPECTED)
+        source = node.get("from_table")
+        is_plain = (
+            isinstance(source, dict)
+            and source.get("type") == "BASE_TABLE"
+            and source.get("table_name") in self._workspace.generators
+            and not node.get("modifiers")
+            and not (node.get("cte_map") or {}).get("map")
+            and not any(node.get(part) for part in _NOT_ROWS)
+            and not _finds(node.get("where_clause"), "SUBQUERY")
+        )
+        if not is_plain:
+            raise Unsupported(_EXPECTED)
+        generator = str(cast("_Node", source)["table_name"])
+        selected = cast("list[_Node]", node.get("select_list"))
+        groups = cast("list[_Node]", node.get("group_expressions") or [])
+        folds = tuple(self._fold(each) for each in selected)
+        if not groups and not any(folds):
+            return _Shape(generator=generator)
+        keys = [each for each, fold in zip(selected, folds, strict=True) if fold is None]
+        if len(node.get("group_sets") or ()) > 1 or not _are_the_keys(groups, keys, selected):
+            raise Unsupported("a streaming INSERT selects each expression of its GROUP BY, once")
+        return _Shape(generator=generator, folds=folds)
+
+    def _fold(self, expression: _Node) -> str | None:
+        """The function that combines values of an aggregate; None for an expression of one row."""
+        if _finds(expression, "SUBQUERY") or _finds(expression, "WINDOW"):
+            raise Unsupported(_EXPECTED)
+        name = str(expression.get("function_name", "")).lower()
+        is_call = expression.get("class") == "FUNCTION"
+        if is_call and name in _FOLDS:
+            plain = not (expression.get("distinct") or expression.get("filter"))
+            order = expression.get("order_bys") or {}
+            if plain and not (isinstance(order, dict) and order.get("orders")):
+                return _FOLDS[name]
+            raise Unsupported(_EXPECTED)
+        used = set(_functions(expression))
+        listed = ", ".join(map(quoted_text, sorted(used))) or "''"
+        aggregates = self._queries.connection.execute(
+            "FROM duckdb_functions() SELECT function_name "
+            f"WHERE function_type = 'aggregate' AND function_name IN ({listed})"
+        ).fetchall()
+        if aggregates:
+            raise Unsupported(_EXPECTED)
+        return None
+
+
+def _plain(text: str) -> str:
+    """The text with double quotes for backquotes, which DuckDB does not read."""
+    return text.replace("`", '"')
+
+
+def _are_the_keys(groups: list[_Node], keys: list[_Node], selected: list[_Node]) -> bool:
+    """Whether the expressions of GROUP BY are exactly the selected ones that are no aggregates."""
+    if len(groups) != len(keys):
+        return False
+    wanted = {_text_of(each): each for each in keys}
+    aliases = {str(each.get("alias")): each for each in keys if each.get("alias")}
+    found = set()
+    for group in groups:
+        names = cast("list[str]", group.get("column_names") or [])
+        literal = cast("_Node", group.get("literal") or {})
+        if group.get("class") == "CONSTANT":  # GROUP BY 1: the first column
+            text = str(literal.get("text", ""))
+            place = int(text) if literal.get("kind") == "INTEGER" and text.isdecimal() else 0
+            match = selected[place - 1] if 1 <= place <= len(selected) else None
+        else:
+            match = wanted.get(_text_of(group))
+            if match is None and len(names) == 1:
+                match = aliases.get(names[0])
+        if match is None or all(match is not each for each in keys):
+            return False
+        found.add(id(match))
+    return len(found) == len(keys)
+
+
+def _text_of(node: _Node) -> str:
+    """An expression without its alias and its place in the text."""
+
+    def bare(part: object) -> object:
+        if isinstance(part, dict):
+            return {key: bare(each) for key, each in part.items() if key not in _PLACES}
+        return [bare(each) for each in part] if isinstance(part, list) else part
+
+    return json.dumps(bare(node), sort_keys=True).lower()
+
+
+def _finds(node: object, kind: str) -> bool:
+    """Whether a tree holds a node of this class."""
+    if isinstance(node, dict):
+        return node.get("class") == kind or any(_finds(each, kind) for each in node.values())
+    return isinstance(node, list) and any(_finds(each, kind) for each in node)
+
+
+def _functions(node: object) -> Iterator[str]:
+    """The names of the functions in a tree."""
+    if isinstance(node, dict):
+        if node.get("class") == "FUNCTION":
+            yield str(node.get("function_name", "")).lower()
+        for each in node.values():
+            yield from _functions(each)
+    elif isinstance(node, list):
+        for each in node:
+            yield from _functions(each)
+
+
+class _Names:
+    """Views that only note the names of tables."""
+
+    def __init__(self) -> None:
+        self.found: list[Chain] = []
+
+    def view_of(self, reference: Reference) -> str | None:
+        """Note the name."""
+        self.found.append(reference.chain)
+        return None
+
+    def semi_join(
+        self, query: str, candidate: Candidate, view_at: Callable[[int], str | None]
+    ) -> str | None:
+        """Leave the query as it is."""
+        del query, candidate, view_at
+        return None
+
+
+def _tables_named(text: str, connection: duckdb.DuckDBPyConnection) -> list[Chain]:
+    """The names of the tables in a query that WITH does not define."""
+    names = _Names()
+    rewritten(text, connection, names)
+    return names.found
