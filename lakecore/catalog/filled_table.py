@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakecore.model.schema import TableSchema
     from lakecore.table.publication import Publication
 
-__all__ = ["create_filled"]
+__all__ = ["create_filled", "first_schema"]
 
 
 def create_filled(  # noqa: PLR0913  what a table is made of
@@ -48,17 +48,9 @@ def create_filled(  # noqa: PLR0913  what a table is made of
 
     The schema is the given one, or else that of the rows. Without `data`, the table has no rows.
     """
-    rows: object = data
-    if schema is None:
-        if data is None:
-            raise InvalidRequest(
-                "a table needs a schema: give schema=..., or data=... with the columns",
-                table=table,
-                path=path,
-            )
-        schema, rows = columns_of_rows(data)
-    first = new_schema(
+    first, rows = first_schema(
         schema,
+        data,
         primary_keys=primary_keys,
         partition_keys=partition_keys,
         options=options,
@@ -91,3 +83,34 @@ def create_filled(  # noqa: PLR0913  what a table is made of
     except AlreadyExists:
         return False
     return True
+
+
+def first_schema(  # noqa: PLR0913  what a table is made of
+    schema: SchemaLike | None,
+    data: object,
+    *,
+    primary_keys: Sequence[str],
+    partition_keys: Sequence[str],
+    options: Mapping[str, str],
+    comment: str | None,
+    now_ms: int,
+    table: str,
+) -> tuple[TableSchema, object]:
+    """The schema of a new table, given or else that of the rows; and the rows."""
+    if schema is None:
+        if data is None:
+            raise InvalidRequest(
+                "a table needs a schema: give schema=..., or data=... with the columns",
+                table=table,
+            )
+        schema, data = columns_of_rows(data)
+    first = new_schema(
+        schema,
+        primary_keys=primary_keys,
+        partition_keys=partition_keys,
+        options=options,
+        comment=comment,
+        now_ms=now_ms,
+        table=table,
+    )
+    return first, data

@@ -18,7 +18,16 @@ from dataclasses import dataclass
 
 from lakecore.errors import InvalidRequest
 
-__all__ = ["SYSTEM_DATABASE", "Identifier", "check_directory", "check_name", "parse_identifier"]
+__all__ = [
+    "BRANCH_MARK",
+    "MAIN_BRANCH",
+    "SPLITTER",
+    "SYSTEM_DATABASE",
+    "Identifier",
+    "check_directory",
+    "check_name",
+    "parse_identifier",
+]
 
 BRANCH_MARK = "branch_"
 MAIN_BRANCH = "main"
@@ -26,7 +35,7 @@ SYSTEM_DATABASE = "sys"
 NAME_BYTES_MAX = 250
 """Names of files have 255 bytes at most, and a database adds `.db`."""
 
-_SPLITTER = "$"
+SPLITTER = "$"
 _PART = re.compile(r"`((?:[^`]|``)*)`|([^`.]*)")
 _UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]")
 _EXAMPLE = "write it as database.table"
@@ -47,8 +56,8 @@ class Identifier:
         return Identifier(database=self.database, table=self.table, branch=self.branch)
 
     def __str__(self) -> str:
-        branch = "" if self.branch == MAIN_BRANCH else f"{_SPLITTER}{BRANCH_MARK}{self.branch}"
-        system = "" if self.system is None else f"{_SPLITTER}{self.system}"
+        branch = "" if self.branch == MAIN_BRANCH else f"{SPLITTER}{BRANCH_MARK}{self.branch}"
+        system = "" if self.system is None else f"{SPLITTER}{self.system}"
         database = f"`{self.database}`" if "." in self.database else self.database
         return f"{database}.{self.table}{branch}{system}"
 
@@ -61,7 +70,7 @@ def parse_identifier(text: str) -> Identifier:
     if not isinstance(text, str):
         raise InvalidRequest(f"the name of a table is a text; {_EXAMPLE}", name=text)
     database, table_text = _split_database(text)
-    table, *rest = table_text.split(_SPLITTER)
+    table, *rest = table_text.split(SPLITTER)
     branch, system = MAIN_BRANCH, None
     if rest and rest[0].startswith(BRANCH_MARK):
         branch = rest.pop(0).removeprefix(BRANCH_MARK)
@@ -84,9 +93,9 @@ def parse_identifier(text: str) -> Identifier:
 def check_name(what: str, name: str) -> None:
     """Raise InvalidRequest unless a new database or table (`what`) may have that name."""
     check_directory(what, name)
-    for character in (_SPLITTER, "`") + ((".",) if what == "database" else ()):
+    for character in (SPLITTER, "`") + ((".",) if what == "database" else ()):
         if character in name:
-            why = "it separates the table from its system table" if character == _SPLITTER else ""
+            why = "it separates the table from its system table" if character == SPLITTER else ""
             raise InvalidRequest(
                 f"the name of a {what} must not hold {character!r}" + (f": {why}" if why else ""),
                 name=name,

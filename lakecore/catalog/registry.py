@@ -12,7 +12,8 @@ from lakecore.catalog.filesystem import open_filesystem
 from lakecore.catalog.hive.open import open_hive
 from lakecore.catalog.jdbc.open import open_jdbc
 from lakecore.catalog.options import FILESYSTEM, METASTORE
-from lakecore.errors import InvalidRequest, Unsupported
+from lakecore.catalog.rest.rest_catalog import open_rest
+from lakecore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,25 +31,21 @@ class Opener(Protocol):
         ...
 
 
-CATALOGS: Mapping[str, Opener | None] = {
+CATALOGS: Mapping[str, Opener] = {
     FILESYSTEM: open_filesystem,
     "jdbc": open_jdbc,
     "hive": open_hive,
-    "rest": None,
+    "rest": open_rest,
 }
-"""Paimon's catalogs by `metastore`; None: not supported."""
+"""Paimon's catalogs by `metastore`."""
 
 
 def open_catalog(given: Mapping[str, str], *, create: bool) -> Catalog:
     """The catalog that the options name.
 
-    Raises InvalidRequest for an unknown metastore, Unsupported for one that lakecore lacks.
+    Raises InvalidRequest for an unknown metastore.
     """
     name = given.get(METASTORE, FILESYSTEM)
     if name not in CATALOGS:
         raise InvalidRequest("unknown metastore", metastore=name, known=tuple(CATALOGS))
-    opener = CATALOGS[name]
-    if opener is None:
-        supported = [known for known, opens in CATALOGS.items() if opens is not None]
-        raise Unsupported("this metastore is not supported", metastore=name, supported=supported)
-    return opener(given, create=create)
+    return CATALOGS[name](given, create=create)

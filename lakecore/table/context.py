@@ -186,6 +186,14 @@ def has_unaware_bucket(context: TableContext) -> bool:
     return not context.schema.primary_keys and context.options.bucket < 0
 
 
+def require_own_references(context: TableContext, verb: str) -> None:
+    """Raise Unsupported if a server owns the tags and branches, and has no call for the verb."""
+    if context.publication.references is not None:
+        raise Unsupported(
+            "the catalog's server has no call for this", verb=verb, table=context.identifier
+        )
+
+
 def newest_schema_id(context: TableContext) -> int:
     """The id of the newest schema. Raises NotFound if the table was dropped."""
     ids = context.history.schema_ids()

@@ -43,6 +43,7 @@ __all__ = [
     "Outcome",
     "Publication",
     "Published",
+    "References",
     "Refused",
     "SchemaProposal",
     "SnapshotProposal",
@@ -96,8 +97,44 @@ class Unknown:
 Outcome: TypeAlias = Published | LostRace | Refused | Unknown
 
 
+class References(Protocol):
+    """Changes tags, branches and the newest snapshot where a server owns them.
+
+    A call raises the errors of the verb that makes it.
+    """
+
+    def create_tag(self, branch: str, name: str, snapshot_id: int, retained: str | None) -> None:
+        """Give a snapshot a name; `retained` is a duration such as `"1000 ms"`, None for ever."""
+        ...
+
+    def delete_tag(self, branch: str, name: str) -> None:
+        """Delete a tag."""
+        ...
+
+    def create_branch(self, name: str, tag: str | None) -> None:
+        """Create a branch from a tag, or without rows."""
+        ...
+
+    def delete_branch(self, name: str) -> None:
+        """Delete a branch."""
+        ...
+
+    def fast_forward(self, name: str) -> None:
+        """Give `main` the state of the branch."""
+        ...
+
+    def rollback(self, branch: str, snapshot_id: int) -> None:
+        """Make an earlier snapshot the newest one again."""
+        ...
+
+
 class Publication(Protocol):
     """Makes snapshots and schemas of one table, or of one of its branches, visible."""
+
+    @property
+    def references(self) -> References | None:
+        """Who changes tags and branches; None: they are files of the table."""
+        ...
 
     def history(self, store: Store, layout: Layout) -> History:
         """What was published so far, as readers see it, with empty caches."""
@@ -119,6 +156,11 @@ class Publication(Protocol):
 @dataclass(frozen=True, slots=True)
 class ExclusiveCreate:
     """A snapshot or schema is visible as soon as its file exists; one writer can create a file."""
+
+    @property
+    def references(self) -> References | None:
+        """None: tags and branches are files."""
+        return None
 
     def history(self, store: Store, layout: Layout) -> History:
         """The history that lists files."""

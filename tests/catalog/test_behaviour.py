@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,6 +16,7 @@ from lakecore.catalog.registry import open_catalog
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from lakecore.model.schema_change import SchemaChange
 from tests.catalog.places import warehouse_options
+from tests.rest_servers import rest_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,12 +28,15 @@ MakeCatalog: TypeAlias = Callable[..., Catalog]
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "dt": "STRING NOT NULL"}
 
 
-# The tests over servers import all of this module but names with an underscore.
-@pytest.fixture(
-    name="make_catalog",
-    params=["filesystem-memory", "filesystem-local", "filesystem-s3", "jdbc-local", "jdbc-locked"],
+PLACES = (
+    *("filesystem-memory", "filesystem-local", "filesystem-s3"),
+    *("jdbc-local", "jdbc-locked", "rest-local"),
 )
-def _make_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCatalog:
+
+
+# The tests over servers import all of this module but names with an underscore.
+@pytest.fixture(name="make_catalog", params=PLACES)
+def _make_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeCatalog]:
     """Catalogs on one fresh warehouse, each opened again with the catalog options given."""
     metastore, _, storage = request.param.partition("-")
     options = warehouse_options(request, "local" if storage == "locked" else storage, tmp_path)
@@ -43,7 +47,15 @@ def _make_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCatalog
     def make(given: Mapping[str, str] = {}) -> Catalog:
         return open_catalog({"metastore": metastore, **options, **given}, create=True)
 
-    return make
+    if metastore != "rest":
+        yield make
+        return
+    with rest_server(open_catalog(options, create=True)) as client:
+        # What the storage of the server needs is no option of a client.
+        yield lambda given={}: open_catalog(
+            {**client, **{key: given[key] for key in given if key != "commit.single-writer"}},
+            create=True,
+        )
 
 
 @pytest.fixture(name="other_database")

@@ -25,7 +25,7 @@ from lakecore.format.layout import (
 )
 from lakecore.io.directories import create_directory, drop_table, move_table
 from lakecore.model.branches import Branch
-from lakecore.table.context import on_branch, require_table
+from lakecore.table.context import on_branch, require_own_references, require_table
 from lakecore.table.maintenance.reachable import branch_names, tags_of
 from lakecore.table.maintenance.tags import known_tag
 
@@ -79,6 +79,10 @@ def create_branch(context: TableContext, name: str, tag: str | None) -> Branch:
     require_table(context)
     if _branch_if_there(context, name) is not None:
         raise _taken(context, name)
+    server = context.publication.references
+    if server is not None:
+        server.create_branch(name, tag)
+        return known_branch(context, name)
     path = _directory(context.layout, name)
     if not create_directory(context.store, path, _files(context, kept), context.ambient):
         if _branch_if_there(context, name) is not None:
@@ -110,13 +114,17 @@ def delete_branch(context: TableContext, name: str, *, dry_run: bool = False) ->
     branch = _branch_if_there(context, name)
     if branch is None and not context.store.list(path):
         raise _no_branch(context, name)
-    if not dry_run:
+    server = context.publication.references
+    if server is not None and not dry_run:
+        server.delete_branch(name)
+    elif not dry_run:
         drop_table(context.store, path, context.ambient)
     return branch or Branch(name=name)
 
 
 def rename_branch(context: TableContext, name: str, new_name: str) -> Branch:
     """The branch under its new name."""
+    require_own_references(context, "rename_branch")
     check_branch_name(context, new_name)
     _check_not_in_use(context, name, "rename")
     known_branch(context, name)

@@ -72,7 +72,10 @@ def fast_forward(context: TableContext, name: str, *, dry_run: bool) -> FastForw
     target = context.publication.history(context.store, context.layout)
     source = branch_history(context, name)
     steps = _plan(context, source, target)
-    if not dry_run:
+    server = context.publication.references
+    if server is not None and not dry_run:
+        server.fast_forward(name)
+    elif not dry_run:
         _carry_out(context, source.layout, target.layout, steps)
     return FastForwardResult(
         branch=name,

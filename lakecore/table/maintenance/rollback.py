@@ -92,6 +92,8 @@ def rollback_to(context: TableContext, travel: Travel, *, dry_run: bool = False)
     elif dry_run:
         plan = _files_of(context, removal.record, _kept(context, removal.record))
         files = None if plan is None else plan.counts
+    elif context.publication.references is not None:
+        context.publication.references.rollback(context.layout.branch, target.id)
     else:
         context.store.put(context.layout.rollback_record, encode_rollback(removal.record))
         files = _carry_out(context, removal.record, removal.tags)

@@ -36,7 +36,7 @@ from lakecore.model.snapshot import Snapshot, Tag
 from lakecore.model.times import to_milliseconds
 from lakecore.options.kinds import DURATION
 from lakecore.plan.tag_periods import tag_periods
-from lakecore.table.context import require_table
+from lakecore.table.context import require_own_references, require_table
 from lakecore.table.maintenance.reachable import tags_of
 from lakecore.table.maintenance.tag_files import files_of_tag
 
@@ -81,6 +81,11 @@ def make_tag(context: TableContext, name: str, snapshot: Snapshot, retained: int
 
     Raises AlreadyExists if the name is taken, NotFound if the snapshot expires during the call.
     """
+    server = context.publication.references
+    if server is not None:
+        kept = None if retained is None else f"{retained} ms"
+        server.create_tag(context.layout.branch, name, snapshot.id, kept)
+        return context.history.tag(name)
     if context.options.tag_create_success_file:
         context.layout.tag_success(name)  # raises if the name is too long
     tag = _tag(context, name, snapshot, retained)
@@ -118,6 +123,7 @@ def replace_tag(
 
 def put_tag(context: TableContext, old: Tag, snapshot: Snapshot, retained: int | None) -> Tag:
     """Write the tag for that snapshot, and delete the files that only the old tag kept."""
+    require_own_references(context, "replace_tag")
     name = old.name
     tag = _tag(context, name, snapshot, retained)
     files = None if snapshot.is_same(old.snapshot) else files_of_tag(context, old)
@@ -129,6 +135,7 @@ def put_tag(context: TableContext, old: Tag, snapshot: Snapshot, retained: int |
 
 def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
     """Rename the tag. Returns it under its new name."""
+    require_own_references(context, "rename_tag")
     check_tag_name(context, new_name)
     tag = known_tag(context, name)
     if new_name in context.history.tag_names():
@@ -144,7 +151,10 @@ def delete_tag(context: TableContext, name: str, *, dry_run: bool = False) -> Ta
     """Delete a tag, and the files that only the tag kept."""
     tag = known_tag(context, name)
     files = files_of_tag(context, tag)
-    if not dry_run:
+    server = context.publication.references
+    if server is not None and not dry_run:
+        server.delete_tag(context.layout.branch, name)
+    elif not dry_run:
         context.store.delete(context.layout.tag(name))
         if context.options.tag_create_success_file:
             context.store.delete(context.layout.tag_success(name))

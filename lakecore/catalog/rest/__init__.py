@@ -1,0 +1,1 @@
+"""The catalog that a server keeps: Paimon's REST protocol, spoken as a client."""

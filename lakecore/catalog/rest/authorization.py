@@ -1,0 +1,215 @@
+"""How a request proves who sends it: a bearer token, or a DLF signature.
+
+https://paimon.apache.org/docs/master/concepts/rest/bear/ and .../rest/dlf/
+
+Credentials of DLF come from the options, from a file that another process keeps fresh, or from the
+metadata service of an ECS machine. They are read again when less than an hour is left.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from threading import Lock
+from typing import TYPE_CHECKING, Protocol
+
+from lakecore.catalog.rest import dlf_signers
+from lakecore.catalog.rest.dlf_signers import Credentials
+from lakecore.catalog.rest.http_client import http_library
+from lakecore.catalog.rest.rest_options import BEAR, DLF, TOKEN, TOKEN_PROVIDER
+from lakecore.errors import InvalidRequest, LakecoreError, StorageError, Unsupported
+from lakecore.io.ambient import SYSTEM, Ambient
+from lakecore.io.stores.local import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import httpx
+
+    from lakecore.catalog.rest.rest_options import RestOptions
+
+__all__ = ["Authorization", "authorization_of"]
+
+_METADATA_URL = "http://100.100.100.200/latest/meta-data/Ram/security-credentials/"
+_FRESH_MS = 3_600_000
+_ATTEMPTS = 5
+_REGION = re.compile(r"(?:pre-)?([a-z]+-[a-z]+(?:-\d+)?)")
+
+
+class Authorization(Protocol):
+    """Gives the headers that authorize a request."""
+
+    def headers(
+        self, method: str, path: str, params: Mapping[str, str], body: bytes | None
+    ) -> Mapping[str, str]:
+        """The headers of one request. `path` is encoded, `params` are not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BearerToken:
+    """A token that the server gave out."""
+
+    token: str
+
+    def headers(
+        self, method: str, path: str, params: Mapping[str, str], body: bytes | None
+    ) -> Mapping[str, str]:
+        """The header with the token."""
+        del method, path, params, body
+        return {"Authorization": f"Bearer {self.token}"}
+
+
+class DlfSignature:
+    """Signs each request with credentials that are read again before they expire."""
+
+    def __init__(
+        self,
+        load: Callable[[], Credentials],
+        signer: dlf_signers.Signer,
+        ambient: Ambient = SYSTEM,
+    ) -> None:
+        self._load = load
+        self._signer = signer
+        self._ambient = ambient
+        self._lock = Lock()
+        self._known: Credentials | None = None
+
+    def headers(
+        self, method: str, path: str, params: Mapping[str, str], body: bytes | None
+    ) -> Mapping[str, str]:
+        """The headers with the signature."""
+        request = dlf_signers.Request(method=method, path=path, params=params, body=body)
+        return self._signer.sign(request, self._credentials(), self._ambient)
+
+    def _credentials(self) -> Credentials:
+        with self._lock:
+            known = self._known
+            now_ms = self._ambient.now_ms()
+            if known is None or (
+                known.expires_ms is not None and known.expires_ms - now_ms < _FRESH_MS
+            ):
+                known = self._known = self._load()
+            return known
+
+
+def authorization_of(options: RestOptions, ambient: Ambient = SYSTEM) -> Authorization:
+    """The authorization that the options ask for. Raises InvalidRequest if some are missing."""
+    provider = options.texts.get(TOKEN_PROVIDER, "").strip().lower()
+    if provider == BEAR:
+        token = options.texts.get(TOKEN, "")
+        if not token:
+            raise InvalidRequest("the provider `bear` needs a token", option=TOKEN)
+        return BearerToken(token)
+    if provider != DLF:
+        raise InvalidRequest(
+            "a REST catalog needs a token provider",
+            option=TOKEN_PROVIDER,
+            value=provider or None,
+            known=(BEAR, DLF),
+        )
+    return DlfSignature(_loader(options, ambient), _signer(options), ambient)
+
+
+def _signer(options: RestOptions) -> dlf_signers.Signer:
+    host = options.uri.partition("://")[2].partition("/")[0]
+    chosen = options.texts.get("dlf.signing-algorithm")
+    if chosen is None:
+        chosen = "openapi" if "dlfnext" in host else "default"
+    if chosen == "openapi":
+        return dlf_signers.OpenApiSigner(host=host)
+    if chosen != "default":
+        raise Unsupported(
+            "this signing algorithm is not supported",
+            option="dlf.signing-algorithm",
+            value=chosen,
+            supported=("default", "openapi"),
+        )
+    region = options.texts.get("dlf.region")
+    if region is None:
+        found = _REGION.search(host)
+        if found is None:
+            raise InvalidRequest("the region is not in the address", option="dlf.region", host=host)
+        region = found[1]
+    return dlf_signers.DefaultSigner(region=region)
+
+
+def _loader(options: RestOptions, ambient: Ambient) -> Callable[[], Credentials]:
+    """How the credentials are found: the first of the documented ways whose options are set."""
+    texts = options.texts
+    loader = texts.get("dlf.token-loader")
+    path = texts.get("dlf.token-path")
+    if loader == "ecs":
+        return lambda: _from_ecs(options)
+    if loader not in (None, "local_file"):
+        raise InvalidRequest(
+            "unknown loader of tokens",
+            option="dlf.token-loader",
+            value=loader,
+            known=("ecs", "local_file"),
+        )
+    if loader == "local_file" or path is not None:
+        if not path:
+            raise InvalidRequest("the token file is not named", option="dlf.token-path")
+        return lambda: _from_file(path, ambient)
+    key_id, secret = texts.get("dlf.access-key-id"), texts.get("dlf.access-key-secret")
+    if not key_id or not secret:
+        raise InvalidRequest(
+            "the provider `dlf` needs credentials",
+            options=(
+                "dlf.access-key-id and dlf.access-key-secret",
+                "dlf.token-path",
+                "dlf.token-loader",
+            ),
+        )
+    fixed = Credentials(key_id, secret, texts.get("dlf.security-token"))
+    return lambda: fixed
+
+
+def _from_file(path: str, ambient: Ambient) -> Credentials:
+    """The credentials of a file, which another process may be replacing."""
+    problem: Exception | None = None
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            ambient.sleep(0.1 * 2**attempt)
+        try:
+            return _parsed(LocalStore().read(path).decode())
+        except (LakecoreError, ValueError) as error:
+            problem = error
+    raise StorageError(
+        "the token file cannot be read", path=path, reason=type(problem).__name__
+    ) from None
+
+
+def _from_ecs(options: RestOptions) -> Credentials:
+    """The credentials that the metadata service of an ECS machine gives out."""
+    httpx = http_library()
+    base = options.texts.get("dlf.token-ecs-metadata-url", _METADATA_URL)
+    try:
+        role = options.texts.get("dlf.token-ecs-role-name") or _got(httpx.get(base, timeout=10))
+        return _parsed(_got(httpx.get(f"{base.rstrip('/')}/{role.strip()}", timeout=10)))
+    except (httpx.HTTPError, ValueError) as error:
+        raise StorageError(
+            "the metadata service gives no token", uri=base, reason=type(error).__name__
+        ) from None
+
+
+def _got(response: httpx.Response) -> str:
+    return response.raise_for_status().text
+
+
+def _parsed(text: str) -> Credentials:
+    """Credentials from JSON. Raises ValueError if a part is missing."""
+    parts = json.loads(text)
+    if not isinstance(parts, dict) or not {"AccessKeyId", "AccessKeySecret"} <= parts.keys():
+        raise ValueError("no credentials")
+    expires = parts.get("Expiration")
+    expires_ms = None
+    if expires:
+        then = datetime.strptime(expires, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        expires_ms = int(then.timestamp() * 1000)
+    return Credentials(
+        parts["AccessKeyId"], parts["AccessKeySecret"], parts.get("SecurityToken"), expires_ms
+    )

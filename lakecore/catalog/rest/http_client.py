@@ -1,0 +1,254 @@
+"""Requests to a REST server: authorization, retries, pages, and errors as lakecore's.
+
+https://paimon.apache.org/docs/master/concepts/rest/rest-api/
+
+Retries follow Paimon: at most 5, after 429 and 503, and after a broken connection for requests
+without an effect. The wait is `Retry-After`, or 1 s, 2 s, 4 s ... with some jitter.
+
+INVARIANT: a request that may have had an effect is never sent twice. If its reply is lost, the
+caller gets `ReplyLost` and must look.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import weakref
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_plus
+
+from lakecore.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    LakecoreError,
+    NotFound,
+    StorageError,
+    Unsupported,
+)
+from lakecore.io.ambient import SYSTEM, Ambient
+from lakecore.masking import masked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import ModuleType
+
+    import httpx
+
+    from lakecore.catalog.rest.authorization import Authorization
+
+__all__ = ["Refusal", "ReplyLost", "RestClient", "encoded", "http_library"]
+
+_RETRIES_MAX = 5
+_WAIT_MAX_SECONDS = 64.0
+_TIMEOUT_SECONDS = 180.0
+_BUSY = (429, 503)
+_SUCCESS = (200, 202, 204)
+_WITHOUT_EFFECT = ("GET", "HEAD")
+_ERRORS: dict[int, tuple[type[LakecoreError], str]] = {
+    400: (InvalidRequest, "the server found the request invalid"),
+    401: (StorageError, "the server does not know the token"),
+    403: (StorageError, "the server does not permit this"),
+    404: (NotFound, "the server does not have it"),
+    409: (AlreadyExists, "the server has it already"),
+    501: (Unsupported, "the server does not support this"),
+}
+
+
+def http_library() -> ModuleType:
+    """The library for HTTP. Raises Unsupported, naming the extra, if it is not installed."""
+    try:
+        return importlib.import_module("httpx")
+    except ImportError as error:
+        raise Unsupported(
+            "a REST catalog needs a package that is not installed",
+            package="httpx",
+            install="pip install 'lakecore[rest]'",
+        ) from error
+
+
+class ReplyLost(StorageError):
+    """The request was sent, and no reply came: it may have had its effect."""
+
+
+class Refusal(Exception):
+    """The server replied with an error. `code` is Paimon's, `retry_after` in seconds."""
+
+    def __init__(
+        self,
+        code: int,
+        text: str,
+        resource: str = "",
+        name: str = "",
+        request_id: str = "",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.code, self.text, self.resource, self.name = code, text, resource, name
+        self.request_id, self.retry_after = request_id, retry_after
+
+    def as_error(self, **facts: object) -> LakecoreError:
+        """The refusal as an error of lakecore."""
+        kind, message = _ERRORS.get(self.code, (StorageError, "the server failed"))
+        told = {
+            "code": self.code,
+            "resource": " ".join(part for part in (self.resource, self.name) if part) or None,
+            "reason": masked(self.text) or None,
+            "request_id": self.request_id or None,
+        }
+        return kind(message, **facts, **{k: v for k, v in told.items() if v is not None})
+
+
+class RestClient:
+    """Requests to one server. Safe for use by several threads."""
+
+    def __init__(
+        self,
+        uri: str,
+        authorization: Authorization,
+        headers: Mapping[str, str],
+        ambient: Ambient = SYSTEM,
+    ) -> None:
+        library = http_library()
+        self._uri = uri
+        self._authorization = authorization
+        self._headers = dict(headers)
+        self._ambient = ambient
+        self._library = library
+        self._client: httpx.Client = library.Client(
+            timeout=library.Timeout(_TIMEOUT_SECONDS, pool=None), follow_redirects=False
+        )
+        # A catalog is never closed; its connections are, with its last table.
+        self.close = weakref.finalize(self, self._client.close)
+
+    def get(self, path: str, params: Mapping[str, str] = {}) -> dict[str, Any]:
+        """The reply to a GET."""
+        return self.send("GET", path, params=params)
+
+    def post(self, path: str, body: object, *, retries: bool = True) -> dict[str, Any]:
+        """The reply to a POST; `retries` also when the server is busy."""
+        return self.send("POST", path, body=body, retries=retries)
+
+    def delete(self, path: str) -> dict[str, Any]:
+        """The reply to a DELETE."""
+        return self.send("DELETE", path)
+
+    def pages(self, path: str, key: str, params: Mapping[str, str] = {}) -> Iterator[Any]:
+        """The items of a list that comes in pages."""
+        token: str | None = None
+        while True:
+            given = dict(params) if token is None else {**params, "pageToken": token}
+            reply = self.get(path, given)
+            items = reply.get(key) or []
+            yield from items
+            token = reply.get("nextPageToken")
+            if not token or not items:
+                return
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] = {},
+        body: object = None,
+        retries: bool = True,
+    ) -> dict[str, Any]:
+        """The reply as JSON, empty if it has no body.
+
+        Raises `Refusal` for an error of the server, `ReplyLost` if a request that may have had an
+        effect got no reply, StorageError if the server cannot be reached.
+        """
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        for attempt in range(_RETRIES_MAX + 1):
+            last = attempt == _RETRIES_MAX or not retries
+            try:
+                response = self._once(method, path, params, data)
+            except ReplyLost:
+                if last or method not in _WITHOUT_EFFECT:
+                    raise
+                self._wait(attempt, None)
+                continue
+            if response.status_code in _SUCCESS:
+                return _decoded(response, path)
+            refusal = _refusal(response)
+            if last or response.status_code not in _BUSY:
+                raise refusal
+            self._wait(attempt, refusal.retry_after)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _once(
+        self, method: str, path: str, params: Mapping[str, str], data: bytes | None
+    ) -> httpx.Response:
+        library = self._library
+        query = "&".join(f"{quote_plus(key)}={quote_plus(params[key])}" for key in params)
+        url = f"{self._uri}{path}" + (f"?{query}" if query else "")
+        headers = {**self._headers}
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        headers.update(self._authorization.headers(method, path, params, data))
+        try:
+            return self._client.request(method, url, content=data, headers=headers)
+        except (library.ConnectError, library.ConnectTimeout, library.UnsupportedProtocol) as error:
+            raise StorageError(
+                "the server cannot be reached", uri=self._uri, reason=masked(str(error))
+            ) from None
+        except (library.TransportError, library.InvalidURL) as error:
+            raise ReplyLost(
+                "the server did not reply",
+                uri=self._uri,
+                request=f"{method} {path}",
+                reason=masked(str(error)) or type(error).__name__,
+            ) from None
+
+    def _wait(self, attempt: int, stated: float | None) -> None:
+        seconds = min(2.0**attempt, _WAIT_MAX_SECONDS) if stated is None else stated
+        self._ambient.sleep(seconds * (1 + 0.1 * self._ambient.random()))
+
+
+def encoded(name: str) -> str:
+    """A name as one part of a path, as Java encodes it."""
+    return quote_plus(name, safe="*").replace("~", "%7E")
+
+
+def _decoded(response: httpx.Response, path: str) -> dict[str, Any]:
+    if not response.content:
+        return {}
+    try:
+        reply = response.json()
+    except ValueError as error:
+        raise StorageError("the reply of the server is not JSON", request=path) from error
+    if not isinstance(reply, dict):
+        raise StorageError("the reply of the server is not an object", request=path)
+    return reply
+
+
+def _refusal(response: httpx.Response) -> Refusal:
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        body = {}
+    code = body.get("code")
+    return Refusal(
+        code if isinstance(code, int) and code else response.status_code,
+        str(body.get("message") or response.reason_phrase),
+        str(body.get("resourceType") or ""),
+        str(body.get("resourceName") or ""),
+        response.headers.get("x-request-id", ""),
+        _seconds(response.headers.get("retry-after")),
+    )
+
+
+def _seconds(text: str | None) -> float | None:
+    """The seconds of a header Retry-After, which may be a date."""
+    if text is None:
+        return None
+    if text.strip().isdecimal():
+        return float(text)
+    try:
+        then = parsedate_to_datetime(text).timestamp()
+    except (ValueError, TypeError):
+        return None
+    return max(0.0, then - SYSTEM.now_ms() / 1000)

@@ -1,0 +1,376 @@
+"""A catalog that a server keeps, spoken to by Paimon's REST protocol.
+
+https://paimon.apache.org/docs/master/concepts/rest/overview/
+
+The server knows names, schemas and the newest snapshots; the client reads and writes the files of
+tables. An *internal* table belongs to the server: it decides which snapshot is next
+(`served_publication.py`). An *external* table belongs to its directory: its snapshots are files, as
+in a filesystem catalog, and dropping it keeps them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from lakecore.catalog.file_tables import change_schema, data_table, shown
+from lakecore.catalog.filled_table import first_schema
+from lakecore.catalog.identifier import (
+    MAIN_BRANCH,
+    SYSTEM_DATABASE,
+    Identifier,
+    check_directory,
+    check_name,
+    parse_identifier,
+)
+from lakecore.catalog.rest.authorization import authorization_of
+from lakecore.catalog.rest.http_client import Refusal, RestClient, encoded
+from lakecore.catalog.rest.rest_options import merged_options, parse_rest_options
+from lakecore.catalog.rest.served_publication import ServedPublication
+from lakecore.catalog.rest.served_references import ServedReferences
+from lakecore.catalog.rest.served_table import ServedTable, database_path
+from lakecore.catalog.rest.table_storage import open_table_storage
+from lakecore.catalog.rest.wire import schema_to_json
+from lakecore.catalog.system_database import global_table, global_tables
+from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
+from lakecore.io.ambient import SYSTEM, Ambient
+from lakecore.model.arguments import check_flags
+from lakecore.options import OptionValue, option_texts
+from lakecore.plan.partitions import Partitions
+from lakecore.table.handle import Table, load_table
+from lakecore.table.publication import EXCLUSIVE_CREATE, Publication
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.catalog.new_table import SchemaLike
+    from lakecore.catalog.rest.rest_options import RestOptions
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.schema_change import Change
+
+__all__ = ["RestCatalog", "open_rest"]
+
+
+class RestCatalog:
+    """The databases and tables of a server (`catalog.py`). Caches nothing."""
+
+    def __init__(self, client: RestClient, options: RestOptions, ambient: Ambient = SYSTEM) -> None:
+        self.client = client
+        self.options = options
+        self.ambient = ambient
+        prefix = options.prefix
+        self.root = f"/v1/{encoded(prefix)}" if prefix else "/v1"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Connections stay in their process: the other one opens the catalog again."""
+        return _reopened, (dict(self.options.given),)
+
+    @property
+    def warehouse(self) -> str:
+        """The name of the warehouse, or the address of the server."""
+        return self.options.warehouse or self.options.uri
+
+    @property
+    def option_texts(self) -> Mapping[str, str]:
+        """The options, with those of the server."""
+        return self.options.texts
+
+    # --- databases --------------------------------------------------------------------------------
+
+    def list_databases(self) -> tuple[str, ...]:
+        return tuple(sorted(map(str, self._list(f"{self.root}/databases", "databases"))))
+
+    def database_exists(self, name: str) -> bool:
+        if name == SYSTEM_DATABASE:
+            return True
+        check_directory("database", name)
+        try:
+            self.client.get(database_path(self.root, name))
+        except Refusal as refusal:
+            if refusal.code == 404:
+                return False
+            raise refusal.as_error(database=name) from None
+        return True
+
+    def create_database(self, name: str, *, ignore_if_exists: bool = False) -> None:
+        check_flags(ignore_if_exists=ignore_if_exists)
+        check_name("database", name)
+        try:
+            self.client.post(f"{self.root}/databases", {"name": name, "options": {}})
+        except Refusal as refusal:
+            if refusal.code == 409 and ignore_if_exists:
+                return
+            if refusal.code == 409:
+                raise AlreadyExists("the database exists", database=name) from None
+            raise refusal.as_error(database=name) from None
+
+    def drop_database(
+        self, name: str, *, ignore_if_not_exists: bool = False, cascade: bool = False
+    ) -> None:
+        check_flags(ignore_if_not_exists=ignore_if_not_exists, cascade=cascade)
+        if not self.database_exists(name):
+            if ignore_if_not_exists:
+                return
+            raise self._no_database(name)
+        # The protocol drops a database with all that is in it, so the client looks first.
+        tables = self.list_tables(name)
+        if tables and not cascade:
+            raise InvalidRequest(
+                "the database is not empty; cascade=True removes what is in it",
+                database=name,
+                tables=shown(tables),
+            )
+        try:
+            self.client.delete(database_path(self.root, name))
+        except Refusal as refusal:
+            if refusal.code == 404 and ignore_if_not_exists:
+                return
+            raise refusal.as_error(database=name) from None
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def list_tables(self, database: str) -> tuple[str, ...]:
+        if database == SYSTEM_DATABASE:
+            return global_tables(self)
+        check_directory("database", database)
+        try:
+            return tuple(sorted(map(str, self._list(self._tables(database), "tables"))))
+        except NotFound:
+            raise self._no_database(database) from None
+
+    def table_exists(self, identifier: str) -> bool:
+        name = parse_identifier(identifier)
+        if name.database == SYSTEM_DATABASE:
+            known = {f"{SYSTEM_DATABASE}.{each}" for each in global_tables(self)}
+            return str(name).lower() in known
+        return self._served(name).describe() is not None
+
+    def create_table(  # noqa: PLR0913  the public verb
+        self,
+        identifier: str,
+        schema: SchemaLike | None = None,
+        *,
+        data: object = None,
+        primary_keys: Sequence[str] = (),
+        partition_keys: Sequence[str] = (),
+        options: Mapping[str, OptionValue] | None = None,
+        comment: str | None = None,
+        ignore_if_exists: bool = False,
+    ) -> Table:
+        check_flags(ignore_if_exists=ignore_if_exists)
+        given = option_texts(options, table=identifier)
+        name = data_table(identifier, "create", branch_allowed=False)
+        check_name("table", name.table)
+        if not self.database_exists(name.database):
+            raise self._no_database(name.database)
+        if self._served(name).describe() is not None:
+            if ignore_if_exists:
+                return self._load(name)
+            raise AlreadyExists("the table exists", table=name)
+        first, rows = first_schema(
+            schema,
+            data,
+            primary_keys=primary_keys,
+            partition_keys=partition_keys,
+            options={**self.options.table_defaults, **given},
+            comment=comment,
+            now_ms=self.ambient.now_ms(),
+            table=str(name),
+        )
+        # The server chooses the directory of the table, so the table exists before its rows are
+        # checked. If one does not fit, the table is dropped again.
+        if not self._create(name, first):
+            if ignore_if_exists:
+                return self._load(name)
+            raise AlreadyExists("another process created the table at the same time", table=name)
+        table = self._load(name)
+        if data is not None:
+            try:
+                table.write(rows)
+            except InvalidRequest:
+                self.drop_table(identifier, ignore_if_not_exists=True)
+                raise
+        return table
+
+    def _create(self, name: Identifier, schema: TableSchema) -> bool:
+        """Create the table. False if it exists."""
+        body = {
+            "identifier": {"database": name.database, "object": name.table},
+            "schema": schema_to_json(schema),
+        }
+        try:
+            self.client.post(self._tables(name.database), body)
+        except Refusal as refusal:
+            if refusal.code == 409:
+                return False
+            raise refusal.as_error(table=name) from None
+        return True
+
+    def get_table(self, identifier: str) -> Table:
+        name = parse_identifier(identifier)
+        if name.database == SYSTEM_DATABASE:
+            return cast("Table", global_table(self, name))
+        table = self._load(name.data_table)
+        if name.system is None:
+            return table
+        # NOTE: a `SystemTable` has only the reading verbs of a table; see `FilesystemCatalog`.
+        return cast("Table", table.inspect.system_table(name.system))
+
+    def alter_table(
+        self, identifier: str, changes: Sequence[Change], *, ignore_if_not_exists: bool = False
+    ) -> None:
+        check_flags(ignore_if_not_exists=ignore_if_not_exists)
+        name = data_table(identifier, "alter", branch_allowed=True)
+        try:
+            context = self._load(name).context
+        except NotFound:
+            if ignore_if_not_exists:
+                return
+            raise
+        if not change_schema(
+            context.store,
+            context.layout,
+            context.publication,
+            changes,
+            ambient=self.ambient,
+            table=str(name),
+        ):
+            raise self._no_table(name)
+
+    def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:
+        check_flags(ignore_if_not_exists=ignore_if_not_exists)
+        old = data_table(source, "rename", branch_allowed=False)
+        new = data_table(target, "rename", branch_allowed=False)
+        check_name("table", new.table)
+        if self._served(old).describe() is None:
+            if ignore_if_not_exists:
+                return
+            raise self._no_table(old)
+        if not self.database_exists(new.database):
+            raise self._no_database(new.database)
+        body = {
+            "source": {"database": old.database, "object": old.table},
+            "destination": {"database": new.database, "object": new.table},
+        }
+        try:
+            self.client.post(f"{self.root}/tables/rename", body)
+        except Refusal as refusal:
+            if refusal.code == 409:
+                raise AlreadyExists("the target of the rename exists", table=new) from None
+            raise refusal.as_error(table=old) from None
+
+    def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
+        check_flags(ignore_if_not_exists=ignore_if_not_exists)
+        name = data_table(identifier, "drop", branch_allowed=False)
+        try:
+            self.client.delete(self._served(name).address)
+        except Refusal as refusal:
+            if refusal.code != 404:
+                raise refusal.as_error(table=name) from None
+            if not ignore_if_not_exists:
+                raise self._no_table(name) from None
+
+    # --- branches and tags ------------------------------------------------------------------------
+
+    def list_branches(self, identifier: str) -> tuple[str, ...]:
+        name = data_table(identifier, "list", branch_allowed=False)
+        if self._served(name).describe() is None:
+            raise self._no_table(name)
+        return self._branches(name)
+
+    def list_tags(self, identifier: str) -> tuple[str, ...]:
+        name = data_table(identifier, "list", branch_allowed=True)
+        served = self._served(name)
+        if served.describe() is None:
+            raise self._no_table(name)
+        return tuple(sorted(map(str, self._list(f"{served.address}/tags", "tags"))))
+
+    # --- parts ------------------------------------------------------------------------------------
+
+    def _load(self, name: Identifier) -> Table:
+        served = self._served(name)
+        described = served.describe()
+        if described is None:
+            raise self._no_table(name)
+        schema = described.schema
+        options = schema.parsed_options({}, table=str(name))
+        publication: Publication = EXCLUSIVE_CREATE
+        if not described.is_external:
+            main = served.on_branch(MAIN_BRANCH)
+            publication = ServedPublication(
+                table=main,
+                table_id=described.id,
+                partitions=Partitions(schema, options),
+                references=ServedReferences(main),
+                ambient=self.ambient,
+            )
+        try:
+            return load_table(
+                open_table_storage(served, described.path, self.options, self.ambient),
+                described.path,
+                identifier=str(name),
+                branch=name.branch,
+                ambient=self.ambient,
+                publication=publication,
+            )
+        except NotFound as error:
+            raise self._no_table(name) from error
+
+    def _served(self, name: Identifier) -> ServedTable:
+        return ServedTable(self.client, self.root, name.data_table)
+
+    def _tables(self, database: str) -> str:
+        return f"{database_path(self.root, database)}/tables"
+
+    def _list(self, path: str, key: str) -> list[object]:
+        try:
+            return list(self.client.pages(path, key))
+        except Refusal as refusal:
+            raise refusal.as_error() from None
+
+    def _branches(self, name: Identifier) -> tuple[str, ...]:
+        main = self._served(name).on_branch(MAIN_BRANCH)
+        found = main.ask("GET", "branches").get("branches") or ()
+        return tuple(sorted(str(each) for each in found if each != MAIN_BRANCH))
+
+    def _no_database(self, name: str) -> NotFound:
+        return NotFound("no such database", database=name, databases=shown(self.list_databases()))
+
+    def _no_table(self, name: Identifier) -> NotFound:
+        if not self.database_exists(name.database):
+            return self._no_database(name.database)
+        tables = self.list_tables(name.database)
+        if name.branch != MAIN_BRANCH and name.table in tables:
+            return NotFound("no such branch", table=name, branches=shown(self._branches(name)))
+        return NotFound("no such table", table=name, tables=shown(tables))
+
+
+def open_rest(given: Mapping[str, str], *, create: bool) -> RestCatalog:
+    """The catalog of a server. Its warehouse exists or not; `create` makes none.
+
+    Raises Unsupported without the package for HTTP, StorageError if the server cannot be reached.
+    """
+    del create
+    options = parse_rest_options(given)
+    authorization = authorization_of(options)
+    client = RestClient(options.uri, authorization, options.headers)
+    params = {"warehouse": options.warehouse} if options.warehouse else {}
+    try:
+        reply = client.get("/v1/config", params)
+    except Refusal as refusal:
+        raise refusal.as_error(uri=options.uri, warehouse=options.warehouse or None) from None
+    finally:
+        client.close()
+    stated = merged_options(options, _texts(reply, "defaults"), _texts(reply, "overrides"))
+    return RestCatalog(RestClient(options.uri, authorization, stated.headers), stated)
+
+
+def _reopened(given: Mapping[str, str]) -> RestCatalog:
+    return open_rest(given, create=False)
+
+
+def _texts(reply: Mapping[str, object], key: str) -> dict[str, str]:
+    """The options of the server, without nulls."""
+    found = reply.get(key)
+    if not isinstance(found, dict):
+        return {}
+    return {str(k): str(v) for k, v in found.items() if v is not None}

@@ -1,0 +1,195 @@
+"""Snapshots and schemas of a table that a REST server owns.
+
+https://paimon.apache.org/docs/master/concepts/rest/overview/
+
+The server decides which snapshot is next; the client writes manifests and data files, and sends the
+snapshot. Reading the newest snapshot and schema is a question to the server, too. Older ones are
+read from the files of the table, or else from the server.
+
+INVARIANT: a commit whose reply is lost is looked up by the uuid of its snapshot, never sent again.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakecore.catalog.rest.http_client import Refusal, ReplyLost
+from lakecore.catalog.rest.wire import partition_statistics
+from lakecore.errors import CorruptTable, LakecoreError, NotFound
+from lakecore.io.ambient import SYSTEM, Ambient
+from lakecore.io.history.history import History
+from lakecore.table.publication import (
+    LostRace,
+    Outcome,
+    Published,
+    Refused,
+    SchemaProposal,
+    SnapshotProposal,
+    Unknown,
+)
+
+if TYPE_CHECKING:
+    from lakecore.catalog.rest.served_references import ServedReferences
+    from lakecore.catalog.rest.served_table import Described, ServedTable
+    from lakecore.format.layout import Layout
+    from lakecore.io.stores.store import Store
+    from lakecore.model.schema import TableSchema
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.plan.partitions import Partitions
+
+__all__ = ["ServedHistory", "ServedPublication"]
+
+_BUSY = (409, 429, 503)
+"""Replies of a server that did not commit: others commit, or hold a lease, or it has no time."""
+
+
+class ServedHistory(History):
+    """The history of a table whose newest snapshot and schema the server states."""
+
+    def __init__(self, store: Store, layout: Layout, table: ServedTable, table_id: str) -> None:
+        super().__init__(store, layout)
+        self._table = table
+        self._table_id = table_id
+
+    def _describe(self) -> Described | None:
+        described = self._table.describe()
+        # Another id is another table that was made under the name.
+        return described if described is not None and described.id == self._table_id else None
+
+    def schema_ids(self) -> tuple[int, ...]:
+        """The numbers of all schemas, ascending; empty if the table is gone."""
+        described = self._describe()
+        if described is None:
+            return ()
+        newest = described.schema.id
+        return (*(found for found in super().schema_ids() if found < newest), newest)
+
+    def latest_schema(self) -> TableSchema | None:
+        """The schema that the server states; None if the table is gone."""
+        described = self._describe()
+        return None if described is None else self._as_stored(described.schema)
+
+    def still_holds(self, schema: TableSchema) -> bool:
+        """Whether the table is still the one that was opened."""
+        del schema
+        return self._describe() is not None
+
+    def _as_stored(self, stated: TableSchema) -> TableSchema:
+        """The schema from its file, which also knows ids of dropped columns, if they agree."""
+        with suppress(CorruptTable):
+            stored = self.schema(stated.id)
+            same = replace(
+                stated,
+                highest_field_id=stored.highest_field_id,
+                time_ms=stored.time_ms,
+                version=stored.version,
+            )
+            if replace(stored, options=stated.options) == same:
+                return same
+        return stated
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The newest snapshot, as the server states it."""
+        return self._table.latest_snapshot()
+
+    def latest_snapshot_id(self) -> int | None:
+        """The number of the newest snapshot; None if nothing was committed."""
+        latest = self.latest_snapshot()
+        return None if latest is None else latest.id
+
+    def latest_after(self, before: Snapshot | None) -> Snapshot | None:
+        """The newest snapshot; `before` saves nothing here."""
+        del before
+        return self.latest_snapshot()
+
+    def snapshot_ids(self) -> tuple[int, ...]:
+        """The numbers of all live snapshots, ascending: by their files, or by the server's list."""
+        latest = self.latest_snapshot_id()
+        if latest is None:
+            return ()
+        stored = tuple(found for found in super().snapshot_ids() if found <= latest)
+        return stored if latest in stored else self._table.snapshot_ids()
+
+    def earliest_snapshot_id(self) -> int | None:
+        """The smallest live snapshot id; None if nothing was committed."""
+        return min(self.snapshot_ids(), default=None)
+
+    def _read_snapshot(self, snapshot_id: int) -> Snapshot:
+        try:
+            return super()._read_snapshot(snapshot_id)
+        except NotFound:
+            found = self._table.snapshot(str(snapshot_id))
+            if found is None or found.id != snapshot_id:
+                raise
+            return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedPublication:
+    """Makes snapshots and schemas visible by asking the server."""
+
+    table: ServedTable
+    table_id: str
+    partitions: Partitions
+    references: ServedReferences
+    ambient: Ambient = SYSTEM
+
+    def history(self, store: Store, layout: Layout) -> History:
+        """The history that asks the server."""
+        return ServedHistory(store, layout, self.table.on_branch(layout.branch), self.table_id)
+
+    def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
+        """One call to the server. If its reply leaves doubt, the server is asked what happened."""
+        del store
+        table = self.table.on_branch(layout.branch)
+        base_uuid = None if proposal.base is None else proposal.base.uuid
+        statistics = partition_statistics(proposal.delta, self.partitions)
+        try:
+            done = table.commit(self.table_id, base_uuid, proposal.snapshot, statistics)
+        except Refusal as refusal:
+            error = refusal.as_error(table=table.name, snapshot_id=proposal.snapshot.id)
+            if refusal.code in _BUSY:
+                self.ambient.sleep(refusal.retry_after or 0)
+                return self._looked_up(table, proposal.snapshot, error) or LostRace()
+            if refusal.code < 500 or refusal.code == 501:
+                return Refused(error)
+            return self._looked_up(table, proposal.snapshot, error) or Unknown(error)
+        except ReplyLost as lost:
+            return self._looked_up(table, proposal.snapshot, lost) or Unknown(lost)
+        except LakecoreError as error:
+            return Refused(error)
+        return Published() if done else LostRace()
+
+    def _looked_up(
+        self, table: ServedTable, snapshot: Snapshot, error: LakecoreError
+    ) -> Outcome | None:
+        """What became of a commit; None if the server has no snapshot of that number."""
+        try:
+            latest = table.latest_snapshot()
+            if latest is None or latest.id < snapshot.id:
+                return None
+            found = latest if latest.id == snapshot.id else table.snapshot(str(snapshot.id))
+        except (LakecoreError, OSError):
+            return Unknown(error)
+        if found is None:
+            return Unknown(error)
+        return Published() if found.uuid == snapshot.uuid else LostRace()
+
+    def publish_schema(self, store: Store, layout: Layout, proposal: SchemaProposal) -> bool:
+        """One call to the server. False if the newest schema then is not the proposed one."""
+        table = self.table.on_branch(layout.branch)
+        history = self.history(store, layout)
+        before = history.latest_schema()
+        if before is not None and before.id >= proposal.schema.id:
+            return False
+        try:
+            table.alter(proposal.changes)
+        except Refusal as refusal:
+            raise refusal.as_error(table=table.name) from None
+        now = history.latest_schema()
+        return now is not None and now.id >= proposal.schema.id
+
+    def write_hints(self, history: History, snapshot: Snapshot) -> None:
+        """Nothing: the server states the newest snapshot."""

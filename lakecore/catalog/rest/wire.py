@@ -1,0 +1,244 @@
+"""Schemas, schema changes and partition statistics <-> the JSON of the REST protocol.
+
+https://paimon.apache.org/docs/master/concepts/rest/rest-api/
+
+Both directions are here, because the client and the server use the same forms.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from lakecore.errors import InvalidRequest
+from lakecore.format import metadata
+from lakecore.model.manifest import FileKind
+from lakecore.model.schema import TableSchema
+from lakecore.model.schema_change import (
+    AddColumn,
+    Change,
+    DropColumn,
+    Move,
+    MoveKind,
+    RemoveOption,
+    RenameColumn,
+    SetOption,
+    UpdateColumnComment,
+    UpdateColumnDefaultValue,
+    UpdateColumnNullability,
+    UpdateColumnPosition,
+    UpdateColumnType,
+    UpdateComment,
+)
+from lakecore.model.type_text import field_to_json, parse_field, parse_type, type_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lakecore.model.manifest import ManifestEntry
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.plan.partitions import Partitions
+
+__all__ = [
+    "Json",
+    "change_from_json",
+    "change_to_json",
+    "partition_statistics",
+    "schema_from_json",
+    "schema_to_json",
+    "snapshot_from_json",
+    "snapshot_to_json",
+]
+
+Json: TypeAlias = "dict[str, Any]"
+
+
+# --- schemas --------------------------------------------------------------------------------------
+
+
+def schema_to_json(schema: TableSchema) -> Json:
+    """The schema without its number and time, which the server knows."""
+    return {
+        "fields": [field_to_json(field) for field in schema.fields],
+        "partitionKeys": list(schema.partition_keys),
+        "primaryKeys": list(schema.primary_keys),
+        "options": dict(schema.options),
+        "comment": schema.comment,
+    }
+
+
+def schema_from_json(body: Mapping[str, Any], schema_id: int, time_ms: int) -> TableSchema:
+    """The schema of that number. Raises InvalidRequest for what is no schema."""
+    try:
+        fields = tuple(parse_field(field) for field in body["fields"])
+        return TableSchema(
+            id=schema_id,
+            fields=fields,
+            highest_field_id=max((_highest(field.id, field.type) for field in fields), default=-1),
+            partition_keys=tuple(body.get("partitionKeys") or ()),
+            primary_keys=tuple(body.get("primaryKeys") or ()),
+            options=dict(body.get("options") or {}),
+            comment=body.get("comment"),
+            time_ms=time_ms,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InvalidRequest("the schema of the table is malformed", why=error) from error
+
+
+def _highest(own: int, data_type: object) -> int:
+    """The highest id of a field and of the fields of ROWs below it."""
+    inner = [own]
+    for name in ("element", "key", "value"):
+        below = getattr(data_type, name, None)
+        if below is not None:
+            inner.append(_highest(own, below))
+    inner += [_highest(field.id, field.type) for field in getattr(data_type, "fields", ())]
+    return max(inner)
+
+
+# --- schema changes -------------------------------------------------------------------------------
+
+
+def change_to_json(change: Change) -> Json:
+    """One change of a schema."""
+    match change:
+        case AddColumn(path=path, type=kind, comment=comment, move=move):
+            return {
+                "action": "addColumn",
+                "fieldNames": list(path),
+                "dataType": type_to_json(kind),
+                "comment": comment,
+                "move": None if move is None else _move_to_json(path[-1], move),
+            }
+        case RenameColumn(path=path, name=name):
+            return {"action": "renameColumn", "fieldNames": list(path), "newName": name}
+        case DropColumn(path=path):
+            return {"action": "dropColumn", "fieldNames": list(path)}
+        case UpdateColumnType(path=path, type=kind, keep_nullability=keep):
+            return {
+                "action": "updateColumnType",
+                "fieldNames": list(path),
+                "newDataType": type_to_json(kind),
+                "keepNullability": keep,
+            }
+        case UpdateColumnNullability(path=path, nullable=nullable):
+            return {
+                "action": "updateColumnNullability",
+                "fieldNames": list(path),
+                "newNullability": nullable,
+            }
+        case UpdateColumnComment(path=path, comment=comment):
+            return {
+                "action": "updateColumnComment",
+                "fieldNames": list(path),
+                "newComment": comment,
+            }
+        case UpdateColumnDefaultValue(path=path, default_value=value):
+            return {
+                "action": "updateColumnDefaultValue",
+                "fieldNames": list(path),
+                "newDefaultValue": value,
+            }
+        case UpdateColumnPosition(name=name, move=move):
+            return {"action": "updateColumnPosition", "move": _move_to_json(name, move)}
+        case SetOption(key=key, value=value):
+            return {"action": "setOption", "key": key, "value": value}
+        case RemoveOption(key=key):
+            return {"action": "removeOption", "key": key}
+        case UpdateComment(comment=comment):
+            return {"action": "updateComment", "comment": comment}
+
+
+def change_from_json(body: Mapping[str, Any]) -> Change:
+    """One change of a schema. Raises InvalidRequest for an unknown or malformed one."""
+    try:
+        return _change(body)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InvalidRequest("a schema change is malformed", why=error) from error
+
+
+def _change(body: Mapping[str, Any]) -> Change:
+    action = body["action"]
+    match action:
+        case "setOption":
+            return SetOption(key=str(body["key"]), value=str(body["value"]))
+        case "removeOption":
+            return RemoveOption(key=str(body["key"]))
+        case "updateComment":
+            return UpdateComment(comment=body.get("comment"))
+        case "updateColumnPosition":
+            return UpdateColumnPosition(
+                name=body["move"]["fieldName"], move=_move_from_json(body["move"])
+            )
+    path = tuple(str(part) for part in body["fieldNames"])
+    match action:
+        case "addColumn":
+            move = body.get("move")
+            return AddColumn(
+                path=path,
+                type=parse_type(body["dataType"], context=path[-1]),
+                comment=body.get("comment"),
+                move=None if move is None else _move_from_json(move),
+            )
+        case "renameColumn":
+            return RenameColumn(path=path, name=str(body["newName"]))
+        case "dropColumn":
+            return DropColumn(path=path)
+        case "updateColumnType":
+            return UpdateColumnType(
+                path=path,
+                type=parse_type(body["newDataType"], context=path[-1]),
+                keep_nullability=bool(body.get("keepNullability", False)),
+            )
+        case "updateColumnNullability":
+            return UpdateColumnNullability(path=path, nullable=bool(body["newNullability"]))
+        case "updateColumnComment":
+            return UpdateColumnComment(path=path, comment=body.get("newComment"))
+        case "updateColumnDefaultValue":
+            return UpdateColumnDefaultValue(path=path, default_value=body.get("newDefaultValue"))
+    raise InvalidRequest("unknown schema change", action=action)
+
+
+def _move_to_json(name: str, move: Move) -> Json:
+    return {"fieldName": name, "referenceFieldName": move.column, "type": move.kind.name}
+
+
+def _move_from_json(body: Mapping[str, Any]) -> Move:
+    return Move(MoveKind[body["type"]], body.get("referenceFieldName"))
+
+
+# --- snapshots ------------------------------------------------------------------------------------
+
+
+def snapshot_to_json(snapshot: Snapshot) -> Json:
+    """The fields of a snapshot file."""
+    fields: Json = json.loads(metadata.encode_snapshot(snapshot))
+    return fields
+
+
+def snapshot_from_json(body: object, where: str) -> Snapshot:
+    """The snapshot. Raises CorruptTable, naming `where`, if it is malformed."""
+    return metadata.decode_snapshot(json.dumps(body).encode(), where)
+
+
+def partition_statistics(entries: Iterable[ManifestEntry], partitions: Partitions) -> list[Json]:
+    """What a commit adds to each partition, and takes from it; numbers may be negative."""
+    grouped: dict[bytes, list[ManifestEntry]] = defaultdict(list)
+    for entry in entries:
+        grouped[entry.partition].append(entry)
+    return [_statistics(partitions.spec(found), grouped[found]) for found in grouped]
+
+
+def _statistics(spec: Mapping[str, str], entries: Sequence[ManifestEntry]) -> Json:
+    signs = [1 if entry.kind is FileKind.ADD else -1 for entry in entries]
+    pairs = list(zip(signs, entries, strict=True))
+    times = [e.file.creation_time_ms for sign, e in pairs if sign > 0 and e.file.creation_time_ms]
+    return {
+        "spec": dict(spec),
+        "recordCount": sum(sign * entry.file.row_count for sign, entry in pairs),
+        "fileSizeInBytes": sum(sign * entry.file.size_bytes for sign, entry in pairs),
+        "fileCount": sum(signs),
+        "lastFileCreationTime": max(times, default=0),
+        "totalBuckets": entries[-1].total_buckets,
+    }

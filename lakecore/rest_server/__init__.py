@@ -1,0 +1,1 @@
+"""A server of Paimon's REST protocol over any catalog of lakecore."""

@@ -1,0 +1,418 @@
+"""The requests of the protocol, carried out on a catalog.
+
+https://paimon.apache.org/docs/master/concepts/rest/rest-api/
+
+Every table is served as an internal one: its snapshots are made by this server, one after the
+other. Each commit holds a lock of the table in this process, so a store without conditional
+creation is safe as long as all writers come through one server.
+
+INVARIANT: a name in a request is a name below the warehouse, never a path: `identifier.py` checks
+each one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from lakecore.catalog.identifier import (
+    MAIN_BRANCH,
+    SYSTEM_DATABASE,
+    check_directory,
+    parse_identifier,
+)
+from lakecore.catalog.rest.wire import (
+    change_from_json,
+    schema_from_json,
+    schema_to_json,
+    snapshot_from_json,
+    snapshot_to_json,
+)
+from lakecore.errors import AlreadyExists, CorruptTable, LakecoreError, NotFound
+from lakecore.model.schema_change import (
+    AddColumn,
+    RemoveOption,
+    RenameColumn,
+    SetOption,
+    UpdateColumnPosition,
+    UpdateComment,
+)
+from lakecore.rest_server.replies import Problem, Reply, page, problem_of
+from lakecore.rest_server.request_parts import (
+    Json,
+    identifier_of,
+    no_endpoint,
+    object_of,
+    text_of,
+)
+from lakecore.rest_server.table_parts import (
+    on_parts,
+    tag_of,
+    version_of,
+)
+from lakecore.table.publication import LostRace, Published, Refused, SnapshotProposal, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakecore.catalog.catalog import Catalog
+    from lakecore.model.schema_change import Change
+    from lakecore.table.context import TableContext
+    from lakecore.table.handle import Table
+
+__all__ = ["ServedCatalog"]
+
+_LOCKS_KEPT = 10_000
+_TABLE = "TABLE"
+_NONE_OF = {
+    "views": "views",
+    "view-details": "viewDetails",
+    "functions": "functions",
+    "function-details": "functionDetails",
+}
+"""What this server does not keep, by the name of its list."""
+
+
+class ServedCatalog:
+    """Carries out requests on a catalog. Safe for use by several threads."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._locks: OrderedDict[str, Lock] = OrderedDict()
+        self._guard = Lock()
+
+    def handle(
+        self, method: str, parts: tuple[str, ...], query: Mapping[str, str], body: Json
+    ) -> Reply:
+        """The reply to a request; `parts` are the decoded parts of its path below `/v1`.
+
+        Raises Problem, or an error of lakecore.
+        """
+        match (method, *parts):
+            case ("GET", "config"):
+                return Reply(200, {"defaults": {}, "overrides": {}})
+            case (_, "databases", *rest):
+                return self._databases(method, tuple(rest), query, body)
+            case ("GET", "tables"):
+                return self._all_tables(query)
+            case ("GET", "tables", "id", table_id):
+                return self._table_of_id(table_id)
+            case ("POST", "tables", "rename"):
+                return self._rename(body)
+            case ("GET", "views" | "functions" as kind):
+                return Reply(200, {kind: [], "nextPageToken": None})
+        raise no_endpoint(method, parts)
+
+    # --- databases --------------------------------------------------------------------------------
+
+    def _databases(
+        self, method: str, parts: tuple[str, ...], query: Mapping[str, str], body: Json
+    ) -> Reply:
+        match (method, *parts):
+            case ("GET",):
+                names, following = page(
+                    self._catalog.list_databases(), query, "databaseNamePattern"
+                )
+                return Reply(200, {"databases": names, "nextPageToken": following})
+            case ("POST",):
+                return self._create_database(body)
+            case (_, database, *rest):
+                check_directory("database", database)
+                if database == SYSTEM_DATABASE or not self._catalog.database_exists(database):
+                    raise Problem(404, f"no such database: {database}", "DATABASE", database)
+                return self._on_database(method, database, tuple(rest), query, body)
+        raise no_endpoint(method, ("databases",))
+
+    def _on_database(
+        self,
+        method: str,
+        database: str,
+        parts: tuple[str, ...],
+        query: Mapping[str, str],
+        body: Json,
+    ) -> Reply:
+        match (method, *parts):
+            case ("GET",):
+                return Reply(200, _database(database))
+            case ("DELETE",):
+                self._catalog.drop_database(database, cascade=True)
+                return Reply(200)
+            case ("GET", "tables" | "table-details" as form):
+                return self._list_tables(database, form, query)
+            case ("POST", "tables"):
+                return self._create_table(database, body)
+            case (_, "tables", name, *rest):
+                return self._on_table(method, database, name, tuple(rest), query, body)
+            case ("GET", kind) if kind in _NONE_OF:
+                return Reply(200, {_NONE_OF[kind]: [], "nextPageToken": None})
+            case ("GET", "views" | "functions" as kind, name):
+                resource = kind.removesuffix("s").upper()
+                raise Problem(404, f"no such {resource.lower()}: {name}", resource, name)
+        raise no_endpoint(method, ("databases", database, *parts))
+
+    def _list_tables(self, database: str, form: str, query: Mapping[str, str]) -> Reply:
+        found = self._catalog.list_tables(database)
+        names, following = page(found, query, "tableNamePattern")
+        if form == "tables":
+            return Reply(200, {"tables": names, "nextPageToken": following})
+        details = [self._described(self._table(database, name)) for name in names]
+        return Reply(200, {"tableDetails": details, "nextPageToken": following})
+
+    def _create_database(self, body: Json) -> Reply:
+        name = text_of(body, "name")
+        if body.get("options"):
+            raise Problem(501, "this server keeps no options of databases", "DATABASE", name)
+        try:
+            self._catalog.create_database(name)
+        except LakecoreError as error:
+            raise problem_of(error, "DATABASE", name) from error
+        return Reply(200)
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def _all_tables(self, query: Mapping[str, str]) -> Reply:
+        found = sorted(
+            f"{database}.{table}"
+            for database in self._catalog.list_databases()
+            for table in self._catalog.list_tables(database)
+        )
+        names, following = page(found, query, "tableNamePattern")
+        tables = []
+        for name in names:
+            database, _, table = name.partition(".")
+            tables.append({"database": database, "object": table})
+        return Reply(200, {"tables": tables, "nextPageToken": following})
+
+    def _table_of_id(self, table_id: str) -> Reply:
+        for database in self._catalog.list_databases():
+            for name in self._catalog.list_tables(database):
+                described = self._described(self._table(database, name))
+                if described["id"] == table_id:
+                    return Reply(200, described)
+        raise Problem(404, "no table has this id", _TABLE, table_id)
+
+    def _create_table(self, database: str, body: Json) -> Reply:
+        name = text_of(object_of(body, "identifier"), "object")
+        schema = schema_from_json(object_of(body, "schema"), 0, 0)
+        try:
+            self._catalog.create_table(
+                str(identifier_of(database, name)),
+                {field.name: field for field in schema.fields},
+                primary_keys=schema.primary_keys,
+                partition_keys=schema.partition_keys,
+                options=schema.options,
+                comment=schema.comment,
+            )
+        except LakecoreError as error:
+            raise problem_of(error, _TABLE, name) from error
+        return Reply(200)
+
+    def _rename(self, body: Json) -> Reply:
+        source, target = object_of(body, "source"), object_of(body, "destination")
+        old, new = text_of(source, "object"), text_of(target, "object")
+        try:
+            self._catalog.rename_table(
+                str(identifier_of(text_of(source, "database"), old)),
+                str(identifier_of(text_of(target, "database"), new)),
+            )
+        except AlreadyExists as error:
+            raise problem_of(error, _TABLE, new) from error
+        except LakecoreError as error:
+            raise problem_of(error, _TABLE, old) from error
+        return Reply(200)
+
+    def _table(self, database: str, name: str) -> Table:
+        try:
+            return self._catalog.get_table(str(identifier_of(database, name)))
+        except NotFound as error:
+            raise Problem(404, str(error), _TABLE, name) from error
+
+    def _on_table(
+        self,
+        method: str,
+        database: str,
+        name: str,
+        parts: tuple[str, ...],
+        query: Mapping[str, str],
+        body: Json,
+    ) -> Reply:
+        table = self._table(database, name)
+        identifier = str(identifier_of(database, name))
+        match (method, *parts):
+            case ("GET",):
+                return Reply(200, self._described(table))
+            case ("DELETE",):
+                self._catalog.drop_table(identifier, ignore_if_not_exists=True)
+                return Reply(200)
+            case ("POST",):
+                return self._alter(table, identifier, body)
+            case ("POST", "commit"):
+                return self._commit(table.context, name, body)
+            case ("POST", "rollback"):
+                return self._rollback(table, body)
+            case ("GET", "snapshot"):
+                return _latest(table.context, name)
+        return on_parts(method, table, parts, query, body)
+
+    def _described(self, table: Table) -> Json:
+        """What the protocol says of a table."""
+        context, schema = table.context, table.schema
+        name = parse_identifier(context.identifier)
+        return {
+            "id": _table_id(context),
+            "name": name.table,
+            "path": context.layout.root,
+            "isExternal": False,
+            "schemaId": schema.id,
+            "schema": schema_to_json(schema),
+            "owner": None,
+            "createdAt": _created_ms(context),
+            "createdBy": None,
+            "updatedAt": schema.time_ms,
+            "updatedBy": None,
+        }
+
+    def _alter(self, table: Table, identifier: str, body: Json) -> Reply:
+        listed = body.get("changes")
+        if not isinstance(listed, list):
+            raise Problem(400, "changes is a list")
+        changes = [change_from_json(each) for each in listed]
+        _check_columns(table, changes)
+        self._catalog.alter_table(identifier, changes)
+        return Reply(200)
+
+    # --- snapshots --------------------------------------------------------------------------------
+
+    def _commit(self, context: TableContext, name: str, body: Json) -> Reply:
+        stated = body.get("tableId")
+        if stated is not None and stated != _table_id(context):
+            raise Problem(404, "another table was made under this name", _TABLE, name)
+        source = object_of(body, "snapshot")
+        try:
+            snapshot = snapshot_from_json(source, f"{name}/commit")
+        except CorruptTable as error:
+            raise Problem(400, f"the snapshot is malformed: {error}") from error
+        with self._lock(f"{context.layout.root}/{context.layout.branch}"):
+            base = context.history.latest_snapshot()
+            if base is not None and snapshot.uuid is not None and base.uuid == snapshot.uuid:
+                return Reply(200, {"success": True})
+            base_uuid = body.get("baseSnapshotUuid")
+            follows = snapshot.id == (1 if base is None else base.id + 1)
+            moved = base is not None and base_uuid is not None and base_uuid != base.uuid
+            if not follows or moved:
+                return Reply(200, {"success": False})
+            # NOTE: the bytes are what the client sent, so a field that is unknown here stays.
+            sent = {key: value for key, value in source.items() if value is not None}
+            outcome = context.publication.publish_snapshot(
+                context.store,
+                context.layout,
+                SnapshotProposal(
+                    snapshot=snapshot,
+                    data=json.dumps(sent, indent=2).encode(),
+                    base=base,
+                    delta=context.history.entries(context.history.delta_manifests(snapshot)),
+                ),
+            )
+        match outcome:
+            case Published():
+                context.publication.write_hints(context.history, snapshot)
+                return Reply(200, {"success": True})
+            case LostRace():
+                return Reply(200, {"success": False})
+            case Refused(error=reason):
+                raise reason
+            case Unknown(error=reason):
+                raise Problem(500, f"the storage did not say what happened: {reason}", _TABLE, name)
+
+    def _rollback(self, table: Table, body: Json) -> Reply:
+        instant = object_of(body, "instant")
+        kind = instant.get("type")
+        with self._lock(f"{table.context.layout.root}/{table.context.layout.branch}"):
+            if kind == "snapshot":
+                number = instant.get("snapshotId")
+                version_of(table.context, str(number))
+                table.rollback_to(snapshot_id=number)
+            elif kind == "tag":
+                tag_of(table, text_of(instant, "tagName"))
+                table.rollback_to(tag=text_of(instant, "tagName"))
+            else:
+                raise Problem(400, "an instant is of type snapshot or tag")
+        return Reply(200)
+
+    def _lock(self, name: str) -> Lock:
+        with self._guard:
+            lock = self._locks.setdefault(name, Lock())
+            self._locks.move_to_end(name)
+            if len(self._locks) > _LOCKS_KEPT:
+                oldest = next(iter(self._locks))
+                if not self._locks[oldest].locked():
+                    del self._locks[oldest]
+            return lock
+
+
+def _table_id(context: TableContext) -> str:
+    """An id that another table of the same name does not have, as in Java's filesystem catalog."""
+    name = parse_identifier(context.identifier)
+    return f"{name.database}.{name.table}.{_created_ms(context)}"
+
+
+def _created_ms(context: TableContext) -> int:
+    """When the table was created, in milliseconds since 1970."""
+    main = context.publication.history(context.store, context.layout.on_branch(MAIN_BRANCH))
+    return main.schema(main.schema_ids()[0]).time_ms
+
+
+def _database(name: str) -> Json:
+    """What the protocol says of a database."""
+    stated = ("location", "owner", "createdAt", "createdBy", "updatedAt", "updatedBy")
+    return {"id": name, "name": name, "options": {}, **dict.fromkeys(stated)}
+
+
+def _check_columns(table: Table, changes: Sequence[Change]) -> None:
+    """Raise Problem for a column that is missing, or there already: clients tell these apart."""
+    names = set(table.schema.names)
+    for change in changes:
+        match change:
+            case AddColumn(path=(name,)):
+                _check_new(names, name)
+                names.add(name)
+            case RenameColumn(path=(old,), name=new):
+                _check_known(names, old)
+                _check_new(names, new)
+                names = (names - {old}) | {new}
+            case SetOption() | RemoveOption() | UpdateComment():
+                pass
+            case UpdateColumnPosition(name=name):
+                _check_known(names, name)
+            case _:
+                _check_known(names, change.path[0])
+
+
+def _check_new(names: set[str], name: str) -> None:
+    if name in names:
+        raise Problem(409, f"the column exists: {name}", "COLUMN", name)
+
+
+def _check_known(names: set[str], name: str) -> None:
+    if name not in names:
+        raise Problem(404, f"no such column: {name}", "COLUMN", name)
+
+
+def _latest(context: TableContext, name: str) -> Reply:
+    """The newest snapshot, and the sizes of its files."""
+    snapshot = context.history.latest_snapshot()
+    if snapshot is None:
+        raise Problem(404, "the table has no snapshot", "SNAPSHOT", name)
+    live = context.history.live_entries(snapshot)
+    files = [entry.file for entry in live]
+    times = [file.creation_time_ms for file in files if file.creation_time_ms is not None]
+    described = {
+        "snapshot": snapshot_to_json(snapshot),
+        "recordCount": sum(file.row_count for file in files),
+        "fileSizeInBytes": sum(file.size_bytes for file in files),
+        "fileCount": len(files),
+        "lastFileCreationTime": max(times, default=0),
+    }
+    return Reply(200, {"snapshot": described})

@@ -1,0 +1,228 @@
+"""What a stranger sends: tokens, names, sizes and malformed requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from lakecore.catalog.registry import open_catalog
+from lakecore.errors import InvalidRequest
+from lakecore.rest_server import app as app_module
+from lakecore.rest_server.serving import serve
+from tests.rest_servers import TOKEN, rest_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakecore.catalog.catalog import Catalog
+
+TABLE = "/v1/databases/shop/tables/orders"
+
+
+@pytest.fixture
+def behind(tmp_path: Path) -> Catalog:
+    catalog = open_catalog({"warehouse": str(tmp_path / "w")}, create=True)
+    catalog.create_database("shop")
+    catalog.create_table(
+        "shop.orders",
+        {"id": "BIGINT NOT NULL", "dt": "STRING NOT NULL"},
+        primary_keys=["id", "dt"],
+        partition_keys=["dt"],
+        options={"bucket": "1"},
+    ).write([{"id": 1, "dt": "a"}, {"id": 2, "dt": "b"}])
+    (tmp_path / "outside.db" / "t" / "schema").mkdir(parents=True)
+    return catalog
+
+
+@pytest.fixture
+def http(behind: Catalog) -> Iterator[httpx.Client]:
+    with (
+        rest_server(behind) as options,
+        httpx.Client(
+            base_url=options["uri"], headers={"Authorization": f"Bearer {TOKEN}"}
+        ) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize(
+    "header", [None, "", "Bearer", "Bearer wrong", f"bearer {TOKEN}", f"Bearer {TOKEN}x", TOKEN]
+)
+def test_request_without_the_token_gets_nothing(http: httpx.Client, header: str | None) -> None:
+    for path in ("/v1/config", TABLE, "/v1/nothing"):
+        request = http.build_request("GET", path)
+        del request.headers["Authorization"]
+        if header is not None:
+            request.headers["Authorization"] = header
+        reply = http.send(request)
+
+        assert reply.status_code == 401
+        assert reply.json()["code"] == 401
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/databases/..%2Foutside",
+        "/v1/databases/..%2Foutside/tables",
+        "/v1/databases/shop/tables/..%2F..%2Foutside.db%2Ft",
+        "/v1/databases/shop/tables/%2Fetc",
+        "/v1/databases/shop/tables/orders%24branch_..%2F..%2Fx",
+        "/v1/databases/shop/tables/.hidden",
+        "/v1/databases/%00",
+        "/v1/databases/shop/tables/a%5Cb",
+    ],
+)
+def test_no_name_leads_out_of_the_warehouse(http: httpx.Client, path: str) -> None:
+    assert http.get(path).status_code == 400
+    assert http.delete(path).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/v2/config", 404),
+        ("GET", "/v1", 404),
+        ("GET", "/v1/nothing", 501),
+        ("PUT", TABLE, 501),
+        ("GET", f"{TABLE}/token", 501),
+        ("GET", "/v1/databases/sop", 404),
+        ("GET", "/v1/databases/shop/tables/order", 404),
+        ("GET", "/v1/databases/shop/tables/orders%24files", 404),
+        ("GET", f"{TABLE}/snapshots/9", 404),
+        ("GET", f"{TABLE}/tags/t", 404),
+        ("DELETE", f"{TABLE}/branches/b", 404),
+        ("GET", "/v1/databases?maxResults=x", 400),
+        ("GET", "/v1/databases/shop/views/v", 404),
+    ],
+)
+def test_request_that_cannot_be_carried_out_says_why(
+    http: httpx.Client, method: str, path: str, code: int
+) -> None:
+    reply = http.request(method, path)
+
+    assert reply.status_code == code
+    assert reply.json()["message"]
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"1", b"\xff", b'{"name": 1}', b"{}"])
+def test_malformed_body_is_a_bad_request(http: httpx.Client, body: bytes) -> None:
+    assert http.post("/v1/databases", content=body).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"changes": [1]},
+        {"changes": [{"action": "explode"}]},
+        {"changes": [{"action": "addColumn"}]},
+        {"changes": [{"action": "addColumn", "fieldNames": ["x"], "dataType": "NOTHING"}]},
+    ],
+)
+def test_malformed_schema_change_changes_nothing(
+    http: httpx.Client, behind: Catalog, body: dict[str, Any]
+) -> None:
+    assert http.post(TABLE, json=body).status_code == 400
+    assert behind.get_table("shop.orders").schema.id == 0
+
+
+def test_body_beyond_the_limit_is_refused(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app_module, "BODY_BYTES_MAX", 100)
+
+    assert http.post("/v1/databases", json={"name": "x" * 200}).status_code == 413
+    assert http.get("/v1/databases/" + "x" * 10_000).status_code == 414
+
+
+def test_columns_that_are_missing_or_there_are_told_apart(http: httpx.Client) -> None:
+    def change(**parts: object) -> tuple[int, str | None]:
+        reply = http.post(TABLE, json={"changes": [parts]})
+        return reply.status_code, (reply.json() if reply.content else {}).get("resourceType")
+
+    new = {"dataType": "INT", "comment": None, "move": None}
+    assert change(action="dropColumn", fieldNames=["x"]) == (404, "COLUMN")
+    assert change(action="addColumn", fieldNames=["id"], **new) == (409, "COLUMN")
+    assert change(action="renameColumn", fieldNames=["id"], newName="dt") == (409, "COLUMN")
+
+
+def test_lists_come_in_pages_and_by_pattern(http: httpx.Client, behind: Catalog) -> None:
+    for name in ("a", "b", "c"):
+        behind.create_table(f"shop.{name}", {"id": "INT"})
+    path = "/v1/databases/shop/tables"
+
+    first = http.get(path, params={"maxResults": "3"}).json()
+    assert first == {"tables": ["a", "b", "c"], "nextPageToken": "c"}
+    second = http.get(path, params={"maxResults": "3", "pageToken": "c"}).json()
+    assert second == {"tables": ["orders"], "nextPageToken": None}
+    assert http.get(path, params={"tableNamePattern": "o%"}).json()["tables"] == ["orders"]
+    assert [each["object"] for each in http.get("/v1/tables").json()["tables"]] == [
+        *("a", "b", "c", "orders")
+    ]
+    details = http.get("/v1/databases/shop/table-details").json()["tableDetails"]
+    assert [each["name"] for each in details] == ["a", "b", "c", "orders"]
+    by_id = http.get(f"/v1/tables/id/{details[3]['id']}").json()
+    assert by_id == details[3]
+
+
+def test_partitions_are_listed_with_their_sizes(http: httpx.Client) -> None:
+    found = http.get(f"{TABLE}/partitions").json()["partitions"]
+
+    assert [(each["spec"], each["recordCount"], each["fileCount"]) for each in found] == [
+        ({"dt": "a"}, 1, 1),
+        ({"dt": "b"}, 1, 1),
+    ]
+
+
+def test_snapshots_are_found_by_number_word_and_tag(http: httpx.Client, behind: Catalog) -> None:
+    behind.get_table("shop.orders").create_tag("t")
+    for version in ("1", "EARLIEST", "LATEST", "t"):
+        assert http.get(f"{TABLE}/snapshots/{version}").json()["snapshot"]["id"] == 1
+    assert [each["id"] for each in http.get(f"{TABLE}/snapshots").json()["snapshots"]] == [1]
+
+
+def test_commit_that_does_not_follow_the_newest_snapshot_is_not_made(
+    http: httpx.Client, behind: Catalog
+) -> None:
+    described = http.get(TABLE).json()
+    snapshot = http.get(f"{TABLE}/snapshot").json()["snapshot"]["snapshot"]
+    good = {**snapshot, "id": 2, "uuid": "another"}
+
+    def commit(**parts: object) -> httpx.Response:
+        body = {"tableId": described["id"], "baseSnapshotUuid": snapshot["uuid"], "statistics": []}
+        return http.post(f"{TABLE}/commit", json={**body, **parts})
+
+    assert commit(snapshot={**good, "id": 3}).json() == {"success": False}
+    assert commit(snapshot=good, baseSnapshotUuid="other").json() == {"success": False}
+    assert commit(snapshot=good, tableId="other").status_code == 404
+    assert commit(snapshot={"id": 2}).status_code == 400
+    assert commit(snapshot=good).json() == {"success": True}
+    # The same commit again: the reply may have been lost.
+    assert commit(snapshot=good).json() == {"success": True}
+    assert behind.get_table("shop.orders").context.history.snapshot_ids() == (1, 2)
+
+
+def test_error_that_nobody_foresaw_tells_a_stranger_nothing(
+    http: httpx.Client, behind: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("path /secret/place")
+
+    monkeypatch.setattr(type(behind), "list_databases", fail)
+    reply = http.get("/v1/databases")
+
+    assert reply.status_code == 500
+    assert "secret" not in reply.text
+    assert "number" in reply.json()["message"]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "example.org", "192.168.0.1"])
+def test_server_that_others_reach_needs_a_long_token(behind: Catalog, host: str) -> None:
+    for token in (None, "short"):
+        with pytest.raises(InvalidRequest, match="token"):
+            serve(behind, host=host, port=0, token=token, on_start=lambda _: None)
