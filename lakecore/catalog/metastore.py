@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
     from lakecore.model.schema import TableSchema
     from lakecore.model.snapshot import Snapshot
-    from lakecore.table.publication import Outcome, SchemaProposal, SnapshotProposal
+    from lakecore.table.publication import Outcome, References, SchemaProposal, SnapshotProposal
 
 _log = logging.getLogger(__name__)
 
@@ -143,6 +143,11 @@ class MetastorePublication:
 
     metastore: Metastore
     name: Identifier
+
+    @property
+    def references(self) -> References | None:
+        """None: tags and branches are files."""
+        return None
 
     def history(self, store: Store, layout: Layout) -> History:
         """The history that lists files."""

@@ -31,7 +31,7 @@ from lakecore.catalog.rest.served_table import ServedTable, database_path
 from lakecore.catalog.rest.table_storage import open_table_storage
 from lakecore.catalog.rest.wire import schema_to_json
 from lakecore.catalog.system_database import global_table, global_tables
-from lakecore.errors import AlreadyExists, InvalidRequest, NotFound
+from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.model.arguments import check_flags
 from lakecore.options import OptionValue, option_texts
@@ -283,6 +283,9 @@ class RestCatalog:
         if served.describe() is None:
             raise self._no_table(name)
         return tuple(sorted(map(str, self._list(f"{served.address}/tags", "tags"))))
+
+    def repair(self, name: str | None = None) -> tuple[str, ...]:
+        raise Unsupported("a server lists its tables by itself", catalog="rest", name=name)
 
     # --- parts ------------------------------------------------------------------------------------
 
