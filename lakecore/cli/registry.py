@@ -88,13 +88,16 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "Mark partitions as done, so that others know that they are complete.",
         ),
     },
+    "Serve": {
+        "serve-rest": ("serve", "Serve a warehouse to other engines by Paimon's REST protocol."),
+    },
     "About lakecore": {
         "demo": ("program", "Show what lakecore does, with a year of real flights."),
         "version": ("program", "Print the version."),
     },
 }
 COMMANDS = {name: entry for names in SECTIONS.values() for name, entry in names.items()}
-_SINGLE = frozenset({"action", "analyze", "compact", "inspect", "sql"})
+_SINGLE = frozenset({"action", "analyze", "compact", "inspect", "serve", "sql"})
 
 
 class Commands(TyperGroup):

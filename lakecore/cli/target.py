@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakecore.session import Session
     from lakecore.table.handle import Table
 
-__all__ = ["place_of", "session_of", "table_of"]
+__all__ = ["catalog_options_of", "place_of", "session_of", "table_of"]
 
 _IDENTIFIER = re.compile(r"[^/\\:]*[^/\\:.][^/\\:]*\.[^/\\:]+")
 _DIRECTORY = re.compile(r"(?P<warehouse>.*?)/*(?P<database>[^/]+)\.db/+(?P<table>[^/]+?)/*")
@@ -71,13 +71,20 @@ def session_of(
     create: bool = False,
 ) -> Session:
     """The session on the warehouse of the argument, of --warehouse, or of the settings."""
+    return connect(catalog_options_of(path, warehouse, option), create=create)
+
+
+def catalog_options_of(
+    path: str | None, warehouse: str | None, option: Iterable[str] | None
+) -> dict[str, str]:
+    """The options of the catalog that a command names. Raises InvalidRequest if it names none."""
     known = settings()
     place = path or warehouse or known.warehouse
     if not place:
         raise InvalidRequest(
             "name a warehouse: by --warehouse PATH, by LAKECORE_WAREHOUSE, or by a profile"
         )
-    return connect({"warehouse": place, **known.options, **stated(option)}, create=create)
+    return {"warehouse": place, **known.options, **stated(option)}
 
 
 def place_of(

@@ -31,14 +31,7 @@ from lakecore.catalog.rest.wire import (
     snapshot_to_json,
 )
 from lakecore.errors import AlreadyExists, CorruptTable, LakecoreError, NotFound
-from lakecore.model.schema_change import (
-    AddColumn,
-    RemoveOption,
-    RenameColumn,
-    SetOption,
-    UpdateColumnPosition,
-    UpdateComment,
-)
+from lakecore.rest_server.changed_columns import check_columns
 from lakecore.rest_server.replies import Problem, Reply, page, problem_of
 from lakecore.rest_server.request_parts import (
     Json,
@@ -55,10 +48,9 @@ from lakecore.rest_server.table_parts import (
 from lakecore.table.publication import LostRace, Published, Refused, SnapshotProposal, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from lakecore.catalog.catalog import Catalog
-    from lakecore.model.schema_change import Change
     from lakecore.table.context import TableContext
     from lakecore.table.handle import Table
 
@@ -279,7 +271,7 @@ class ServedCatalog:
         if not isinstance(listed, list):
             raise Problem(400, "changes is a list")
         changes = [change_from_json(each) for each in listed]
-        _check_columns(table, changes)
+        check_columns(table, changes)
         self._catalog.alter_table(identifier, changes)
         return Reply(200)
 
@@ -368,36 +360,6 @@ def _database(name: str) -> Json:
     """What the protocol says of a database."""
     stated = ("location", "owner", "createdAt", "createdBy", "updatedAt", "updatedBy")
     return {"id": name, "name": name, "options": {}, **dict.fromkeys(stated)}
-
-
-def _check_columns(table: Table, changes: Sequence[Change]) -> None:
-    """Raise Problem for a column that is missing, or there already: clients tell these apart."""
-    names = set(table.schema.names)
-    for change in changes:
-        match change:
-            case AddColumn(path=(name,)):
-                _check_new(names, name)
-                names.add(name)
-            case RenameColumn(path=(old,), name=new):
-                _check_known(names, old)
-                _check_new(names, new)
-                names = (names - {old}) | {new}
-            case SetOption() | RemoveOption() | UpdateComment():
-                pass
-            case UpdateColumnPosition(name=name):
-                _check_known(names, name)
-            case _:
-                _check_known(names, change.path[0])
-
-
-def _check_new(names: set[str], name: str) -> None:
-    if name in names:
-        raise Problem(409, f"the column exists: {name}", "COLUMN", name)
-
-
-def _check_known(names: set[str], name: str) -> None:
-    if name not in names:
-        raise Problem(404, f"no such column: {name}", "COLUMN", name)
 
 
 def _latest(context: TableContext, name: str) -> Reply:

@@ -218,7 +218,6 @@ def test_error_that_nobody_foresaw_tells_a_stranger_nothing(
 
     assert reply.status_code == 500
     assert "secret" not in reply.text
-    assert "number" in reply.json()["message"]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "example.org", "192.168.0.1"])

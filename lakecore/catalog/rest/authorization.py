@@ -13,11 +13,11 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lakecore.catalog.rest import dlf_signers
 from lakecore.catalog.rest.dlf_signers import Credentials
-from lakecore.catalog.rest.http_client import http_library
+from lakecore.catalog.rest.http_client import Authorization, http_library
 from lakecore.catalog.rest.rest_options import BEAR, DLF, TOKEN, TOKEN_PROVIDER
 from lakecore.errors import InvalidRequest, LakecoreError, StorageError, Unsupported
 from lakecore.io.ambient import SYSTEM, Ambient
@@ -30,22 +30,12 @@ if TYPE_CHECKING:
 
     from lakecore.catalog.rest.rest_options import RestOptions
 
-__all__ = ["Authorization", "authorization_of"]
+__all__ = ["authorization_of"]
 
 _METADATA_URL = "http://100.100.100.200/latest/meta-data/Ram/security-credentials/"
 _FRESH_MS = 3_600_000
 _ATTEMPTS = 5
 _REGION = re.compile(r"(?:pre-)?([a-z]+-[a-z]+(?:-\d+)?)")
-
-
-class Authorization(Protocol):
-    """Gives the headers that authorize a request."""
-
-    def headers(
-        self, method: str, path: str, params: Mapping[str, str], body: bytes | None
-    ) -> Mapping[str, str]:
-        """The headers of one request. `path` is encoded, `params` are not."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -15,7 +15,7 @@ import importlib
 import json
 import weakref
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote_plus
 
 from lakecore.errors import (
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from lakecore.catalog.rest.authorization import Authorization
 
-__all__ = ["Refusal", "ReplyLost", "RestClient", "encoded", "http_library"]
+__all__ = ["Authorization", "Refusal", "ReplyLost", "RestClient", "encoded", "http_library"]
 
 _RETRIES_MAX = 5
 _WAIT_MAX_SECONDS = 64.0
@@ -65,6 +64,16 @@ def http_library() -> ModuleType:
             package="httpx",
             install="pip install 'lakecore[rest]'",
         ) from error
+
+
+class Authorization(Protocol):
+    """Gives the headers that authorize a request."""
+
+    def headers(
+        self, method: str, path: str, params: Mapping[str, str], body: bytes | None
+    ) -> Mapping[str, str]:
+        """The headers of one request. `path` is encoded, `params` are not."""
+        ...
 
 
 class ReplyLost(StorageError):

@@ -1,0 +1,46 @@
+"""Declares `lakecore serve-rest`; `serve.py` carries it out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakecore.cli.arguments import Options, Warehouse  # noqa: TC001  typer reads them
+from lakecore.cli.run import run
+
+__all__ = ["add_to"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to a program."""
+    app.command("serve-rest")(serve_rest)
+
+
+def serve_rest(
+    warehouse: Warehouse = None,
+    option: Options = None,
+    *,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Others than this machine need a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 is any free one.")] = 8765,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            envvar="LAKECORE_REST_TOKEN",
+            show_envvar=False,
+            help="What clients must send as their token. Better: LAKECORE_REST_TOKEN.",
+        ),
+    ] = None,
+    token_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A file that holds the token.")
+    ] = None,
+) -> None:
+    """Serve a warehouse to other engines by Paimon's REST protocol.
+
+    The address is the first line of standard output. Ctrl-C stops the server. Without a token,
+    only programs of this machine can connect, and all of them may read and write every table.
+    """
+    run("lakecore.cli.serve", "serve_rest", warehouse, option, host, port, token, token_file)

@@ -1,0 +1,60 @@
+"""`lakecore serve-rest` as its own process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+import lakecore as lc
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROGRAM = (sys.executable, "-c", "from lakecore.cli import main; main()")
+COMMAND = (*PROGRAM, "serve-rest", "--port", "0")
+TOKEN = "a-token-that-is-long-enough"
+
+
+@pytest.mark.parametrize("way", ["variable", "file"])
+def test_server_says_its_address_serves_a_client_and_stops_on_a_signal(
+    tmp_path: Path, way: str
+) -> None:
+    warehouse = tmp_path / "w"
+    lc.connect(warehouse, create=True).create_database("shop")
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    given = ["--token-file", str(tmp_path / "token")] if way == "file" else []
+    variables = {"LAKECORE_REST_TOKEN": TOKEN} if way == "variable" else {}
+    server = subprocess.Popen(
+        [*COMMAND, "--warehouse", str(warehouse), *given],
+        stdout=subprocess.PIPE,
+        env={**os.environ, **variables},
+        text=True,
+    )
+    assert server.stdout is not None
+    address = server.stdout.readline().strip()
+    client = {"metastore": "rest", "uri": address, "token.provider": "bear"}
+    session = lc.connect({**client, "token": TOKEN})
+    session.create_table("shop.t", data=pl.DataFrame({"a": [1]}))
+    with pytest.raises(lc.errors.StorageError, match="does not know the token"):
+        lc.connect({**client, "token": "another"})
+    server.send_signal(signal.SIGTERM)
+
+    assert server.wait(30) in (0, -signal.SIGTERM)
+    server.stdout.close()
+    assert lc.connect(warehouse).get_table("shop.t").to_polars()["a"].to_list() == [1]
+
+
+def test_server_for_others_needs_a_token(tmp_path: Path) -> None:
+    lc.connect(tmp_path / "w", create=True)
+    command = [*COMMAND, "--warehouse", str(tmp_path / "w"), "--host", "0.0.0.0"]
+    environ = {key: text for key, text in os.environ.items() if key != "LAKECORE_REST_TOKEN"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+
+    assert done.returncode == 1
+    assert "needs a token" in done.stderr
