@@ -10,7 +10,8 @@ from lakecore.catalog.catalog import Catalog
 from lakecore.catalog.filesystem import FilesystemCatalog
 from lakecore.catalog.metastore_catalog import MetastoreCatalog
 from lakecore.catalog.registry import CATALOGS, open_catalog
-from lakecore.errors import InvalidRequest, NotFound, Unsupported
+from lakecore.catalog.rest.rest_catalog import RestCatalog
+from lakecore.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,15 +22,12 @@ OFFERED = {
     if not name.startswith("_")
 }
 
-CLASSES = {"filesystem": FilesystemCatalog, "jdbc": MetastoreCatalog, "hive": MetastoreCatalog}
-
-
-@pytest.mark.parametrize("metastore", [name for name, opens in CATALOGS.items() if opens is None])
-def test_metastores_other_than_the_file_system_are_unsupported(metastore: str) -> None:
-    options = {"metastore": metastore, "uri": "http://localhost", "warehouse": "/data/w"}
-
-    with pytest.raises(Unsupported, match=rf"metastore={metastore} supported=\[filesystem, "):
-        lc.connect(options)
+CLASSES = {
+    "filesystem": FilesystemCatalog,
+    "jdbc": MetastoreCatalog,
+    "hive": MetastoreCatalog,
+    "rest": RestCatalog,
+}
 
 
 def test_unknown_metastore_is_refused_with_those_that_are_known() -> None:
@@ -55,7 +53,7 @@ def test_missing_warehouse_is_made_only_where_the_caller_says_so(tmp_path: Path)
     assert (tmp_path / "w").is_dir()
 
 
-@pytest.mark.parametrize("metastore", [name for name, opens in CATALOGS.items() if opens])
+@pytest.mark.parametrize("metastore", CATALOGS)
 def test_every_catalog_has_the_calls_of_the_protocol(metastore: str) -> None:
     offered = CLASSES[metastore]
 
