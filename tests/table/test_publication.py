@@ -129,6 +129,8 @@ class Scripted:
             return self.outcomes.pop(0)
         return EXCLUSIVE_CREATE.publish_snapshot(store, layout, proposal)
 
+    references = None
+
     def history(self, store: Store, layout: Layout) -> History:
         return EXCLUSIVE_CREATE.history(store, layout)
 
@@ -275,6 +277,8 @@ class ByServer(ExclusiveCreate):
     """Publishes by a call to the server, and asks it for what was published."""
 
     server: Server = field(default_factory=Server)
+
+    references = None
 
     def history(self, store: Store, layout: Layout) -> History:
         return Asking(store, layout, self.server)
