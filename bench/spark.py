@@ -1,7 +1,8 @@
 """`python -m bench.spark [NAME …]`: Spark jobs by the bridge, beside Paimon's connector for Spark.
 
-Names: write, read, memory. Without one, all. Both Sparks read the same Parquet files, in turn, in
-one run; exits with 1 if a promise was not kept. `BENCH_SPARK_SCALE`: 0.1 makes a tenth of the rows.
+Names: write, read, memory, sink. Without one, all. Both Sparks read the same Parquet files, in
+turn, in one run; exits with 1 if a promise was not kept. `BENCH_SPARK_SCALE`: 0.1 makes a tenth of
+the rows.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ READ_RATIO_MIN, RAW_RATIO_MIN = 1.0, 0.9
 WARM_READS = 5
 _SETTLE_SECONDS = 1.0
 WORKER_MIB_MAX, JVM_MIB_MAX = 700, 1536
+SINK_SECONDS_MAX = 0.5
 
 
 @dataclass
@@ -283,6 +285,34 @@ class _Peaks:
                 continue
 
 
+def sink(home: Path) -> bool:
+    """Batches of a stream into a table, beside a sink that does nothing."""
+    command = [sys.executable, "-W", "ignore", "-m", "bench.spark_sink", str(home)]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            "PYSPARK_PYTHON": sys.executable,
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+    )
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    kept = []
+    for name, seconds in found.items():
+        sink_name, _, rows = name.partition(" ")
+        console.print(f"  {sink_name}, {int(rows):,} rows: {seconds:.2f} s a batch")
+        if sink_name != "noop":
+            above = seconds - found[f"noop {rows}"]
+            what = f"s a batch above noop, {sink_name}, {int(rows):,} rows"
+            kept.append(promise(what, above, SINK_SECONDS_MAX, at_least=False))
+    return all(kept)
+
+
 def _seconds(answer: Mapping[str, object]) -> float:
     seconds = answer["seconds"]
     assert isinstance(seconds, float)
@@ -293,6 +323,7 @@ BENCHMARKS: dict[str, Callable[[Path], bool]] = {
     "write": write,
     "read": read,
     "memory": memory,
+    "sink": sink,
 }
 
 

@@ -35,8 +35,9 @@ def author_of_batch(
     """The author of a batch. Raises InvalidRequest if later batches of the query are committed."""
     if query is None:
         raise InvalidRequest(
-            "this is not a batch of a streaming query: pass the function to "
-            "writeStream.foreachBatch, or write a frame by spark_bridge.write",
+            "this is not a batch of a streaming query that has an id: pass the function to "
+            "writeStream.foreachBatch, or write a frame by spark_bridge.write; through Spark "
+            'Connect, use writeStream.format("lakecore")',
             table=context.identifier,
         )
     user = "-".join(part for part in (prefix or PREFIX, query, name) if part)

@@ -11,6 +11,7 @@ import lakecore as lc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from random import Random
 
     from pyspark.sql import DataFrame, Row
 
@@ -68,3 +69,12 @@ def rows_of(*ids: int, v: str = "a", **more: object) -> pl.DataFrame:
     return frame.with_columns(
         v=pl.lit(v), n=pl.lit(1, pl.Int32), **{name: pl.lit(x) for name, x in more.items()}
     )
+
+
+def history_step(table: lc.Table, random: Random) -> None:
+    """Change some rows of a table."""
+    ids = random.sample(range(20), random.randint(1, 8))
+    if random.random() < 0.3:
+        table.delete(f"id IN ({', '.join(map(str, ids))})")
+    else:
+        table.write(rows_of(*ids, v=random.choice("abcdef")))

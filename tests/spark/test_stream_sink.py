@@ -15,7 +15,7 @@ from spark_bridge import stream_sink
 from spark_bridge.source import LakecoreSource
 from tests.spark.frames import files_of, held, live_files_of, table_at
 from tests.spark.micro_batches import POINTS, Checkpoint, Crash, Query, TaskStandIn, into
-from tests.spark.streams import rows_of
+from tests.spark.streams import history_step, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -215,15 +215,6 @@ def test_changes_of_every_producer_make_the_same_table(
         run(Query(table, checkpoint, given, random=random), mirror, mirrored)
 
         assert without_snapshot(mirror) == held(table)
-
-
-def history_step(table: lc.Table, random: Random) -> None:
-    """Change some rows of a table."""
-    ids = random.sample(range(20), random.randint(1, 8))
-    if random.random() < 0.3:
-        table.delete(f"id IN ({', '.join(map(str, ids))})")
-    else:
-        table.write(rows_of(*ids, v=random.choice("abcdef")))
 
 
 @pytest.mark.parametrize("seed", range(RUNS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ from lakecore.errors import InvalidRequest, NotFound, Unsupported
 from spark_bridge.source import LakecoreSource
 from tests.spark.frames import held, table_at
 from tests.spark.micro_batches import Checkpoint, Query, source_of
-from tests.spark.streams import altered, applied, rows_of
+from tests.spark.streams import altered, applied, history_step, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -418,3 +419,28 @@ def test_spark_4_1_asks_without_a_start(tmp_path: Path) -> None:
     limited.initialOffset()
     with pytest.raises(Unsupported, match=r"4\.2"):
         limited.latestOffset()
+
+
+@pytest.mark.parametrize("producer", ["none", "input", "lookup", "full-compaction"])
+def test_backfill_has_the_rows_of_a_continuous_query(tmp_path: Path, producer: str) -> None:
+    random = Random(producer)
+    table = table_at(tmp_path / "t", bucket="2", changelog_producer=producer)
+    continuous: list[list[dict[str, Any]]] = []
+    checkpoint = Checkpoint("q")
+    begin = {"startingVersion": 1}
+    for _ in range(8):
+        history_step(table, random)
+        if producer == "full-compaction":
+            table.compact(full=True)
+        running = query(table, checkpoint, **begin)
+        running.available = False
+        continuous += running.rows()
+
+    def in_order(batches: list[list[dict[str, Any]]]) -> list[str]:
+        rows = sorted((row for batch in batches for row in batch), key=str)
+        return [str(row) for row in rows]
+
+    for limits in ({"maxSnapshotsPerTrigger": 3}, {"maxRowsPerTrigger": 9}):
+        backfill = query(table, None, **begin, **limits)
+        backfill.random = random
+        assert in_order(backfill.rows()) == in_order(continuous)
