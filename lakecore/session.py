@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from inspect import currentframe
 from threading import local
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from lakecore.sql.engine import SqlEngine
 from lakecore.sql.queries import names_in_scope
 from lakecore.table.handle import Table, load_table
 from lakecore.table.publication import EXCLUSIVE_CREATE
+from lakecore.table.verbs.switch_vectors import VECTORS, compact_for_switch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -313,8 +315,12 @@ class Session:
     ) -> None:
         """Apply `SchemaChange`s atomically. Table objects opened before keep their schema.
 
-        Raises CommitConflict if concurrent schema changes win every retry.
+        A switch of `deletion-vectors.enabled` first compacts the table in full, if stored rows need
+        it. Raises CommitConflict if concurrent schema changes win every retry.
         """
+        if any(getattr(change, "key", None) == VECTORS for change in changes):
+            with suppress(NotFound):
+                compact_for_switch(self.get_table(identifier).context, changes)
         self._catalog.alter_table(identifier, changes, ignore_if_not_exists=ignore_if_not_exists)
 
     def rename_table(self, source: str, target: str, *, ignore_if_not_exists: bool = False) -> None:

@@ -27,6 +27,8 @@ FORMATS = ("parquet", "parquet", "orc", "avro")
 UNWELCOME = 0.06
 # The share of tables that writes compact, whatever the sizes of files, which are each engine's own.
 INLINE = 0.35
+# The share of those that only Java writes.
+FOREIGN = 0.2
 # The share of tables with deletion vectors, of those that may have them.
 VECTORS = 0.2
 COMPACTING = {"num-sorted-run.compaction-trigger": "1", "num-levels": "4"}
@@ -61,11 +63,13 @@ def draw(seed: int, engine: str | None = None) -> History:
     if engine == "partial-update" and options.get("changelog-producer") == "input":
         # A verb tells there the parts that it sets; a plain rewriting tells whole rows.
         plan = replace(plan, verbs=())
-    foreign = _takes_vectors(plan, options) and chance.random() < VECTORS
-    if foreign:
+    marked = _takes_vectors(plan, options) and chance.random() < VECTORS
+    if marked:
         inline = True
         options = {key: text for key, text in options.items() if key != "write-only"}
         options |= {**COMPACTING, "deletion-vectors.enabled": "true"}
+        # With more runs, a compaction takes level 0 alone and marks the rows above.
+        options["num-sorted-run.compaction-trigger"] = chance.choice(("1", "3", "6"))
         if chance.random() < 0.3:
             options["deletion-vectors.bitmap64"] = "true"
     table = case(
@@ -85,7 +89,7 @@ def draw(seed: int, engine: str | None = None) -> History:
         tags=plan.tags,
         # What a commit of one engine differs in, a relay would carry into the other's table.
         relayed=not plan.pairs and chance.random() < 0.35,
-        foreign=foreign,
+        foreign=marked and chance.random() < FOREIGN,
     )
 
 
@@ -118,7 +122,7 @@ def _placing(dice: Dice) -> tuple[list[ColumnPlan], list[str], dict[str, str]]:
 
 
 def _takes_vectors(plan: EnginePlan, options: Mapping[str, str]) -> bool:
-    """Whether Java writes deletion vectors for such a table; lakecore reads them alone."""
+    """Whether both engines write deletion vectors for such a table."""
     producer = options.get("changelog-producer", "none")
     return plan.keyed and not plan.compacts_always and producer in ("none", "lookup")
 

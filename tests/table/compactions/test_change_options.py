@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 import pytest
@@ -17,6 +17,7 @@ import lakecore as lc
 from lakecore.errors import InvalidRequest
 from lakecore.model.schema_change import SchemaChange
 from lakecore.options import Effect, describe_options
+from lakecore.table.verbs.switch_vectors import compact_for_switch
 from tests.tables import rolled_back, with_options
 
 if TYPE_CHECKING:
@@ -208,31 +209,42 @@ SWITCH_ON = [
 ]
 
 
-def test_deletion_vectors_come_on_only_where_nothing_is_left_to_merge(tmp_path: Path) -> None:
+def test_deletion_vectors_come_on_after_a_full_compaction(tmp_path: Path) -> None:
     session, table = made(tmp_path, {})
     for a in range(3):
         written(table, a)
     before = table.to_polars()
 
     with pytest.raises(InvalidRequest, match="keys would be duplicated"):
-        session.alter_table("d.t", SWITCH_ON)
-
-    with pytest.raises(InvalidRequest, match="keys would be duplicated"):
         table.copy({"deletion-vectors.modifiable": "true"}).copy(
             {"deletion-vectors.modifiable": "true", "deletion-vectors.enabled": "true"}
         )
+    with pytest.raises(InvalidRequest, match=r"deletion-vectors\.modifiable"):
+        session.alter_table("d.t", SWITCH_ON[1:])
+    assert set(table.inspect.files()["level"]) == {0}
 
-    table.compact(full=True)
     session.alter_table("d.t", SWITCH_ON)
-    assert session.get_table("d.t").to_polars().equals(before)
+    on = session.get_table("d.t")
+    assert on.to_polars().equals(before)
+    assert on.explain().merged_files == 0
+    assert set(on.inspect.files()["level"]) == {5}
 
 
-def test_deletion_vectors_do_not_come_on_over_one_file_of_level_0(tmp_path: Path) -> None:
+def test_rows_written_between_the_compaction_and_the_switch_refuse_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session, table = made(tmp_path, {})
     written(table, 1)
 
+    def compact_and_write(*given: Any) -> bool:
+        done = compact_for_switch(*given)
+        written(session.get_table("d.t"), 2)
+        return done
+
+    monkeypatch.setattr("lakecore.session.compact_for_switch", compact_and_write)
     with pytest.raises(InvalidRequest, match="keys would be duplicated"):
         session.alter_table("d.t", SWITCH_ON)
+    assert session.get_table("d.t").options.deletion_vectors_enabled is False
 
 
 def test_deletion_vectors_come_on_freely_without_a_key(tmp_path: Path) -> None:
@@ -249,30 +261,28 @@ def test_deletion_vectors_come_on_freely_without_a_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "snapshot_id"), [("append_deletion_vectors", 3), ("pk_deletion_vectors", 8)]
 )
-def test_deletion_vectors_stay_on_while_they_hide_rows(
+def test_deletion_vectors_go_off_after_a_full_compaction(
     name: str, snapshot_id: int, tmp_path: Path
 ) -> None:
     session = lc.connect(tmp_path / "w", create=True)
     session.create_database("d")
     shutil.copytree(FIXTURES / name / "table", tmp_path / "w" / "d.db" / "t")
     rolled_back(session.get_table("d.t"), snapshot_id)
-    before = session.get_table("d.t").to_arrow()
+    before = session.get_table("d.t").to_polars().sort("k")
+    allow = SchemaChange.set_option("deletion-vectors.modifiable", "true")
 
-    for change in (
-        SchemaChange.set_option("deletion-vectors.enabled", "false"),
-        SchemaChange.remove_option("deletion-vectors.enabled"),
-    ):
-        with pytest.raises(InvalidRequest, match="deleted rows would reappear") as refusal:
-            session.alter_table(
-                "d.t", [SchemaChange.set_option("deletion-vectors.modifiable", "true"), change]
-            )
-
-        assert refusal.value.facts["files"]
-    with pytest.raises(InvalidRequest, match="deleted rows would reappear"):
+    with pytest.raises(InvalidRequest, match="deleted rows would reappear") as refusal:
         session.get_table("d.t").copy({"deletion-vectors.modifiable": "true"}).copy(
             {"deletion-vectors.enabled": "false"}
         )
-    assert session.get_table("d.t").to_arrow().equals(before)
+    assert refusal.value.facts["files"]
+    session.alter_table("d.t", [allow, SchemaChange.remove_option("deletion-vectors.enabled")])
+    off = session.get_table("d.t")
+
+    assert off.to_polars().sort("k").equals(before)
+    assert off.explain().deletion_vectors == 0
+    session.alter_table("d.t", [SchemaChange.set_option("deletion-vectors.enabled", "true")])
+    assert session.get_table("d.t").to_polars().sort("k").equals(before)
 
 
 # --- names of partitions --------------------------------------------------------------------------
