@@ -1,8 +1,8 @@
 """`python -m bench [NAME …]`: run the benchmarks, print figures as ratios of one run.
 
 Names: merge_6m fold_6m compact_6m scan_6m checksums_5m pack_20m plan_10k commits_10k polls_100k
-lookup_10m upserts_20m memory_50m large_rows big_bucket formats tpch. Without one, all of
-them (more than an hour on two cores; most is pypaimon's Python path, and buckets of 10 GB).
+lookup_10m upserts_20m memory_50m large_rows big_bucket formats tpch
+vectors. Without one, all of them (more than an hour on two cores; most is pypaimon's Python path, and buckets of 10 GB).
 Exits with 1 if a promise was not kept.
 
 `python -m bench lookup [SETTING=VALUE …]` is lookup_10m in another size, see `lookup.py`.
@@ -14,6 +14,8 @@ Exits with 1 if a promise was not kept.
 `python -m bench formats [SETTING=VALUE …]` is formats in another size, see `formats.py`.
 
 `python -m bench tpch scale=NUMBER` is tpch in another size, see `tpch.py`.
+
+`python -m bench vectors commits=NUMBER` is vectors with another number of commits.
 
 `python -m bench compaction [SETTING=VALUE …]` measures nothing: it simulates compaction under some
 workloads, see `compaction.py`.
@@ -43,6 +45,7 @@ from bench import (
     scan_6m,
     tpch,
     upserts_20m,
+    vectors,
 )
 from bench.report import console
 
@@ -66,6 +69,7 @@ BENCHMARKS: dict[str, Callable[[], bool]] = {
     "big_bucket": big_bucket.run,
     "formats": formats.run,
     "tpch": tpch.run,
+    "vectors": vectors.run,
 }
 
 
@@ -75,6 +79,8 @@ def main(names: list[str]) -> int:
         return compaction.main(names[1:])
     if names[:1] == ["lookup"]:
         return lookup.main(names[1:])
+    if names[:1] == ["vectors"] and names[1:]:
+        return vectors.main(names[1:])
     if names[:1] == ["upserts"]:
         return upserts_20m.main(names[1:])
     if names[:1] == ["big_bucket"]:

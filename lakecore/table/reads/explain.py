@@ -46,7 +46,8 @@ class Explanation:
 
     `snapshot_id` is None for a table without data. `raw_files` counts the files that are scanned
     without a merge, `merged_sections` the sections whose files are merged. Sizes are in bytes, of
-    the files to read. `parts` says how each part is read.
+    the files to read. `parts` says how each part is read. `rows_hidden_at_level_0` counts the rows,
+    as stored, that are not visible before a compaction.
     """
 
     table: str
@@ -60,6 +61,7 @@ class Explanation:
     files_skipped_by_statistics: int
     files_skipped_by_index: int
     files_hidden_at_level_0: int
+    rows_hidden_at_level_0: int
     splits: int
     raw_files: int
     merged_sections: int
@@ -92,7 +94,7 @@ class Explanation:
                     f"{self.files_skipped_by_bucket} by bucket, "
                     f"{self.files_skipped_by_statistics} by statistics, "
                     f"{self.files_skipped_by_index} by file indexes, "
-                    f"{self.files_hidden_at_level_0} hidden at level 0"
+                    f"{self.files_hidden_at_level_0} hidden at level 0{self._hidden_share()}"
                 ),
             ),
             ("raw:", f"{self.raw_files} files, {self.deletion_vectors} with deletion vectors"),
@@ -100,6 +102,14 @@ class Explanation:
             ("reads:", f"{self.rows_stored:,} rows as stored, {show_bytes(self.size_bytes)}"),
             *((" by:", line) for line in self._paths()),
         ]
+
+    def _hidden_share(self) -> str:
+        """The share of rows that are not visible before a compaction; no text if there are none."""
+        hidden = self.rows_hidden_at_level_0
+        if not hidden:
+            return ""
+        share = hidden / (hidden + self.rows_stored)
+        return f" ({hidden:,} rows, {share:.0%}, not compacted yet)"
 
     def _paths(self) -> list[str]:
         """A line for each path and reason, with the number of parts, files and rows."""
@@ -136,6 +146,7 @@ def explain(
         files_skipped_by_statistics=plan.skipped.by_statistics,
         files_skipped_by_index=plan.skipped.by_index,
         files_hidden_at_level_0=plan.skipped.hidden_level_0,
+        rows_hidden_at_level_0=plan.skipped.hidden_rows,
         splits=len(plan.splits),
         raw_files=sum(len(split.files) for split in raw),
         merged_sections=len(merged),

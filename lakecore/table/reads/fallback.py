@@ -110,6 +110,7 @@ class FallbackSource:
                 by_bucket=sum(each.by_bucket for each in skipped),
                 by_statistics=sum(each.by_statistics for each in skipped),
                 hidden_level_0=sum(each.hidden_level_0 for each in skipped),
+                hidden_rows=sum(each.hidden_rows for each in skipped),
             ),
         )
 

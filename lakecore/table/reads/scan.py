@@ -68,6 +68,7 @@ class Skipped:
     by_statistics: int = 0
     by_index: int = 0
     hidden_level_0: int = 0
+    hidden_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +145,8 @@ def plan_scan(
             by_statistics=by_key + by_value,
             by_index=by_index,
             hidden_level_0=hidden,
+            hidden_rows=sum(e.file.row_count for e in entries)
+            - sum(e.file.row_count for e in visible),
         ),
     )
 

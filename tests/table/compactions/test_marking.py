@@ -79,7 +79,9 @@ def test_rows_of_level_0_are_not_visible_before_they_are_compacted() -> None:
     put(lazy, "2 c | 3 d")
     assert held(table) == "1 a | 2 b"
     assert held(table.copy({"deletion-vectors.merge-on-read": "true"})) == "1 a | 2 c | 3 d"
-    assert table.explain().files_hidden_at_level_0 == 1
+    found = table.explain()
+    assert (found.files_hidden_at_level_0, found.rows_hidden_at_level_0) == (1, 2)
+    assert "1 hidden at level 0 (2 rows, 50%, not compacted yet)" in str(found)
     table.compact()
 
     assert held(table) == "1 a | 2 c | 3 d"
