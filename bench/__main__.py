@@ -2,7 +2,8 @@
 
 Names: merge_6m fold_6m compact_6m scan_6m checksums_5m pack_20m plan_10k commits_10k polls_100k
 lookup_10m upserts_20m memory_50m large_rows big_bucket formats tpch
-vectors. Without one, all of them (more than an hour on two cores; most is pypaimon's Python path, and buckets of 10 GB).
+vectors. Without one, all of them (more than an hour on two cores; most is pypaimon's Python path,
+and buckets of 10 GB).
 Exits with 1 if a promise was not kept.
 
 `python -m bench lookup [SETTING=VALUE …]` is lookup_10m in another size, see `lookup.py`.
