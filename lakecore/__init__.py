@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakecore.model.branches import Branch, FastForwardResult
     from lakecore.model.compaction import CompactionResult
     from lakecore.model.consumer import Consumer
+    from lakecore.model.file_indexes import IndexesRewritten
     from lakecore.model.files import CommitMessage
     from lakecore.model.retention import (
         ExpiredChangelogs,
@@ -72,6 +73,7 @@ __all__ = [
     "ExpiredSnapshots",
     "FastForwardResult",
     "FilesDeleted",
+    "IndexesRewritten",
     "IngestResult",
     "InvalidRequest",
     "LakecoreError",
@@ -119,6 +121,7 @@ _HOMES = {
     "lakecore.model.branches": ("Branch", "FastForwardResult"),
     "lakecore.model.compaction": ("CompactionResult",),
     "lakecore.model.consumer": ("Consumer",),
+    "lakecore.model.file_indexes": ("IndexesRewritten",),
     "lakecore.model.files": ("CommitMessage",),
     "lakecore.model.retention": (
         "ExpiredChangelogs",

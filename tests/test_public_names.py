@@ -26,6 +26,7 @@ PUBLIC = [
     "ExpiredSnapshots",
     "FastForwardResult",
     "FilesDeleted",
+    "IndexesRewritten",
     "IngestResult",
     "InvalidRequest",
     "LakecoreError",

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from lakecore.display import ShownFacts
 from lakecore.errors import InvalidRequest, Unsupported
 from lakecore.model.types import BINARIES, INTEGERS, STRINGS, TIMESTAMPS, Atomic, Map, Root
 from lakecore.options import file_index_setting
@@ -62,6 +63,21 @@ class IndexedColumn:
         """The type of the indexed values."""
         kind = self.field.type
         return kind.value if self.map_key is not None and isinstance(kind, Map) else kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class IndexesRewritten(ShownFacts):
+    """The result of `Table.rewrite_file_index`.
+
+    - `snapshot_id`: the COMPACT snapshot; None if there was nothing to do;
+    - `partitions`, `files`: how many partitions and data files have other indexes now.
+    """
+
+    _title: ClassVar[str] = "File indexes"
+
+    snapshot_id: int | None = None
+    partitions: int = 0
+    files: int = 0
 
 
 def check_file_indexes(schema: TableSchema, options: TableOptions) -> None:
@@ -150,7 +166,7 @@ def _column(
     )
     if key is not None and not _has_text_keys(field.type):
         raise InvalidRequest("`column[key]` needs a MAP with string keys", type=field.type, **facts)
-    if not _takes(index_type, found.value_type):
+    if not takes(index_type, found.value_type):
         raise InvalidRequest(
             "this type of file index does not take the column's type",
             type=found.value_type,
@@ -192,7 +208,8 @@ def _has_text_keys(kind: DataType) -> bool:
     return isinstance(kind, Map) and isinstance(kind.key, Atomic) and kind.key.root in STRINGS
 
 
-def _takes(index_type: str, kind: DataType) -> bool:
+def takes(index_type: str, kind: DataType) -> bool:
+    """Whether a type of index can hold values of this type."""
     if not isinstance(kind, Atomic) or kind.root not in _INDEXED[index_type]:
         return False
     precision = kind.precision or 0

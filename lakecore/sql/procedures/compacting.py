@@ -91,7 +91,27 @@ def _pattern(call: Call, name: str, default: str) -> re.Pattern[str]:
         ) from error
 
 
+def _rewrite_file_index(call: Call) -> list[tuple[object, ...]]:
+    partitions, where = partitions_of(call.text("partitions")), call.text("where")
+    if partitions is not None and where is not None:
+        raise InvalidRequest("give `partitions` or `where`, not both")
+    table = call.table()
+    typed = (
+        None
+        if partitions is None
+        else [partition_values(call.queries, table.schema, each) for each in partitions]
+    )
+    table.rewrite_file_index(partitions=typed, where=where)
+    return [("Success",)]
+
+
 PROCEDURES = (
+    Procedure(
+        name="rewrite_file_index",
+        arguments=(text("table", required=True), text("partitions"), text("where")),
+        run=_rewrite_file_index,
+        about="index the files as the options say now",
+    ),
     Procedure(
         name="compact",
         arguments=(

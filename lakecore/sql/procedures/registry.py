@@ -49,7 +49,6 @@ _UNSUPPORTED = {
         "remove_unexisting_manifests",
         "repair_earliest_snapshot",
         "rescale",
-        "rewrite_file_index",
         "rollback",
         "rollback_to_as_latest",
         "trigger_tag_automatic_creation",

@@ -1,4 +1,4 @@
-"""The methods of a table that compute statistics."""
+"""The methods of a table that compute statistics and file indexes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from lakecore.table.verbs.analyze import analyze
+from lakecore.table.verbs.rewrite_file_index import rewrite_file_index
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    import polars as pl
+
+    from lakecore.model.file_indexes import IndexesRewritten
     from lakecore.model.statistics import AnalyzeResult
     from lakecore.table.context import TableContext
 
 
 class StatisticsVerbs(ABC):
-    """Statistics of the whole table."""
+    """Statistics of the whole table, and indexes of its files."""
 
     @property
     @abstractmethod
@@ -41,3 +45,23 @@ class StatisticsVerbs(ABC):
             table.analyze(["id"]).statistics
         """
         return analyze(self._context, columns)
+
+    def rewrite_file_index(
+        self,
+        *,
+        partitions: Sequence[Mapping[str, object]] | None = None,
+        where: pl.Expr | str | None = None,
+    ) -> IndexesRewritten:
+        """Give the data files the file indexes that the options `file-index.*` ask for now.
+
+        New files get their indexes when they are written; this is for files from before the
+        options changed. The data files are read, not rewritten; one COMPACT snapshot replaces
+        their entries. `partitions` and `where` (a condition on partition keys) choose the files
+        (https://paimon.apache.org/docs/master/flink/procedures/).
+
+        Returns how many files were indexed. Raises InvalidRequest if a value does not fit an
+        index, CommitConflict if other commits take the files of every plan.
+
+            table.rewrite_file_index()
+        """
+        return rewrite_file_index(self._context, partitions, where)
