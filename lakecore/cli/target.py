@@ -22,15 +22,23 @@ __all__ = ["catalog_options_of", "place_of", "session_of", "table_of"]
 _IDENTIFIER = re.compile(r"[^/\\:]*[^/\\:.][^/\\:]*\.[^/\\:]+")
 _DIRECTORY = re.compile(r"(?P<warehouse>.*?)/*(?P<database>[^/]+)\.db/+(?P<table>[^/]+?)/*")
 _OF_CATALOGS = (
+    "alter-table-cascade",
+    "catalog-key",
+    "client-pool-size",
     "commit.single-writer",
     "dlf.",
     "hadoop-conf-dir",
     "header.",
     "hive-conf-dir",
+    "hive.metastore.",
+    "hive.skip-update-stats",
     "jdbc.",
+    "location-in-properties",
     "lock",
     "metastore",
+    "sync-all-properties",
     "table-default.",
+    "table.type",
     "token",
     "uri",
 )

@@ -11,7 +11,6 @@ import org.apache.paimon.options.Options;
 import org.apache.paimon.reader.RecordReader;
 import org.apache.paimon.schema.Schema;
 import org.apache.paimon.schema.SchemaChange;
-import org.apache.paimon.table.FileStoreTable;
 import org.apache.paimon.table.Table;
 import org.apache.paimon.types.DataTypes;
 
@@ -27,7 +26,8 @@ public class JavaCatalog {
         try (Catalog catalog = CatalogFactory.createCatalog(CatalogContext.create(options))) {
             for (at++; at < arguments.length; at++) {
                 String[] verb = arguments[at].split(" ");
-                System.out.println(run(catalog, verb));
+                System.out.println(
+                        verb[0].equals("race") ? race(options, verb) : run(catalog, verb));
             }
         }
         System.exit(0);
@@ -102,6 +102,34 @@ public class JavaCatalog {
             default:
                 throw new IllegalArgumentException(verb[0]);
         }
+    }
+
+    /** DB.TABLE FIRST WRITERS COMMITS: each writer has a thread and a catalog of its own. */
+    private static String race(Options options, String[] verb) throws Exception {
+        int first = Integer.parseInt(verb[2]);
+        int commits = Integer.parseInt(verb[4]);
+        List<java.util.concurrent.CompletableFuture<Void>> writers = new ArrayList<>();
+        for (int writer = 0; writer < Integer.parseInt(verb[3]); writer++) {
+            int from = first + writer * commits;
+            writers.add(
+                    java.util.concurrent.CompletableFuture.runAsync(
+                            () -> {
+                                try (Catalog own =
+                                        CatalogFactory.createCatalog(
+                                                CatalogContext.create(options))) {
+                                    for (int id = from; id < from + commits; id++) {
+                                        write(own.getTable(table(verb[1])), id, "x");
+                                    }
+                                } catch (Exception error) {
+                                    throw new RuntimeException(error);
+                                }
+                            },
+                            task -> new Thread(task).start()));
+        }
+        for (var writer : writers) {
+            writer.get();
+        }
+        return "ok";
     }
 
     private static void write(Table table, int id, String dt) throws Exception {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakecore.catalog.jdbc.address import parse_address
@@ -11,6 +11,9 @@ from lakecore.io.ambient import SYSTEM
 from tests.services.servers import PASSWORD, eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from tests.services.servers import Server
 
 
@@ -18,9 +21,10 @@ if TYPE_CHECKING:
 class JdbcServer:
     """A server, and the options of a catalog in its database."""
 
-    server: Server
+    server: Server | None
     options: dict[str, str]
     java_uri: str
+    java_more: dict[str, str] = field(default_factory=dict)
 
     def database(self) -> Database:
         """A connection beside the catalog's, to look at its tables."""
@@ -31,11 +35,12 @@ class JdbcServer:
         }
         return Database(parse_address(self.options["uri"], properties), 2, SYSTEM)
 
-    def await_answer(self) -> None:
-        eventually(lambda: self.database().rows("SELECT 1", {}), self.server.name)
+    def for_java(self, options: Mapping[str, str]) -> dict[str, str]:
+        """The options of a catalog in this database, as Java takes them."""
+        return {**options, "uri": self.java_uri, **self.java_more}
 
-    def java_options(self, warehouse: str, **more: str) -> dict[str, str]:
-        return {**self.options, "uri": self.java_uri, "warehouse": warehouse, **more}
+    def await_answer(self) -> None:
+        eventually(lambda: self.database().rows("SELECT 1", {}), self.options["uri"])
 
 
 def postgresql_server(server: Server) -> JdbcServer:
@@ -51,6 +56,13 @@ def mysql_server(server: Server) -> JdbcServer:
     found = JdbcServer(server, _options(uri), uri)
     found.await_answer()
     return found
+
+
+def sqlite_file(root: Path) -> JdbcServer:
+    uri = f"jdbc:sqlite:{root}/catalog.db"
+    # Java leaves cursors open, and its lock has a connection of its own, which then waits for them.
+    unlocked = {"lock.enabled": "false"}
+    return JdbcServer(None, {"metastore": "jdbc", "uri": uri}, uri, unlocked)
 
 
 def _options(uri: str) -> dict[str, str]:

@@ -39,6 +39,8 @@ class Server:
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def start(self) -> None:
+        # A PostgreSQL that was killed leaves it, and takes a process that is not reaped for itself.
+        (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
         log = self.folder / f"{self.name}.log"
         with log.open("ab") as output:
             self.process = subprocess.Popen(
@@ -165,7 +167,7 @@ def mariadb() -> Iterator[Server]:
                 f"--socket={folder}/socket",
                 f"--port={port}",
                 f"--init-file={first}",
-                *("--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=0"),
+                *("--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=2"),
                 *("--skip-name-resolve", "--innodb-buffer-pool-size=32M"),
                 *user,
             ],
