@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from inspect import currentframe
 from threading import local
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lakecore.catalog.filesystem import create_table_at
 from lakecore.catalog.filled_table import create_filled
 from lakecore.catalog.identifier import check_directory
+from lakecore.catalog.opening import OpeningCatalog
 from lakecore.catalog.options import WAREHOUSE, is_storage_option
 from lakecore.catalog.registry import open_catalog
 from lakecore.display import public_names
@@ -37,7 +38,7 @@ from lakecore.table.publication import EXCLUSIVE_CREATE
 from lakecore.table.verbs.switch_vectors import VECTORS, compact_for_switch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import timedelta
 
     from lakecore.catalog.catalog import Catalog
@@ -158,6 +159,12 @@ def sql(
 def sql_engine(session: Session) -> SqlEngine:
     """What runs the SQL of a session, for the command line."""
     return session._engine()  # noqa: SLF001 - the module's own class
+
+
+def engine_over(session: Session, opened: Callable[[Table], Table]) -> SqlEngine:
+    """What runs SQL over the tables of a session, opened by another engine."""
+    catalog = OpeningCatalog(session._catalog, opened)  # noqa: SLF001 - the module's own class
+    return SqlEngine(cast("Catalog", catalog), open_table)
 
 
 def _path(given: object) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from spark_bridge.compact_buckets import compact
     from spark_bridge.merge_frame import merge
     from spark_bridge.read_frame import read
+    from spark_bridge.sql_statements import sql
     from spark_bridge.stream_batches import BatchSink, foreach_batch
     from spark_bridge.stream_frame import read_stream
     from spark_bridge.write_frame import WriteResult, WrittenTask, prepare, write
@@ -34,6 +35,7 @@ __all__ = [
     "read",
     "read_stream",
     "register",
+    "sql",
     "update",
     "write",
 ]
@@ -44,6 +46,7 @@ _HOMES = {
     "spark_bridge.compact_buckets": ("compact",),
     "spark_bridge.merge_frame": ("merge",),
     "spark_bridge.read_frame": ("read",),
+    "spark_bridge.sql_statements": ("sql",),
     "spark_bridge.stream_batches": ("BatchSink", "foreach_batch"),
     "spark_bridge.stream_frame": ("read_stream",),
     "spark_bridge.write_frame": ("WriteResult", "WrittenTask", "prepare", "write"),

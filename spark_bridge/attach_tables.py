@@ -25,6 +25,7 @@ from pyspark.errors import AnalysisException
 from lakecore import AlreadyExists, InvalidRequest, LakecoreError, Unsupported, connect
 from lakecore.distributed.descriptor import anchored
 from lakecore.distributed.planning import is_storage_option
+from spark_bridge.attached_names import AttachedDatabase, remember
 from spark_bridge.options import MARK
 from spark_bridge.plan_read import read_schema
 from spark_bridge.settings import require_version
@@ -91,6 +92,7 @@ def attach(
     known: dict[str, str] = {}
     left_out: dict[str, str] = {}
     for name in session.list_databases() if database is None else (database,):
+        own: dict[str, str] = {}
         for table in session.list_tables(name):
             identifier = f"{name}.{table}"
             twin = known.setdefault(identifier.lower(), identifier)
@@ -105,6 +107,9 @@ def attach(
                 left_out[identifier] = str(error)
             else:
                 done.append(identifier)
+                own[table.lower()] = table
+        known_as = AttachedDatabase(name=name, warehouse=warehouse, session=session, tables=own)
+        remember(spark, known_as)
     return Attached(tables=tuple(done), left_out=left_out)
 
 

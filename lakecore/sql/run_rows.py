@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lakecore.sql.workspace import Workspace
     from lakecore.table.handle import Table
 
-__all__ = ["RowStatements", "partition_values"]
+__all__ = ["RowStatements", "merge_into", "names_of_insert", "partition_values"]
 
 _READERS = {"csv": "read_csv", "json": "read_json", "parquet": "read_parquet"}
 _CSV_OPTIONS = {
@@ -87,48 +87,10 @@ class RowStatements:
         given = statement.partition or {}
         constants = {key: value for key, value in given.items() if value is not None}
         schema = table.schema
-        for key in given:
-            if key not in schema.partition_keys:
-                raise InvalidRequest(
-                    "PARTITION names a column that is not a partition key",
-                    column=key,
-                    partition_keys=schema.partition_keys,
-                )
-        names = self._names(statement, schema, relation, constants)
+        names = names_of_insert(statement, schema, relation.columns)
         # The reader occupies the connection, so run all other queries first.
         fixed = partition_values(self._queries, schema, constants)
         return self._fitted(relation, schema, names, constants), fixed
-
-    def _names(
-        self,
-        statement: Insert,
-        schema: TableSchema,
-        relation: duckdb.DuckDBPyRelation,
-        constants: Mapping[str, str],
-    ) -> list[str]:
-        """For each column of the query, the column of the table that it is stored in."""
-        columns = schema.arrow.names
-        if statement.by_name:
-            names = list(relation.columns)
-        elif statement.columns is not None:
-            names = list(statement.columns)
-        else:
-            names = [name for name in columns if name not in constants]
-            # In Spark, keys of PARTITION (a, b) without a value are the last columns of the rows.
-            last = [key for key, value in (statement.partition or {}).items() if value is None]
-            names = [name for name in names if name not in last] + last
-        names = [column_of(name, columns) for name in names]
-        twice = {name for name in names if names.count(name) > 1}
-        if twice:
-            raise InvalidRequest("a column occurs twice", columns=sorted(twice))
-        if len(names) != len(relation.columns):
-            raise InvalidRequest(
-                "the query has another number of columns than the table takes",
-                query=len(relation.columns),
-                table=len(names),
-                columns=names,
-            )
-        return names
 
     def _fitted(
         self,
@@ -219,44 +181,8 @@ class RowStatements:
         """MERGE INTO."""
         table = self._workspace.table(statement.chain)
         source = self._queries.relation(f"FROM {statement.source}", parameters, scope)
-        names = {statement.alias or statement.chain[-1]: "target"}
-        if statement.alias is None:
-            names[_dotted(statement.chain)] = "target"
-        source_name = statement.source_alias or (statement.source_chain or ("",))[-1]
-        if source_name:
-            names[source_name] = "source"
-        if statement.source_chain is not None and statement.source_alias is None:
-            names[_dotted(statement.source_chain)] = "source"
         rows = reader_of(lambda: source)
-        return written(rows, lambda: self._merge(statement, table, rows, names))
-
-    def _merge(
-        self, statement: Merge, table: Table, rows: pa.RecordBatchReader, names: Mapping[str, str]
-    ) -> CommitResult:
-        builder = table.merge(rows, renamed(statement.on, names))
-        for clause in statement.clauses:
-            condition = None if clause.condition is None else renamed(clause.condition, names)
-            values = None
-            if clause.values is not None:
-                texts = {path: renamed(text, names) for path, text in clause.values.items()}
-                set_to = assigned(texts, table.schema, "target.")
-                values = {name: sql_expr(text) for name, text in set_to.items()}
-            match clause.match, clause.action:
-                case "matched", "delete":
-                    builder = builder.when_matched_delete(condition)
-                case "by_source", "delete":
-                    builder = builder.when_not_matched_by_source_delete(condition)
-                case "by_source", _:
-                    builder = builder.when_not_matched_by_source_update(values or {}, condition)
-                case "matched", _ if values is None:
-                    builder = builder.when_matched_update_all(condition)
-                case "matched", _:
-                    builder = builder.when_matched_update(values or {}, condition)
-                case _ if values is None:
-                    builder = builder.when_not_matched_insert_all(condition)
-                case _:
-                    builder = builder.when_not_matched_insert(values or {}, condition)
-        return builder.execute()
+        return written(rows, lambda: merge_into(statement, table, rows))
 
     def copy_into(self, statement: CopyInto) -> CommitResult:
         """COPY INTO ... FROM a file: columns are matched by name."""
@@ -276,6 +202,79 @@ class RowStatements:
         names = [column_of(name, schema.arrow.names) for name in relation.columns]
         rows = self._fitted(relation, schema, names, {})
         return written(rows, lambda: table.write(rows))
+
+
+def names_of_insert(statement: Insert, schema: TableSchema, given: Sequence[str]) -> list[str]:
+    """For each column of the query, the column of the table that it is stored in.
+
+    Raises InvalidRequest for columns and partition keys that do not fit.
+    """
+    stated = statement.partition or {}
+    for key in stated:
+        if key not in schema.partition_keys:
+            raise InvalidRequest(
+                "PARTITION names a column that is not a partition key",
+                column=key,
+                partition_keys=schema.partition_keys,
+            )
+    columns = schema.arrow.names
+    if statement.by_name:
+        names = list(given)
+    elif statement.columns is not None:
+        names = list(statement.columns)
+    else:
+        names = [name for name in columns if stated.get(name) is None]
+        # In Spark, keys of PARTITION (a, b) without a value are the last columns of the rows.
+        last = [key for key, value in stated.items() if value is None]
+        names = [name for name in names if name not in last] + last
+    names = [column_of(name, columns) for name in names]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise InvalidRequest("a column occurs twice", columns=sorted(twice))
+    if len(names) != len(given):
+        raise InvalidRequest(
+            "the query has another number of columns than the table takes",
+            query=len(given),
+            table=len(names),
+            columns=names,
+        )
+    return names
+
+
+def merge_into(statement: Merge, table: Table, rows: object) -> CommitResult:
+    """Carry out a MERGE INTO with the rows of its source."""
+    names = {statement.alias or statement.chain[-1]: "target"}
+    if statement.alias is None:
+        names[_dotted(statement.chain)] = "target"
+    source_name = statement.source_alias or (statement.source_chain or ("",))[-1]
+    if source_name:
+        names[source_name] = "source"
+    if statement.source_chain is not None and statement.source_alias is None:
+        names[_dotted(statement.source_chain)] = "source"
+    builder = table.merge(rows, renamed(statement.on, names))
+    for clause in statement.clauses:
+        condition = None if clause.condition is None else renamed(clause.condition, names)
+        values = None
+        if clause.values is not None:
+            texts = {path: renamed(text, names) for path, text in clause.values.items()}
+            set_to = assigned(texts, table.schema, "target.")
+            values = {name: sql_expr(text) for name, text in set_to.items()}
+        match clause.match, clause.action:
+            case "matched", "delete":
+                builder = builder.when_matched_delete(condition)
+            case "by_source", "delete":
+                builder = builder.when_not_matched_by_source_delete(condition)
+            case "by_source", _:
+                builder = builder.when_not_matched_by_source_update(values or {}, condition)
+            case "matched", _ if values is None:
+                builder = builder.when_matched_update_all(condition)
+            case "matched", _:
+                builder = builder.when_matched_update(values or {}, condition)
+            case _ if values is None:
+                builder = builder.when_not_matched_insert_all(condition)
+            case _:
+                builder = builder.when_not_matched_insert(values or {}, condition)
+    return builder.execute()
 
 
 def partition_values(

@@ -20,6 +20,7 @@ PARTS = (
     "planning",
     "reading",
     "row_verbs",
+    "sql",
     "tables",
     "values",
     "verb_tasks",
@@ -54,7 +55,7 @@ def test_a_part_offers_what_the_bridge_uses_and_no_more(part: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "part", sorted({*PARTS} - {"committing", "key_ranges", "planning", "row_verbs", "verbs"})
+    "part", sorted({*PARTS} - {"committing", "key_ranges", "planning", "row_verbs", "sql", "verbs"})
 )
 def test_a_task_loads_no_part_of_the_driver(part: str) -> None:
     heavy = ["duckdb", "typer", "lakecore.session", "lakecore.table.handle"]

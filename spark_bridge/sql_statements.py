@@ -1,0 +1,259 @@
+"""`sql`: Spark SQL, in which statements on attached tables run as lakecore's verbs.
+
+1. The text is cut into statements, and lakecore's parser reads each of them.
+2. A statement whose table or database is attached goes to lakecore: DELETE, UPDATE, MERGE, INSERT,
+   CREATE TABLE ... AS and CALL run their work as Spark jobs (`spark_table.py`); ALTER, CREATE,
+   DROP, TRUNCATE, ANALYZE and SHOW run on the driver. Queries within statements are Spark's.
+3. A query is Spark's; time travel and system tables in it become frames (`sql_query.py`).
+4. Everything else goes to `spark.sql` unchanged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as f
+
+from lakecore import InvalidRequest, LakecoreError
+from lakecore.distributed import sql as s
+from spark_bridge.attach_tables import attach
+from spark_bridge.attached_names import (
+    attached_database,
+    attached_table,
+    database_of,
+    databases,
+)
+from spark_bridge.bucket_sql import quoted
+from spark_bridge.plan_read import read_schema
+from spark_bridge.settings import require_version
+from spark_bridge.spark_table import SparkTable
+from spark_bridge.sql_query import query
+from spark_bridge.types import spark_arrow_schema
+from spark_bridge.write_frame import write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from lakecore import CommitResult, Table
+    from spark_bridge.attached_names import AttachedDatabase
+
+__all__ = ["sql"]
+
+_OURS = frozenset({"CALL", "DELETE", "MERGE", "UPDATE"})
+"""Statements that Spark itself does not run on a Python source."""
+_SHOWN_BY_SPARK = frozenset({"tables", "views", "databases", "columns"})
+_COUNTS = ("rows", "rows_inserted", "rows_updated", "rows_deleted")
+
+
+def sql(spark: SparkSession, text: str) -> DataFrame:
+    """Run the statements of a text in order. Returns the rows of the last one.
+
+    Tables that `attach` has registered take part in all statements of Spark SQL, and in addition in
+    CALL, MERGE INTO, UPDATE, DELETE, ALTER, INSERT OVERWRITE ... PARTITION, CREATE TABLE ... AS,
+    `VERSION AS OF`, `TIMESTAMP AS OF` and `t$snapshots`. A statement that changes rows returns one
+    row: the snapshot and the numbers of rows.
+
+    Conditions and values of DELETE, UPDATE and MERGE are expressions of DuckDB's SQL; queries are
+    Spark's. Raises lakecore's errors for statements on attached tables, else Spark's.
+
+        spark_bridge.attach(spark, "/data/warehouse")
+        spark_bridge.sql(spark, "DELETE FROM shop.orders WHERE price < 0").show()
+    """
+    require_version(spark)
+    found: DataFrame | None = None
+    for part in s.split(text):
+        found = _run(spark, part)
+    if found is None:
+        raise InvalidRequest("the text contains no statement")
+    return found
+
+
+def _run(spark: SparkSession, text: str) -> DataFrame:
+    try:
+        statement = s.parse(text)
+    except LakecoreError:
+        if s.tokenize(text)[0].word in _OURS and databases(spark):
+            raise
+        return spark.sql(text)
+    if isinstance(statement, s.Query):
+        return query(spark, text)
+    if isinstance(statement, s.Call):
+        return _call(spark, statement, text)
+    if isinstance(statement, s.CreateTable):
+        return _create(spark, statement, text)
+    chain = getattr(statement, "chain", ())
+    place = attached_table(spark, chain) if chain else None
+    return spark.sql(text) if place is None else _on_table(spark, *place, statement, text)
+
+
+def _create(spark: SparkSession, statement: s.CreateTable, text: str) -> DataFrame:
+    """CREATE TABLE: in a database that is attached, a table of lakecore."""
+    database = database_of(spark, statement.chain)
+    if database is None or statement.temporary:
+        return spark.sql(text)
+    if statement.query is not None:
+        return _create_as(spark, database, statement)
+    return _changed_schema(spark, database, text)
+
+
+def _on_table(
+    spark: SparkSession, database: AttachedDatabase, name: str, statement: s.Statement, text: str
+) -> DataFrame:
+    """A statement on an attached table."""
+    if isinstance(statement, s.Insert):
+        return _insert(spark, _table(spark, database, name), statement)
+    if isinstance(statement, s.Merge):
+        table = _table(spark, database, name)
+        rows = query(spark, "SELECT * FROM " + statement.source)  # noqa: S608  the user's own text
+        return _counted(spark, s.merge_into(statement, table, rows))
+    if isinstance(statement, s.Update | s.Delete | s.Truncate | s.Analyze):
+        return _by_engine(spark, database, text)
+    if isinstance(statement, s.TableStatement):
+        result = _changed_schema(spark, database, text)
+        if not database.session.table_exists(f"{database.name}.{name}"):
+            spark.sql(f"DROP TABLE IF EXISTS {quoted(database.name)}.{quoted(name)}")
+        return result
+    if isinstance(statement, s.Show) and statement.what not in _SHOWN_BY_SPARK:
+        return _by_engine(spark, database, text)
+    return spark.sql(text)
+
+
+def _table(spark: SparkSession, database: AttachedDatabase, name: str) -> Table:
+    return SparkTable(database.session.get_table(f"{database.name}.{name}"), spark)
+
+
+def _by_engine(spark: SparkSession, database: AttachedDatabase, text: str) -> DataFrame:
+    """Run a statement by lakecore's SQL; its tables are those of the warehouse."""
+    engine = s.engine_over(database.session, lambda table: SparkTable(table, spark))
+    current = attached_database(spark, spark.catalog.currentDatabase())
+    engine.run(f"USE `{(current or database).name}`")
+    return _framed(spark, engine.run(text).to_arrow_table())
+
+
+def _changed_schema(spark: SparkSession, database: AttachedDatabase, text: str) -> DataFrame:
+    """Run a statement that changes what Spark has copied of a table, and attach again."""
+    result = _by_engine(spark, database, text)
+    attach(spark, database.warehouse, database.name)
+    return result
+
+
+def _call(spark: SparkSession, statement: s.Call, text: str) -> DataFrame:
+    """CALL: the procedure runs on the warehouse that has its table."""
+    known = databases(spark)
+    if not known:
+        return spark.sql(text)
+    stated = statement.named.get("table") or next(iter(statement.positional), "")
+    chain = [token.value for token in s.tokenize(stated) if token.kind is s.Kind.STRING]
+    names = chain[0].split(".") if chain else []
+    found = database_of(spark, names) if names else None
+    warehouses = {id(each.session): each for each in known}
+    if found is None and len(warehouses) > 1 and not names:
+        raise InvalidRequest(
+            "several warehouses are attached: name the table of one",
+            databases=[each.name for each in known],
+        )
+    return _changed_schema(spark, found or known[0], text)
+
+
+def _insert(spark: SparkSession, table: Table, statement: s.Insert) -> DataFrame:
+    """INSERT INTO and INSERT OVERWRITE: rows of a query of Spark, written by its tasks."""
+    if statement.options:
+        table = table.copy(dict(statement.options))
+    df = query(spark, statement.query)
+    schema = table.schema
+    names = s.names_of_insert(statement, schema, df.columns)
+    types = read_schema(schema)
+    stated = statement.partition or {}
+    constants = {key: value for key, value in stated.items() if value is not None}
+    places = df.toDF(*(str(place) for place in range(len(names))))
+    checked = spark.conf.get("spark.sql.ansi.enabled", "true") == "true"
+    columns = []
+    for place, name in enumerate(names):
+        column, kind = f.col(str(place)), types[name].dataType
+        # Without ANSI mode a cast may lose a value; then lakecore fits the values, or refuses them.
+        columns.append((column.cast(kind) if checked else column).alias(name))
+    columns += [
+        f.lit(value).cast(types[key].dataType).alias(key) for key, value in constants.items()
+    ]
+    rows = places.select(*columns)
+    if not statement.overwrite:
+        result = write(rows, table)
+    else:
+        partition = _typed(spark, types, constants) or None
+        result = write(rows, table, "overwrite", partition)
+    return _framed(
+        spark,
+        pa.table(
+            {"snapshot_id": pa.array([result.snapshot_id], pa.int64()), "rows": [result.rows]}
+        ),
+    )
+
+
+def _typed(
+    spark: SparkSession, types: StructType, constants: Mapping[str, str]
+) -> dict[str, object]:
+    """The values of a partition in the types of its keys."""
+    if not constants:
+        return {}
+    values = [f.lit(each).cast(types[key].dataType).alias(key) for key, each in constants.items()]
+    found: dict[str, object] = spark.range(1).select(*values).collect()[0].asDict()
+    for key, value in found.items():
+        if value is None:
+            raise InvalidRequest(
+                "the value of a partition does not fit its key", column=key, value=constants[key]
+            )
+    return found
+
+
+def _create_as(
+    spark: SparkSession, database: AttachedDatabase, statement: s.CreateTable
+) -> DataFrame:
+    """CREATE TABLE ... AS: the table and its rows, or nothing."""
+    if statement.replace or statement.columns:
+        raise InvalidRequest(
+            "CREATE TABLE ... AS creates a new table with the columns of the query: name no "
+            "columns, and drop an existing table before",
+            table=".".join(statement.chain),
+        )
+    assert statement.query is not None, "the caller checks"
+    session, identifier = database.session, f"{database.name}.{statement.chain[-1]}"
+    if statement.if_not_exists and session.table_exists(identifier):
+        return _framed(spark, pa.table({"result": ["OK"]}))
+    df = query(spark, statement.query)
+    arrow = spark_arrow_schema(df.schema)
+    keys = {*statement.primary_keys}
+    table = session.create_table(
+        identifier,
+        pa.schema([each.with_nullable(each.name not in keys) for each in arrow]),
+        primary_keys=statement.primary_keys,
+        partition_keys=statement.partition_keys,
+        options=dict(statement.options),
+        comment=statement.comment,
+    )
+    try:
+        write(df, table)
+    except BaseException:
+        session.drop_table(identifier)
+        raise
+    attach(spark, database.warehouse, database.name)
+    return _framed(spark, pa.table({"result": ["OK"]}))
+
+
+def _counted(spark: SparkSession, result: CommitResult) -> DataFrame:
+    """The snapshot and the counts of a verb, as one row."""
+    facts: dict[str, Any] = asdict(result)
+    ids = facts["snapshot_ids"] or (None,)
+    columns = {"snapshot_id": pa.array([ids[-1]], pa.int64())}
+    columns |= {
+        name: pa.array([facts[name]], pa.int64()) for name in _COUNTS if facts[name] is not None
+    }
+    return _framed(spark, pa.table(columns))
+
+
+def _framed(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    return spark.createDataFrame(rows)

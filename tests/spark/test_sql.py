@@ -1,0 +1,148 @@
+"""SQL on attached tables: what Spark refuses runs as verbs; everything else is Spark's."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException
+
+import lakecore as lc
+import spark_bridge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    Run = Callable[[str], list[tuple[object, ...]]]
+
+
+@pytest.fixture(scope="module")
+def shop(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[lc.Session, Run]]:
+    """A warehouse with a table, attached; and what runs a text."""
+    home = tmp_path_factory.mktemp("sql")
+    session = lc.connect(home)
+    session.create_database("sqlshop")
+    session.create_table(
+        "sqlshop.orders",
+        {"id": "BIGINT NOT NULL", "item": "STRING", "qty": "INT", "day": "DATE NOT NULL"},
+        primary_keys=["day", "id"],
+        partition_keys=["day"],
+        options={"bucket": "2"},
+    )
+    spark_bridge.attach(spark, home)
+
+    def run(text: str) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in spark_bridge.sql(spark, text).collect()]
+
+    yield session, run
+    spark.sql("DROP DATABASE sqlshop CASCADE")
+
+
+def test_rows_go_in_change_and_go_by_statements_alone(
+    shop: tuple[lc.Session, Run], spark: SparkSession
+) -> None:
+    _, run = shop
+    day, other = dt.date(2026, 1, 1), dt.date(2026, 1, 2)
+    (done,) = run(
+        "INSERT INTO sqlshop.orders VALUES (1, 'tea', 2, '2026-01-01'),"
+        " (2, 'rice', 3, '2026-01-01'),"
+        " (3, NULL, 300, '2026-01-02'), (4, 'a;b', 5, '2026-01-02')"
+    )
+    assert done[1] == 4
+    updated = spark_bridge.sql(
+        spark, "UPDATE sqlshop.orders o SET qty = o.qty + 1 WHERE o.item = 'tea'"
+    )
+    assert [row.rows_updated for row in updated.collect()] == [1]
+    spark.createDataFrame([(1, 10), (9, 90)], "id long, n int").createOrReplaceTempView("more")
+    merged = run(
+        """
+        MERGE INTO sqlshop.orders t
+        USING (SELECT id, CAST(n AS INT) AS n, DATE'2026-01-01' AS day FROM more) s
+        ON t.day = s.day AND t.id = s.id
+        WHEN MATCHED THEN UPDATE SET qty = t.qty + s.n
+        WHEN NOT MATCHED THEN INSERT (id, qty, day) VALUES (s.id, s.n, s.day)
+        """
+    )
+    assert merged[0][-3:] == (1, 1, 0)
+    assert run("DELETE FROM sqlshop.orders WHERE qty = 300")[0][-1] == 1
+    assert run("SELECT id, item, qty, day FROM sqlshop.orders ORDER BY day, id") == [
+        (1, "tea", 13, day),
+        (2, "rice", 3, day),
+        (9, None, 90, day),
+        (4, "a;b", 5, other),
+    ]
+    run("INSERT OVERWRITE sqlshop.orders PARTITION (day = '2026-01-01') SELECT 7, 'new', 1")
+    run("INSERT INTO sqlshop.orders (day, id) VALUES ('2026-01-03', 5)")
+    assert run("SELECT id, item FROM sqlshop.orders ORDER BY day, id") == [
+        (7, "new"),
+        (4, "a;b"),
+        (5, None),
+    ]
+
+
+def test_time_travel_and_system_tables_are_parts_of_a_query(
+    shop: tuple[lc.Session, Run],
+) -> None:
+    session, run = shop
+    run("CREATE TABLE sqlshop.small AS SELECT 1 AS id, '{x}' AS v")
+    run("INSERT INTO sqlshop.small SELECT 2, 'b'")
+    session.get_table("sqlshop.small").create_tag("one", 1)
+
+    assert run("SELECT v, count(*) FROM sqlshop.small VERSION AS OF 1 GROUP BY v") == [("{x}", 1)]
+    assert run("SELECT v FROM sqlshop.small VERSION AS OF 'one' WHERE v <> '{}'") == [("{x}",)]
+    joined = run(
+        "SELECT n.id FROM sqlshop.small n LEFT ANTI JOIN sqlshop.small FOR VERSION AS OF 1 AS o"
+        " ON n.id = o.id"
+    )
+    assert joined == [(2,)]
+    assert run("SELECT count(*) FROM sqlshop.small TIMESTAMP AS OF (current_timestamp())") == [(2,)]
+    snapshots = run("SELECT snapshot_id FROM sqlshop.`small$snapshots` ORDER BY snapshot_id")
+    assert snapshots == [(1,), (2,)]
+    with pytest.raises(lc.NotFound):
+        run("SELECT * FROM sqlshop.small VERSION AS OF 77")
+
+
+def test_tables_are_altered_compacted_and_dropped_and_spark_knows_it(
+    shop: tuple[lc.Session, Run], spark: SparkSession
+) -> None:
+    session, run = shop
+    run("CREATE TABLE sqlshop.kept (id INT NOT NULL, v STRING) TBLPROPERTIES ('primary-key'='id')")
+    run("INSERT INTO sqlshop.kept VALUES (1, 'a'), (2, 'b')")
+    run("ALTER TABLE sqlshop.kept ADD COLUMN w INT")
+    run("UPDATE sqlshop.kept SET w = 5 WHERE id = 2; USE sqlshop")
+    assert run("SELECT * FROM kept ORDER BY id") == [(1, "a", None), (2, "b", 5)]
+    (said,) = run("CALL sys.compact(table => 'sqlshop.kept', compact_strategy => 'full')")
+    assert "Success" in str(said[0])
+    assert session.get_table("sqlshop.kept").inspect.snapshots()["commit_kind"][-1] == "COMPACT"
+    run("USE default")
+    run("ALTER TABLE sqlshop.kept RENAME TO sqlshop.moved")
+    assert not spark.catalog.tableExists("sqlshop.kept")
+    assert run("SELECT count(*) FROM sqlshop.moved") == [(2,)]
+    run("DROP TABLE sqlshop.moved")
+    assert not spark.catalog.tableExists("sqlshop.moved")
+    assert not session.table_exists("sqlshop.moved")
+
+
+def test_what_is_wrong_is_said_by_whose_statement_it_is(
+    shop: tuple[lc.Session, Run], spark: SparkSession
+) -> None:
+    session, run = shop
+    with pytest.raises(lc.InvalidRequest):
+        run("DELETE sqlshop.orders")
+    with pytest.raises(lc.InvalidRequest, match="another number of columns"):
+        run("INSERT INTO sqlshop.orders SELECT 1")
+    with pytest.raises(lc.InvalidRequest, match="absent"):
+        run("UPDATE sqlshop.orders SET absent = 1")
+    with pytest.raises(PySparkException):
+        run("SELECT * FROM sqlshop.nowhere")
+    with pytest.raises(PySparkException):
+        run("CREATE TABLE sqlshop.broken AS SELECT 1 / 0 AS x")
+    assert not session.table_exists("sqlshop.broken")
+    assert run("SELECT 1; SELECT 'x;y'") == [("x;y",)]
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW own AS SELECT 1 AS id")
+    assert run("SELECT * FROM own") == [(1,)]
