@@ -6,7 +6,7 @@ here; all others are the table's own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakecore import Table
 from lakecore.distributed.values import BATCH_COMMIT_IDENTIFIER
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from lakecore import CommitResult, CompactionResult
     from lakecore.distributed.row_verbs import MergeInto
+    from lakecore.distributed.values import OptionValue
 
 __all__ = ["SparkTable"]
 
@@ -33,7 +34,7 @@ class SparkTable(Table):
         super().__init__(table.context)
         self._spark = spark
 
-    def copy(self, dynamic_options: Mapping[str, Any]) -> SparkTable:
+    def copy(self, dynamic_options: Mapping[str, OptionValue]) -> SparkTable:
         """The same table with other options."""
         return SparkTable(super().copy(dynamic_options), self._spark)
 

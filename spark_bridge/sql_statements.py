@@ -10,14 +10,33 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as f
 
 from lakecore import InvalidRequest, LakecoreError
-from lakecore.distributed import sql as s
+from lakecore.distributed.sql import (
+    Analyze,
+    Call,
+    CreateTable,
+    Delete,
+    Insert,
+    Kind,
+    Merge,
+    Query,
+    Show,
+    Statement,
+    TableStatement,
+    Truncate,
+    Update,
+    engine_over,
+    merge_into,
+    names_of_insert,
+    parse,
+    split,
+    tokenize,
+)
 from spark_bridge.attach_tables import attach
 from spark_bridge.attached_names import (
     attached_database,
@@ -66,7 +85,7 @@ def sql(spark: SparkSession, text: str) -> DataFrame:
     """
     require_version(spark)
     found: DataFrame | None = None
-    for part in s.split(text):
+    for part in split(text):
         found = _run(spark, part)
     if found is None:
         raise InvalidRequest("the text contains no statement")
@@ -75,23 +94,23 @@ def sql(spark: SparkSession, text: str) -> DataFrame:
 
 def _run(spark: SparkSession, text: str) -> DataFrame:
     try:
-        statement = s.parse(text)
+        statement = parse(text)
     except LakecoreError:
-        if s.tokenize(text)[0].word in _OURS and databases(spark):
+        if tokenize(text)[0].word in _OURS and databases(spark):
             raise
         return spark.sql(text)
-    if isinstance(statement, s.Query):
+    if isinstance(statement, Query):
         return query(spark, text)
-    if isinstance(statement, s.Call):
+    if isinstance(statement, Call):
         return _call(spark, statement, text)
-    if isinstance(statement, s.CreateTable):
+    if isinstance(statement, CreateTable):
         return _create(spark, statement, text)
     chain = getattr(statement, "chain", ())
     place = attached_table(spark, chain) if chain else None
     return spark.sql(text) if place is None else _on_table(spark, *place, statement, text)
 
 
-def _create(spark: SparkSession, statement: s.CreateTable, text: str) -> DataFrame:
+def _create(spark: SparkSession, statement: CreateTable, text: str) -> DataFrame:
     """CREATE TABLE: in a database that is attached, a table of lakecore."""
     database = database_of(spark, statement.chain)
     if database is None or statement.temporary:
@@ -102,23 +121,23 @@ def _create(spark: SparkSession, statement: s.CreateTable, text: str) -> DataFra
 
 
 def _on_table(
-    spark: SparkSession, database: AttachedDatabase, name: str, statement: s.Statement, text: str
+    spark: SparkSession, database: AttachedDatabase, name: str, statement: Statement, text: str
 ) -> DataFrame:
     """A statement on an attached table."""
-    if isinstance(statement, s.Insert):
+    if isinstance(statement, Insert):
         return _insert(spark, _table(spark, database, name), statement)
-    if isinstance(statement, s.Merge):
+    if isinstance(statement, Merge):
         table = _table(spark, database, name)
         rows = query(spark, "SELECT * FROM " + statement.source)  # noqa: S608  the user's own text
-        return _counted(spark, s.merge_into(statement, table, rows))
-    if isinstance(statement, s.Update | s.Delete | s.Truncate | s.Analyze):
+        return _counted(spark, merge_into(statement, table, rows))
+    if isinstance(statement, Update | Delete | Truncate | Analyze):
         return _by_engine(spark, database, text)
-    if isinstance(statement, s.TableStatement):
+    if isinstance(statement, TableStatement):
         result = _changed_schema(spark, database, text)
         if not database.session.table_exists(f"{database.name}.{name}"):
             spark.sql(f"DROP TABLE IF EXISTS {quoted(database.name)}.{quoted(name)}")
         return result
-    if isinstance(statement, s.Show) and statement.what not in _SHOWN_BY_SPARK:
+    if isinstance(statement, Show) and statement.what not in _SHOWN_BY_SPARK:
         return _by_engine(spark, database, text)
     return spark.sql(text)
 
@@ -129,7 +148,7 @@ def _table(spark: SparkSession, database: AttachedDatabase, name: str) -> Table:
 
 def _by_engine(spark: SparkSession, database: AttachedDatabase, text: str) -> DataFrame:
     """Run a statement by lakecore's SQL; its tables are those of the warehouse."""
-    engine = s.engine_over(database.session, lambda table: SparkTable(table, spark))
+    engine = engine_over(database.session, lambda table: SparkTable(table, spark))
     current = attached_database(spark, spark.catalog.currentDatabase())
     engine.run(f"USE `{(current or database).name}`")
     return _framed(spark, engine.run(text).to_arrow_table())
@@ -142,13 +161,13 @@ def _changed_schema(spark: SparkSession, database: AttachedDatabase, text: str) 
     return result
 
 
-def _call(spark: SparkSession, statement: s.Call, text: str) -> DataFrame:
+def _call(spark: SparkSession, statement: Call, text: str) -> DataFrame:
     """CALL: the procedure runs on the warehouse that has its table."""
     known = databases(spark)
     if not known:
         return spark.sql(text)
     stated = statement.named.get("table") or next(iter(statement.positional), "")
-    chain = [token.value for token in s.tokenize(stated) if token.kind is s.Kind.STRING]
+    chain = [token.value for token in tokenize(stated) if token.kind is Kind.STRING]
     names = chain[0].split(".") if chain else []
     found = database_of(spark, names) if names else None
     warehouses = {id(each.session): each for each in known}
@@ -160,13 +179,13 @@ def _call(spark: SparkSession, statement: s.Call, text: str) -> DataFrame:
     return _changed_schema(spark, found or known[0], text)
 
 
-def _insert(spark: SparkSession, table: Table, statement: s.Insert) -> DataFrame:
+def _insert(spark: SparkSession, table: Table, statement: Insert) -> DataFrame:
     """INSERT INTO and INSERT OVERWRITE: rows of a query of Spark, written by its tasks."""
     if statement.options:
         table = table.copy(dict(statement.options))
     df = query(spark, statement.query)
     schema = table.schema
-    names = s.names_of_insert(statement, schema, df.columns)
+    names = names_of_insert(statement, schema, df.columns)
     types = read_schema(schema)
     stated = statement.partition or {}
     constants = {key: value for key, value in stated.items() if value is not None}
@@ -211,7 +230,7 @@ def _typed(
 
 
 def _create_as(
-    spark: SparkSession, database: AttachedDatabase, statement: s.CreateTable
+    spark: SparkSession, database: AttachedDatabase, statement: CreateTable
 ) -> DataFrame:
     """CREATE TABLE ... AS: the table and its rows, or nothing."""
     if statement.replace or statement.columns:
@@ -246,11 +265,10 @@ def _create_as(
 
 def _counted(spark: SparkSession, result: CommitResult) -> DataFrame:
     """The snapshot and the counts of a verb, as one row."""
-    facts: dict[str, Any] = asdict(result)
-    ids = facts["snapshot_ids"] or (None,)
-    columns = {"snapshot_id": pa.array([ids[-1]], pa.int64())}
+    counts = {name: getattr(result, name) for name in _COUNTS}
+    columns = {"snapshot_id": pa.array([result.snapshot_id], pa.int64())}
     columns |= {
-        name: pa.array([facts[name]], pa.int64()) for name in _COUNTS if facts[name] is not None
+        name: pa.array([count], pa.int64()) for name, count in counts.items() if count is not None
     }
     return _framed(spark, pa.table(columns))
 

@@ -25,7 +25,7 @@ from lakecore.model.types import (
     arrow_type,
     with_nullable,
 )
-from lakecore.options import BucketFunction
+from lakecore.options import BucketFunction, OptionValue
 
 __all__ = [
     "BATCH_COMMIT_IDENTIFIER",
@@ -46,6 +46,7 @@ __all__ = [
     "Layout",
     "Map",
     "Multiset",
+    "OptionValue",
     "Root",
     "Row",
     "Snapshot",

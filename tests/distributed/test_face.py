@@ -13,6 +13,7 @@ import pytest
 FACE = "lakecore.distributed"
 PARTS = (
     "arrays",
+    "changes",
     "committing",
     "descriptor",
     "key_ranges",
