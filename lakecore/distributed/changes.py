@@ -9,8 +9,6 @@ from lakecore.model.rows import KIND_TEXTS, RETRACTS, ROW_KIND, VALUE_KIND, RowK
 from lakecore.plan.predicate import condition_on
 from lakecore.table.changes.changes import (
     KIND_COLUMN,
-    Change,
-    ChangesSource,
     Replaced,
     State,
     StoredRows,
@@ -19,7 +17,6 @@ from lakecore.table.changes.changes import (
 from lakecore.table.changes.follow import START_OPTIONS, Follower, Found, Nothing
 from lakecore.table.changes.planned import PlannedRows
 from lakecore.table.changes.positions import (
-    Beginning,
     begin,
     commit_mark,
     follow_from,
@@ -27,7 +24,6 @@ from lakecore.table.changes.positions import (
     without_delay,
 )
 from lakecore.table.changes.retained import retained_changes
-from lakecore.table.changes.starts import Start
 from lakecore.table.changes.stream import StreamRequest
 from lakecore.table.maintenance.consumers import write_consumer
 
@@ -38,16 +34,12 @@ __all__ = [
     "ROW_KIND",
     "START_OPTIONS",
     "VALUE_KIND",
-    "Beginning",
-    "Change",
-    "ChangesSource",
     "Follower",
     "Found",
     "Nothing",
     "PlannedRows",
     "Replaced",
     "RowKind",
-    "Start",
     "State",
     "StoredRows",
     "StreamRequest",

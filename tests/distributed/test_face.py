@@ -56,7 +56,10 @@ def test_a_part_offers_what_the_bridge_uses_and_no_more(part: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "part", sorted({*PARTS} - {"committing", "key_ranges", "planning", "row_verbs", "sql", "verbs"})
+    "part",
+    sorted(
+        {*PARTS} - {"changes", "committing", "key_ranges", "planning", "row_verbs", "sql", "verbs"}
+    ),
 )
 def test_a_task_loads_no_part_of_the_driver(part: str) -> None:
     heavy = ["duckdb", "typer", "lakecore.session", "lakecore.table.handle"]
