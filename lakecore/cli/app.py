@@ -37,7 +37,6 @@ app = typer.Typer(
     cls=Commands,
     help="Create, write, read and maintain Apache Paimon tables, without a JVM.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # importing Rich would add 0.1 s to plain help

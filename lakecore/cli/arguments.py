@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from enum import StrEnum
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,6 +42,15 @@ PROFILE: ContextVar[str | None] = ContextVar("PROFILE", default=None)
 """The profile that `--profile` names; `main` sets it."""
 
 
+_COMPLETE = "lakecore.cli.complete"
+
+
+def _table_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The completions of the name of a table."""
+    found: list[str] = import_module(_COMPLETE).tables(ctx.params.get("warehouse"), incomplete)
+    return found
+
+
 class Format(StrEnum):
     """The output format of a command."""
 
@@ -56,6 +66,7 @@ TableName = Annotated[
         metavar="PATH|DB.TABLE",
         help="Directory or URI of a table, or its name in the warehouse.",
         show_default=False,
+        autocompletion=_table_names,
     ),
 ]
 Warehouse = Annotated[
