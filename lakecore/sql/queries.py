@@ -7,7 +7,7 @@ columns and filters into the read. Data is read only when the relation is read.
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import duckdb
 import polars as pl
@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
 from lakecore.model.times import to_milliseconds
+from lakecore.sql.explain_query import ReadState, parts_of_plan
 from lakecore.sql.rewrite import Reference, rewritten
 from lakecore.sql.statement_views import StatementViews
 from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from lakecore.model.times import Time
+    from lakecore.sql.explain_query import Scanned
     from lakecore.sql.statement_views import Noted, Scope
     from lakecore.sql.statements import Chain
     from lakecore.sql.workspace import Workspace
@@ -78,17 +80,13 @@ class Queries:
         return reader_of(lambda: self.relation(text, None, scope))
 
     def explained(self, text: str, scope: Scope) -> list[tuple[str, str]]:
-        """The parts of the plan: lakecore's for each of its tables, and DuckDB's."""
-        tables: list[tuple[str, str]] = []
+        """The parts of the plan: DuckDB's, and lakecore's for each of its tables."""
+        tables: list[Scanned] = []
 
         def noted(reference: Reference, table: Table) -> None:
-            tables.append(
-                (".".join(reference.chain), str(table.explain(**_travel(self, reference))))
-            )
+            tables.append((".".join(reference.chain), table, _travel(self, reference)))
 
-        prepared = self._prepared(text, scope, noted)
-        rows = self._run(f"EXPLAIN {prepared}", None).fetchall()
-        return [*tables, *((str(key), str(value)) for key, value in rows)]
+        return parts_of_plan(self._prepared(text, scope, noted), tables, self.run)
 
     def tables_of(self, text: str, scope: Scope) -> list[Table]:
         """The tables of the catalog that a query reads, directly or by temporary views."""
@@ -208,15 +206,7 @@ class Queries:
         return name
 
 
-class _State(TypedDict, total=False):
-    """A state of a table, in the form of the arguments of read methods."""
-
-    snapshot_id: int
-    tag: str
-    timestamp: Time
-
-
-def _travel(queries: Queries, reference: Reference) -> _State:
+def _travel(queries: Queries, reference: Reference) -> ReadState:
     """The read arguments for the state that a reference names."""
     if reference.unit is None or reference.moment is None:
         return {}
@@ -235,7 +225,7 @@ def _travel(queries: Queries, reference: Reference) -> _State:
     return {"timestamp": cast("Time", value)}
 
 
-def _scan_options(travel: _State) -> dict[str, str]:
+def _scan_options(travel: ReadState) -> dict[str, str]:
     """The state as options of a table."""
     options: dict[str, str] = {}
     if "snapshot_id" in travel:
@@ -247,7 +237,7 @@ def _scan_options(travel: _State) -> dict[str, str]:
     return options
 
 
-def _version(value: object) -> _State:
+def _version(value: object) -> ReadState:
     """The id of a snapshot, or the name of a tag."""
     if isinstance(value, int):
         return {"snapshot_id": value}

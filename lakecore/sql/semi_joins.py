@@ -202,7 +202,9 @@ def values_text(
                 if rows > ROWS_MAX:
                     return None
             table = pa.Table.from_batches(batches, reader.schema)
-    except (duckdb.Error, RuntimeError, pa.ArrowException):
+    except (duckdb.Error, RuntimeError, pa.ArrowException) as error:
+        if "interrupted" in str(error).lower():
+            raise KeyboardInterrupt from error
         return None  # it does not run alone; if it is wrong, the whole query says so
     values = pc.unique(table.column(0)).drop_null()
     if len(values) <= LISTED_MAX:

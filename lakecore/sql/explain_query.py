@@ -1,0 +1,79 @@
+"""EXPLAIN: DuckDB's plan of a query, and under it lakecore's plan for each table.
+
+If the query scans one table once, lakecore's plan is that of the columns and filters that DuckDB
+pushes into this scan. Otherwise the plans are those of whole tables, because DuckDB's plan does not
+say which scan reads which table.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypedDict
+
+from lakecore.errors import LakecoreError
+from lakecore.table.system.system_table import SystemTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import duckdb
+
+    from lakecore.model.times import Time
+    from lakecore.table.handle import Table
+
+__all__ = ["ReadState", "Scanned", "parts_of_plan"]
+
+
+class ReadState(TypedDict, total=False):
+    """A state of a table, in the form of the arguments of read methods."""
+
+    snapshot_id: int
+    tag: str
+    timestamp: Time
+
+
+Scanned = tuple[str, "Table", ReadState]
+"""A table of a query: its name there, and the state that is read."""
+_SCAN = "PYTHON_ARROW_SCAN"
+
+
+def parts_of_plan(
+    text: str,
+    tables: Sequence[Scanned],
+    run: Callable[[str], duckdb.DuckDBPyRelation],
+) -> list[tuple[str, str]]:
+    """The parts of the plan of a query whose tables are views, with their names."""
+    rows = [(str(key), str(value)) for key, value in run(f"EXPLAIN {text}").fetchall()]
+    pushed: tuple[list[str] | None, str | None] = (None, None)
+    if len(tables) == 1:
+        described = run(f"EXPLAIN (FORMAT JSON) {text}").fetchall()
+        scans = list(_scans(json.loads(described[0][1])))
+        if len(scans) == 1:
+            pushed = scans[0]
+    return [*rows, *((name, _plan(table, state, *pushed)) for name, table, state in tables)]
+
+
+def _plan(table: Table, state: ReadState, columns: list[str] | None, where: str | None) -> str:
+    read: object = table  # a catalog gives system tables the type of a table
+    if isinstance(read, SystemTable):
+        return f"table:     {table.identifier}\nreads:     metadata"
+    with suppress(LakecoreError):  # a filter in a form that only DuckDB knows
+        return str(table.explain(columns, where, **state))
+    return str(table.explain(**state))
+
+
+def _scans(nodes: object) -> Iterator[tuple[list[str] | None, str | None]]:
+    """The columns and the filter of each scan of an Arrow dataset in a plan of DuckDB."""
+    for node in nodes if isinstance(nodes, list) else ():
+        if node.get("name") == _SCAN:
+            facts = node.get("extra_info", {})
+            names, filters = (_listed(facts.get(key)) for key in ("Projections", "Filters"))
+            yield names or None, " AND ".join(filters) or None
+        yield from _scans(node.get("children"))
+
+
+def _listed(fact: object) -> list[str]:
+    if fact is None or fact == "":
+        return []
+    return [str(each) for each in fact] if isinstance(fact, list) else [str(fact)]
