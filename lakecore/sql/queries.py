@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 from lakecore.errors import InvalidRequest, LakecoreError, NotFound, StorageError, Unsupported
 from lakecore.model.times import to_milliseconds
 from lakecore.sql.explain_query import ReadState, parts_of_plan
+from lakecore.sql.max_partition import largest_partition, with_largest_partitions
 from lakecore.sql.rewrite import Reference, rewritten
 from lakecore.sql.statement_views import StatementViews
 from lakecore.sql.tokens import Kind, quoted, quoted_text, tokenize
@@ -147,10 +148,19 @@ class Queries:
         scope: Scope,
         noted: Noted | None = None,
     ) -> str:
+        text = with_largest_partitions(text, self._largest_partition)
         try:
             return rewritten(text, self.connection, StatementViews(self, scope, noted))
         except duckdb.Error as error:
             raise error_of(error) from error
+
+    def _largest_partition(self, chain: Chain) -> str:
+        table = self._workspace.table(chain)
+
+        def type_of(key: str) -> str:
+            return self.types(pa.schema([table.schema.arrow.field(key)]))[0]
+
+        return largest_partition(table, type_of)
 
     def table_view(
         self, reference: Reference, noted: Noted | None
