@@ -77,6 +77,19 @@ def _rollback_to(call: Call) -> Result:
     return [(result.previous_snapshot_id, result.snapshot_id)]
 
 
+def _rollback(call: Call) -> Result:
+    """Spark's rollback, by one of a snapshot, a tag and a version, which is either of them."""
+    version, tag, snapshot_id = call.text("version"), call.text("tag"), call.number("snapshot")
+    if sum(each is not None for each in (version, tag, snapshot_id)) != 1:
+        raise InvalidRequest("rollback takes one of version, snapshot and tag")
+    if version is not None and version.isdecimal():
+        snapshot_id = int(version)
+    elif version is not None:
+        tag = version
+    result = call.table().rollback_to(snapshot_id=snapshot_id, tag=tag)
+    return [(result.previous_snapshot_id, result.snapshot_id)]
+
+
 def _rollback_to_timestamp(call: Call) -> Result:
     result = call.table().rollback_to(timestamp=call.number("timestamp"))
     return [(result.previous_snapshot_id, result.snapshot_id)]
@@ -201,6 +214,13 @@ PROCEDURES = (
         columns=("previous_snapshot_id", "current_snapshot_id"),
         run=_rollback_to,
         about="go back to a snapshot or a tag",
+    ),
+    Procedure(
+        name="rollback",
+        arguments=(_TABLE, text("version"), text("tag"), number("snapshot")),
+        columns=("previous_snapshot_id", "current_snapshot_id"),
+        run=_rollback,
+        about="go back to a snapshot or a tag, as in Spark",
     ),
     Procedure(
         name="rollback_to_timestamp",

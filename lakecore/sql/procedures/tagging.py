@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakecore.errors import NotFound
 from lakecore.sql.procedures.procedure import Call, Procedure, number, text
 
 __all__ = ["PROCEDURES"]
@@ -27,6 +28,23 @@ def _create_tag_from_timestamp(call: Call) -> list[tuple[object, ...]]:
         time_retained=call.text("time_retained"),
     )
     return _DONE
+
+
+def _create_tag_from_watermark(call: Call) -> list[tuple[object, ...]]:
+    """Tag the oldest snapshot whose watermark is above the given one."""
+    table, limit = call.table(), call.number("watermark")
+    assert limit is not None, "the argument is required"
+    history = table.context.history
+    for snapshot_id in history.snapshot_ids():
+        snapshot = history.snapshot(snapshot_id)
+        if snapshot.watermark is not None and snapshot.watermark > limit:
+            table.create_tag(
+                call.text("tag") or "",
+                snapshot_id=snapshot_id,
+                time_retained=call.text("time_retained"),
+            )
+            return [(call.text("tag"), snapshot_id, snapshot.time_ms, snapshot.watermark)]
+    raise NotFound("no snapshot has a larger watermark", table=table.identifier, watermark=limit)
 
 
 def _delete_tag(call: Call) -> list[tuple[object, ...]]:
@@ -84,6 +102,13 @@ PROCEDURES = (
         arguments=(_TABLE, _TAG, number("timestamp", required=True), text("time_retained")),
         run=_create_tag_from_timestamp,
         about="give the snapshot of a time a name",
+    ),
+    Procedure(
+        name="create_tag_from_watermark",
+        arguments=(_TABLE, _TAG, number("watermark", required=True), text("time_retained")),
+        columns=("tag", "snapshot", "commit_time", "watermark"),
+        run=_create_tag_from_watermark,
+        about="tag the oldest snapshot with a larger watermark",
     ),
     Procedure(
         name="delete_tag",
