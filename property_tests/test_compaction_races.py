@@ -51,6 +51,7 @@ RACES = [
             "dynamic buckets",
             "one bucket, compacted by each write",
             "looked up by each write",
+            "marked by each write",
         ],
         DEEDS,
     )

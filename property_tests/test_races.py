@@ -153,6 +153,11 @@ SHAPES = {
         past=PAST,
         deed=write(orders("a", "x")),
     ),
+    "marked by each write": Scene(
+        options={"bucket": "1", "deletion-vectors.enabled": "true"},
+        past=PAST,
+        deed=write(orders("a", "x")),
+    ),
 }
 MINE: dict[str, Deed] = {
     "write known keys": write(orders("bc", "mine")),
