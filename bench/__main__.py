@@ -2,8 +2,8 @@
 
 Names: merge_6m fold_6m compact_6m scan_6m checksums_5m pack_20m plan_10k commits_10k polls_100k
 lookup_10m upserts_20m memory_50m large_rows big_bucket formats tpch
-vectors. Without one, all of them (more than an hour on two cores; most is pypaimon's Python path,
-and buckets of 10 GB).
+vectors expire_10k orphans_200k. Without one, all of them (more than an hour on two cores; most is
+pypaimon's Python path, and buckets of 10 GB).
 Exits with 1 if a promise was not kept.
 
 `python -m bench lookup [SETTING=VALUE …]` is lookup_10m in another size, see `lookup.py`.
@@ -34,12 +34,14 @@ from bench import (
     commits_10k,
     compact_6m,
     compaction,
+    expire_10k,
     fold_6m,
     formats,
     large_rows,
     lookup,
     memory_50m,
     merge_6m,
+    orphans_200k,
     pack_20m,
     plan_10k,
     polls_100k,
@@ -57,6 +59,8 @@ BENCHMARKS: dict[str, Callable[[], bool]] = {
     "plan_10k": plan_10k.run,
     "commits_10k": commits_10k.run,
     "polls_100k": polls_100k.run,
+    "expire_10k": expire_10k.run,
+    "orphans_200k": orphans_200k.run,
     "scan_6m": scan_6m.run,
     "checksums_5m": checksums_5m.run,
     "merge_6m": merge_6m.run,

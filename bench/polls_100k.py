@@ -1,5 +1,7 @@
 """A stream that waits, and one that follows 100 000 snapshots: what a look costs, and memory.
 
+A look that finds nothing is compared with Java Paimon's on the same table.
+
 The snapshots are made by hand, with the manifests of the first one, in memory if there is memory
 for files (`/dev/shm`): a look is measured, and no commit.
 """
@@ -15,10 +17,13 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import lakecore
+from bench.by_java import by_java
 from bench.report import Figures, console, promise
 from lakecore.format.metadata import encode_snapshot
 from lakecore.table.changes.follow import Follower, Found, Nothing
 from lakecore.table.changes.starts import Origin
+from tests.interop.engines import running_peers
+from tests.interop.limits import JAVA
 
 if TYPE_CHECKING:
     from lakecore.table.handle import Table
@@ -45,7 +50,15 @@ def run(snapshots: int = SNAPSHOTS) -> bool:
     for _ in range(5):
         for count in LOOKS:
             figures.time(f"{count:,} looks", partial(look, follower, count))
+    with running_peers(Path(warehouse)) as peers:
+        java = peers(JAVA)
+        java.peer.ask("polls", path=table.path, times=LOOKS[0])
+        theirs = Figures(few)
+        for _ in range(5):
+            theirs.time("lakecore", partial(look, follower, LOOKS[0]))
+            assert by_java(theirs, java, "polls", Path(table.path), times=LOOKS[0]) == 0
     figures.show(few)
+    theirs.show("lakecore")
     grown_bytes = follow(table, follower, snapshots)
     console.print(f"  memory grown over {snapshots:,} snapshots: {grown_bytes / 1e6:.1f} MB")
     shutil.rmtree(warehouse)
@@ -54,6 +67,12 @@ def run(snapshots: int = SNAPSHOTS) -> bool:
     times = LOOKS[1] / LOOKS[0]
     kept = promise(
         "4 000 looks to 1 000", figures.cpu_ratio(many, few), 1.25 * times, at_least=False
+    )
+    kept &= promise(
+        "CPU of Java, in times of lakecore's",
+        theirs.cpu_ratio("java", "lakecore"),
+        1,
+        at_least=True,
     )
     flat = promise("MB of memory grown", grown_bytes / 1e6, 20, at_least=False)
     return kept and flat

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lakecore.format.binary_row import serialize_row
 from lakecore.model.files import CommitMessage, DataFile
+from property_tests.profile import sized
 from tests.tables import commit_unstored, files, new_table, reopened
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ SIZES = st.sampled_from(["1 b", "4 kb", "5 kb", "8 kb", "20 kb", "1 gb"])
             st.integers(0, 2**30),  # which
             st.booleans(),  # whether another process does it
         ),
-        max_size=12,
+        max_size=sized(12, quick=7),
     ),
 )
 def test_live_files_are_those_of_all_commits_whatever_is_merged(

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakecore.io.files.file_format import WriteFormat
+from property_tests.profile import sized
 from tests.tables import new_table
 
 if TYPE_CHECKING:
@@ -99,13 +100,13 @@ def test_few_rows_into_many(engine: str, drawn: dict[str, Any]) -> None:
 
 def _pool(kinds: list[str], chance: random.Random) -> list[Key]:
     """Keys whose columns take few values at first, and many at last."""
-    sizes = [*[3] * (len(kinds) - 1), 400]
+    sizes = [*[3] * (len(kinds) - 1), sized(400, quick=200)]
     chance.shuffle(sizes)
     keys = {
         tuple(
             NUMBERED[kind](chance.randrange(size)) for kind, size in zip(kinds, sizes, strict=True)
         )
-        for _ in range(600)
+        for _ in range(sized(600, quick=300))
     }
     return sorted(keys)
 

@@ -3,7 +3,7 @@
 One process holds one JVM with one version of Paimon, driven through JPype; no Java source is
 needed. Verbs: create, refusals, write, stream_write, adopt, read, compact, stream, consumers,
 reset_consumer, changes, snapshots, system_table, global_table, log, statistics, and those of
-`java_changes`.
+`java_care` and `java_changes`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import jpype
 
+from tests.interop.java_care import JavaCare
 from tests.interop.java_changes import JavaChanges
 from tests.interop.java_codec import (
     Codec,
@@ -55,6 +56,7 @@ def main(version: str, zone: str) -> None:
         serve(
             {
                 **JavaChanges(peer.table, scratch).verbs(),
+                **JavaCare(peer.table).verbs(),
                 "create": peer.create,
                 "refusals": peer.refusals,
                 "write": peer.write,
