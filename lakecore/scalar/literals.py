@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _t = pa.types
 _INTEGER = re.compile(r"[+-]?\d{1,38}")
 _DECIMAL = re.compile(r"\d{0,38}\.\d{0,38}")
-_DOUBLE_OR_LESS = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _DOUBLE = re.compile(r"(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:\.(\d{1,9}))?")
@@ -170,7 +169,7 @@ def _written(tree: Json) -> str | None:
         kind, text = constant
         if kind == "STRING":
             return _quoted(text)
-        return text if kind in ("INTEGER", "NUMERIC") and _DOUBLE_OR_LESS.fullmatch(text) else None
+        return text if kind in ("INTEGER", "NUMERIC") else None
     cast = cast_of(tree)
     if cast is not None:
         inner = _written(cast[0])

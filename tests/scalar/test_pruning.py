@@ -99,6 +99,33 @@ def test_an_sql_condition_is_read(text: str, expected: Predicate) -> None:
     assert parse_where(text, SCHEMA, setting)[1] == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("make_date(2026, 1, 1)", dt.date(2026, 1, 1)),
+        ("last_day(DATE '2026-01-03')", dt.date(2026, 1, 31)),
+        ("greatest(DATE '2026-01-01', DATE '2026-01-02')", dt.date(2026, 1, 2)),
+        ("strptime('it''s 2026-01-01', 'it''s %Y-%m-%d')::DATE", dt.date(2026, 1, 1)),
+        ("DATE '2026-01-01' - 7", dt.date(2025, 12, 25)),
+        ("DATE '2026-01-01' + CAST('1' AS INTEGER)", dt.date(2026, 1, 2)),
+        ("DATE '2026-01-01' + (- CAST('1' AS INTEGER))", None),
+        ("DATE '2026-01-01' + 2 * 3", None),
+        ("DATE '2026-01-01' + CAST(pi() AS INTEGER)", None),
+        ("CAST(CAST(make_date(2026, 1, 1) AS VARCHAR) AS DATE)", dt.date(2026, 1, 1)),
+        ("DATE '2026-01-01' + i", None),
+        ("greatest(DATE '2026-01-01', d)", None),
+        ("make_date(2026, 1, i)", None),
+        ("greatest(DATE '2026-01-01', NULL)", None),
+    ],
+)
+def test_expression_without_columns_is_computed_or_says_nothing(
+    text: str, expected: dt.date | None
+) -> None:
+    found = parse_where(f"d > {text}", SCHEMA)[1]
+
+    assert found == (UNKNOWN if expected is None else c("d", ">", expected))
+
+
 def nodes(tree: Any) -> Iterator[dict[str, Any]]:
     if isinstance(tree, dict):
         yield tree
