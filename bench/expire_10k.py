@@ -95,9 +95,10 @@ def plans(java: PeerEngine, sizes: dict[int, Path]) -> bool:
             assert by_java(figures, java, "plan", path, times=PLANS) == 1
         figures.show("lakecore")
         ratio = figures.cpu_ratio("java", "lakecore")
-        kept &= promise("CPU seconds of Java, in times of lakecore's", ratio, 0.5, at_least=True)
+        kept &= promise("CPU seconds of Java, in times of lakecore's", ratio, 1, at_least=True)
+    # Paimon merges small manifests, but drops pairs of ADD and DELETE only above 16 MB.
     half, whole = (min(figures.cpu_seconds["lakecore"]) for figures in ours.values())
-    return kept & promise("CPU, all snapshots to half", whole / half, 1.3, at_least=False)
+    return kept & promise("CPU, all snapshots to half", whole / half, 2.5, at_least=False)
 
 
 def _plan(path: Path) -> None:
