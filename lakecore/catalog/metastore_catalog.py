@@ -22,7 +22,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from lakecore.catalog.file_tables import (
-    base_name,
     branch_names,
     change_schema,
     data_table,
@@ -44,8 +43,10 @@ from lakecore.catalog.repair import repair_names
 from lakecore.catalog.system_database import global_table, global_tables
 from lakecore.errors import AlreadyExists, InvalidRequest, LakecoreError, NotFound, Unsupported
 from lakecore.format.layout import Layout
+from lakecore.format.locations import storage_of
 from lakecore.io.ambient import SYSTEM, Ambient
 from lakecore.io.directories import drop_table, finish_drop, move_table, sweep
+from lakecore.io.stores.open import open_store
 from lakecore.model.arguments import check_flags
 from lakecore.options import OptionValue, option_texts
 from lakecore.table.handle import Table, load_table
@@ -130,11 +131,12 @@ class MetastoreCatalog:
             self.drop_table(str(Identifier(database=name, table=table)), ignore_if_not_exists=True)
         path = self.metastore.database_path(name)
         self.metastore.remove_database(name)
-        sweep(self.store, path)
+        store = self._store(path)
+        sweep(store, path)
         # Files that no entry names are not the catalog's to delete.
-        if not self.store.list(path):
+        if not store.list(path):
             with suppress(LakecoreError):
-                self.store.delete_directory(path)
+                store.delete_directory(path)
 
     # --- tables -----------------------------------------------------------------------------------
 
@@ -149,11 +151,9 @@ class MetastoreCatalog:
     def table_exists(self, identifier: str) -> bool:
         name = parse_identifier(identifier)
         if name.database == SYSTEM_DATABASE:
-            return str(name).lower() in {
-                f"{SYSTEM_DATABASE}.{each}" for each in global_tables(self)
-            }
+            return name.table.lower() in global_tables(self)
         entry = self.metastore.find(name)
-        return entry is not None and is_table(self.store, entry.path, name.branch)
+        return entry is not None and is_table(self._store(entry.path), entry.path, name.branch)
 
     def create_table(  # noqa: PLR0913  the public verb
         self,
@@ -184,9 +184,10 @@ class MetastoreCatalog:
             with self.metastore.lock(name):
                 return self._create(store, path, name, schema)
 
+        path = self.metastore.new_path(name)
         created = create_filled(
-            self.store,
-            self.metastore.new_path(name),
+            self._store(path),
+            path,
             schema,
             data,
             create,
@@ -213,7 +214,6 @@ class MetastoreCatalog:
         table = self._load(name.data_table)
         if name.system is None:
             return table
-        # NOTE: as in `FilesystemCatalog`, the caller knows that it named a system table.
         return cast("Table", table.inspect.system_table(name.system))
 
     def alter_table(
@@ -223,7 +223,7 @@ class MetastoreCatalog:
         name = data_table(identifier, "alter", branch_allowed=True)
         entry = self.metastore.find(name)
         done = entry is not None and change_schema(
-            self.store,
+            self._store(entry.path),
             Layout(root=entry.path, branch=name.branch),
             self._publication(name),
             changes,
@@ -264,17 +264,19 @@ class MetastoreCatalog:
         name = data_table(identifier, "drop", branch_allowed=False)
         entry = self.metastore.find(name)
         if entry is None or not self.metastore.remove(name):
-            if ignore_if_not_exists:
-                return
-            raise self._no_table(name)
-        if not entry.external and self.store.list(entry.path):
-            drop_table(self.store, entry.path, self.ambient)
+            if not ignore_if_not_exists:
+                raise self._no_table(name)
+            return
+        store = self._store(entry.path)
+        if not entry.external and store.list(entry.path):
+            drop_table(store, entry.path, self.ambient)
 
     # --- branches and tags of a table -------------------------------------------------------------
 
     def list_branches(self, identifier: str) -> tuple[str, ...]:
         name = data_table(identifier, "list", branch_allowed=False)
-        return branch_names(self.store, self._load(name).path)
+        table = self._load(name)
+        return branch_names(table.context.store, table.path)
 
     def list_tags(self, identifier: str) -> tuple[str, ...]:
         name = data_table(identifier, "list", branch_allowed=True)
@@ -283,7 +285,7 @@ class MetastoreCatalog:
     # --- repair -----------------------------------------------------------------------------------
 
     def repair(self, name: str | None = None) -> tuple[str, ...]:
-        return repair_names(self.metastore, self.store, self.warehouse, name)
+        return repair_names(self.metastore, self._store, self.warehouse, name)
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -320,22 +322,32 @@ class MetastoreCatalog:
         """Rename the entry, then move the directory; the caller holds both locks."""
         moves = not entry.external
         path = self.metastore.new_path(new) if moves else entry.path
-        if moves and self.store.exists(path) and not finish_drop(self.store, path):
+        store = self._store(path)
+        if storage_of(entry.path) != storage_of(path):
+            raise Unsupported(
+                "the table would move to another storage", table=old, path=entry.path, target=path
+            )
+        if moves and store.exists(path) and not finish_drop(store, path):
             raise AlreadyExists("the target of the rename exists", table=new, path=path)
-        if moves and not is_table(self.store, entry.path):
+        if moves and not is_table(store, entry.path):
             raise self._without_files(old, entry)
         if not self.metastore.rename(old, new, path):
             raise AlreadyExists("the target of the rename exists", table=new)
         if not moves:
             return
         try:
-            move_table(self.store, entry.path, path, self.ambient)
+            move_table(store, entry.path, path, self.ambient)
         except (LakecoreError, OSError):
             with suppress(LakecoreError):
                 self.metastore.rename(new, old, entry.path)
             raise
 
     # --- finding ----------------------------------------------------------------------------------
+
+    def _store(self, path: str) -> Store:
+        """The storage of a directory: a metastore may have tables on any."""
+        same = storage_of(path) == storage_of(self.warehouse)
+        return self.store if same else open_store(path, self.options.texts)
 
     def _publication(self, name: Identifier) -> MetastorePublication:
         main = replace(name.data_table, branch=MAIN_BRANCH)
@@ -347,7 +359,7 @@ class MetastoreCatalog:
             raise self._no_table(name)
         try:
             return load_table(
-                self.store,
+                self._store(entry.path),
                 entry.path,
                 identifier=str(name),
                 branch=name.branch,
@@ -355,8 +367,9 @@ class MetastoreCatalog:
                 publication=self._publication(name),
             )
         except NotFound as error:
-            if name.branch != MAIN_BRANCH and is_table(self.store, entry.path):
-                branches = branch_names(self.store, entry.path)
+            store = self._store(entry.path)
+            if name.branch != MAIN_BRANCH and is_table(store, entry.path):
+                branches = branch_names(store, entry.path)
                 raise NotFound("no such branch", table=name, branches=shown(branches)) from error
             raise self._without_files(name, entry) from error
 
@@ -373,8 +386,7 @@ class MetastoreCatalog:
     def _no_table(self, name: Identifier) -> NotFound | Unsupported:
         if not self.database_exists(name.database):
             return self._no_database(name.database)
-        others = self.metastore.others(name.database)
-        if name.table in others:
+        if name.table in self.metastore.others(name.database):
             return Unsupported("this is a view, or not a table of Paimon", table=name)
         tables = self.metastore.tables(name.database)
         return NotFound("no such table", table=name, tables=shown(tables))
@@ -385,5 +397,4 @@ class MetastoreCatalog:
             "interrupted: repair the old name, and drop this one",
             table=name,
             path=entry.path,
-            directory=base_name(entry.path),
         )

@@ -15,6 +15,8 @@ from lakecore.format.layout import Layout
 from lakecore.io.history.history import History
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakecore.catalog.metastore import Metastore
     from lakecore.io.stores.store import Store
 
@@ -22,32 +24,33 @@ __all__ = ["repair_names"]
 
 
 def repair_names(
-    metastore: Metastore, store: Store, warehouse: str, name: str | None
+    metastore: Metastore, store_of: Callable[[str], Store], warehouse: str, name: str | None
 ) -> tuple[str, ...]:
     """Repair a table, a database, or without a name the whole warehouse; return the tables.
 
     Raises NotFound if the warehouse has no such table or database.
     """
     if name is None:
-        found = directories(store, warehouse)
+        found = directories(store_of(warehouse), warehouse)
         databases = [
             each.removesuffix(DATABASE_SUFFIX)
             for each in found
             if each.endswith(DATABASE_SUFFIX) and each != DATABASE_SUFFIX
         ]
         return tuple(
-            table for each in sorted(databases) for table in _database(metastore, store, each)
+            table for each in sorted(databases) for table in _database(metastore, store_of, each)
         )
     if "." not in name.replace("`", ""):
         check_name("database", name)
-        return _database(metastore, store, name)
+        return _database(metastore, store_of, name)
     table = data_table(name, "repair", branch_allowed=False)
-    _table(metastore, store, table)
+    _table(metastore, store_of, table)
     return (str(table),)
 
 
-def _database(metastore: Metastore, store: Store, name: str) -> tuple[str, ...]:
+def _database(metastore: Metastore, store_of: Callable[[str], Store], name: str) -> tuple[str, ...]:
     path = metastore.database_path(name)
+    store = store_of(path)
     if not store.exists(path):
         raise NotFound("no directory of that database", database=name, path=path)
     metastore.check_database_name(name)
@@ -58,17 +61,18 @@ def _database(metastore: Metastore, store: Store, name: str) -> tuple[str, ...]:
         if is_table(store, f"{path}/{each}")
     ]
     for table in tables:
-        _table(metastore, store, table)
+        _table(metastore, store_of, table)
     return tuple(str(table) for table in tables)
 
 
-def _table(metastore: Metastore, store: Store, name: Identifier) -> None:
+def _table(metastore: Metastore, store_of: Callable[[str], Store], name: Identifier) -> None:
     entry = metastore.find(name)
     if entry is None:
         metastore.check_table_name(name)
         path = metastore.new_path(name)
     else:
         path = entry.path
+    store = store_of(path)
     schema = History(store, Layout(root=path)).latest_schema()
     if schema is None:
         raise NotFound("the directory holds no table", table=name, path=path)

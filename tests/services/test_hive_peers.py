@@ -233,6 +233,26 @@ def test_location_may_be_a_property(
     assert rows(ours.get_table("d.t")) == [1]
 
 
+def test_table_on_another_storage_is_read_there(ours: lc.Session, hive: Server) -> None:
+    ours.create_table("d.t", COLUMNS)
+    beside = lc.connect("memory://elsewhere/w", create=True)
+    beside.create_database("d", ignore_if_exists=True)
+    beside.drop_table("d.t", ignore_if_not_exists=True)
+    there = beside.create_table("d.t", COLUMNS)
+    there.write(row(9))
+    table = shown(hive, "t")
+    table.parameters["paimon_location"] = there.path
+    client(hive).alter_table("d", "t", table, {})
+
+    assert rows(ours.get_table("d.t")) == [9]
+    ours.get_table("d.t").write(row(10))
+    assert rows(beside.get_table("d.t")) == [9, 10]
+    with pytest.raises(Unsupported, match="another storage"):
+        ours.rename_table("d.t", "d.u")
+    ours.drop_table("d.t")
+    assert not beside.table_exists("d.t")
+
+
 # --- what is not Paimon's -------------------------------------------------------------------------
 
 

@@ -84,9 +84,12 @@ class Database:
         assert counts is not None, "a broken key raises an error here"
         return counts
 
-    def insert(self, *statements: Statement) -> bool:
-        """Run statements in one transaction; False, without effect, if a key exists already."""
-        return self._transaction(statements, key_may_exist=True) is not None
+    def insert(self, *statements: Statement) -> int | None:
+        """Run statements in one transaction; the rows that the first one changed.
+
+        None, without effect, if a key exists already.
+        """
+        return self._transaction(statements, key_may_exist=True)
 
     def create(self, table: str, statement: str) -> None:
         """Create a table unless it exists."""

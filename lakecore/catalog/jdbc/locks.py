@@ -79,7 +79,7 @@ class Locks:
         )
         while True:
             self.database.change((sql.delete_expired(self.database.dialect), {"lock": lock}))
-            if self.database.insert(acquire):
+            if self.database.insert(acquire) is not None:
                 return
             waited_ms = self.ambient.now_ms() - began
             if waited_ms > self.timeout_ms:

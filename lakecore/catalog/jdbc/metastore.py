@@ -14,7 +14,7 @@ from lakecore.catalog.filesystem import DATABASE_SUFFIX
 from lakecore.catalog.jdbc import statements as sql
 from lakecore.catalog.jdbc.address import SQLITE
 from lakecore.catalog.metastore import Entry
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, NotFound
 from lakecore.format.layout import MAIN_BRANCH
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class JdbcMetastore:
         if self.has_database(name):
             return False
         properties = {_EXISTS: "true", _LOCATION: self.database_path(name)}
-        return self.database.insert(
+        added = self.database.insert(
             *(
                 (
                     sql.INSERT_DATABASE_PROPERTY,
@@ -98,6 +98,7 @@ class JdbcMetastore:
                 for key, value in properties.items()
             )
         )
+        return added is not None
 
     def remove_database(self, name: str) -> None:
         self.database.change(*((each, self._values(name)) for each in sql.DELETE_DATABASE))
@@ -130,11 +131,12 @@ class JdbcMetastore:
         return f"{self.database_path(name.database)}/{name.table}"
 
     def add(self, name: Identifier, path: str, schema: TableSchema) -> bool:  # noqa: ARG002
-        return self.database.insert(
+        added = self.database.insert(
             (sql.INSERT_TABLE, self._of(name)),
             # A table that was dropped by an engine without the copies may have left some.
             *self._replaced(name, schema),
         )
+        return added is not None
 
     def update(self, name: Identifier, schema: TableSchema, before: TableSchema | None) -> None:  # noqa: ARG002
         if self.copies_properties:
@@ -149,11 +151,14 @@ class JdbcMetastore:
 
     def rename(self, old: Identifier, new: Identifier, path: str) -> bool:  # noqa: ARG002
         values = {**self._of(old), "new_database": new.database, "new_table": new.table}
-        return self.database.insert(
+        renamed = self.database.insert(
             (sql.RENAME_TABLE, values),
             (sql.DELETE_TABLE_PROPERTIES, self._of(new)),
             (sql.RENAME_TABLE_PROPERTIES, values),
         )
+        if renamed == 0:
+            raise NotFound("another process renamed or dropped the table", table=old)
+        return renamed is not None
 
     def after_commit(
         self, name: Identifier, store: Store, layout: Layout, proposal: SnapshotProposal

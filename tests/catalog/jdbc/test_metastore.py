@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakecore as lc
+from lakecore.catalog.identifier import Identifier
 from lakecore.catalog.jdbc import statements as sql
 from lakecore.errors import AlreadyExists, InvalidRequest, NotFound, StorageError, Unsupported
 from lakecore.model.schema_change import SchemaChange
@@ -222,6 +223,17 @@ def test_directory_that_cannot_be_moved_leaves_the_name(
     assert properties(tmp_path)["primary-key"] == "id"
     catalog.rename_table("shop.orders", "shop.o")
     assert catalog.get_table("shop.o").to_arrow().num_rows == 0
+
+
+def test_second_rename_of_a_table_moves_nothing(catalog: MetastoreCatalog) -> None:
+    name = Identifier(database="shop", table="orders")
+    entry = catalog.metastore.find(name)
+    assert entry is not None
+    catalog.rename_table("shop.orders", "shop.first")
+    with pytest.raises(NotFound, match="another process renamed or dropped"):
+        catalog.metastore.rename(name, Identifier(database="shop", table="second"), entry.path)
+
+    assert catalog.list_tables("shop") == ("first",)
 
 
 # --- errors and options ---------------------------------------------------------------------------
