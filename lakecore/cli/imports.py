@@ -98,7 +98,10 @@ def _existing(
     except NotFound as error:
         if not create:
             raise NotFound(
-                "no such table; --create makes it from the files", table=name, reason=str(error)
+                "no such table; --create makes it, its database and its warehouse from the files, "
+                "and a name DATABASE.TABLE needs --warehouse",
+                table=name,
+                **({"warehouse": warehouse} if warehouse else {}),
             ) from error
     except InvalidRequest:
         # Options of a new table, such as the number of buckets, are refused by an existing one.

@@ -14,14 +14,14 @@ from lakecore.cli.confirm import require_consent
 from lakecore.cli.imports import STDIN, counted, opened, rows_text, summary
 from lakecore.cli.printing import write_record
 from lakecore.cli.target import place_of, table_of
-from lakecore.errors import InvalidRequest
+from lakecore.errors import InvalidRequest, LakecoreError
 from lakecore.scalar.values import sql_expr
 from lakecore.session import sql_engine
 from lakecore.sql.file_rows import kind_of
 from lakecore.sql.tokens import quoted, quoted_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lakecore.cli.arguments import Format
     from lakecore.cli.imports import Reading
@@ -104,8 +104,14 @@ def merge(  # noqa: PLR0913, PLR0917  what the command takes
     text = _statement(identifier, on, clauses)
     if is_file or Path(source).is_file():
         with opened([source], reading, target.schema) as rows:
-            held = pa.RecordBatchReader.from_batches(rows.schema, counted(rows))
-            found = engine.run(text, scope=lambda _name: held)
+            failed: list[LakecoreError] = []
+            held = pa.RecordBatchReader.from_batches(rows.schema, _noting(counted(rows), failed))
+            try:
+                found = engine.run(text, scope=lambda _name: held)
+            except LakecoreError as error:
+                if failed:  # Arrow and DuckDB wrap the error of the file in errors of their own
+                    raise failed[0] from error
+                raise
     else:
         other = table_of(source, warehouse, None)
         found = engine.run(text, scope=lambda _name: other)
@@ -116,6 +122,17 @@ def merge(  # noqa: PLR0913, PLR0917  what the command takes
     snapshot = record["snapshot_id"]
     state = "nothing to commit" if snapshot is None else f"snapshot {snapshot}"
     write_record({"table": name, **record}, form, f"merged into {name}: {counts}: {state}")
+
+
+def _noting(
+    batches: Iterator[pa.RecordBatch], failed: list[LakecoreError]
+) -> Iterator[pa.RecordBatch]:
+    """The batches; an error is also put into the list."""
+    try:
+        yield from batches
+    except LakecoreError as error:
+        failed.append(error)
+        raise
 
 
 def _statement(identifier: str, on: str, clauses: Mapping[str, Sequence[str]]) -> str:

@@ -249,6 +249,8 @@ class FileRows:
             f"sample_size = {_SAMPLE_ROWS}",
             f"nullstr = {quoted_text(chosen.null)}",
             "allow_quoted_nulls = false",
+            "quote = '\"'",
+            "escape = '\"'",
         ]
         if chosen.names:
             settings.append(f"names = [{', '.join(map(quoted_text, chosen.names))}]")

@@ -172,6 +172,7 @@ def test_what_read_prints_can_be_imported(
         ("id,nowhere\n1,2\n", "nowhere"),
         ("id,price\n1,cheap\n", "Could not convert string"),
         ("price\n1.5\n", "id"),
+        ('id,zip\n1,"a\n', "the file cannot be read|unknown column"),
     ],
 )
 def test_files_that_do_not_fit_are_refused_and_change_nothing(
@@ -297,6 +298,19 @@ def test_merge_takes_a_table_and_upserts(capfd: pytest.CaptureFixture[str], plac
     assert code == 0, err
     assert "1 inserted, 1 updated, 0 deleted" in out
     assert run(capfd, "merge", "shop.orders", "shop.more", "--on", "id")[0] == 2
+
+
+def test_a_file_that_fails_within_a_merge_is_named(
+    capfd: pytest.CaptureFixture[str], place: Path
+) -> None:
+    loaded(capfd)
+    (place / "new.csv").write_text("id,price\n1,NA\n")
+    code, _, err = run(capfd, "merge", "shop.orders", "new.csv", "--on", "id", "--upsert")
+
+    assert code == 1
+    assert err.startswith("error: the file cannot be read as rows; --column NAME=TYPE")
+    assert "Traceback" not in err
+    assert len(table(place).context.history.snapshot_ids()) == 1
 
 
 def test_count_counts_merged_rows(capfd: pytest.CaptureFixture[str]) -> None:
