@@ -69,7 +69,7 @@ def _writer(df: DataFrame, sink: str, table: lakecore.Table) -> DataStreamWriter
 
 def main(home: Path) -> None:
     """Print the seconds of each sink and size."""
-    spark = session(home, {})
+    spark = session(home, {"spark.python.authenticate.socketTimeout": "120s"})
     spark_bridge.register(spark)
     found = {
         f"{sink} {rows}": seconds_of(spark, sink, rows, home) for rows in SIZES for sink in SINKS
