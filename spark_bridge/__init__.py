@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from spark_bridge.attach_tables import Attached, attach, register
     from spark_bridge.change_rows import delete, update
+    from spark_bridge.changes_frame import changes
     from spark_bridge.compact_buckets import compact
     from spark_bridge.merge_frame import merge
     from spark_bridge.read_frame import read
@@ -27,6 +28,7 @@ __all__ = [
     "WriteResult",
     "WrittenTask",
     "attach",
+    "changes",
     "compact",
     "delete",
     "foreach_batch",
@@ -43,6 +45,7 @@ __all__ = [
 _HOMES = {
     "spark_bridge.attach_tables": ("Attached", "attach", "register"),
     "spark_bridge.change_rows": ("delete", "update"),
+    "spark_bridge.changes_frame": ("changes",),
     "spark_bridge.compact_buckets": ("compact",),
     "spark_bridge.merge_frame": ("merge",),
     "spark_bridge.read_frame": ("read",),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from lakecore.model.rows import KIND_TEXTS, RETRACTS, ROW_KIND, VALUE_KIND, RowKind
 from lakecore.plan.predicate import condition_on
+from lakecore.table.changes.between import changes_between
 from lakecore.table.changes.changes import (
     KIND_COLUMN,
     Replaced,
@@ -45,6 +46,7 @@ __all__ = [
     "StreamRequest",
     "Wanted",
     "begin",
+    "changes_between",
     "commit_mark",
     "condition_on",
     "follow_from",
