@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Queries", "batches_of", "error_of", "names_in_scope", "reader_of", "written"]
 
 T = TypeVar("T")
+_FULL = 3
 _VIEWS_MAX = 1000
 _SMALL_BATCH_ROWS = 8_192
 _BATCH_ROWS = 131_072
@@ -186,6 +187,13 @@ class Queries:
     def stored_query(self, chain: Chain) -> str | None:
         """The query of a temporary view; None if there is no such view."""
         return self._workspace.views.get(chain[0]) if len(chain) == 1 else None
+
+    def full_names(self, chain: Chain) -> list[Chain]:
+        """The longer names of a table, with its database and with its catalog."""
+        if len(chain) > _FULL:
+            return []
+        full = self._workspace.full(chain)
+        return [full[-size:] for size in range(len(chain) + 1, _FULL + 1)]
 
     def unknown(self, reference: Reference) -> None:
         """Note a name that only DuckDB may know. Raises if it must be a table of the catalog."""

@@ -175,6 +175,10 @@ class Views(Protocol):
         """The view of a reference, or None for a table of DuckDB's own."""
         ...
 
+    def full_names(self, reference: Reference) -> list[Chain]:
+        """The longer names of a table, with its database and with its catalog."""
+        ...
+
     def semi_join(
         self, query: str, candidate: Candidate, view_at: Callable[[int], str | None]
     ) -> str | None:
@@ -259,7 +263,8 @@ class _Rewrite:
             alias = "" if table.alias else f" AS {quoted(reference.chain[-1])}"
             patches.append((table.place, end, quoted(view) + alias))
             views[table.place] = view
-            self.chains.add(tuple(part.lower() for part in reference.chain))
+            for names in (reference.chain, *self.views.full_names(reference)):
+                self.chains.add(tuple(part.lower() for part in names))
         return patches, views
 
 

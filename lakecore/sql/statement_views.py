@@ -48,6 +48,10 @@ class Connected(Protocol):
         """The rows of a table of the catalog; None if it has no such table."""
         ...
 
+    def full_names(self, chain: Chain) -> list[Chain]:
+        """The longer names of a table, with its database and with its catalog."""
+        ...
+
     def unknown(self, reference: Reference) -> None:
         """Note a name that only DuckDB may know."""
         ...
@@ -110,6 +114,10 @@ class StatementViews:
         names = [column.lower() for column in relation.columns]
         self._types[name] = dict(zip(names, map(str, relation.types), strict=True))
         return name
+
+    def full_names(self, reference: Reference) -> list[Chain]:
+        """The longer names of a table, with its database and with its catalog."""
+        return self._queries.full_names(reference.chain)
 
     def semi_join(
         self, query: str, candidate: Candidate, view_at: Callable[[int], str | None]

@@ -292,6 +292,11 @@ class _Names:
         self.found.append(reference.chain)
         return None
 
+    def full_names(self, reference: Reference) -> list[Chain]:
+        """None: the text is not run."""
+        del reference
+        return []
+
     def semi_join(
         self, query: str, candidate: Candidate, view_at: Callable[[int], str | None]
     ) -> str | None:

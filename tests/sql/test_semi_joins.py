@@ -65,6 +65,7 @@ QUERIES = [
     "SELECT id FROM t WHERE id IN (SELECT id FROM s WHERE s.s IN (SELECT 'it''s'))",
     "SELECT id FROM t WHERE id IN (SELECT id FROM s ORDER BY id DESC LIMIT 2)",
     "SELECT id FROM t WHERE id > ANY (SELECT id FROM s)",
+    "SELECT shop.t.k FROM t WHERE shop.t.id IN (SELECT shop.s.id FROM s)",
     "SELECT id FROM shop.t WHERE shop.t.id IN (SELECT shop.s.id FROM shop.s)",
 ]
 
