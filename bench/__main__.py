@@ -1,12 +1,14 @@
 """`python -m bench [NAME …]`: run the benchmarks, print figures as ratios of one run.
 
 Names: merge_6m fold_6m compact_6m scan_6m checksums_5m pack_20m plan_10k commits_10k polls_100k
-lookup_10m upserts_20m memory_50m large_rows big_bucket formats tpch
+lookup_10m lookups_20m upserts_20m memory_50m large_rows big_bucket formats tpch
 vectors expire_10k orphans_200k. Without one, all of them (more than an hour on two cores; most is
 pypaimon's Python path, and buckets of 10 GB).
 Exits with 1 if a promise was not kept.
 
 `python -m bench lookup [SETTING=VALUE …]` is lookup_10m in another size, see `lookup.py`.
+
+`python -m bench lookups rows=NUMBER` is lookups_20m in another size.
 
 `python -m bench upserts rows=NUMBER` is the second half of upserts_20m in another size.
 
@@ -39,6 +41,7 @@ from bench import (
     formats,
     large_rows,
     lookup,
+    lookups,
     memory_50m,
     merge_6m,
     orphans_200k,
@@ -68,6 +71,7 @@ BENCHMARKS: dict[str, Callable[[], bool]] = {
     "compact_6m": compact_6m.run,
     "pack_20m": pack_20m.run,
     "lookup_10m": lookup.run,
+    "lookups_20m": lookups.run,
     "upserts_20m": upserts_20m.run,
     "memory_50m": memory_50m.run,
     "large_rows": large_rows.run,
@@ -84,6 +88,8 @@ def main(names: list[str]) -> int:
         return compaction.main(names[1:])
     if names[:1] == ["lookup"]:
         return lookup.main(names[1:])
+    if names[:1] == ["lookups"]:
+        return lookups.main(names[1:])
     if names[:1] == ["vectors"] and names[1:]:
         return vectors.main(names[1:])
     if names[:1] == ["upserts"]:

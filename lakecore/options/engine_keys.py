@@ -19,7 +19,6 @@ lookup.cache-spill-compression | text | zstd | Compression of look-up files.
 lookup.cache.bloom.filter.enabled | flag | true | Bloom filters in look-up files.
 lookup.cache.bloom.filter.fpp | number | 0.05 | False-positive rate of the Bloom filters.
 lookup.cache.high-priority-pool-ratio | number | 0.25 | Cache for indexes and filters.
-lookup.continuous.discovery-interval | duration | | Interval of refreshes of a look-up join.
 lookup.hash-load-factor | number | 0.75 | Filling of look-up hash tables.
 lookup.merge-buffer-size | size | 8 mb | Buffer of a key being merged.
 lookup.merge-records-threshold | integer | 1024 | Rows of a key before they are buffered as bytes.

@@ -166,6 +166,10 @@ class ScanOptions:
         "consumer.changelog-only", FLAG, False, MAINTAIN,
         "A consumer holds back the expiry of changelogs, not of snapshots.",
     )
+    lookup_continuous_discovery_interval_ms: int | None = option(
+        "lookup.continuous.discovery-interval", DURATION, None, MAINTAIN,
+        "How often a look-up handle looks for a newer snapshot; continuous.discovery-interval.",
+    )
     lookup_cache: LookupCache = option(
         "lookup.cache", choice(LookupCache), LookupCache.AUTO, MAINTAIN,
         "Cache of a look-up handle: blocks as needed, or (full, memory) all rows.",

@@ -122,7 +122,8 @@ class Lookup:
     def rows(self, keys: object) -> pl.DataFrame:
         """The rows of the keys, as `Table.lookup` returns them, of the newest snapshot seen.
 
-        The table is looked at again when `continuous.discovery-interval` has passed since.
+        The table is looked at again when `lookup.continuous.discovery-interval` (by default that
+        of `continuous.discovery-interval`) has passed since.
         Raises InvalidRequest if the handle is closed, and the errors of `Table.lookup`.
         """
         self._require_open()
@@ -144,7 +145,11 @@ class Lookup:
             raise InvalidRequest("the look-up is closed", table=self._context.identifier)
 
     def _refresh_if_due(self) -> None:
-        due_ms = self._state[2] + self._context.options.continuous_discovery_interval_ms
+        options = self._context.options
+        interval_ms = options.lookup_continuous_discovery_interval_ms
+        if interval_ms is None:
+            interval_ms = options.continuous_discovery_interval_ms
+        due_ms = self._state[2] + interval_ms
         if self._context.ambient.now_ms() < due_ms or not self._lock.acquire(blocking=False):
             return
         try:

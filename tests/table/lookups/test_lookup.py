@@ -135,7 +135,11 @@ def test_handle_looks_for_a_newer_snapshot_after_the_interval() -> None:
     assert lookup.rows({"id": 1}).rows() == [(1, "a")]
     ambient.sleep(10)
     assert lookup.rows({"id": 1}).rows() == [(1, "b")]
+    often = table.copy({"lookup.continuous.discovery-interval": "1 s"}).open_lookup()
     put(reopened(table, store=store), "1 c")
+    ambient.sleep(1)
+    assert lookup.rows({"id": 1}).rows() == [(1, "b")]
+    assert often.rows({"id": 1}).rows() == [(1, "c")]
     assert lookup.refresh() == 3
     assert lookup.rows({"id": 1}).rows() == [(1, "c")]
 
