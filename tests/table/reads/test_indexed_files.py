@@ -242,3 +242,24 @@ def test_rows_that_an_index_selects_are_read_alone() -> None:
     assert table.to_polars(where="v = 7")["id"].sort().to_list() == list(range(7, 60_000, 1_000))
     assert "file indexes leave few rows" in str(table.explain(where="v = 7"))
     assert table.to_polars(where="v < 7").height == 420
+
+
+def test_marked_rows_stay_out_where_an_index_selects_rows() -> None:
+    table = new_table(
+        {"id": "INT", "v": "STRING"},
+        keys=[],
+        deletion_vectors__enabled="true",
+        file_index__bitmap__columns="v,id",
+    )
+    for start in range(0, 400, 100):
+        values = [str(number % 7) for number in range(100)]
+        table.write({"id": list(range(start, start + 100)), "v": values})
+    table.delete("id % 3 = 0")
+    table.update({"v": "zz"}, "id = 35")
+    plain = table.copy({"file-index.read.enabled": "false"})
+    for _ in range(2):
+        for where in ("v = '3'", "id = 33", "id = 34", "v = 'zz'", "id IN (5, 6, 7)"):
+            mine, all_read = (each.to_polars(where=where).sort("id") for each in (table, plain))
+            assert mine.equals(all_read), where
+        table.rewrite_file_index()
+        table.delete("id = 34")
