@@ -58,6 +58,8 @@ __all__ = ["ServedCatalog"]
 
 _LOCKS_KEPT = 10_000
 _TABLE = "TABLE"
+_PREFIX = "paimon"
+"""Part of every path: Java's client does not work without one."""
 _NONE_OF = {
     "views": "views",
     "view-details": "viewDetails",
@@ -82,9 +84,11 @@ class ServedCatalog:
 
         Raises Problem, or an error of lakecore.
         """
+        if parts[0] == _PREFIX:
+            parts = parts[1:]
         match (method, *parts):
             case ("GET", "config"):
-                return Reply(200, {"defaults": {}, "overrides": {}})
+                return Reply(200, {"defaults": {"prefix": _PREFIX}, "overrides": {}})
             case (_, "databases", *rest):
                 return self._databases(method, tuple(rest), query, body)
             case ("GET", "tables"):

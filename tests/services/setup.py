@@ -37,12 +37,16 @@ SMALL = (
 
 @dataclass(frozen=True)
 class Kit:
-    """A class path. `alone` are artifacts without what they depend on."""
+    """A class path. `alone` are artifacts without what they depend on.
+
+    `fetched` are copied without their descriptions, which name parents that nobody serves.
+    """
 
     name: str
     alone: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()  # with what they depend on, but for `without`
     without: tuple[str, ...] = ()
+    fetched: tuple[str, ...] = ()
     source: str | None = None
 
 
@@ -80,7 +84,32 @@ PAIMON = Kit(
     alone=("org.apache.paimon:paimon-bundle:1.4.2", *HADOOP, *SMALL, *DRIVERS),
     source="JavaCatalog.java",
 )
-KITS = (HIVE, PAIMON_HIVE, PAIMON)
+MOCK_SERVER = ("com.squareup.okhttp3:mockwebserver:4.12.0", "junit:junit:4.13.2")
+REST_SERVERS = {
+    "1.4.2": Kit(
+        name="rest-server-1.4.2",
+        alone=(
+            "org.apache.paimon:paimon-bundle:1.4.2",
+            "org.apache.paimon:paimon-core:1.4.2:tests",
+            *HADOOP,
+            *SMALL,
+        ),
+        whole=MOCK_SERVER,
+        source="RestServer.java",
+    ),
+    "2.0.0": Kit(
+        name="rest-server-2.0.0",
+        alone=(*HADOOP, *SMALL),
+        fetched=(
+            "org.apache.paimon:paimon-core:2.0.0:jar:tests",
+            "org.apache.paimon:paimon-flink-2.0:2.0.0",
+        ),
+        whole=MOCK_SERVER,
+        source="RestServer.java",
+    ),
+}
+"""Java's own REST server, which is in the jar of its tests."""
+KITS = (HIVE, PAIMON_HIVE, PAIMON, *REST_SERVERS.values())
 
 
 def jars(kit: Kit) -> list[Path]:
@@ -112,6 +141,11 @@ def set_up(kit: Kit) -> None:
             *("mvn", "-q", "-B", "-f", str(home / "pom.xml"), "dependency:copy-dependencies"),
             *("-DoutputDirectory=lib", "-DincludeScope=runtime"),
         )
+        for artifact in kit.fetched:
+            _run(
+                *("mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}"),
+                f"-DoutputDirectory={home / 'lib'}",
+            )
         if kit.source is not None:
             _run(
                 "javac",
@@ -145,10 +179,11 @@ def _pom(kit: Kit) -> str:
 
 
 def _dependency(coordinate: str, exclusions: str) -> str:
-    group, artifact, version = coordinate.split(":")
+    group, artifact, version, *classifier = coordinate.split(":")
+    chosen = "".join(f"<classifier>{each}</classifier>" for each in classifier)
     return (
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version>{exclusions}</dependency>"
+        f"<version>{version}</version>{chosen}{exclusions}</dependency>"
     )
 
 

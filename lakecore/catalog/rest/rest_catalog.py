@@ -111,7 +111,7 @@ class RestCatalog:
             if ignore_if_not_exists:
                 return
             raise self._no_database(name)
-        # The protocol drops a database with all that is in it, so the client looks first.
+        # The protocol does not say what becomes of tables, so they are dropped one by one first.
         tables = self.list_tables(name)
         if tables and not cascade:
             raise InvalidRequest(
@@ -119,6 +119,8 @@ class RestCatalog:
                 database=name,
                 tables=shown(tables),
             )
+        for table in tables:
+            self._drop(Identifier(database=name, table=table))
         try:
             self.client.delete(database_path(self.root, name))
         except Refusal as refusal:
@@ -261,13 +263,18 @@ class RestCatalog:
     def drop_table(self, identifier: str, *, ignore_if_not_exists: bool = False) -> None:
         check_flags(ignore_if_not_exists=ignore_if_not_exists)
         name = data_table(identifier, "drop", branch_allowed=False)
+        if not self._drop(name) and not ignore_if_not_exists:
+            raise self._no_table(name)
+
+    def _drop(self, name: Identifier) -> bool:
+        """Drop a table. False if there is none."""
         try:
             self.client.delete(self._served(name).address)
         except Refusal as refusal:
-            if refusal.code != 404:
-                raise refusal.as_error(table=name) from None
-            if not ignore_if_not_exists:
-                raise self._no_table(name) from None
+            if refusal.code == 404:
+                return False
+            raise refusal.as_error(table=name) from None
+        return True
 
     # --- branches and tags ------------------------------------------------------------------------
 

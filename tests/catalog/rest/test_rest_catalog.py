@@ -43,7 +43,7 @@ def test_session_writes_and_reads_a_table_of_the_server(
 
     assert ids_of(session.get_table("shop.orders")) == [1, 2, 3]
     assert ids_of(behind.get_table("shop.orders")) == [1, 2, 3]
-    assert app.seen.count("POST /v1/databases/shop/tables/orders/commit") == 2
+    assert app.seen.count("POST /v1/paimon/databases/shop/tables/orders/commit") == 2
 
 
 def test_rows_that_do_not_fit_leave_no_table(catalog: Catalog) -> None:
@@ -124,7 +124,7 @@ def test_tags_branches_and_rollback_are_calls_to_the_server(
     table.delete_tag("first")
     table.delete_branch("trial")
     assert (catalog.list_tags("shop.orders"), catalog.list_branches("shop.orders")) == ((), ())
-    place = "/v1/databases/shop/tables/orders"
+    place = "/v1/paimon/databases/shop/tables/orders"
     assert {f"POST {place}/tags", f"POST {place}/rollback"} <= {*app.seen}
     assert f"POST {place}/branches/trial/forward" in app.seen
 

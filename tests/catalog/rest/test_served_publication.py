@@ -58,7 +58,7 @@ def test_busy_server_is_asked_again(
     table.write(row(1))
 
     assert state(behind) == ([1], 1)
-    assert app.seen.count("POST /v1/databases/shop/tables/orders/commit") == 3
+    assert app.seen.count("POST /v1/paimon/databases/shop/tables/orders/commit") == 3
 
 
 @pytest.mark.parametrize("status", [None, 500])
@@ -69,7 +69,7 @@ def test_commit_whose_fate_is_unknown_deletes_nothing(
     with pytest.raises(CommitUnknown, match="look for the snapshot"):
         table.write(row(1))
 
-    assert app.seen.count("POST /v1/databases/shop/tables/orders/commit") == 1
+    assert app.seen.count("POST /v1/paimon/databases/shop/tables/orders/commit") == 1
     assert data_files(table)
     assert state(behind) == ([], 0)
 
