@@ -45,7 +45,7 @@ def name_of_a_database() -> str:
     return "a b"
 
 
-def test_renamed_table_keeps_its_rows(catalog: Catalog) -> None:
+def test_renamed_table_keeps_its_rows(catalog: Catalog) -> None:  # type: ignore[no-redef]
     """Java's server forgets the newest snapshot of a renamed table; its files are all there."""
     create(catalog).write(one_row())
     catalog.create_database("old")
@@ -56,7 +56,7 @@ def test_renamed_table_keeps_its_rows(catalog: Catalog) -> None:
     assert table.context.store.exists(table.context.layout.snapshot(1))
 
 
-def test_of_many_who_create_a_table_one_wins(catalog: Catalog) -> None:
+def test_of_many_who_create_a_table_one_wins(catalog: Catalog) -> None:  # type: ignore[no-redef]
     """Java's server is not atomic there; whoever wins, the table is one."""
     at_once(lambda _: catalog.create_table("shop.orders", COLUMNS, ignore_if_exists=True), 4)
 
