@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from lakecore.errors import CommitConflict, CommitUnknown, StorageError
+from lakecore.errors import CommitConflict, CommitUnknown, CorruptTable, NotFound, StorageError
 from lakecore.format.layout import Layout
 from lakecore.io.ambient import Ambient, seeded
 from lakecore.memory import Budget
@@ -46,6 +46,9 @@ BUDGET_BYTES = 1 << 30
 _STARTS_MAX = 3
 _TRIES_MAX = 3
 _CRASHED_WAIT_MS = 20
+_PAUSE_MS = 5
+READS = ("read", "follow")
+"""The verbs that change nothing."""
 
 
 class Outcome(StrEnum):
@@ -66,12 +69,16 @@ class Attempt:
     deed: Deed
     user: str
     first_snapshot: int  # the newest one when it began
+    began: int = 0  # how many calls came before
+    ended: int | None = None
     last_snapshot: int = 0  # the newest one when it ended
     outcome: Outcome = Outcome.CRASHED
     snapshot_ids: tuple[int, ...] = ()
     rows: list[tuple[Any, ...]] | None = None  # of a read
+    changes: list[tuple[int, list[tuple[Any, ...]]]] | None = None  # by snapshot, of a stream
     error: str = ""
     unexpected: bool = False  # nothing that went wrong explains the error
+    gone: bool = False  # the error says that something is not there
     power_losses: int = 0
 
 
@@ -150,10 +157,14 @@ class _Life:
         table: Table | None = None
         while left:
             deed = left[0]
+            if self._actor.waits_ms:
+                session.wait(self._actor.waits_ms)
             for _ in range(_TRIES_MAX):
+                self._wait_for_rollback(session, deed)
                 attempt = self._attempt(deed)
                 session.attempt = attempt.name
                 try:
+                    self._wait_for_writers(session, deed)
                     if table is None or self._actor.reopens:
                         table = open_at(session, ambient)
                     self._carry_out(table, attempt)
@@ -161,7 +172,11 @@ class _Life:
                 except Exception as error:  # noqa: BLE001 - what is not expected is a finding
                     _take_in(attempt, error, troubled=attempt.name in self._disk.troubled)
                 finally:
+                    self._disk.changing.discard(attempt.name)
+                    if deed.verb == "roll back":
+                        self._disk.rolling_back = False
                     attempt.last_snapshot = self._disk.snapshots
+                    attempt.ended = len(self._disk.trace)
                     self._disk.note(attempt.name, "ends", "", f"{attempt.outcome} {attempt.error}")
                 # What is not numbered must not be done twice; what was refused may be done again.
                 if attempt.outcome is Outcome.DONE or (
@@ -171,6 +186,17 @@ class _Life:
             left.pop(0)
             if attempt.outcome is Outcome.REFUSED and table is not None:
                 self._abort(table, deed)
+
+    def _wait_for_rollback(self, session: Session, deed: Deed) -> None:
+        """Writers pause during a rollback, as `Table.rollback_to` asks for."""
+        while self._disk.rolling_back and deed.verb not in READS:
+            session.wait(_PAUSE_MS)
+        if deed.verb == "roll back":
+            self._disk.rolling_back = True
+
+    def _wait_for_writers(self, session: Session, deed: Deed) -> None:
+        while deed.verb == "roll back" and self._disk.changing:
+            session.wait(_PAUSE_MS)
 
     def _abort(self, table: Table, deed: Deed) -> None:
         """Remove what was staged for a deed that is given up."""
@@ -200,9 +226,12 @@ class _Life:
             deed=deed,
             user=name if deed.number is None else self._actor.name,
             first_snapshot=self._disk.snapshots,
+            began=len(self._disk.trace),
             power_losses=self._disk.power_losses,
         )
         self._attempts.append(attempt)
+        if deed.verb not in READS and deed.verb != "roll back":
+            self._disk.changing.add(name)
         self._disk.note(name, "begins", "", str(deed))
         return attempt
 
@@ -216,6 +245,7 @@ def _take_in(attempt: Attempt, error: Exception, *, troubled: bool) -> None:
     else:
         attempt.outcome = Outcome.REFUSED
         fails = isinstance(error, StorageError | OSError)
+        attempt.gone = isinstance(error, NotFound | CorruptTable)
         attempt.unexpected = not (isinstance(error, CommitConflict) or (fails and troubled))
     if attempt.unexpected:
         attempt.error = "".join(traceback.format_exception(error))
@@ -227,12 +257,44 @@ def _carry_out(table: Table, attempt: Attempt) -> None:
     match deed.verb:
         case "read":
             attempt.rows = rows_of(table)
+        case "follow":
+            attempt.changes = _followed(table, deed)
+        case "expire" | "tag" | "untag" | "roll back":
+            _keep(table, deed)
         case "compact" | "compact fully":
             table.compact(full=deed.verb == "compact fully")
         case "add a column" | "set an option":
             _alter(table, deed)
         case _:
             attempt.snapshot_ids = _change_rows(table, attempt)
+
+
+def _followed(table: Table, deed: Deed) -> list[tuple[int, list[tuple[Any, ...]]]]:
+    """The changes of the newest snapshots, each row with its kind."""
+    ids = table.refresh().context.history.snapshot_ids()
+    if not ids:
+        return []
+    found = []
+    for at, frame in table.stream(max(ids[0], ids[-1] - deed.count), "latest"):
+        found.append((at, frame.select("_row_kind", "k", "v", "w").collect().rows()))
+    return found
+
+
+def _keep(table: Table, deed: Deed) -> None:
+    """Expire, tag or roll back, on what there is."""
+    table = table.refresh()
+    ids, tags = table.context.history.snapshot_ids(), table.context.history.tag_names()
+    if deed.verb == "untag":
+        for tag in tags[: deed.count]:
+            table.delete_tag(tag)
+    elif not ids:
+        return
+    elif deed.verb == "expire":
+        table.expire_snapshots(retain_max=deed.count, retain_min=deed.count, max_deletes=100)
+    elif deed.verb == "tag" and deed.name not in tags:
+        table.create_tag(deed.name, snapshot_id=ids[max(0, len(ids) - deed.count)])
+    elif deed.verb == "roll back":
+        table.rollback_to(snapshot_id=ids[max(0, len(ids) - deed.count)])
 
 
 def _change_rows(table: Table, attempt: Attempt) -> tuple[int, ...]:

@@ -9,7 +9,9 @@
    none that was older than the newest when it began.
 4. Every file that a live snapshot names is there, and its record count is that of its files.
 5. A file that no snapshot names was left by an attempt that met a fault.
-6. The changes that a changelog tells add up to the rows.
+6. What `kept.py` says of expiry, tags, rollbacks and streams.
+
+Snapshots that have expired are checked as all others, by the archive of all files that were.
 """
 
 from __future__ import annotations
@@ -21,6 +23,15 @@ from lakecore.errors import LakecoreError
 from lakecore.io.ambient import seeded
 from lakecore.model.snapshot import CommitKind
 from property_tests.simulation.actors import PATH, Attempt, Outcome, open_at, rows_of
+from property_tests.simulation.kept import (
+    excused,
+    left_in_trouble,
+    undone,
+    wrong_with_changes,
+    wrong_with_expiry,
+    wrong_with_kept,
+    wrong_with_stream,
+)
 from property_tests.simulation.model import (
     Added,
     Compaction,
@@ -33,7 +44,7 @@ from property_tests.simulation.model import (
     may_show,
     written,
 )
-from property_tests.simulation.scenario import SHAPES
+from property_tests.simulation.scenario import KEEPING, SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +64,7 @@ class ViolationError(Exception):
 def check(disk: Disk, attempts: list[Attempt]) -> None:
     """Raise ViolationError, saying what is wrong."""
     for attempt in attempts:
-        if attempt.unexpected:
+        if attempt.unexpected and not (attempt.gone and excused(attempt, attempts)):
             raise ViolationError(f"{attempt.name} failed without a cause: {attempt.error}")
     try:
         _Checker(disk, attempts).check()
@@ -67,7 +78,8 @@ class _Checker:
         self.attempts = attempts
         self.by_name = {attempt.name: attempt for attempt in attempts}
         self.shape = SHAPES[disk.scenario.shape]
-        self.table = open_at(disk.files, seeded(1))
+        self.live = open_at(disk.files, seeded(1))
+        self.table = open_at(disk.archive, seeded(1))  # with all that has expired
         self.history = self.table.context.history
         self.snapshots: list[Snapshot] = []
         self.states = [State()]
@@ -75,9 +87,12 @@ class _Checker:
         self._seen: dict[int, list[tuple[Any, ...]]] = {0: []}  # what is there
 
     def check(self) -> None:
-        ids = self.history.snapshot_ids()
-        if ids != tuple(range(1, len(ids) + 1)):
-            raise ViolationError(f"the snapshots have gaps: {ids}")
+        left = self.live.context.history.snapshot_ids()
+        ids = range(1, max(left, default=0) + 1)
+        if left != tuple(ids[len(ids) - len(left) :]):
+            raise ViolationError(f"the snapshots have gaps: {left}")
+        if len(left) < len(ids) and not self._keeps():
+            raise ViolationError(f"snapshots are gone: {left}")
         self.snapshots = [self.history.snapshot(at) for at in ids]
         if len({each.uuid for each in self.snapshots}) < len(ids):
             raise ViolationError("two snapshots have one uuid")
@@ -91,11 +106,28 @@ class _Checker:
             if snapshot.commit_kind is CommitKind.COMPACT:
                 self._check_rows(snapshot.id)
         for attempt in self.attempts:
-            if attempt.rows is not None:
-                self._check_read(attempt, attempt.rows)
-            self._check_nothing_done(attempt)
-        if self.shape.changelog or (self.shape.one_writer and self._tells_changes()):
-            self._check_changes(last)
+            if not undone(attempt, self.attempts):
+                self._check_seen(attempt)
+        if self._keeps():
+            self._refuse(wrong_with_kept(self.live, self.table))
+            self._refuse(wrong_with_expiry(self.attempts, len(left), last))
+        if self.shape.tells:
+            self._refuse(wrong_with_changes(self.table, self.snapshots, self.shape))
+
+    def _check_seen(self, attempt: Attempt) -> None:
+        """What an attempt read, or found nothing to do for, or was given by a stream."""
+        if attempt.rows is not None:
+            self._check_read(attempt, attempt.rows)
+        self._check_nothing_done(attempt)
+        self._refuse(wrong_with_stream(attempt, self.table), attempt)
+
+    def _keeps(self) -> bool:
+        """Whether anybody expires, tags or rolls back."""
+        return any(attempt.deed.verb in KEEPING for attempt in self.attempts)
+
+    def _refuse(self, wrong: str, attempt: Attempt | None = None) -> None:
+        if wrong:
+            raise ViolationError(f"{attempt.name}: {wrong}" if attempt else wrong)
 
     # --- who made what ---------------------------------------------------------------------------
 
@@ -141,8 +173,8 @@ class _Checker:
                 raise ViolationError(
                     f"{attempt.name} was refused, and has made snapshots {rows}: {attempt.error}"
                 )
-        done = attempt.outcome is Outcome.DONE and attempt.snapshot_ids
-        if done and there[:1] != [*attempt.snapshot_ids[:1]]:
+        done = attempt.outcome is Outcome.DONE and not undone(attempt, self.attempts)
+        if done and attempt.snapshot_ids and there[:1] != [*attempt.snapshot_ids[:1]]:
             raise ViolationError(
                 f"{attempt.name} was acknowledged as {attempt.snapshot_ids}, there is {there}"
             )
@@ -232,7 +264,8 @@ class _Checker:
         return found[0]
 
     def _oldest(self, attempt: Attempt) -> int:
-        return 0 if self.disk.scenario.listing_lag_ms else attempt.first_snapshot
+        lags = self.disk.scenario.listing_lag_ms or undone(attempt, self.attempts)
+        return 0 if lags else attempt.first_snapshot
 
     def _rows(self, snapshot_id: int) -> list[tuple[Any, ...]]:
         """The rows of a snapshot: the model's, or where it leaves a choice those that are read."""
@@ -289,7 +322,12 @@ class _Checker:
         layout = self.table.context.layout
         named = {layout.latest_hint, layout.earliest_hint}
         named |= {layout.schema(at) for at in self.history.schema_ids()}
-        for snapshot in self.snapshots:
+        live = self.live.context.history
+        states = [self.snapshots[at - 1] for at in live.snapshot_ids()]
+        for name in live.tag_names():
+            named.add(layout.tag(name))
+            named |= {*self._named(live.tag(name).snapshot)}
+        for snapshot in states:
             needed = set(self._named(snapshot))
             missing = [path for path in needed if not self.disk.files.exists(path)]
             if missing:
@@ -302,7 +340,8 @@ class _Checker:
                 )
         for path in sorted(_files(self.disk, PATH) - named):
             author = self.by_name.get(self.disk.writers.get(path, ""))
-            if not self.disk.power_losses and not self._has_trouble(author):
+            explained = left_in_trouble(self.attempts, self.disk.troubled)
+            if not self.disk.power_losses and not explained and not self._has_trouble(author):
                 raise ViolationError(f"{author and author.name} has left {path}")
 
     def _has_trouble(self, author: Attempt | None) -> bool:
@@ -338,37 +377,6 @@ class _Checker:
             for index in history.index_entries(snapshot):
                 path = context.partitions.path(index.partition)
                 yield layout.live_index_file(path, index.bucket, index.file)
-
-    # --- the changes -----------------------------------------------------------------------------
-
-    def _tells_changes(self) -> bool:
-        return "changelog-producer" in self.shape.options
-
-    def _check_changes(self, last: int) -> None:
-        if not last or any(s.commit_kind is CommitKind.OVERWRITE for s in self.snapshots):
-            return
-        rows: dict[int, tuple[Any, ...]] = {}
-        for at in range(1, last + 1):
-            frame = self.table.changes(at - 1, at).select("_row_kind", "k", "v", "w").collect()
-            for kind, *values in frame.rows():
-                row = tuple(values)
-                if kind in ("-U", "-D"):
-                    if self.shape.changelog and rows.get(row[0]) != row:
-                        raise ViolationError(f"snapshot {at} takes away {row}, which was not told")
-                    rows.pop(row[0], None)
-                else:
-                    if self.shape.changelog and row[0] in rows:
-                        raise ViolationError(f"snapshot {at} tells {row} a second time")
-                    rows[row[0]] = row
-        # What is in level 0 of a table that looks up is told by the next compaction.
-        if self.shape.changelog:
-            newest = self.snapshots[-1]
-            if any(e.file.level == 0 for e in self.history.live_entries(newest)):
-                return
-        if sorted(rows.values(), key=repr) != self._actual(last):
-            raise ViolationError(
-                f"the changes add up to {sorted(rows.values())}, the rows are {self._actual(last)}"
-            )
 
 
 def _only(shown: dict[int, set[Any]]) -> list[tuple[Any, ...]] | None:

@@ -42,13 +42,16 @@ class Disk:
     scenario: Scenario
     scheduler: Scheduler
     files: MemoryStore = field(init=False)
+    archive: MemoryStore = field(init=False)  # the newest version of every file that was written
     trace: list[tuple[int, str, str, str, str]] = field(default_factory=list)
     writers: dict[str, str] = field(default_factory=dict)  # path: the attempt that wrote it
     troubled: set[str] = field(default_factory=set)  # the attempts that met a fault
-    snapshots: int = 0  # how many are there; they are never removed
+    snapshots: int = 0  # the number of the newest one
     full_until_ms: int = 0
     processes: int = 0  # how many were started
     power_losses: int = 0
+    changing: set[str] = field(default_factory=set)  # attempts at work that may commit
+    rolling_back: bool = False  # whoever may commit waits meanwhile
     late: list[tuple[int, str, bytes, str]] = field(default_factory=list)
     _created: dict[str, int] = field(default_factory=dict)
     _removed: dict[str, tuple[int, bytes]] = field(default_factory=dict)
@@ -64,6 +67,7 @@ class Disk:
             random=self._chance.random,
         )
         self.files = MemoryStore(clock)
+        self.archive = MemoryStore(clock)
 
     def note(self, who: str, call: str, path: str, outcome: str) -> None:
         """Add a line to the trace."""
@@ -74,15 +78,21 @@ class Disk:
         """Take in that a file was written."""
         self._created.setdefault(path, self.scheduler.now_ms)
         self._removed.pop(path, None)
-        self.writers.setdefault(path, by)
+        if not path.endswith(("EARLIEST", "LATEST")):
+            self.archive.put(path, self.files.read(path))
         if SNAPSHOT in path:
+            self.writers[path] = by  # after a rollback its number is given out again
             self.snapshots = max(self.snapshots, int(path.rpartition("-")[2]))
+        self.writers.setdefault(path, by)
 
     def removing(self, path: str) -> None:
         """Take in that a file goes."""
         if self.files.exists(path):
             self._removed[path] = (self.scheduler.now_ms, self.files.read(path))
         self._created.pop(path, None)
+        if SNAPSHOT in path and int(path.rpartition("-")[2]) == self.snapshots:
+            self.snapshots -= 1  # rolled back
+            self.archive.delete(path)
 
     def arrive(self) -> None:
         """Carry out the calls that come late, when it is time."""
@@ -133,6 +143,7 @@ class Disk:
             if self._chance.random() < 0.5:
                 if before is None:
                     self.files.delete(path)
+                    self.archive.delete(path)
                     self.writers.pop(path)
                 else:
                     self.files.put(path, before)

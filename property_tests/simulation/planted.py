@@ -1,6 +1,6 @@
 """Faults of lakecore that are planted on purpose: the simulation has to find each.
 
-Each is one rule of a commit or a compaction that is not followed any more.
+Each is one rule of a commit, a compaction, an expiry or a stream that is not followed any more.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from unittest.mock import patch
 
 from lakecore.errors import CommitUnknown, LakecoreError
 from lakecore.lsm.universal import CompactionUnit
+from lakecore.table.changes.follow import Follower, Found, Nothing
 from lakecore.table.commits import commit as commits
 from lakecore.table.commits.message_files import delete_files
+from lakecore.table.maintenance import expire_snapshots
 from lakecore.table.maintenance.after_commit import commit_and_maintain
 from lakecore.table.publication import ExclusiveCreate, LostRace, Published
 from lakecore.table.writes import batch_write
@@ -106,6 +108,33 @@ def deletions_are_dropped_too_early() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def tags_do_not_keep_files() -> Iterator[None]:
+    """An expiry deletes files that a tag needs."""
+    with patch.object(expire_snapshots, "tags_near", _none):
+        yield
+
+
+@contextmanager
+def streams_pass_over_snapshots() -> Iterator[None]:
+    """A stream leaves out what it finds at every third snapshot."""
+    step = Follower.step
+
+    def passes_over(follower: Follower) -> Found | Nothing:
+        found = step(follower)
+        if isinstance(found, Found) and found.snapshot_id % 3 == 0:
+            return step(follower)
+        return found
+
+    with patch.object(Follower, "step", passes_over):
+        yield
+
+
+def _none(*_given: object) -> list[Any]:
+    """No tags."""
+    return []
+
+
 def _nothing(*_given: object) -> None:
     """What a check finds that is not made."""
 
@@ -120,5 +149,7 @@ PLANTED = {
         files_in_doubt_are_removed,
         numbers_are_not_looked_up,
         deletions_are_dropped_too_early,
+        tags_do_not_keep_files,
+        streams_pass_over_snapshots,
     )
 }

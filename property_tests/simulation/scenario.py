@@ -7,7 +7,7 @@ part is taken out, and the rest stays as it was.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ FAULTS = (
     "disk full",
     "power lost",
 )
+
+KEEPING = ("expire", "tag", "untag", "roll back")
+"""The verbs that keep a table in order: none changes rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +56,13 @@ class Deed:
     rows: tuple[Row, ...] = ()
     deletes: tuple[int, ...] = ()  # keys
     number: int | None = None  # the identifier of a numbered commit
+    count: int = 0  # how many snapshots are kept, or how far back it goes
 
     def __str__(self) -> str:
         parts = [self.name, self.verb]
         parts += [f"{row}" for row in self.rows]
         parts += [f"-{key}" for key in self.deletes]
+        parts += [f"of {self.count}"] * bool(self.count)
         return " ".join(parts) + ("" if self.number is None else f" as {self.number}")
 
 
@@ -68,6 +73,7 @@ class Actor:
     name: str
     deeds: tuple[Deed, ...]
     reopens: bool  # opens the table for each deed, or keeps one handle
+    waits_ms: int = 0  # before each deed
 
     def __str__(self) -> str:
         return f"{self.name}: " + "; ".join(map(str, self.deeds))
@@ -92,6 +98,11 @@ class Shape:
     edits: tuple[str, ...] = ("delete", "update", "merge")
     one_writer: bool = False  # who sees its own commits, or the order of its rows is not its own
     changelog: bool = False
+
+    @property
+    def tells(self) -> bool:
+        """Whether the changes of its snapshots add up to its rows."""
+        return self.changelog or (self.one_writer and "changelog-producer" in self.options)
 
     @property
     def keyed(self) -> bool:
@@ -189,18 +200,23 @@ class _Draw:
             makers += [self._writer, self._writer, self._editor]
         if chance.random() < 0.3:
             makers.append(self._alterer)
+        if chance.random() < 0.4:
+            makers += [self._keeper, self._keeper, self._follower]
         actors += [chance.choice(makers)(shape, keys) for _ in range(chance.randint(1, 3))]
-        named = [
-            Actor(name=f"{actor.name}{at}", deeds=actor.deeds, reopens=actor.reopens)
-            for at, actor in enumerate(actors, 1)
-        ]
+        named = [replace(actor, name=f"{actor.name}{at}") for at, actor in enumerate(actors, 1)]
+        faults = self._faults([actor.name for actor in named])
+        lag_ms = chance.choice([0, 0, 0, 0 if shape.one_writer else 40])
+        if any(deed.verb in KEEPING for actor in named for deed in actor.deeds):
+            # What deletes snapshots needs listings that are complete, and removals that last.
+            faults = [fault for fault in faults if fault.kind not in ("power lost", "late")]
+            lag_ms = 0
         return Scenario(
             seed=self.seed,
             shape=name,
             options=self._options(),
             actors=tuple(named),
-            faults=tuple(self._faults([actor.name for actor in named])),
-            listing_lag_ms=chance.choice([0, 0, 0, 0 if shape.one_writer else 40]),
+            faults=tuple(faults),
+            listing_lag_ms=lag_ms,
             latency_ms=chance.choice([0, 1, 2, 5]),
             switch=chance.choice([0.05, 0.2, 0.5, 1.0]),
             slow_sync=chance.choice([0.0, 0.0, 0.3]),
@@ -285,6 +301,26 @@ class _Draw:
     def _alterer(self, _shape: Shape, _keys: int) -> Actor:
         verbs = [self.chance.choice(["add a column", "set an option"]) for _ in range(2)]
         return self._actor("alterer", [Deed(name=self._name(), verb=verb) for verb in verbs])
+
+    def _keeper(self, _shape: Shape, _keys: int) -> Actor:
+        chance = self.chance
+        plans = (
+            ("tag", "expire"),
+            ("tag", "expire", "untag"),
+            ("expire", "expire"),
+            ("tag", "tag", "roll back"),
+            ("roll back", "expire"),
+        )
+        deeds = [
+            Deed(name=self._name(), verb=verb, count=chance.choice([1, 1, 2, 3]))
+            for verb in (*chance.choice(plans), *chance.choice(plans))
+        ]
+        return replace(self._actor("keeper", deeds), waits_ms=chance.choice([0, 40, 100, 200]))
+
+    def _follower(self, _shape: Shape, _keys: int) -> Actor:
+        count = self.chance.randint(1, 3)
+        deeds = [Deed(name=self._name(), verb="follow", count=2) for _ in range(count)]
+        return replace(self._actor("follower", deeds), waits_ms=self.chance.choice([0, 50, 150]))
 
     def _faults(self, actors: list[str]) -> list[Fault]:
         chance = self.chance

@@ -53,6 +53,7 @@ def simulate(scenario: Scenario) -> Run:
     scheduler = Scheduler(chance, scenario.switch)
     disk = Disk(scenario, scheduler)
     create(scenario, disk.files)
+    create(scenario, disk.archive)
     attempts: list[Attempt] = []
     violation = ""
     try:

@@ -1,0 +1,121 @@
+"""What expiry, tags, rollbacks and streams must leave and give, by the files that ever were.
+
+1. The snapshots that are left, and every tag, have the rows that they had when they were made.
+2. An expiry leaves at least as many snapshots as it was asked to keep.
+3. A stream gives each snapshot once, in order, none left out, with the changes of that snapshot.
+4. The changes of a table with a changelog add up to its rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakecore.model.snapshot import CommitKind
+from property_tests.simulation.actors import rows_of
+from property_tests.simulation.scenario import KEEPING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakecore.model.snapshot import Snapshot
+    from lakecore.table.handle import Table
+    from property_tests.simulation.actors import Attempt
+    from property_tests.simulation.scenario import Shape
+
+DELETING = {"expire", "untag", "roll back"}
+"""The verbs that delete files which were needed before."""
+
+
+def wrong_with_kept(live: Table, archive: Table) -> str:
+    """What is wrong with the rows that are left, or nothing; `archive` has every file there was."""
+    history, all_of = live.context.history, archive.context.history
+    for number in history.snapshot_ids():
+        if rows_of(live, number) != rows_of(archive, number):
+            return f"snapshot {number} has other rows than it had"
+    for name in history.tag_names():
+        tagged = history.tag(name).snapshot
+        if tagged.uuid != all_of.snapshot(tagged.id).uuid:
+            return f"tag {name} is of a snapshot {tagged.id} that was rolled back"
+        found = live.to_arrow(["k", "v", "w"], tag=name).to_pylist()
+        rows = sorted(((row["k"], row["v"], row["w"]) for row in found), key=repr)
+        if rows != rows_of(archive, tagged.id):
+            return f"tag {name} has other rows than snapshot {tagged.id} had"
+    return ""
+
+
+def wrong_with_expiry(attempts: Sequence[Attempt], left: int, made: int) -> str:
+    """Whether fewer snapshots are left than every expiry was asked to keep."""
+    least = [each.deed.count for each in attempts if each.deed.verb == "expire"]
+    rolled_back = any(each.deed.verb == "roll back" for each in attempts)
+    if least and not rolled_back and left < min(made, *least):
+        return f"{left} snapshots are left of {made}"
+    return ""
+
+
+def wrong_with_stream(attempt: Attempt, archive: Table) -> str:
+    """What is wrong with the changes that a stream gave, or nothing."""
+    given = attempt.changes or []
+    numbers = [number for number, _ in given]
+    if numbers != sorted({*numbers}):
+        return f"the stream gave snapshots {numbers}"
+    if not given:
+        return ""
+    rows_at = dict(given)
+    for number in range(numbers[0], numbers[-1] + 1):
+        if archive.context.history.snapshot(number).commit_kind is CommitKind.OVERWRITE:
+            continue  # a stream leaves them out
+        frame = archive.changes(number - 1, number).select("_row_kind", "k", "v", "w")
+        wanted = frame.collect().rows()
+        if sorted(rows_at.get(number, []), key=repr) != sorted(wanted, key=repr):
+            return f"the stream gave {rows_at.get(number)} for snapshot {number}, not {wanted}"
+    return ""
+
+
+def wrong_with_changes(archive: Table, snapshots: Sequence[Snapshot], shape: Shape) -> str:
+    """What is wrong with the changes of all snapshots, which must add up to the rows."""
+    if not snapshots or any(each.commit_kind is CommitKind.OVERWRITE for each in snapshots):
+        return ""
+    rows: dict[int, tuple[Any, ...]] = {}
+    for at in range(1, len(snapshots) + 1):
+        frame = archive.changes(at - 1, at).select("_row_kind", "k", "v", "w").collect()
+        for kind, *values in frame.rows():
+            row = tuple(values)
+            if kind in ("-U", "-D"):
+                if shape.changelog and rows.get(row[0]) != row:
+                    return f"snapshot {at} takes away {row}, which was not told"
+                rows.pop(row[0], None)
+            else:
+                if shape.changelog and row[0] in rows:
+                    return f"snapshot {at} tells {row} a second time"
+                rows[row[0]] = row
+    # What is in level 0 of a table that looks up is told by the next compaction.
+    live = archive.context.history.live_entries(snapshots[-1])
+    if shape.changelog and any(entry.file.level == 0 for entry in live):
+        return ""
+    wanted = rows_of(archive, snapshots[-1].id)
+    if sorted(rows.values(), key=repr) != wanted:
+        return f"the changes add up to {sorted(rows.values())}, the rows are {wanted}"
+    return ""
+
+
+def undone(attempt: Attempt, attempts: Sequence[Attempt]) -> bool:
+    """Whether a rollback may have taken away what the attempt did or saw."""
+    return any(_overlaps(attempt, each) for each in attempts if each.deed.verb == "roll back")
+
+
+def left_in_trouble(attempts: Sequence[Attempt], troubled: set[str]) -> bool:
+    """Whether somebody who was to delete files met a fault."""
+    return any(each.deed.verb in DELETING and each.name in troubled for each in attempts)
+
+
+def excused(attempt: Attempt, attempts: Sequence[Attempt]) -> bool:
+    """Whether files that an attempt read may have been deleted under it."""
+    reads = attempt.deed.verb in {"read", "follow", "compact", "compact fully", *KEEPING}
+    edits = attempt.deed.verb in {"delete", "update", "merge"}
+    deleting = [each for each in attempts if each.deed.verb in DELETING and each is not attempt]
+    return (reads or edits) and any(_overlaps(attempt, each) for each in deleting)
+
+
+def _overlaps(attempt: Attempt, other: Attempt) -> bool:
+    """Whether another attempt went on after this one began; one that never ended does."""
+    return other is not attempt and (other.ended is None or other.ended > attempt.began)
