@@ -317,7 +317,10 @@ def test_table_that_can_no_longer_be_compacted_is_refused_and_left_as_it_was() -
     table = three_runs()
     names = data_files(table)
     late = changed_meanwhile(
-        table, compaction__skip_expired_partitions="true", partition__expiration_time="1 d"
+        table,
+        deletion_vectors__enabled="true",
+        compaction__skip_expired_partitions="true",
+        partition__expiration_time="1 d",
     )
 
     with pytest.raises(Unsupported, match=r"compaction\.skip-expired-partitions"):
