@@ -24,6 +24,7 @@ ROWS = 20_000_000
 BATCH = 100_000
 SINGLES = 500
 FILES = 1_000
+ROOM = {"lakecore.memory-budget": "8 gb", "lookup.cache-max-memory-size": "2 gb"}
 _WRITTEN = 2_000_000
 
 
@@ -93,7 +94,8 @@ def run(rows: int = ROWS) -> bool:
         table = lc.open_table(path)
         cold = seconds(lambda: table.lookup({"id": some}))
         print(f"cold first key, {rows:,} rows: {1e3 * cold:.1f} ms")
-        table = lc.open_table(path)
+        # All blocks fit the cache: it may take a quarter of the budget.
+        table = lc.open_table(path).copy(ROOM)
         opening = seconds(lambda: table.open_lookup().close())
         lookup = table.open_lookup()
         first = seconds(lambda: lookup.rows({"id": some}))
