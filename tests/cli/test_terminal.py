@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow  # tmux is not on every machine that runs `make test`
+
 SECONDS_MAX = 60
 
 

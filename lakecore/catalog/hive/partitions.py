@@ -1,7 +1,6 @@
 """Partitions of a table in a Hive Metastore: listed when they get files, removed with the last.
 
-A table has them if `metastore.partitioned-table` is set. Each is listed with its directory and its
-numbers of files, bytes and rows.
+A table has them if `metastore.partitioned-table` is set. Each is listed with its directory.
 """
 
 from __future__ import annotations
