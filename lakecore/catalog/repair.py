@@ -26,9 +26,10 @@ __all__ = ["repair_names"]
 def repair_names(
     metastore: Metastore, store_of: Callable[[str], Store], warehouse: str, name: str | None
 ) -> tuple[str, ...]:
-    """Repair a table, a database, or without a name the whole warehouse; return the tables.
+    """List the tables whose directories exist, and copy their schemas to the metastore.
 
-    Raises NotFound if the warehouse has no such table or database.
+    `name` is a table or a database; None means the whole warehouse. Returns the names of these
+    tables. Raises NotFound if the warehouse has no such table or database.
     """
     if name is None:
         found = directories(store_of(warehouse), warehouse)

@@ -80,7 +80,10 @@ def write_weeks(flights: Table, weeks: Iterable[pl.DataFrame]) -> None:
 
 
 def follow(stage: Stage, flights: Table, planned: pl.DataFrame, flown: pl.DataFrame) -> list[int]:
-    """The snapshots of the timetable and of each week."""
+    """Write the changes of each week, one commit a week.
+
+    Returns the snapshot ids: that of the timetable, then one for each week.
+    """
     says = "Each week brings delays (upserts) and cancellations (deletes), in one commit."
     stage.chapter("The year happens", says)
     weeks = [news(planned, week) for week in range(1, WEEKS + 1)]

@@ -121,8 +121,9 @@ class MergeFunction(Protocol):
     def chooses_rows(self) -> bool:
         """Whether the merge returns input rows unchanged.
 
-        Then the rows of a key may be merged in several steps. Otherwise, merging in several steps
-        could change the result, so that the memory of a writer would decide what it writes.
+        If true, the rows of a key may be merged in several steps. If false, they are merged once:
+        several steps could change the result, and the rows written would depend on when the buffer
+        of the writer was spilled.
         """
         ...
 

@@ -30,7 +30,10 @@ _WAYS_OUT = (
 
 
 def stored(error: Uncomputable, **place: object) -> Uncomputable:
-    """The error for stored rows, with their place and what can be done."""
+    """The error with remedies for stored rows in its message, and `place` in its facts.
+
+    An error that already names a table is returned unchanged.
+    """
     if "table" in error.facts:
         return error
     return Uncomputable(f"{error.message}. {_WAYS_OUT}", **place, **error.facts)

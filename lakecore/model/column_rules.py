@@ -165,7 +165,7 @@ def check_key_nullability(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_defaults(schema: TableSchema, options: TableOptions) -> None:
-    """Each default value is a value of its column's type."""
+    """Raise InvalidRequest for a default value that is no value of its column's type."""
     del options
     for column in schema.fields:
         check_default(column.type, column.default_value, column=column.name)

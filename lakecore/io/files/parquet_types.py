@@ -54,7 +54,11 @@ def physical_schema(
     leaf: Callable[[Atomic], pa.DataType] = parquet_leaf,
     id_name: str = "PARQUET:field_id",
 ) -> pa.Schema:
-    """The Arrow schema to encode: `leaf` returns types, the metadata `id_name` has field ids."""
+    """The Arrow schema of the rows to encode.
+
+    `leaf` maps an atomic type to its Arrow type. The metadata of each field holds its id under the
+    key `id_name`.
+    """
     return pa.schema([_Nodes(leaf, id_name).column(field) for field in fields])
 
 

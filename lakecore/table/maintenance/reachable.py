@@ -205,10 +205,12 @@ def _without_changelog(snapshot: Snapshot) -> Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """The paths of metadata that states reach.
+    """The paths of the metadata files that a set of states references.
 
-    `lists` holds manifest lists and index manifests, `manifests` the manifests that the lists name,
-    `index_files` the files that index manifests name.
+    - `lists`: manifest lists and index manifests;
+    - `manifests`: the manifests that the lists name;
+    - `index_files`: the files that the index manifests name;
+    - `statistics`: the statistics files.
     """
 
     lists: frozenset[str] = frozenset()

@@ -51,7 +51,8 @@ def scan_at(
 ) -> Generator[tuple[np.ndarray | range, pa.RecordBatch], None, None]:
     """The rows of the files of a raw split, with the position of each row in its file.
 
-    The plan must have no predicate: its conditions on keys would drop rows without their positions.
+    The plan must have no predicate: it could prune rows, and the positions of the remaining rows
+    would be unknown.
     """
     assert plan.predicate is None, "positions of pruned rows are not known"
     fields = [plan.schema.field(name) for name in plan.columns]

@@ -50,7 +50,11 @@ def deleted(
     condition: Condition,
     base: WriteStart | None = None,
 ) -> Changed:
-    """Delete the matching rows of a source; `base` is what is known of the table's buckets."""
+    """The uncommitted changes that delete the rows of `source` which match the condition.
+
+    `base` holds what a writer needs to know: the snapshot, the bucket count of each partition, and
+    the largest sequence number of each bucket.
+    """
     if not context.schema.primary_keys:
         with FileChanges(context, source, base) as changes:
             changes.change(condition, None)

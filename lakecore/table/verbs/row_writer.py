@@ -164,7 +164,10 @@ class RowWriter:
 
 
 def require_one(rows: pa.Table, sequence: Sequence[str], schema: TableSchema) -> None:
-    """Raise InvalidRequest if all these columns are null in a row: the merge would ignore it."""
+    """Raise InvalidRequest if a row is null in all `sequence` columns.
+
+    The merge would ignore that row.
+    """
     absent = pc.is_null(rows.column(sequence[0]))
     for name in sequence[1:]:
         absent = pc.and_(absent, pc.is_null(rows.column(name)))
