@@ -99,7 +99,7 @@ spark: $(VENV)/.installed-spark ## write and read tables by Spark (Java 17, Mave
 	$(BIN)/python -m tests.interop.setup_peers --spark
 	$(PYTEST) -m spark tests/spark $(ARGS)
 
-demo-spark: $(VENV)/.installed-spark ## run a batch pipeline by Spark on real data (Java 17)
+demo-spark: $(VENV)/.installed-spark ## run a pipeline of streams by Spark on real data (Java 17)
 	$(BIN)/python examples/spark_pipeline.py $(ARGS)
 
 bench-spark: $(VENV)/.installed-spark ## measure Spark jobs beside the JVM connector (Java 17, Maven)

@@ -33,6 +33,7 @@ CONF = {
     "spark.default.parallelism": "2",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.authenticate.socketTimeout": "120s",  # a busy machine starts Python slowly
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.warehouse.dir": "/nonexistent",
 }
