@@ -29,6 +29,7 @@ from lakecore.io.history.history import History
 from lakecore.io.stores.open import locate, open_store
 from lakecore.io.stores.services import flag
 from lakecore.model.arguments import check_flags
+from lakecore.model.schema_change import check_changes
 from lakecore.options import OptionValue, option_texts
 from lakecore.sql.attached import attach
 from lakecore.sql.engine import SqlEngine
@@ -325,6 +326,7 @@ class Session:
         A switch of `deletion-vectors.enabled` first compacts the table in full, if stored rows need
         it. Raises CommitConflict if concurrent schema changes win every retry.
         """
+        check_changes(changes)
         if any(getattr(change, "key", None) == VECTORS for change in changes):
             with suppress(NotFound):
                 compact_for_switch(self.get_table(identifier).context, changes)

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from lakecore.cli.action_table import HELP
+from lakecore.cli.output import flush, write
 from lakecore.cli.run import run
 
 __all__ = ["add_to"]
@@ -31,4 +33,8 @@ def action(
     ] = None,
 ) -> None:
     """Run an action of Paimon's Flink action jar, with the same name and flags."""
-    run("lakecore.cli.actions", "action", list(arguments or ()))
+    if not arguments or arguments[0] in {"-h", "--help"}:
+        write(HELP)
+        flush()
+        return
+    run("lakecore.cli.actions", "action", arguments)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ACTIONS", "CATALOG_FLAGS", "REPEATED", "Action"]
+__all__ = ["ACTIONS", "CATALOG_FLAGS", "HELP", "REPEATED", "Action"]
 
 CATALOG_FLAGS = ("warehouse", "catalog_conf")
 TABLE_FLAGS = ("database", "table", "path")
@@ -200,3 +200,13 @@ ACTIONS: dict[str, Action] = {
         procedure="rollback_to_timestamp", flags=_same("timestamp"), required=("timestamp",)
     ),
 }
+
+HELP = """\
+Usage: lakecore action NAME [--FLAG VALUE]...
+
+  Run an action of Paimon's Flink action jar, with the same name and flags.
+
+  lakecore action NAME --help lists the flags of an action. Names are written with _ or -.
+
+Actions:
+""" + "".join(f"  {name}\n" for name in ACTIONS)

@@ -27,15 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["action"]
 
-_HELP = """\
-Usage: lakecore action NAME [--FLAG VALUE]...
-
-  Run an action of Paimon's Flink action jar, with the same name and flags.
-
-  lakecore action NAME --help lists the flags of an action. Names are written with _ or -.
-
-Actions:
-"""
 _OF_OUTPUT = ("output", "json", "csv")
 _FLAG = re.compile(r"--?(?P<name>[A-Za-z][\w-]*)(?P<rest>=(?P<value>.*))?", re.DOTALL)
 _CLAUSES = {
@@ -54,9 +45,6 @@ _FOR_FLINK_ONLY = "force_start_flink_job"
 
 def action(arguments: Sequence[str]) -> None:
     """Run the action that the arguments state, and print the rows of its procedure."""
-    if not arguments or arguments[0] in {"-h", "--help"}:
-        say(_HELP + "\n".join(f"  {name}" for name in ACTIONS))
-        return
     name = arguments[0].lower().replace("-", "_")
     found = ACTIONS.get(name)
     if found is None:

@@ -207,10 +207,8 @@ def _without_changelog(snapshot: Snapshot) -> Snapshot:
 class Metadata:
     """The paths of the metadata files that a set of states references.
 
-    - `lists`: manifest lists and index manifests;
-    - `manifests`: the manifests that the lists name;
-    - `index_files`: the files that the index manifests name;
-    - `statistics`: the statistics files.
+    `lists` are manifest lists and index manifests. The lists name `manifests`, and the index
+    manifests name `index_files`.
     """
 
     lists: frozenset[str] = frozenset()

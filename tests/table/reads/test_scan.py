@@ -177,7 +177,7 @@ def test_files_at_level_0_are_hidden_where_their_rows_are_not_settled() -> None:
     )
 
     plan = plan_scan(scan, table.context.history.latest_snapshot())
-    assert (plan.splits, plan.skipped) == ((), Skipped(hidden_level_0=1))
+    assert (plan.splits, plan.skipped) == ((), Skipped(hidden_level_0=1, hidden_rows=1))
 
 
 def test_bytes_are_those_of_the_files_to_read() -> None:
