@@ -33,3 +33,8 @@ def make_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> MakeCatalog:
         return open_catalog({**options, **given}, create=True)
 
     return make
+
+
+@pytest.fixture(name="other_database")
+def name_of_a_database() -> str:
+    return "a b"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["JdbcMetastore"]
 
 _EXISTS, _LOCATION = "exists", "location"
+_REPLACE_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +140,13 @@ class JdbcMetastore:
         return added is not None
 
     def update(self, name: Identifier, schema: TableSchema, before: TableSchema | None) -> None:  # noqa: ARG002
-        if self.copies_properties:
-            self.database.change(*self._replaced(name, schema))
+        if not self.copies_properties:
+            return
+        # Without a lock, another change may insert the same keys between the DELETE and the INSERT.
+        for _ in range(_REPLACE_ATTEMPTS):
+            if self.database.insert(*self._replaced(name, schema)) is not None:
+                return
+        self.database.change(*self._replaced(name, schema))
 
     def remove(self, name: Identifier) -> bool:
         values = self._of(name)
