@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 class TableContext:
     """The value that every verb needs. `identifier` is for messages: `db.table`, or a path.
 
-    `zone` (empty: the machine's) and `statement_ms` (None: the clock's) are the time zone and the
-    time that SQL in conditions and values has. Processes that share a statement share both.
+    SQL in conditions and values uses the time zone `zone` (empty: that of the machine) and the
+    current time `statement_ms` (None: that of the clock). Processes that share a statement use the
+    same values of both.
     """
 
     identifier: str
@@ -138,7 +139,7 @@ def with_schema(context: TableContext, schema: TableSchema) -> TableContext:
 
 
 def with_options(context: TableContext, options: TableOptions) -> TableContext:
-    """The same table with other options, and what follows from them."""
+    """The same table with other options; its layout and partition names follow them."""
     return replace(
         context,
         options=options,
@@ -158,7 +159,7 @@ def _laid_out(layout: Layout, options: TableOptions) -> Layout:
 
 
 def dynamic_options_of(context: TableContext) -> dict[str, str]:
-    """The options that hold for this object only."""
+    """The dynamic options: those that differ from the options stored with the table."""
     stated = {RENAMED.get(key, key): text for key, text in context.schema.stated_options.items()}
     return {key: text for key, text in context.options.texts.items() if stated.get(key) != text}
 
@@ -166,8 +167,8 @@ def dynamic_options_of(context: TableContext) -> dict[str, str]:
 def on_branch(context: TableContext, name: str, *, own: Collection[str]) -> TableContext:
     """The table on a branch or on `main`, with its newest schema.
 
-    The dynamic options stay, but for those of `own`, which each branch states itself. Raises
-    NotFound if the branch has no schema.
+    Dynamic options are kept, except those named in `own`, which every branch sets for itself.
+    Raises NotFound if the branch has no schema.
     """
     dynamic = {key: text for key, text in dynamic_options_of(context).items() if key not in own}
     return load_context(
@@ -182,7 +183,10 @@ def on_branch(context: TableContext, name: str, *, own: Collection[str]) -> Tabl
 
 
 def has_unaware_bucket(context: TableContext) -> bool:
-    """Whether each partition has one bucket, in which rows have no order: `bucket` = -1, no key."""
+    """Whether the table has unaware buckets: it has no primary key, and `bucket` is -1.
+
+    Each partition then has one bucket, whose rows have no order.
+    """
     return not context.schema.primary_keys and context.options.bucket < 0
 
 

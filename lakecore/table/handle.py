@@ -227,7 +227,7 @@ class Table(
             table.write(pl.DataFrame({"id": [1], "note": ["new"]}), evolve_schema=True)
 
         `watermark` is the event time, in milliseconds since 1970, up to which all rows have
-        arrived. The snapshot has the larger one of it and of the watermark before.
+        arrived. The snapshot stores the larger of this and the previous watermark.
 
         Raises InvalidRequest, naming column, value and row, if a row does not fit; nothing is
         committed. Raises CommitConflict if a concurrent commit conflicts with this one, and
@@ -359,10 +359,10 @@ class Table(
         """Remove all rows, and every file of the past of the table.
 
         Branches, tags and consumers are deleted, the table is truncated, and all snapshots but the
-        newest expire. This cannot be undone, and nobody may write meanwhile
+        newest expire. It cannot be undone. Nobody may write during the call
         (https://paimon.apache.org/docs/master/flink/procedures/).
 
-        Returns what is gone. After a crash, call it again.
+        Returns what was removed. After a crash, call it again.
 
             table.purge_files()
         """
@@ -371,13 +371,13 @@ class Table(
     def mark_partition_done(self, *partitions: Mapping[str, object]) -> tuple[str, ...]:
         """Mark the matching partitions as done, so that others know that they are complete.
 
-        How is the option `partition.mark-done-action`: `success-file` writes the file `_SUCCESS`
+        The option `partition.mark-done-action` says how: `success-file` writes the file `_SUCCESS`
         into the directory of the partition, `http-report` sends a request. A mapping may leave out
         partition keys (https://paimon.apache.org/docs/master/maintenance/manage-partitions/).
 
         Returns the directories of the marked partitions, relative to the table, sorted. Raises
         NotFound if none matches, Unsupported for an action that needs a metastore, StorageError if
-        a report is not taken.
+        a report is not accepted.
 
             table.mark_partition_done({"day": datetime.date(2024, 1, 1)})
         """
@@ -484,7 +484,7 @@ class Table(
     ) -> Explanation:
         """The plan of a `scan` with these arguments. `print` it, or use its fields.
 
-        `parts` names how each part is read, and why. Values are not read, but the footers of large
+        `parts` names how each part is read, and why. No values are read, only the footers of large
         local files. Raises CorruptTable if such a file is missing or has another size.
         """
         source = self._rows(Travel(snapshot_id=snapshot_id, tag=tag, timestamp=timestamp))

@@ -100,7 +100,7 @@ Outcome: TypeAlias = Published | LostRace | Refused | Unknown
 class References(Protocol):
     """Changes tags, branches and the newest snapshot where a server owns them.
 
-    A call raises the errors of the verb that makes it.
+    Each method raises the errors of the verb that calls it.
     """
 
     def create_tag(self, branch: str, name: str, snapshot_id: int, retained: str | None) -> None:
@@ -133,15 +133,15 @@ class Publication(Protocol):
 
     @property
     def references(self) -> References | None:
-        """Who changes tags and branches; None: they are files of the table."""
+        """The server's calls for tags and branches; None if these are files of the table."""
         ...
 
     def history(self, store: Store, layout: Layout) -> History:
-        """What was published so far, as readers see it, with empty caches."""
+        """A history of what was published so far, as readers see it, with empty caches."""
         ...
 
     def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
-        """Make the snapshot visible if its number is free. Raises nothing that it can report."""
+        """Make the snapshot visible if its number is free. Returns failures as outcomes."""
         ...
 
     def publish_schema(self, store: Store, layout: Layout, proposal: SchemaProposal) -> bool:
@@ -149,7 +149,7 @@ class Publication(Protocol):
         ...
 
     def write_hints(self, history: History, snapshot: Snapshot) -> None:
-        """Leave what helps readers to find a snapshot that was published. Never fails."""
+        """Write the hints by which readers find a published snapshot. Never fails."""
         ...
 
 
@@ -184,7 +184,7 @@ class ExclusiveCreate:
         return Published() if made else LostRace()
 
     def publish_schema(self, store: Store, layout: Layout, proposal: SchemaProposal) -> bool:
-        """One call to the store."""
+        """Create the schema file by one call to the store."""
         return write_schema(store, layout, proposal.schema)
 
     def write_hints(self, history: History, snapshot: Snapshot) -> None:

@@ -1,4 +1,4 @@
-"""An earlier snapshot: whether it is still in the history, what followed, what it passes on.
+"""Whether an earlier snapshot is still in the history, what followed it, what the next inherits.
 
 A rollback removes snapshots, and later commits reuse their ids. The uuid distinguishes two
 snapshots with the same id. (Paimon before 1.2 writes no uuid.)
@@ -25,7 +25,7 @@ Base: TypeAlias = tuple[int, str | None]
 
 
 def was_rolled_back(history: History, base: Base, latest: Snapshot) -> bool:
-    """Whether a rollback has removed a snapshot. An expired snapshot does not count."""
+    """Whether a rollback has removed the snapshot `base`. False if it has only expired."""
     snapshot_id, uuid = base
     if snapshot_id > latest.id:
         return True
@@ -34,7 +34,7 @@ def was_rolled_back(history: History, base: Base, latest: Snapshot) -> bool:
 
 
 def is_there(history: History, snapshot: Snapshot, latest: Snapshot) -> bool:
-    """Whether the snapshot has neither expired nor been rolled back."""
+    """Whether the snapshot still exists: it has not expired, and no rollback has removed it."""
     if was_rolled_back(history, (snapshot.id, snapshot.uuid), latest):
         return False
     return snapshot.id == latest.id or snapshot.id in history.snapshot_ids()
@@ -43,9 +43,9 @@ def is_there(history: History, snapshot: Snapshot, latest: Snapshot) -> bool:
 def committed_since(
     history: History, snapshot_id: int, latest: Snapshot
 ) -> Iterator[tuple[Snapshot, Sequence[ManifestEntry]]]:
-    """The snapshots after one, newest first, each with its own changes.
+    """The snapshots after `snapshot_id`, newest first, each with its own changes.
 
-    Raises NotFound where they have expired.
+    Raises NotFound on reaching a snapshot that has expired.
     """
     snapshots = history.commits.after(snapshot_id, latest)
     for first in range(0, len(snapshots), _AT_ONCE):

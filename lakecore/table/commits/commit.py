@@ -145,7 +145,7 @@ def commit_compaction(context: TableContext, request: CommitRequest) -> CommitRe
 
 
 class _Committer:
-    """The snapshots of one commit."""
+    """Makes the snapshots of one commit: at most two."""
 
     def __init__(self, context: TableContext, request: CommitRequest) -> None:
         self._context = context
@@ -155,7 +155,7 @@ class _Committer:
         self._is_new = True
         self._manifests = ManifestWriter(context)
         self._attempts = 0
-        self._in_doubt = False  # whether the manifests may be those of a snapshot that is there
+        self._in_doubt = False  # whether a visible snapshot may use the manifests
         self._uuids: set[str] = set()
         self._snapshots: list[tuple[Snapshot, Sequence[ManifestEntry]]] = []
         self.facts: dict[str, int] = {}
@@ -163,10 +163,10 @@ class _Committer:
     def follow(
         self, seen: int | None, latest: Snapshot | None = None, *, is_new: bool = False
     ) -> None:
-        """Set what is known: no snapshot up to `seen` is of this commit (None: not checked).
+        """Set what is known: no snapshot up to id `seen` is of this commit (None: not checked).
 
-        `latest` is the newest snapshot, if just read. Unless the commit `is_new`, a part of it may
-        have been made earlier.
+        `latest` is the newest snapshot, if it was just read. If `is_new` is false, a part of the
+        commit may have been made earlier.
         """
         self._seen, self._latest, self._is_new = seen, latest, is_new
 
@@ -176,7 +176,7 @@ class _Committer:
         return self._is_new and not (self._snapshots or self._in_doubt)
 
     def result(self, before: CommitResult | None = None) -> CommitResult:
-        """The result; `before` is that of an earlier commit of the same messages."""
+        """The result; `before` is the result of an earlier commit of the same messages."""
         entries = [entry for _, delta in self._snapshots for entry in delta]
         added = [entry.file for entry in entries if entry.kind is FileKind.ADD]
         deleted = [entry.file for entry in entries if entry.kind is FileKind.DELETE]
@@ -223,7 +223,7 @@ class _Committer:
             self.facts["rows_compacted"] = sum(file.row_count for file in files)
 
     def publish(self, change: Change) -> None:
-        """Make one snapshot of a change."""
+        """Publish a change as one snapshot."""
         self._manifests.begin()
         self._in_doubt = False
         try:
@@ -254,7 +254,10 @@ class _Committer:
         )
 
     def _attempt(self, change: Change, schema_id: int) -> Change | None:
-        """None if the change is committed; else the change, with fewer snapshots left to check."""
+        """Try once to publish the change. Returns None if it is committed.
+
+        Otherwise returns the change for the next attempt, with fewer snapshots left to check.
+        """
         context = self._context
         behind: int | None = None
         try:
@@ -297,7 +300,7 @@ class _Committer:
         return None
 
     def _is_made(self, change: Change, latest: Snapshot | None) -> bool:
-        """Whether an earlier attempt that seemed to fail, or another process, made the snapshot."""
+        """Whether the snapshot exists already, made by an earlier attempt or another process."""
         mine = self._mine_since(self._seen, latest, change.kind)
         if mine is None:
             return False
@@ -342,7 +345,7 @@ class _Committer:
     def _publish(
         self, snapshot: Snapshot, base: Snapshot | None, delta: Sequence[ManifestEntry]
     ) -> bool:
-        """Whether the snapshot is visible now; False if another snapshot has its number."""
+        """Publish the snapshot. Returns False if another snapshot has its number."""
         assert snapshot.uuid is not None
         context = self._context
         self._uuids.add(snapshot.uuid)
@@ -372,7 +375,7 @@ class _Committer:
     def _removed(
         self, change: Change, latest: Snapshot | None
     ) -> tuple[list[ManifestEntry], set[bytes]]:
-        """Deletions of all live files of the partitions that the overwrite clears."""
+        """Deletions of the live files in the partitions to clear, and these partitions."""
         if latest is None:
             return [], set()
         live = self._context.history.live_entries(latest)
@@ -389,7 +392,7 @@ class _Committer:
 
 
 def _passed(change: Change, latest: Snapshot | None) -> Change:
-    """The change after its checks against `latest`; only later snapshots are left to check."""
+    """The change after its checks against `latest`: only later snapshots remain to be checked."""
     if latest is None:
         return change
     bases = frozenset({(latest.id, latest.uuid)})

@@ -23,7 +23,7 @@ _DOUBLINGS_MAX = 30
 
 
 def attempts(options: TableOptions, ambient: Ambient) -> Iterator[int]:
-    """The number of each attempt, from 0 up to the limit; waits before each but the first."""
+    """The number of each attempt, from 0 up to the limit; waits between the attempts."""
     deadline = None
     if options.commit_timeout_ms is not None:
         deadline = ambient.now_ms() + options.commit_timeout_ms
@@ -40,7 +40,7 @@ def attempts(options: TableOptions, ambient: Ambient) -> Iterator[int]:
 
 
 def log_lost_compaction(context: TableContext, error: Exception) -> None:
-    """Log that a compaction was not committed, unless another process had committed it."""
+    """Log that a compaction was not committed: at level DEBUG if another commit was first."""
     level = logging.DEBUG if isinstance(error, CommitConflict | AlreadyExists) else logging.WARNING
     log.log(
         level,

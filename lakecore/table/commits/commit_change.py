@@ -214,9 +214,10 @@ def _index_entries(
 
 
 def _parts_of_index(message: CommitMessage, file: IndexFile) -> Sequence[str]:
-    """What only one index file of a bucket may hold: its type, or the vector of a data file.
+    """The parts of an index file that no other index file of the bucket may contain.
 
-    An unaware bucket may have several files of deletion vectors.
+    Usually this is the type of the index. An unaware bucket may have several files of deletion
+    vectors; there it is the data files whose vectors the file holds.
     """
     if file.index_type == DELETION_VECTORS and message.total_buckets < 0:
         return [vector.data_file for vector in file.vectors or ()]

@@ -9,7 +9,7 @@
   read the table; against all files, if the snapshot they read has been rolled back;
 - rows computed from other rows conflict with concurrent changes of the same keys
   (`row_conflicts.py`).
-  A plain append that nobody came before costs no reading at all.
+  A plain append without concurrent commits reads nothing.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def check_change(
     delta: Sequence[ManifestEntry],
     newest: int,
 ) -> None:
-    """Check that `delta`, the change with the files it clears, may follow the latest snapshot.
+    """Check that a change may be committed after the latest snapshot.
 
-    `newest` is the id of the newest schema. Raises CommitConflict, or AlreadyExists if the messages
-    were committed before.
+    `delta` are its file changes, with the deletions of an overwrite. `newest` is the id of the
+    newest schema. Raises CommitConflict, or AlreadyExists if the messages were committed before.
     """
     keys = context.schema.key_fields
     if change.kind is not CommitKind.COMPACT:
@@ -78,7 +78,10 @@ def check_change(
 
 
 def _reading_vectors(change: Change) -> list[CommitMessage]:
-    """The messages whose deletion vectors this snapshot relies on: those of its own compaction."""
+    """The messages whose deletion vectors this snapshot relies on.
+
+    For a COMPACT snapshot these are messages with a compaction, for others those without.
+    """
     is_compaction = change.kind is CommitKind.COMPACT
     return [
         message
@@ -88,8 +91,9 @@ def _reading_vectors(change: Change) -> list[CommitMessage]:
 
 
 def check_absent(change: Change, entries: Iterable[ManifestEntry]) -> None:
-    """Check that the change adds none of these files: its messages are not yet committed."""
-    # A file that only changes its level may have been moved by another compaction: a conflict.
+    """Raise AlreadyExists if one of these entries is a file that the change adds."""
+    # Leave out files that only change their level: if another compaction moved such a file, that is
+    # a conflict.
     moved = {entry.file.name for entry in change.delta if entry.kind is FileKind.DELETE}
     mine = {
         entry.identity
@@ -210,9 +214,9 @@ def _check_indexes(context: TableContext, change: Change, latest: Snapshot) -> N
 def _added_since(
     context: TableContext, base: int | None, latest: Snapshot
 ) -> Iterator[tuple[Snapshot | None, Sequence[ManifestEntry]]]:
-    """The snapshots after `base` (None: all), newest first, and the files that each added.
+    """Each snapshot after `base` (None: from the first on), newest first, and its added files.
 
-    If snapshots have expired, all live files are returned in place of the files they added.
+    Where snapshots have expired, yields None with all live files instead.
     """
     try:
         for theirs, entries in committed_since(context.history, base or 0, latest):

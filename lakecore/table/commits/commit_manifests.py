@@ -52,12 +52,16 @@ class ManifestWriter:
         self._deltas: list[_Delta] = []
 
     def begin(self) -> None:
-        """Begin a snapshot; files written so far are kept."""
+        """Begin a snapshot. Files written so far stay, even if the new snapshot is given up."""
         self._paths.clear()
         self._deltas.clear()
 
     def lose(self, *, whole: bool) -> None:
-        """Delete the files of a lost attempt; unless `whole`, keep the lists of its own changes."""
+        """Delete the files of a lost attempt.
+
+        Unless `whole`, the manifests and lists of the commit's own changes are kept for the next
+        attempt.
+        """
         kept = set() if whole else {path for delta in self._deltas for path in delta.paths}
         self._remove([path for path in self._paths if path not in kept])
         self._paths = [path for path in self._paths if path in kept]
@@ -65,7 +69,7 @@ class ManifestWriter:
             self._deltas.clear()
 
     def remove(self) -> None:
-        """Remove all files of the snapshot; it will not be published."""
+        """Remove all files of the snapshot, which will not be published."""
         self._remove(self._paths)
         self.begin()
 
@@ -76,13 +80,13 @@ class ManifestWriter:
                 self._context.store.delete(path)
 
     def write_base(self, latest: Snapshot | None) -> tuple[str, int]:
-        """Write the base manifest list, with small manifests merged when due: name and size."""
+        """Write the base manifest list, merging manifests if due. Returns its name and size."""
         if latest is None:
             return self._write_list([])
         return self._write_list(self.merged(self._context.history.manifests(latest)))
 
     def merged(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
-        """The manifests with the same live files, merged when due."""
+        """Manifests with the same live files, merged if a merge is due."""
         return merge_manifests(self._context, manifests, self._write_columns)
 
     def write_delta(self, entries: Sequence[ManifestEntry]) -> tuple[str, int]:
@@ -189,7 +193,7 @@ class ManifestWriter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Delta:
-    """Entries, the files that hold them, and the name and size of their list."""
+    """Written entries: the paths of their files, and the name and size of their list."""
 
     entries: Sequence[ManifestEntry]
     paths: tuple[str, ...]
@@ -198,7 +202,7 @@ class _Delta:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Contents:
-    """The facts of a manifest's entries that its line in a manifest list states."""
+    """The facts about a manifest's entries that a manifest list records."""
 
     kinds: Ints
     partitions: Sequence[bytes]
@@ -240,7 +244,7 @@ class _Contents:
         )
 
     def described(self, name: str, size_bytes: int, partitions: Partitions) -> ManifestFile:
-        """The line of the manifest list."""
+        """The manifest as an entry of a manifest list."""
         stats = StatsCollector(
             partitions.fields, [StatsMode(StatsKind.FULL)] * len(partitions.fields)
         )

@@ -1,7 +1,8 @@
 """Finds the commits of a user by searching the snapshots, newest first.
 
-A job that numbers its commits keeps its commit user over restarts: if a snapshot has this or a
-larger number, the commit was made (https://paimon.apache.org/docs/master/concepts/snapshot/).
+A job that numbers its commits keeps its commit user over restarts. If a snapshot of that user
+has the number of a commit or a larger one, that commit was made
+(https://paimon.apache.org/docs/master/concepts/snapshot/).
 
 If the process died between the two snapshots of a commit, the second is missing. It can still be
 made from the same messages.
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 def last_committed(context: TableContext, user: str) -> Snapshot | None:
     """The newest snapshot that a user committed under an identifier; None if there is none.
 
-    Batch commits, which have no identifier of their own, are ignored: otherwise a job that uses
-    both ways would take each of its later commits for done.
+    Batch commits have no identifier of their own and are ignored: otherwise a job that makes both
+    kinds of commits would take each of its later numbered commits for done.
     """
     return _last_numbered(context, user, context.history.latest_snapshot())
 

@@ -46,7 +46,7 @@ _READERS = 8
 def merge_manifests(
     context: TableContext, manifests: Sequence[ManifestFile], write: Write
 ) -> list[ManifestFile]:
-    """The manifests after the merge; `write` makes new ones from their entries."""
+    """The manifests after the merge; `write` writes entries as new manifests."""
     target = context.options.manifest_target_file_size_bytes
     threshold = context.options.manifest_full_compaction_threshold_size_bytes
     if full_merge_is_due(manifests, target_bytes=target, threshold_bytes=threshold):

@@ -27,7 +27,7 @@ def delete_files(context: TableContext, messages: Sequence[CommitMessage]) -> No
 
 
 def delete_compaction_files(context: TableContext, messages: Sequence[CommitMessage]) -> None:
-    """Remove the files that the compactions of messages wrote; the rest was committed."""
+    """Remove the files that the compactions of messages wrote; the other files are committed."""
     for message in messages:
         made = _made_by_compaction(message)
         _delete(context, _paths(context, message, made, message.compact_index_files))
@@ -36,7 +36,7 @@ def delete_compaction_files(context: TableContext, messages: Sequence[CommitMess
 def delete_other_indexes(
     context: TableContext, messages: Sequence[CommitMessage], later: Sequence[CommitMessage]
 ) -> None:
-    """Remove the index files that later versions of messages name and the messages do not."""
+    """Remove the index files of each message in `later` that replaces one of `messages`."""
     for before, after in zip(messages, later, strict=False):
         if after is not before:
             _delete(context, _paths(context, after, (), after.compact_index_files))

@@ -93,7 +93,10 @@ def next_snapshot(
 
 
 def _kept_statistics(context: TableContext, latest: Snapshot | None, schema_id: int) -> str | None:
-    """The statistics of the latest snapshot, if they are there and the schema is still theirs."""
+    """The name of the latest snapshot's statistics file, for the next snapshot to keep.
+
+    None if the file cannot be read, or if it was made for another schema.
+    """
     if latest is None or latest.statistics is None:
         return None
     try:

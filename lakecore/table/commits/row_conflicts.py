@@ -70,7 +70,10 @@ def _added_since(
     latest: Snapshot,
     buckets: frozenset[tuple[bytes, int]],
 ) -> dict[tuple[bytes, int], list[DataFile]]:
-    """The files that other commits added to these buckets since the rows were read."""
+    """The files that other commits added to these buckets since the rows were read.
+
+    Raises CommitConflict if another commit removed rows of these buckets, or if snapshots expired.
+    """
     added: dict[tuple[bytes, int], list[DataFile]] = defaultdict(list)
     for theirs, entry in _changes_since(context, change.base_snapshot_id or 0, latest):
         bucket = (entry.partition, entry.bucket)

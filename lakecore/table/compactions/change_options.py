@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Switch:
-    """The rules of a table before and after a change, and the columns that both have."""
+    """The schema and options before and after a change, and the columns that both schemas have."""
 
     schema: TableSchema
     before: TableOptions
@@ -172,7 +172,7 @@ def _is_one_run(files: Sequence[DataFile]) -> bool:
 def _rules(
     schema: TableSchema, options: TableOptions, columns: Collection[str]
 ) -> MergeSpec | None:
-    """How rows of these columns merge; None for a function that lakecore does not know."""
+    """How rows of these columns merge; None if lakecore does not know one of the functions."""
     try:
         spec = merge_spec(schema, options)
     except Unsupported:

@@ -171,7 +171,7 @@ class _Rewriter:
 
     @property
     def unchanged(self) -> tuple[str, ...] | None:
-        """If rows are looked up, the files above level 0 that the compaction does not change."""
+        """The files above level 0 that the compaction leaves as they are; None without look-ups."""
         if not self._context.options.needs_lookup:
             return None
         return tuple(file.name for file in self._compaction.others if file.level > 0)
@@ -249,7 +249,7 @@ class _Rewriter:
         return coded_columns(split, self._fields, self._plan, self._context.store)
 
     def _merge(self, files: Sequence[DataFile]) -> CompactionMerge | None:
-        """The merge function for these files; None: the same as in a read."""
+        """The merge function for these files; None if they merge as in a read."""
         options = self._context.options
         takes_up = self._compaction.level > 0 and any(file.level == 0 for file in files)
         upper = self._upper if takes_up else None
@@ -280,7 +280,10 @@ class _Rewriter:
         )
 
     def _changed_rows(self) -> tuple[Changes | None, Equal]:
-        """The writer of changes, and the comparison of rows; large rows are handled by place."""
+        """The changelog writer (None: no changelog), and the function that compares rows.
+
+        If large rows are merged by place, both read the values row by row.
+        """
         changelog, places = self._changelog, self._places
         if changelog is None or places is None:
             return changelog, equal_rows

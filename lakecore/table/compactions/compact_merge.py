@@ -115,7 +115,7 @@ class CompactionMerge:
             return
         changed, before = keys.changed[piece], keys.before[piece]
         if self.first_row:
-            # Existing rows stay, and keys that are known above were written before.
+            # First-row: existing rows stay, and keys found in upper levels were reported before.
             changed = changed & (before == NONE)
             changed = changed if known is None else changed & ~known[piece]
             self.changelog.write(self.late.cast(filter_rows(merged, changed)))

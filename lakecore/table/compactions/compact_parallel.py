@@ -85,7 +85,7 @@ class Tally:
         self._buckets = self._buckets_done = self._rows = self._rows_done = 0
 
     def begin(self, plan: Sequence[PlannedBucket]) -> None:
-        """Report the remaining work of a plan."""
+        """Set the planned work: what is done and this plan. Reports it."""
         with self._lock:
             self._buckets = self._buckets_done + len(plan)
             self._rows = self._rows_done + sum(planned.row_count for planned in plan)

@@ -48,7 +48,11 @@ def do_work(context: TableContext, work: Work, rows_done: RowsDone) -> CommitMes
 def left_to_plan(
     context: TableContext, messages: Sequence[CommitMessage], entries: Sequence[ManifestEntry]
 ) -> list[ManifestEntry]:
-    """The files left to plan after the messages; none of an ordered bucket that has a message."""
+    """The entries that are still to be planned after these messages.
+
+    In an unordered bucket, these are the files that no message replaces. Any other bucket has no
+    work left if it has a message.
+    """
     if not context.schema.primary_keys and context.options.bucket < 0:
         packed = {file.name for message in messages for file in message.compact_before}
         return [entry for entry in entries if entry.file.name not in packed]

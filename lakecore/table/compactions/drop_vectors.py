@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 def without_vectors(
     context: TableContext, snapshot: Snapshot | None, messages: Sequence[CommitMessage]
 ) -> list[CommitMessage]:
-    """The messages; the first of each bucket also replaces index files of the snapshot.
+    """The messages, with the changes of index files added to the first message of each bucket.
 
-    `snapshot` must be the one that the compactions have read. If this fails, the index files that
-    it wrote are removed.
+    `snapshot` must be the one that the compactions have read. On failure, the index files that were
+    written are removed.
     """
     if context.schema.primary_keys:
         return list(messages)

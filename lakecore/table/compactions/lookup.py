@@ -62,7 +62,7 @@ class LookupPlan:
     """The files above some level, and how they are read.
 
     `fields` are the columns of the returned rows. `marks` collects the positions of all rows that
-    are found, by file name (None: nobody wants them). Rows that a deletion vector marks are never
+    are found, by file name (None: not collected). Rows that a deletion vector marks are never
     found.
     """
 
@@ -161,7 +161,7 @@ class _Level:
         self._open: _File | None = None
 
     def rows(self, keys: OrderColumns) -> tuple[np.ndarray, pa.Table | None]:
-        """For each key, its position in the returned rows, or NONE; and the rows, None if none."""
+        """For each key, its index in the returned rows, or NONE. No rows: None in their place."""
         places = np.full(keys.length, NONE)
         tables: list[pa.Table] = []
         count = 0
@@ -186,7 +186,7 @@ class _Level:
             self._open = None
 
     def _found(self, keys: OrderColumns) -> Iterator[tuple[int, np.ndarray, _File]]:
-        """The files that may hold some of the keys: index of the first key, positions, file."""
+        """Each file that may hold keys: the index of its first key, the positions, and the file."""
         while self._waiting and keys.length:
             bounded = self._waiting[0]
             start, end = keys.count_below(bounded.low), keys.count_up_to(bounded.high)
@@ -376,7 +376,7 @@ def _groups(plan: LookupPlan, file: DataFile) -> list[_Group] | None:
 
 
 def _hits(keys: OrderColumns, held: OrderColumns) -> np.ndarray:
-    """For each key, its row in `held`, or NONE; both are ascending and unique."""
+    """For each key, its index in `held`, or NONE. Both are ascending and without duplicates."""
     asked, there = shared_codes([keys, held])
     at = np.searchsorted(there, asked)
     at[at == len(there)] = 0

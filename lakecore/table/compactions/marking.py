@@ -43,35 +43,38 @@ class Marking:
             self.marks = {}
 
     def of(self, runs: Sequence[Sequence[DataFile]]) -> Vectors:
-        """The vectors of these files."""
+        """The deletion vectors of these files, by file name."""
         vectors = self._compaction.vectors
         names = [file.name for run in runs for file in run] if vectors else []
         return {name: vectors[name] for name in names if name in vectors}
 
     @property
     def read(self) -> tuple[tuple[str, str | None], ...] | None:
-        """`CommitMessage.vectors_read`: all files above level 0; None without deletion vectors."""
+        """For `CommitMessage.vectors_read`: the files above level 0, each with its index file.
+
+        None without deletion vectors.
+        """
         if self.marks is None and not self._vectors.files:
             return None
         files = (*self._compaction.files, *self._compaction.others)
         return self._vectors.index_of(file.name for file in files if file.level > 0)
 
     def write(self, gone: Collection[str]) -> VectorFiles:
-        """Write the new index file, if a vector has changed; the `gone` files have no vector."""
+        """Write the new index file if a vector has changed; drops the vectors of `gone` files."""
         self._vectors.drop(gone)
         for name, parts in (self.marks or {}).items():
             self._vectors.mark(name, np.concatenate(parts))
         return self._vectors.write()
 
     def abort(self) -> None:
-        """Remove the written file; one that cannot be removed is an orphan."""
+        """Remove the index file that was written; if it cannot be removed, it is an orphan."""
         self._vectors.abort()
 
 
 def mark_keys(
     files: SplitFiles, file: DataFile, upper: UpperLevels, rows_done: Callable[[int], None]
 ) -> None:
-    """Mark the rows that the keys of a file of level 0 have in the upper levels."""
+    """In the upper levels, mark the rows whose keys are in this file of level 0."""
     plan = files.plan
     fields = [plan.schema.field(name) for name in plan.merge.key]
     with reading(files.rows(file, fields, BatchSize(_KEY_ROWS))) as batches:

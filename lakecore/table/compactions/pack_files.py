@@ -129,7 +129,7 @@ def _picked(
     full: bool,
     step_bytes: int | None,
 ) -> list[tuple[Group, ...]]:
-    """The groups of a bucket, for each packing."""
+    """The groups of files to pack in a bucket, one tuple of groups for each packing."""
     files, in_order = bucket.files, bucket.total_buckets > 0
     stale = {
         file.name
@@ -172,7 +172,7 @@ def plan_after_write(
 
 
 def _more_than_rows(file: DataFile) -> str:
-    """What a file states about its rows that a copy of the values would lose."""
+    """What a copy of the file's values would lose, for an error message; empty if nothing."""
     if file.first_row_id is not None:
         return "whose rows have ids"
     if file.write_columns is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class PlacedChanges:
-    """A changelog writer that receives places and reads the values row by row.
+    """A changelog writer for rows that are merged by place; it reads the values row by row.
 
     The rows before and the rows after a change are each in order.
     """
@@ -45,7 +45,7 @@ class PlacedChanges:
 
 @dataclass(slots=True)
 class EqualPlaces:
-    """Compares rows with places; values are read only where the places differ."""
+    """Compares rows that are merged by place; reads values only if the places differ."""
 
     before: Values
     after: Values

@@ -60,7 +60,7 @@ class RowGroupLookup:
         return None
 
     def _chunks(self, groups: Sequence[int]) -> Iterator[list[Part]]:
-        """Adjacent row groups, as many as fit in a chunk."""
+        """The row groups in chunks: adjacent groups, as many as fit in a chunk."""
         chunk: list[Part] = []
         chunk_bytes = 0
         for index in groups:

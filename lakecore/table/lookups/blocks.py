@@ -28,7 +28,7 @@ _KEY_BYTES = 8
 
 @dataclass(frozen=True)
 class Block:
-    """The rows, sorted by their `keys`; the first one is at `first_row` of its file.
+    """Rows sorted by their `keys`. `first_row` is the position of the first one in its file.
 
     `unique`: no key occurs twice.
     """
@@ -40,11 +40,11 @@ class Block:
 
     @property
     def size_bytes(self) -> int:
-        """About the memory it takes."""
+        """The approximate memory of the block."""
         return int(size_of(self.rows)) + _KEY_BYTES * self.keys.length * len(self.keys.columns)
 
     def find(self, keys: OrderColumns) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs of a key and a row that has it: their numbers, ascending by key."""
+        """All pairs of a key and a row that has it: two arrays of numbers, ascending by key."""
         if not keys.length or not self.keys.length:
             nothing = np.empty(0, np.int64)
             return nothing, nothing
@@ -110,7 +110,7 @@ def distinct(keys: OrderColumns) -> OrderColumns:
 
 
 def order_of(keys: OrderColumns) -> np.ndarray:
-    """The numbers of the keys in ascending order; equal ones keep theirs."""
+    """The numbers of the keys, ascending by key; equal keys stay in their order."""
     if len(keys.columns) == 1 and isinstance(keys.columns[0], np.ndarray):
         return np.argsort(keys.columns[0], kind="stable")
     frame = _frame(keys)
@@ -138,7 +138,7 @@ def _frame(keys: OrderColumns) -> pl.DataFrame:
 
 
 def _ranges(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each number with each row from its start to its end."""
+    """For each number i, its pairs with the rows from `starts[i]` up to, without, `ends[i]`."""
     counts = ends - starts
     numbers = np.repeat(np.arange(len(counts)), counts)
     if len(numbers) == 0 or counts.max() == 1:

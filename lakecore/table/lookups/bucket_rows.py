@@ -52,9 +52,9 @@ class Group:
 
 @dataclass(frozen=True)
 class BlockReader:
-    """Reads blocks of the columns `fields` and keeps them; threads may share it.
+    """Reads blocks of the columns `fields` and caches them; threads may share it.
 
-    `groups` keeps the row groups of files.
+    `groups` caches the row groups of files.
     """
 
     fields: tuple[Field, ...]
@@ -62,7 +62,7 @@ class BlockReader:
     groups: Cache[str, tuple[Group, ...]]
 
     def rows(self, state: SplitState, keys: OrderColumns) -> list[pa.Table]:
-        """The visible rows of the keys, which are unique and ascending."""
+        """The rows of the keys as a read returns them. The keys are unique and ascending."""
         found = [
             (run, each, rows)
             for run, files in enumerate(state.runs)
@@ -86,7 +86,10 @@ class BlockReader:
         return list(MERGE_FUNCTIONS[state.plan.engine](slices, spec))
 
     def _of_file(self, state: SplitState, file: DataFile, keys: OrderColumns) -> Iterator[pa.Table]:
-        """The stored rows of the keys in a file, in key order, as one table or none."""
+        """The rows of a file that have these keys and are not deleted, as one table or none.
+
+        They are in key order.
+        """
         if not keys.length:
             return
         deleted = state.deleted(file)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def find_rows(
     source: TableSource | FallbackSource, keys: Keys, columns: Sequence[str]
 ) -> pl.DataFrame:
-    """The columns of the rows that the keys find, in the order of the keys."""
+    """These columns of the rows that the keys find, in the order of the keys."""
     wanted = to_frame(keys.rows).drop_nulls().unique()
     names = list(dict.fromkeys((*columns, *keys.names)))
     parts = [to_frame(source.schema.empty_table().select(names))]

@@ -35,7 +35,10 @@ _LISTS = ("list", "tuple", "ndarray", "Array", "ChunkedArray", "Series", "range"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """The rows of the keys, in the types of the columns they name; rows with nulls included."""
+    """The keys as rows: their columns are those to look up by, in the types of the table.
+
+    Rows with nulls are included, although they match nothing.
+    """
 
     rows: pa.Table
 
@@ -45,7 +48,7 @@ class Keys:
         return list(self.rows.schema.names)
 
     def predicate(self) -> Predicate:
-        """What every row that a key finds fulfils; it may also hold for other rows."""
+        """A condition that holds for every row that a key finds, and perhaps for others."""
         parts = []
         for name in self.names:
             column = self.rows.column(name).combine_chunks()
@@ -110,9 +113,9 @@ def _check(names: Sequence[str], schema: TableSchema, on: Sequence[str] | None) 
 
 
 def rows_in_order(keys: Keys, rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """The columns of the rows that the keys find, in the order of the keys.
+    """These columns of `rows`, in the order of the keys that find the rows.
 
-    Every row is one that some key finds; it has at least these columns and those of the keys.
+    Some key finds each of the rows. They have at least these columns and those of the keys.
     """
     if keys.rows.num_rows <= 1:
         return rows.select(columns)

@@ -122,8 +122,8 @@ class Lookup:
     def rows(self, keys: object) -> pl.DataFrame:
         """The rows of the keys, as `Table.lookup` returns them, of the newest snapshot seen.
 
-        The table is looked at again when `lookup.continuous.discovery-interval` (by default that
-        of `continuous.discovery-interval`) has passed since.
+        A newer snapshot is looked for when `lookup.continuous.discovery-interval` (by default that
+        of `continuous.discovery-interval`) has passed since the last time.
         Raises InvalidRequest if the handle is closed, and the errors of `Table.lookup`.
         """
         self._require_open()
@@ -132,7 +132,7 @@ class Lookup:
         return self._retried(lambda: self._rows(fitted))
 
     def refresh(self) -> int | None:
-        """Look at the table now. Returns the snapshot that look-ups see from now on."""
+        """Look for a newer snapshot now. Returns the snapshot that look-ups see from now on."""
         self._require_open()
         with self._lock:
             self._state = self._read_state()
@@ -158,7 +158,10 @@ class Lookup:
             self._lock.release()
 
     def _read_state(self) -> tuple[TableSource | FallbackSource, LookupState | None, int]:
-        """The newest state; a full cache is filled."""
+        """The newest source, its state (None: look-ups read without a cache), and the time.
+
+        Fills a *full* cache.
+        """
         now_ms = self._context.ambient.now_ms()
         source = self._newest()
         if not isinstance(source, TableSource) or not self._cached:
@@ -174,7 +177,7 @@ class Lookup:
         return source, state, now_ms
 
     def _retried(self, look_up: Callable[[], pl.DataFrame]) -> pl.DataFrame:
-        """The rows; after an expiry has deleted files of the state, those of a newer state."""
+        """What `look_up` returns; if expiry has deleted files of the state, from a newer state."""
         for _ in range(_ATTEMPTS_MAX):
             before = self.snapshot_id
             try:
@@ -239,7 +242,7 @@ class Lookup:
     def _read_direct(
         self, state: LookupState, split: SplitState, keys: pa.Table
     ) -> Sequence[pa.Table]:
-        """The rows of a split by a read of it; the join with the keys leaves out the others."""
+        """The rows of a split that match the keys, by a read of the split."""
         asked = Keys(rows=keys)
         plan = replace(split.plan, predicate=asked.predicate())
         wanted = to_frame(keys)
@@ -259,5 +262,5 @@ def _without_nulls(rows: pa.Table) -> pa.Table:
 
 
 def _ascending(keys: pa.Table, on: Sequence[str]) -> OrderColumns:
-    """The keys in ascending order, each once, by these columns of them."""
+    """The columns `on` of the keys: each key once, in ascending order."""
     return distinct(order_columns([keys.column(name).combine_chunks() for name in on]))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LookupVerbs(ABC):
-    """Rows by their keys."""
+    """The methods of a table that find rows by their keys."""
 
     @property
     @abstractmethod

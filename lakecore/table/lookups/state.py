@@ -61,7 +61,7 @@ class SplitState:
 
     @property
     def fingerprint(self) -> tuple[object, ...]:
-        """Equal for splits that hold the same rows."""
+        """A value that is equal for splits that hold the same rows."""
         vectors = sorted(
             (name, index.name, where.offset) for name, (index, where) in self.split.vectors.items()
         )
@@ -84,9 +84,9 @@ class LookupState:
         return None if self.source.snapshot is None else self.source.snapshot.id
 
     def places(self, keys: pa.Table) -> Iterator[tuple[SplitState, np.ndarray]]:
-        """The splits that may hold some of the keys, whose columns are the primary key's.
+        """Each split that may hold some of the keys, with the numbers of these keys.
 
-        With each split come the numbers of those keys.
+        The columns of `keys` are those of the primary key.
         """
         context, schema = self.source.context, self.source.table_schema
         everything = np.arange(keys.num_rows)
@@ -116,7 +116,7 @@ class LookupState:
 
 
 def lookup_state(source: TableSource, columns: Sequence[str]) -> LookupState:
-    """The state of a snapshot, with what look-ups of these columns read."""
+    """The state of the source's snapshot, for look-ups that need these columns."""
     schema, splits = source.table_schema, source.plan().splits
     plan = source.read_plan(splits, columns)
     names = plan.merge.columns_for(columns) if schema.primary_keys else tuple(columns)

@@ -66,7 +66,10 @@ def commit_and_maintain(
 
 
 def maintain(context: TableContext, request: CommitRequest, latest_id: int | None) -> int:
-    """Do the housekeeping after a commit. Returns 1 if it, or an unreported earlier run, failed."""
+    """Do the housekeeping after a commit.
+
+    Returns 1 if it failed, or if an earlier run failed that was not reported yet; otherwise 0.
+    """
     if context.options.snapshot_expire_execution_mode is not ExpireMode.ASYNC:
         return int(not _run(context, request, latest_id))
     return _background_of(context.history).start(lambda: _run(context, request, latest_id))

@@ -97,7 +97,7 @@ def _tag_periods(context: TableContext, periods: TagPeriods, latest: Snapshot) -
 
 
 def _time_of(context: TableContext, snapshot: Snapshot) -> int | None:
-    """The wall clock time by which a snapshot is tagged; None if it has none."""
+    """The wall clock time that decides the tag of a snapshot; None if it has none."""
     options = context.options
     if options.tag_automatic_creation is TagCreation.PROCESS_TIME:
         return wall_ms(snapshot.time_ms, options.sink_process_time_zone)

@@ -123,7 +123,7 @@ def delete_branch(context: TableContext, name: str, *, dry_run: bool = False) ->
 
 
 def rename_branch(context: TableContext, name: str, new_name: str) -> Branch:
-    """The branch under its new name."""
+    """Rename a branch. Returns the branch under its new name."""
     require_own_references(context, "rename_branch")
     check_branch_name(context, new_name)
     _check_not_in_use(context, name, "rename")
@@ -204,7 +204,7 @@ def _files(context: TableContext, tag: Tag | None) -> dict[str, bytes]:
 
 
 def _still_there(context: TableContext, tag: Tag) -> bool:
-    """Whether the tag or its snapshot still keeps the files of the new branch."""
+    """Whether the snapshot of the tag, or some tag of it, still keeps the files of the branch."""
     if tag.snapshot.is_same(context.history.snapshot_if_there(tag.snapshot.id)):
         return True
     return any(tag.snapshot.is_same(other.snapshot) for other in tags_of(context.history))
@@ -225,7 +225,7 @@ def _branch_if_there(context: TableContext, name: str) -> Branch | None:
 
 
 def _check_not_in_use(context: TableContext, name: str, verb: str) -> None:
-    """Raise InvalidRequest for a branch that reads of this table need."""
+    """Raise InvalidRequest for the fallback branch of reads, and for this table's own branch."""
     check_branch_name(context, name)
     if name == context.options.scan_fallback_branch:
         raise InvalidRequest(

@@ -56,7 +56,7 @@ log = logging.getLogger("lakecore.expire")
 
 
 def changelog_retention_of(context: TableContext) -> Retention:
-    """The retention options of changelogs; those of snapshots replace options that are not set."""
+    """The retention options of changelogs. Those that are not set default to those of snapshots."""
     options = context.options
     most, least = options.changelog_num_retained_max, options.changelog_num_retained_min
     time_ms = options.changelog_time_retained_ms

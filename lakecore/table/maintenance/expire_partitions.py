@@ -179,7 +179,7 @@ def expire_partitions_if_due(context: TableContext, identifier: int) -> tuple[in
 
 
 def _is_due(context: TableContext, identifier: int) -> bool:
-    """Whether the check is due. The first interval starts a while before the table was opened."""
+    """Whether the check is due. The first interval is shortened by a random part of it."""
     options, now_ms = context.options, context.ambient.now_ms()
     interval_ms = options.partition_expiration_check_interval_ms
     checked_ms = _CHECKED_MS.get(context.history)

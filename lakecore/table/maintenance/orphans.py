@@ -169,11 +169,11 @@ def _abandoned(context: TableContext, older_than_ms: int) -> dict[str, pl.DataFr
 
 
 def _is_left_over(context: TableContext, status: FileStatus, prefix: str | None) -> bool:
-    """Whether a file in a metadata directory has no function there.
+    """Whether a file in a metadata directory is left over.
 
-    In the directories of snapshots and changelogs, as in Paimon, this holds for every name other
-    than theirs, the hints and the record of a rollback. In those of schemas, tags and consumers, it
-    holds only for the remains of an unfinished local write.
+    The directories of snapshots and changelogs hold these files, the hints and the record of a
+    rollback. A file of any other name is left over there, as in Paimon. In the directories of
+    schemas, tags and consumers, only the remains of an unfinished local write are.
     """
     name = status.path.rpartition("/")[2]
     if prefix is None:
@@ -257,7 +257,7 @@ def _key(state: State) -> tuple[str, str, str, str]:
 def _reached(
     context: TableContext, history: History, found: Sequence[State], among: pl.DataFrame
 ) -> pl.DataFrame:
-    """Those names in `among` that are names of files that states reference."""
+    """Names of referenced files: all metadata files of states, and their data files in `among`."""
     names = _Names(history, among)
     paths: set[str] = set()
     whole = [state.snapshot for state in found if state.kind is not StateKind.CHANGELOG]
@@ -270,8 +270,8 @@ def _reached(
             names.add(changelog_manifests(history, snapshot))
             continue
         if state.kind is StateKind.SNAPSHOT and before == snapshot.id - 1:
-            # Snapshots build on each other: the first one's files and each later one's additions
-            # are all.
+            # Snapshots build on each other: together, the files of the first one and those that
+            # each later one adds are all files.
             names.add(history.delta_manifests(snapshot))
         else:
             names.add_live(history.manifests(snapshot))
@@ -291,7 +291,7 @@ def _metadata_of_changelog(history: History, changelog: Snapshot) -> frozenset[s
 
 
 class _Names:
-    """Those names among some files that manifests reference; each manifest is read once."""
+    """Collects which of some file names manifests reference; reads each manifest once."""
 
     def __init__(self, history: History, among: pl.DataFrame) -> None:
         self._history = history
@@ -300,12 +300,12 @@ class _Names:
         self._reached = [among.clear()]
 
     def add(self, manifests: Sequence[ManifestFile]) -> None:
-        """Count the files that manifests add as referenced."""
+        """Record as referenced: the files that these manifests add."""
         frame = self._entries(manifests)
         self._reached.append(frame.filter(pl.col("_KIND") == FileKind.ADD).select(_NAME))
 
     def add_live(self, manifests: Sequence[ManifestFile]) -> None:
-        """Count the files that manifests add and do not delete again as referenced."""
+        """Record as referenced: the files that these manifests add and do not delete again."""
         sign = 1 - 2 * pl.col("_KIND")
         count = self._entries(manifests).group_by(_NAME).agg(sign.sum().alias("count"))
         self._reached.append(count.filter(pl.col("count") > 0).select(_NAME))

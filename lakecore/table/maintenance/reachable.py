@@ -183,7 +183,7 @@ def changelogs_of(history: History) -> list[Snapshot]:
 
 
 def _as_brought_back(history: History, line: list[Snapshot]) -> list[Snapshot]:
-    """The snapshots, the first without its changelog if that is gone.
+    """The snapshots; the first one without its changelog, if the changelog is gone.
 
     A branch or a rollback may bring a snapshot back from a tag after its changelog has expired.
     Such a snapshot is the first of its line.
@@ -310,7 +310,7 @@ def changelog_manifests(history: History, changelog: Snapshot) -> Sequence[Manif
 
 
 class Reach:
-    """Which of some candidate files are reached. Each manifest is read once."""
+    """Finds which of some candidate files are reached; reads each manifest once."""
 
     def __init__(self, history: History, candidates: pl.DataFrame) -> None:
         """`candidates` has the columns `KEY`; `history` is that of any branch of the table."""
@@ -320,25 +320,25 @@ class Reach:
         self._reached: list[pl.DataFrame] = []
 
     def add_live(self, snapshot: Snapshot) -> None:
-        """Count the live files of a snapshot as reached."""
+        """Record as reached: the live files of a snapshot."""
         frame = self._entries(self._history.manifests(snapshot))
         sign = 1 - 2 * pl.col("_KIND")
         live = frame.group_by(KEY).agg(sign.sum().alias("count")).filter(pl.col("count") > 0)
         self._reached.append(live.select(KEY))
 
     def add_added(self, manifests: Sequence[ManifestFile]) -> None:
-        """Count the files that manifests add as reached."""
+        """Record as reached: the files that these manifests add."""
         frame = self._entries(manifests)
         self._reached.append(frame.filter(pl.col("_KIND") == FileKind.ADD).select(KEY))
 
     def add_branch(self, history: History) -> None:
-        """Count all files that a branch keeps as reached."""
+        """Record as reached: all files that a branch keeps."""
         self.add_states(states(history))
 
     def add_states(self, found: Iterable[State]) -> None:
-        """Count all files that these states keep as reached; snapshots are in order of id.
+        """Record as reached: all files that these states keep; snapshots are in order of id.
 
-        Snapshots build on each other: the first one's files and each later one's additions are all.
+        Snapshots build on each other: after the first one, only the files that each adds are read.
         """
         before: int | None = None
         for state in found:
@@ -356,7 +356,7 @@ class Reach:
                     self.add_changelog(state.snapshot)
 
     def add_changelog(self, changelog: Snapshot) -> None:
-        """Count the files that a reader of a long-lived changelog needs as reached."""
+        """Record as reached: the files that a reader of a long-lived changelog needs."""
         self.add_added(changelog_manifests(self._history, changelog))
 
     def _add_changelog(self, snapshot: Snapshot) -> None:

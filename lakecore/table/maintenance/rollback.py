@@ -136,7 +136,7 @@ def finish_rollback(context: TableContext) -> None:
 
 
 def _is_kept(context: TableContext, target: Snapshot) -> bool:
-    """Whether the target has not expired since the rollback died."""
+    """Whether the target still exists, as a snapshot or as the snapshot of a tag."""
     kept = (tag.snapshot for tag in tags_of(context.history))
     alive = context.history.snapshot_if_there(target.id)
     return target.is_same(alive) or any(map(target.is_same, kept))
@@ -190,7 +190,7 @@ def _tags_above(context: TableContext, target: Snapshot) -> list[Tag]:
 def _carry_out(
     context: TableContext, record: RollbackRecord, tags: Sequence[Tag]
 ) -> FilesDeleted | None:
-    """Steps 2 to 7. None if it cannot be determined which files are needed."""
+    """Do steps 2 to 7. Returns None if it cannot be determined which files are needed."""
     store, layout, target = context.store, context.layout, record.target
     for tag in reversed(tags):
         store.delete(layout.tag(tag.name))
@@ -246,7 +246,7 @@ def _remove_changelogs(context: TableContext, target: Snapshot) -> None:
 
 
 def _clean_up(context: TableContext, record: RollbackRecord) -> FilesDeleted | None:
-    """Steps 6 and 7."""
+    """Do steps 6 and 7."""
     kept = [*states(context.history), *_of_branches(context)]
     plan = _files_of(context, record, kept)
     if plan is not None:
@@ -298,7 +298,7 @@ def _files_of(
 
 
 def _metadata_of_states(context: TableContext, kept: Sequence[State]) -> Metadata:
-    """The metadata that states reference; for a tag or a changelog, what expiry has kept."""
+    """The metadata that states reference; of tags and changelogs, only what expiry keeps."""
     found = metadata_of(context, [state.snapshot for state in kept if state.kind == "snapshot"])
     found |= metadata_of(
         context, [state.snapshot for state in kept if state.kind == "tag"], changelog=False

@@ -7,7 +7,7 @@ states: the snapshots, tags and long-lived changelogs of all branches.
 The history of a branch is linear: a file that is older than its first snapshot and not live there
 never becomes live later. Comparing with the first snapshot is therefore enough.
 
-INVARIANT: if one of them cannot be read, no file is deleted.
+INVARIANT: if one of these states cannot be read, no file is deleted.
 """
 
 from __future__ import annotations
@@ -124,7 +124,10 @@ def _unreached(context: TableContext, tag: Tag) -> tuple[pl.DataFrame, Metadata]
 
 
 def _roots(history: History, without: str | None) -> Iterator[tuple[StateKind, Snapshot]]:
-    """The states that keep older files in a branch, without this tag."""
+    """The states to compare with in a branch: tags, changelogs, the first snapshot of each line.
+
+    The tag named `without` is left out.
+    """
     before: Snapshot | None = None
     for state in states(history):
         if state.kind is StateKind.SNAPSHOT:
@@ -143,7 +146,7 @@ def _of_changelogs(context: TableContext, changelogs: Sequence[Snapshot]) -> Met
 
 
 def _live(frame: pl.DataFrame) -> pl.DataFrame:
-    """One row for each file that is live after these entries."""
+    """One row for each file that is still live after all of these entries."""
     sign = 1 - 2 * pl.col("_KIND")
     others = [name for name in frame.columns if name not in {*KEY, "_KIND"}]
     added = pl.col(others).filter(pl.col("_KIND") == FileKind.ADD).last()

@@ -122,7 +122,7 @@ def replace_tag(
 
 
 def put_tag(context: TableContext, old: Tag, snapshot: Snapshot, retained: int | None) -> Tag:
-    """Write the tag for that snapshot, and delete the files that only the old tag kept."""
+    """Let the tag name that snapshot, and delete the files that only the old tag kept."""
     require_own_references(context, "replace_tag")
     name = old.name
     tag = _tag(context, name, snapshot, retained)
@@ -268,7 +268,7 @@ def _tag(context: TableContext, name: str, snapshot: Snapshot, retained: int | N
 
 
 def _check_no_second_automatic(context: TableContext, name: str, snapshot: Snapshot) -> None:
-    """Raise InvalidRequest for the name of an automatic tag if the snapshot has such a tag."""
+    """Raise InvalidRequest if the name is an automatic tag's and the snapshot has such a tag."""
     periods = tag_periods(context.options)
     if periods is None or not periods.is_automatic(name):
         return

@@ -62,7 +62,7 @@ class BucketVectors:
     def of(
         cls, context: TableContext, snapshot: Snapshot | None, partition: bytes, bucket: int
     ) -> BucketVectors:
-        """The vectors of a bucket in a snapshot (None: of an empty table)."""
+        """The vectors of a bucket in a snapshot; none without a snapshot."""
         files = tuple(
             entry.file
             for entry in context.history.index_entries(snapshot)
@@ -75,7 +75,7 @@ class BucketVectors:
     def with_vectors(
         cls, context: TableContext, partition: bytes, bucket: int, vectors: Vectors
     ) -> BucketVectors:
-        """The vectors of a bucket that are known already."""
+        """The vectors of a bucket, all of which are given."""
         files = {file.name: file for file, _ in vectors.values()}
         return cls(context=context, partition=partition, bucket=bucket, files=tuple(files.values()))
 

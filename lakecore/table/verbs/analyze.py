@@ -167,7 +167,7 @@ class _Column:
         self._hashes = np.empty(0, np.uint64)
 
     def add(self, values: pa.Array) -> None:
-        """Take in a batch."""
+        """Add the values of a batch."""
         self._nulls += values.null_count
         values = values.drop_null()
         if not len(values):
@@ -222,7 +222,7 @@ class _Column:
         return texts[0], texts[1]
 
     def _distinct(self) -> int:
-        """The number of hashes, or an estimate by how close together the smallest ones are."""
+        """The number of distinct hashes, estimated from the smallest ones if there are too many."""
         if len(self._hashes) < _HASHES_MAX:
             return len(self._hashes)
         return round((_HASHES_MAX - 1) / (float(self._hashes[-1]) / _HASH_RANGE))

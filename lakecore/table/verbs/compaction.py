@@ -214,7 +214,7 @@ class _Call:
         return True
 
     def _plan(self, messages: list[CommitMessage]) -> Sequence[Work]:
-        """The work left to do; drops messages that have become invalid."""
+        """The work that is left to do; removes invalid messages from `messages`."""
         before, rules = self._snapshot, self._context
         snapshot = self._snapshot = rules.history.latest_snapshot()
         require_table(rules)
@@ -369,7 +369,7 @@ def _result(messages: Sequence[CommitMessage], snapshot_id: int, attempts: int) 
 
 
 def _plus(done: CompactionResult, step: CompactionResult, *, buckets: int) -> CompactionResult:
-    """The sums of both results; a plan that only found nothing to do counts as no attempt."""
+    """The sum of two results. A last step that found nothing to do is not counted as an attempt."""
     idle = bool(done.steps) and not step.snapshot_ids
     return CompactionResult(
         snapshot_ids=(*done.snapshot_ids, *step.snapshot_ids),

@@ -38,7 +38,10 @@ def delete_rows(context: TableContext, where: pl.Expr | str, by: Author) -> Comm
 
 
 def deletion(context: TableContext, where: pl.Expr | str) -> tuple[TableSource, Condition]:
-    """The state that a DELETE reads, and its condition; raises what the verb raises for them."""
+    """The state that a DELETE reads, and its checked condition.
+
+    Raises an error if the table cannot delete rows or the condition is invalid.
+    """
     check_deletion(context.options)
     source = newest(context, Verb.DELETE)
     return source, parse_condition(where, context.schema, setting_of(context))

@@ -48,9 +48,9 @@ BucketKey: TypeAlias = tuple[bytes, int, int]
 
 
 class FileChanges:
-    """Changes the files that hold rows to change; a context manager.
+    """Changes the data files whose rows a verb changes; a context manager.
 
-    With `marks`, rows are marked and appended; otherwise files are rewritten.
+    If `marks` is true, old rows are marked and new ones appended; otherwise files are rewritten.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class FileChanges:
                     self._rewrite(alone, condition, values)
 
     def changed(self) -> Changed:
-        """What was removed, marked and written, for `commit_changes`; ends the changes."""
+        """End the changes. Returns what was removed, marked and written, for `commit_changes`."""
         changed: list[BucketVectors] = []
         try:
             messages = [
@@ -116,7 +116,7 @@ class FileChanges:
         return replace(split, runs=((file,),), vectors=vectors, selected={})
 
     def take(self, alone: Split) -> None:
-        """Begin to change a file; the caller gives every row of it to another method."""
+        """Begin to change a file. The caller then gives each of its rows to another method."""
         if not self.marks:
             self._remove(alone)
 
@@ -149,7 +149,7 @@ class FileChanges:
         self._removed[_key(alone)] += alone.files
 
     def _message(self, key: BucketKey, changed: list[BucketVectors]) -> CommitMessage:
-        """The message of a bucket, after its index files are written; adds them to `changed`."""
+        """Write the index files of a bucket, and return its message; adds them to `changed`."""
         partition, bucket, total_buckets = key
         base, removed, marked = self._source.snapshot, self._removed[key], self._marked[key]
         gone = [file.name for file in removed]
@@ -198,7 +198,7 @@ class FileChanges:
                 self.update(with_values(changed, values_of(changed, values, schema.arrow)))
 
     def rows(self, split: Split, names: Sequence[str]) -> Iterator[tuple[np.ndarray, pa.Table]]:
-        """The positions of a file's rows, and columns of them, without deleted rows.
+        """The rows of a file that are not deleted, in batches: positions and these columns.
 
         Every call returns the rows in the same order.
         """

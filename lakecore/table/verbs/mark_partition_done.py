@@ -35,9 +35,9 @@ _OF_A_METASTORE = ("done-partition", "mark-event")
 def mark_partition_done(
     context: TableContext, specs: Sequence[Mapping[str, object]]
 ) -> tuple[str, ...]:
-    """Mark the partitions that match; their directories, as `dt=2024-01-01/hour=08`.
+    """Mark the partitions that match. Returns their directories, such as `dt=2024-01-01/hour=08`.
 
-    Every action is known to be possible before the first one is carried out.
+    Every action is checked to be possible before the first one is carried out.
     """
     require_table(context)
     if not specs:

@@ -50,7 +50,7 @@ _POSITION = "_lakecore_position"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileMerge:
-    """A running merge."""
+    """A MERGE into a table without a key, while it runs."""
 
     context: TableContext
     target: TableSource
@@ -59,9 +59,9 @@ class FileMerge:
     changes: FileChanges
 
     def run(self, *, inserts: bool) -> np.ndarray:
-        """Merge the source; `inserts`: insert its rows that matched nothing.
+        """Merge the source. With `inserts`, source rows without a match are inserted.
 
-        Flags the rows that matched, if the source is one part.
+        If the source is one part, returns a flag for each source row: whether it matched.
         """
         files = self._files()
         touched: set[int] = set()
@@ -90,7 +90,7 @@ class FileMerge:
             yield SourcePart(rows=rows, number=number, count=count, found=found)
 
     def _files(self) -> list[Split]:
-        """The files that may match, one split for each."""
+        """The files that may hold matching rows, as one split for each."""
         found: dict[str, Split] = {}
         choosy = bool(self.plan.on) and not self.plan.steps[Match.NOT_MATCHED_BY_SOURCE]
         for number in range(self.source.part_count if choosy else 1):
@@ -107,7 +107,10 @@ class FileMerge:
     def _parted(
         self, names: Sequence[str], files: Mapping[int, Split]
     ) -> Iterator[Callable[[SourcePart], Iterator[pa.Table]]]:
-        """A function from a part to the rows that may match it, each with its file's number."""
+        """A function that returns, for a source part, the table rows that may match it.
+
+        Each row has its position and the number of its file.
+        """
 
         def read() -> Iterator[pa.Table]:
             for number, alone in files.items():
@@ -135,7 +138,7 @@ class FileMerge:
             self.changes.insert(pa.table(values))
 
     def _write(self, rows: pa.Table, part: SourcePart, files: Mapping[int, Split]) -> None:
-        """Write the rows after the clauses have been applied."""
+        """Apply the clauses to rows of the table, and write the result."""
         names = self.context.schema.names
         stays = np.ones(rows.num_rows, bool)
         for step, target, source in self._changes(rows, part):

@@ -39,7 +39,7 @@ class MergeInto:
     - A *not matched* row is a row of the source without a row of the table.
     - A row *not matched by source* is a row of the table without a row of the source.
 
-    For each row, the first clause of its sort whose condition is true applies. If none applies, a
+    For each row, the first clause of its kind whose condition is true applies. If none applies, a
     row of the table stays unchanged, and a row of the source is not inserted.
 
     A condition is a Polars expression or an SQL string. Values are Polars expressions, SQL

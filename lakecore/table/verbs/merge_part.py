@@ -86,7 +86,7 @@ def merged(
 ) -> Merged:
     """Apply the clauses to the rows of a source and of `target`.
 
-    `base` is what is known of the table's buckets.
+    `base` has the facts of the table that a writer needs (None: they are read).
     """
     with _source(context, data, request) as source:
         plan = plan_merge(context, source.schema, request.on, request.clauses)

@@ -157,9 +157,9 @@ def plan_merge(
 
 
 def _check_kinds_used(both: Sides, on: object, steps: Iterable[Step]) -> None:
-    """Raise InvalidRequest if the source has row kinds that no clause reads.
+    """Raise InvalidRequest if the source has row kinds that neither `on` nor a clause reads.
 
-    A -D row would be merged like an existing row.
+    Otherwise a -D row would be merged like a row that exists.
     """
     if ROW_KIND in both.of_side([on], SOURCE).values():
         return

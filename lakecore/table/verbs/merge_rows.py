@@ -72,7 +72,7 @@ class SourcePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waiting:
-    """Pairs of a step that are written after their remaining columns have been read."""
+    """Pairs of a step whose remaining columns must be read before they are written."""
 
     step: Step
     keys: pa.Table
@@ -81,7 +81,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowMerge:
-    """A running merge."""
+    """A MERGE into a table with a primary key, while it runs."""
 
     context: TableContext
     target: TableSource
@@ -89,9 +89,9 @@ class RowMerge:
     writer: RowWriter
 
     def run(self, source: MergeSource, *, inserts: bool) -> np.ndarray:
-        """Merge the source; `inserts`: insert its rows that matched nothing.
+        """Merge the source. With `inserts`, source rows without a match are inserted.
 
-        Flags the rows that matched, if the source is one part.
+        If the source is one part, returns a flag for each source row: whether it matched.
         """
         count = source.part_count
         marks: list[np.ndarray] = []
@@ -109,7 +109,7 @@ class RowMerge:
         return found
 
     def change(self, part: SourcePart) -> None:
-        """Change the rows of the table, matched or not, for a part of the source."""
+        """For a part of the source, change the rows of the table, matched or not."""
         by_source = self.plan.steps[Match.NOT_MATCHED_BY_SOURCE]
         if part.rows.num_rows or by_source:
             predicate = None
@@ -165,7 +165,7 @@ class RowMerge:
             self._change(step, target.of(chosen), None)
 
     def _read_again(self, split: Split, waiting: Sequence[_Waiting]) -> None:
-        """Read the remaining columns of the waiting pairs; find their rows by key."""
+        """Read the remaining columns of the waiting pairs, by key, and change their rows."""
         schema, context = self.context.schema, self.context
         names = schema.trimmed_primary_keys
         keys = pa.concat_tables([each.keys for each in waiting])
@@ -217,7 +217,7 @@ class RowMerge:
 
 
 def holding(rows: pa.Table, names: Iterable[str], schema: TableSchema) -> Predicate:
-    """A predicate: each of the columns holds one of its values in `rows`."""
+    """The predicate that each of these columns has one of the values that it has in `rows`."""
     types = schema.arrow
     return all_of(
         [_one_of(Column(name, types.field(name).type), rows.column(name)) for name in names]
@@ -302,7 +302,7 @@ def _counted(keys: JoinKeys, number: str) -> pl.DataFrame:
 def _same_keys(
     rows: pa.Table, keys: pa.Table, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The positions in `rows` of the keys that occur there, and their positions in `keys`."""
+    """For each row whose key occurs in `keys`: its position, and the position of its key."""
     mine, wanted = shared_codes(
         [order_columns([each.column(name) for name in names]) for each in (rows, keys)]
     )
@@ -315,7 +315,7 @@ def _same_keys(
 
 
 def _one_of(column: Column, values: pa.ChunkedArray) -> Predicate:
-    """A predicate: the column holds one of the values; if they are many, it is in their range."""
+    """The predicate that a column has one of the values, or is in their range if they are many."""
     distinct = pc.unique(values.drop_null())
     if len(distinct) <= _LISTED_MAX:
         return is_in(column, distinct)

@@ -52,7 +52,7 @@ class Picked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """The columns that an expression may name; a side is None if it has no row there."""
+    """The columns that an expression may name. A side is None if there is no row of it."""
 
     source: pa.Schema | None = None
     target: pa.Schema | None = None
@@ -99,7 +99,7 @@ class Sides:
         return tuple(dict.fromkeys(self.of_side(expressions, TARGET).values()))
 
     def of_side(self, expressions: Iterable[object], side: str) -> dict[str, str]:
-        """The names in the expressions that refer to a side, mapped to its columns."""
+        """For each name in the expressions that refers to this side, the column that it means."""
         names = self._names()
         found = {root: names[root] for root in _roots(expressions)}
         return {root: column.name for root, (own, column) in found.items() if own == side}
@@ -166,7 +166,7 @@ class Sides:
 
 
 def _is_qualified(name: str, sides: Sides) -> bool:
-    """Whether a name in the schema of both sides begins with the name of a side."""
+    """Whether the name consists of the name of a side and of one of its columns."""
     for side, schema in ((SOURCE, sides.source), (TARGET, sides.target)):
         if name.startswith(side) and schema is not None and name[len(side) :] in schema.names:
             return True

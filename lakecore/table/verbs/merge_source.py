@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SHARE = 8
 """One part of a source takes the budget divided by this."""
 _UNLEASED_BYTES = 1 << 20
-_HELD_BYTES_MAX = 1 << 30  # Arrow's texts are counted by 32 bits where rows are put in order
+_HELD_BYTES_MAX = 1 << 30  # Arrow counts string bytes in 32 bits when it reorders rows
 
 
 class MergeSource:

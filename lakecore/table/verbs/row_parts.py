@@ -92,7 +92,10 @@ class RowParts:
 
 
 def small_parts(rows: pa.Table, on: Sequence[str]) -> np.ndarray:
-    """The small part of each row; equal values are in the same one. Arbitrary without columns."""
+    """The number of the small part of each row. Rows with equal values have the same number.
+
+    Without columns, the rows are spread evenly.
+    """
     if not on:
         return np.arange(rows.num_rows) % FAN
     frame = to_frame(rows.select(list(on)))

@@ -71,9 +71,9 @@ def newest(context: TableContext, verb: Verb) -> TableSource:
 def as_verbs_read(
     context: TableContext, snapshot: Snapshot | None, own: tuple[Split, ...] | None = None
 ) -> TableSource:
-    """A snapshot as a verb reads it, level 0 included; `own` are the splits of a part of the verb.
+    """A snapshot as a verb reads it: with level 0, whose rows are newer than those below.
 
-    Rows of level 0 are newer than those of the other levels.
+    `own` are the splits that a part of the verb reads (None: all).
     """
     options = replace(context.options, deletion_vectors_merge_on_read=True)
     seen = replace(context, options=options)
@@ -180,7 +180,7 @@ def require_one(rows: pa.Table, sequence: Sequence[str], schema: TableSchema) ->
 
 
 def key_of(rows: pa.Table, chosen: pa.ChunkedArray, schema: TableSchema) -> tuple[str, ...]:
-    """The key of the first chosen row, for an error message; only the columns that exist."""
+    """The key of the first chosen row, for an error message; without a key, all its values."""
     index = pc.index(chosen, pa.scalar(True)).as_py()
     return tuple(
         show(rows.column(name)[index]) for name in schema.primary_keys or rows.schema.names

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class StatisticsVerbs(ABC):
-    """Statistics of the whole table, and indexes of its files."""
+    """The methods of a table that compute statistics and file indexes."""
 
     @property
     @abstractmethod

@@ -72,7 +72,11 @@ def update_rows(
 def assigning(
     context: TableContext, values: Mapping[str, object], where: pl.Expr | str | None
 ) -> tuple[TableSource, Assignment]:
-    """The state that an UPDATE reads, and what it sets; raises what the verb raises for them."""
+    """The state that an UPDATE reads, and the checked assignment.
+
+    Raises an error if the table cannot update these columns, or a value or the condition is
+    invalid.
+    """
     schema, options = context.schema, context.options
     check_engine(options, Verb.UPDATE)
     source = newest(context, Verb.UPDATE)
@@ -90,7 +94,10 @@ def assigned(
     assignment: Assignment,
     base: WriteStart | None = None,
 ) -> Changed:
-    """Set the values in the matching rows of a source; `base` is what is known of the buckets."""
+    """Set the values in the matching rows of a source. Returns the uncommitted changes.
+
+    `base` has the facts of the table that a writer needs (None: they are read).
+    """
     schema, values, shape = context.schema, assignment.values, assignment.shape
     if not schema.primary_keys:
         with FileChanges(context, source, base) as changes:
@@ -106,7 +113,11 @@ def assigned(
 
 
 def check_values(values: Mapping[str, object], schema: pa.Schema, target: pa.Schema) -> None:
-    """Raise InvalidRequest for values that `schema` cannot compute, or columns `target` lacks."""
+    """Raise InvalidRequest for invalid values.
+
+    Columns of `schema` must suffice to compute an expression, and a plain value must fit its column
+    in `target`.
+    """
     if not values:
         raise InvalidRequest("name the columns to set, and their values")
     for name, value in values.items():

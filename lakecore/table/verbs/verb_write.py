@@ -78,9 +78,9 @@ class VerbWrite:
         return pa.Table.from_batches(fitted, schema=schema.arrow)
 
     def changed(self, base: Snapshot | None, replaced: Sequence[CommitMessage] = ()) -> Changed:
-        """What was written and the messages `replaced`, computed from the rows at a snapshot.
+        """What was written, and the messages `replaced`, all based on the snapshot `base`.
 
-        The writer may have read a later snapshot than the one the rows came from.
+        The changed rows come from that snapshot. The writer may have read a later one.
         """
         written = [*replaced, *self._writer.prepare_commit()]
         return Changed(

@@ -37,7 +37,7 @@ COMPACTIONS_MAX = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """The commit user and the commit identifier, and the watermark of the rows."""
+    """The commit user, the commit identifier and the watermark of a commit."""
 
     user: str
     identifier: int = BATCH_COMMIT_IDENTIFIER
@@ -50,10 +50,10 @@ def author(
     identifier: int = BATCH_COMMIT_IDENTIFIER,
     watermark: int | None = None,
 ) -> Author:
-    """The given user, or a new random one.
+    """The author of a commit: the given user, or a new random one.
 
-    Raises InvalidRequest for a bad name, number or watermark, and for an identifier without a user:
-    a commit is found by both, and nobody knows a random user.
+    Raises InvalidRequest for an invalid user, identifier or watermark, and for an identifier
+    without a user: a commit is found by user and identifier, and nobody knows a random user.
     """
     check_author(commit_user, identifier)
     check_watermark(watermark)
@@ -95,7 +95,10 @@ def write_rows(
     *,
     unstored: Unstored | None = None,
 ) -> CommitResult:
-    """Add rows in one commit; an `unstored` schema is stored after all rows are known to fit."""
+    """Add rows in one commit.
+
+    If `unstored` is given, its schema is stored once all rows are known to fit it.
+    """
     with TableWrite(context, base=None if unstored is None else unstored.base) as writer:
         writer.write(data)
         if unstored is not None:
@@ -194,7 +197,10 @@ def clear_partitions(
 
 
 def commit_or_clean(context: TableContext, request: CommitRequest) -> CommitResult:
-    """Commit. If it certainly failed, or was made before, remove the files of the messages."""
+    """Commit the messages.
+
+    Their files are removed if the commit certainly failed, or if it was already made before.
+    """
     result = commit_and_maintain(
         context, request, on_failure=lambda: delete_files(context, request.messages)
     )
@@ -206,9 +212,9 @@ def commit_or_clean(context: TableContext, request: CommitRequest) -> CommitResu
 def compact_again(
     context: TableContext, request: CommitRequest, result: CommitResult
 ) -> CommitResult:
-    """The result of a commit; if its compaction was lost, compact what is still due.
+    """The result of a commit; if its compaction was lost, compacts and commits again.
 
-    The rows are committed, so a failure here raises no error.
+    The rows are committed already, so a failure of the compaction raises no error.
     """
     lost = [message for message in request.messages if message.compact_before]
     for _ in range(COMPACTIONS_MAX - 1):
@@ -221,8 +227,8 @@ def compact_again(
             break
         if not messages:
             break
-        # NOTE: a batch identifier would end the stream of this user for Java, which takes every
-        # later checkpoint for committed.
+        # NOTE: keep the identifier of the commit. Seeing the one of batch commits, Java would take
+        # every later checkpoint of this user for committed.
         again = CommitRequest(messages=messages, user=request.user, identifier=request.identifier)
         done = commit_compaction(context, again)
         result = replace(

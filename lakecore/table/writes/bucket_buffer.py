@@ -79,7 +79,8 @@ class _Spilled:
 class BucketBuffer:
     """The buffered rows of one bucket, and the files written from them.
 
-    `size_bytes` is its memory, `next_sequence` the sequence number of the next row.
+    `size_bytes` is the memory of the buffered rows, `next_sequence` the sequence number of the next
+    row.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class BucketBuffer:
 
     @property
     def is_small(self) -> bool:
-        """Whether finishing it takes little memory."""
+        """Whether writing the files of this bucket takes little memory."""
         return not self._spilled and self.size_bytes < _SMALL_BUCKET_BYTES
 
     def add(self, rows: pa.Table) -> None:
@@ -141,10 +142,13 @@ class BucketBuffer:
             self._chunks[-_SMALL_CHUNKS_MAX:] = [pa.concat_tables(newest).combine_chunks()]
 
     def empty(self, *, spill: bool) -> None:
-        """Empty the buffer into a sorted run on disk, or into data files."""
+        """Write the buffered rows to a sorted run on local disk (`spill`), or to data files.
+
+        Large rows, and rows that exceed the disk limit, always go to data files.
+        """
         if not self._keyed:
             self._write_appended()
-            # The open row groups of many partitions would add up, without a lease.
+            # Open row groups hold memory without a lease, which adds up over many partitions.
             self._data.flush()
             return
         rows = self._take()
@@ -194,7 +198,7 @@ class BucketBuffer:
         return rows.append_column(SEQUENCE_NUMBER, numbers)
 
     def _merged(self, rows: pa.Table, merge: MergeFunction) -> Iterator[pa.Table]:
-        """Buffered rows as a run, sorted by key."""
+        """These rows, merged by `merge` and in key order."""
         if rows.num_rows:
             yield from merge([self._slice(rows, self._numbers_of(rows), unique=False)], self._spec)
 
@@ -208,7 +212,7 @@ class BucketBuffer:
         return Slice(rows=rows, keys=keys, sequence_min=low, sequence_max=high, unique=unique)
 
     def _slices(self, pieces: Iterable[pa.Table], numbers: tuple[int, int]) -> Iterator[Slice]:
-        """A sorted run as slices, for a merge with other runs."""
+        """The pieces of a sorted run as slices, for a merge with other runs."""
         unique = self._interim is not KEEP_ALL
         if not unique:
             pieces = with_whole_keys(pieces, self._spec.key, self._context.budget)
@@ -231,7 +235,7 @@ class BucketBuffer:
         self._spilled.append(_Spilled(run=run, merges=0, piece_rows=piece_rows))
 
     def _merge_spilled(self) -> None:
-        """Merge the newest runs of a size class into one, while there are too many of them."""
+        """While the newest `RUNS_MERGED` runs are of one size class, merge them into one run."""
         while len(self._spilled) >= RUNS_MERGED:
             newest = self._spilled[-RUNS_MERGED:]
             if newest[0].merges != newest[-1].merges:
@@ -299,7 +303,7 @@ class BucketBuffer:
         release_freed(self._context.budget.size_bytes)
 
     def _folded(self, pieces: Iterator[pa.Table], sequence_min: int) -> Iterator[pa.Table]:
-        """The merged rows for the data files; writes all rows to the changelog, if there is one."""
+        """The merged rows for the data files. Also writes all rows to the changelog, if any."""
         changelog = self._changelog
         if changelog is None:
             yield from pieces

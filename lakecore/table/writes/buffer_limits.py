@@ -16,7 +16,7 @@ _BATCH_SHARE = 1 / 8
 
 
 def batch_limit(budget_bytes: int) -> int:
-    """The most bytes of a batch, after each row has its own copy of its values."""
+    """The most bytes of a batch, counted as if no two rows shared the memory of a value."""
     return max(UNLEASED_BYTES, min(BYTES_MAX, int(budget_bytes * _BATCH_SHARE)))
 
 

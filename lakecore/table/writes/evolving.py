@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evolved:
-    """A table with the columns of the rows, the rows, and its schema if that is not stored yet."""
+    """The rows of a write, and a table that has all of their columns.
+
+    `unstored` is the schema of that table, if it is not stored yet.
+    """
 
     context: TableContext
     rows: Iterator[pa.RecordBatch]
@@ -89,10 +92,10 @@ def evolve_for(context: TableContext, data: object, *, widen: bool) -> Evolved:
 
 
 def columns_of_rows(data: object) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The columns of a table for these rows, taken from their first batch, and all rows.
+    """The columns of a new table for these rows, and the rows themselves.
 
-    `_row_kind` is not one of the columns. Raises InvalidRequest if there are no columns or a type
-    is not known.
+    The columns are those of the first batch, without `_row_kind`. Raises InvalidRequest if there
+    are none, or if the type of one is not known.
     """
     batches = incoming_batches(data)
     first = next(batches, None)

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 def last_levels(
     context: TableContext, buckets: Iterable[BucketKey], live: Mapping[BucketKey, BucketFiles]
 ) -> Mapping[BucketKey, int]:
-    """The last level of each bucket: its deepest one, if the table once had more levels."""
+    """The last level of each bucket.
+
+    This is the level of the bucket's deepest file, if the table once had more levels than now.
+    """
     last = context.options.level_count - 1
     return {
         key: max([last, *(file.level for file in live[key].files)]) if key in live else last
@@ -40,11 +43,11 @@ def due_in_full(
     last_levels: Mapping[BucketKey, int],
     in_flight: Sequence[Sequence[CommitMessage]],
 ) -> frozenset[BucketKey]:
-    """The buckets that none of the last commits before this one has compacted in full.
+    """The buckets due for a full compaction: none of the last N commits compacted them in full.
 
-    The commits in flight are searched, then the snapshots: compactions of any process count, and
-    every snapshot other than a compaction counts as a commit. If old snapshots have expired, a
-    bucket is due.
+    N includes the commit that is being prepared. The commits in flight are searched, then the
+    snapshots: compactions of any process count, and every snapshot other than a compaction counts
+    as a commit. If snapshots to search have expired, a bucket is due.
     """
     every = context.options.full_compaction_delta_commits
     if every is None:
@@ -96,7 +99,7 @@ class WaitingBuckets:
         self._keys: set[BucketKey] | None = None
 
     def keys(self) -> frozenset[BucketKey]:
-        """The buckets."""
+        """The buckets that wait for a full compaction."""
         if self._every is None:
             return frozenset()
         if self._keys is None:
@@ -104,7 +107,7 @@ class WaitingBuckets:
         return frozenset(self._keys)
 
     def note(self, messages: Sequence[CommitMessage]) -> None:
-        """Messages were prepared."""
+        """Update the waiting buckets after these messages were prepared."""
         if self._keys is None:
             return
         last = self._context.options.level_count - 1

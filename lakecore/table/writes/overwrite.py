@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 
 def everything(partitions: Sequence[bytes]) -> Sequence[bool]:
-    """Clear the whole table."""
+    """A filter that selects every partition: the whole table is cleared."""
     return [True] * len(partitions)
 
 
 def nothing(partitions: Sequence[bytes]) -> Sequence[bool]:
-    """Clear no partition: the messages name the files to remove."""
+    """A filter that selects no partition: the messages name the files to remove."""
     return [False] * len(partitions)
 
 
 def written_by(messages: Sequence[CommitMessage]) -> PartitionFilter:
-    """Clear the partitions that the messages write: `dynamic-partition-overwrite`."""
+    """A filter of the partitions that the messages write: `dynamic-partition-overwrite`."""
     written = {message.partition for message in messages}
     return lambda partitions: [partition in written for partition in partitions]
 
 
 def matching(context: TableContext, specs: Sequence[Mapping[str, object]]) -> PartitionFilter:
-    """Clear the partitions that match any of the specs; a spec may omit partition keys.
+    """A filter of the partitions that match any of the specs; a spec may omit partition keys.
 
     Values have the column's type, or are strings of it; None is null.
     """
@@ -64,7 +64,7 @@ def matching(context: TableContext, specs: Sequence[Mapping[str, object]]) -> Pa
 def at_last_level(
     context: TableContext, messages: Sequence[CommitMessage]
 ) -> Sequence[CommitMessage]:
-    """The messages, with the files of a bucket at the last level if they do not overlap.
+    """The messages; files of a bucket that do not overlap are placed at the last level.
 
     The bucket will hold only these files. At level 0 they would be invisible in a table whose reads
     skip level 0, and a later compaction would report them as new rows in the changelog.

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 
 class OwnIndex:
-    """The snapshots that own commits turned into others, with an index that the writer knows."""
+    """Maps a snapshot to the later snapshot that commits of this writer made from it.
+
+    Only later snapshots whose whole key index the writer knows are recorded.
+    """
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
@@ -41,7 +44,7 @@ class OwnIndex:
         return bool(self._context.schema.primary_keys) and self._context.options.bucket < 0
 
     def moved(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
-        """The messages, based on the newest snapshot whose index the writer knows."""
+        """The messages, moved to the newest snapshot whose key index the writer knows."""
         return [self._moved(message) for message in messages] if self._after else list(messages)
 
     def _moved(self, message: CommitMessage) -> CommitMessage:
@@ -55,9 +58,10 @@ class OwnIndex:
     def follow(
         self, messages: Sequence[CommitMessage], snapshot_id: int
     ) -> tuple[Snapshot | None, Snapshot] | None:
-        """Own messages became a snapshot. Returns the snapshots before and after it.
+        """Record that messages of this writer became snapshot `snapshot_id`.
 
-        None if the index of the later one may have other keys than the writer knows.
+        Returns the snapshot that the messages were based on, and the new one. Returns None if the
+        index of the new one may have keys that the writer does not know.
         """
         bases = {_base(message) for message in messages if message.new_files}
         if len(bases) != 1:
@@ -81,7 +85,7 @@ class OwnIndex:
         return before, after
 
     def forget(self) -> None:
-        """No messages are in flight."""
+        """Forget the recorded snapshots: no messages are in flight."""
         self._after = {}
 
     def _index(self, snapshot: Snapshot | None) -> dict[BucketKey, str]:

@@ -9,8 +9,8 @@ https://paimon.apache.org/docs/master/program-api/java-api/ (stream write)
    its own number.
 
 Rows may be written and further checkpoints prepared before an earlier one is committed. Compaction
-takes files in flight too, but leaves a bucket alone whose compaction is in flight. With dynamic
-buckets, `own_index.py` decides which commits the writer may pass.
+takes files in flight too, but skips a bucket whose compaction is in flight. With dynamic buckets,
+`own_index.py` decides which earlier commits of this writer do not conflict with later ones.
 
 Exactly once: the number of a checkpoint and the commit user identify its commit. A checkpoint that
 was committed before, by this process or by one that crashed, is not committed again.
@@ -300,13 +300,13 @@ class StreamWrite:
         return compact_again(self._context, request, result)
 
     def _drop(self, messages: Sequence[CommitMessage]) -> None:
-        """Remove files in place of which an earlier process committed others."""
+        """Remove files of a checkpoint that an earlier process committed from other files."""
         with suppress(InvalidRequest):
             check_not_committed(self._context, messages)
             delete_files(self._context, messages)
 
     def _follow(self, messages: Sequence[CommitMessage], result: CommitResult) -> None:
-        """Keep the key index of the writer up to date with its own commit."""
+        """After an own commit, update the writer's key index."""
         if messages and result.snapshot_ids:
             moved = self._own_index.follow(messages, result.snapshot_ids[-1])
             if moved is not None:
@@ -337,12 +337,12 @@ def _check_prepared(prepared: object) -> None:
 
 
 def _identity(message: CommitMessage) -> CommitMessage:
-    """The message, wherever it is based."""
+    """The message without its base snapshot, to compare messages."""
     return replace(message, base_snapshot_id=None, base_snapshot_uuid=None)
 
 
 def _joined(first: CommitResult, second: CommitResult) -> CommitResult:
-    """Two commits as one result."""
+    """The sum of the results of two commits."""
     return replace(
         second,
         snapshot_ids=(*first.snapshot_ids, *second.snapshot_ids),

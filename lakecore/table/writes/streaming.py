@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StreamWrites(ABC):
-    """Streaming writes. A subclass gives the table."""
+    """The methods of a table that write without an end. A subclass provides the table."""
 
     @property
     @abstractmethod

@@ -90,7 +90,7 @@ class TableWrite:
         base: WriteStart | None = None,
         streaming: bool = False,
     ) -> None:
-        """`base`: what is known of the table; by default it is read from the latest snapshot.
+        """`base` has the facts of the table that a writer needs, by default of the latest snapshot.
 
         `streaming`: the writer may prepare again before its earlier messages are committed.
         """
@@ -177,11 +177,11 @@ class TableWrite:
     def prepare_after(
         self, in_flight: Sequence[Sequence[CommitMessage]], *, waiting: Iterable[BucketKey] = ()
     ) -> list[CommitMessage]:
-        """As `prepare_commit`, while earlier messages of this writer are not yet committed.
+        """Like `prepare_commit`, but earlier messages of this writer may still be uncommitted.
 
-        `in_flight` has the messages of each earlier commit, oldest first. With dynamic buckets, the
-        writer keeps what it knows of their keys. `waiting` are further buckets, to be compacted
-        only if a full compaction is due.
+        `in_flight` has the messages of each uncommitted commit, oldest first. With dynamic buckets,
+        the writer remembers which buckets it gave to their keys. `waiting` are further buckets, to
+        be compacted only if a full compaction is due.
         """
         self._require_open()
         try:
@@ -211,12 +211,12 @@ class TableWrite:
         delete_files(self._context, messages)
 
     def follow(self, before: Snapshot | None, after: Snapshot) -> None:
-        """Own messages became snapshot `after`, whose key index is that of `before` and theirs."""
+        """Base the writer on `after`: since `before`, only own messages changed the key index."""
         if self._base is not None and self._base.snapshot == before:
             self._base = replace(self._base, snapshot=after)
 
     def read_again(self) -> None:
-        """All messages are committed: unless rows are buffered, read the table again."""
+        """All messages are committed: unless rows are buffered, forget the state of the table."""
         if not self._buckets:
             self._forget()
 
@@ -274,7 +274,7 @@ class TableWrite:
         self._make_room()
 
     def _bucket_ids(self, partition: bytes, rows: pa.Table) -> tuple[np.ndarray | None, int]:
-        """The bucket of each row (None: all in bucket 0), and an upper bound of the buckets."""
+        """The bucket of each row (None: all in bucket 0), and a number above all of them."""
         options = self._options
         self._check_bucket_count(partition)
         if options.bucket > 0:

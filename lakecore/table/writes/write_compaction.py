@@ -85,7 +85,7 @@ class WriteCompaction:
         in_flight: Sequence[Sequence[CommitMessage]] = (),
         waiting: Iterable[BucketKey] = (),
     ) -> list[CommitMessage]:
-        """The messages of new files, with the due compactions of their buckets added.
+        """The messages of new files, each with the compaction of its bucket if one is due.
 
         `in_flight` are the messages of earlier commits of this writer that are not yet made: their
         files count as files of the table. The `waiting` buckets get a message of their own if a
@@ -143,7 +143,10 @@ class WriteCompaction:
     def _compact_all(
         self, messages: Sequence[CommitMessage], state: _State, done: list[CommitMessage]
     ) -> None:
-        """Append each message, with its bucket compacted, to `done`, also before a failure."""
+        """Compact the bucket of each message, and append the message to `done`.
+
+        If a bucket fails, the messages of the buckets that were compacted are still appended.
+        """
         count = worker_count(self._context.budget, len(messages))
         if count == 1:
             # Sequentially: when one fails, those before it are already in the list.
@@ -164,7 +167,10 @@ class WriteCompaction:
                 raise failure
 
     def _bucket(self, message: CommitMessage, state: _State | None) -> CommitMessage:
-        """A message with its bucket compacted; unchanged if other compactions win every retry."""
+        """The message with the compaction of its bucket.
+
+        It is unchanged if nothing is due, or if other compactions win every retry.
+        """
         for _ in range(PLANS_MAX):
             if state is None:
                 return message
@@ -310,7 +316,7 @@ class WriteCompaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
-    """The state that compaction uses: live files of touched buckets, and which are due in full."""
+    """The live files of the touched buckets, and which buckets are due for a full compaction."""
 
     context: TableContext
     snapshot: Snapshot | None
@@ -321,7 +327,7 @@ class _State:
 
 
 def _all_there(plan: Work, message: CommitMessage, state: _State) -> bool:
-    """Whether all files of a plan are still live or new; then a missing file is an error."""
+    """Whether all files of the plan are live or new. If so, a missing file is an error."""
     live = state.live.get((message.partition, message.bucket))
     there = {file.name for file in (*(() if live is None else live.files), *message.new_files)}
     return {file.name for file in plan.files} <= there
