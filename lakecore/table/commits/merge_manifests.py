@@ -5,8 +5,9 @@
 1. a *minor* merge reads a group of neighbours, cancels ADD with DELETE, and writes the rest;
 2. a *full* merge first reads all deletions, and then each manifest once. Manifests that need no
    change are kept. The remaining entries of the others are collected, sorted by partition and
-   written before the next kept manifest. If they are too few for a manifest, that one is rewritten
-   with them: each full merge would rewrite a small manifest between large ones.
+   written before the next kept manifest. If they are too few for a manifest of their own, the next
+   kept manifest is rewritten together with them. Otherwise a small manifest would stay between
+   large ones, and each full merge would rewrite it.
 
 INVARIANT: the files of a bucket stay in commit order, because for equal sequence numbers the later
 commit wins. Entries are processed as columns, and at most a share of the budget is held. If a table

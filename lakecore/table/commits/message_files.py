@@ -36,7 +36,7 @@ def delete_compaction_files(context: TableContext, messages: Sequence[CommitMess
 def delete_other_indexes(
     context: TableContext, messages: Sequence[CommitMessage], later: Sequence[CommitMessage]
 ) -> None:
-    """Remove the index files of each message in `later` that replaces one of `messages`."""
+    """For each message that `later` replaces, remove the index files of the new version."""
     for before, after in zip(messages, later, strict=False):
         if after is not before:
             _delete(context, _paths(context, after, (), after.compact_index_files))

@@ -77,7 +77,7 @@ Progress: TypeAlias = "Callable[[CompactionProgress], None]"
 
 
 class Tally:
-    """Counts the work done over all plans of a compaction and reports it. Thread-safe."""
+    """Counts the work done in all plans of a compaction, and reports it. Thread-safe."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
@@ -85,7 +85,7 @@ class Tally:
         self._buckets = self._buckets_done = self._rows = self._rows_done = 0
 
     def begin(self, plan: Sequence[PlannedBucket]) -> None:
-        """Set the planned work: what is done and this plan. Reports it."""
+        """Set the planned counts to the work done plus this plan, and report them."""
         with self._lock:
             self._buckets = self._buckets_done + len(plan)
             self._rows = self._rows_done + sum(planned.row_count for planned in plan)

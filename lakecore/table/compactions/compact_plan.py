@@ -89,10 +89,10 @@ class BucketCompaction:
 def plan_buckets(
     context: TableContext, snapshot: Snapshot, entries: Iterable[ManifestEntry], *, full: bool
 ) -> list[BucketCompaction]:
-    """The plans for the buckets of these live files; buckets without work have none.
+    """The plans for the buckets of these live files. Buckets without work are left out.
 
-    `full`: merge everything into the last level; otherwise universal compaction picks. Raises
-    CorruptTable for a bucket whose files of a level above 0 overlap.
+    With `full`, everything is merged into the last level; otherwise universal compaction picks.
+    Raises CorruptTable for a bucket whose files of a level above 0 overlap.
     """
     vectors = vectors_of(context.history, snapshot)
     planned = [

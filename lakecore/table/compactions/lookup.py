@@ -161,7 +161,10 @@ class _Level:
         self._open: _File | None = None
 
     def rows(self, keys: OrderColumns) -> tuple[np.ndarray, pa.Table | None]:
-        """For each key, its index in the returned rows, or NONE. No rows: None in their place."""
+        """For each key, its index in the returned rows, or NONE.
+
+        The rows are None if no key is found.
+        """
         places = np.full(keys.length, NONE)
         tables: list[pa.Table] = []
         count = 0
@@ -186,7 +189,7 @@ class _Level:
             self._open = None
 
     def _found(self, keys: OrderColumns) -> Iterator[tuple[int, np.ndarray, _File]]:
-        """Each file that may hold keys: the index of its first key, the positions, and the file."""
+        """Each file that may hold keys, as: index of its first key, positions of its keys, file."""
         while self._waiting and keys.length:
             bounded = self._waiting[0]
             start, end = keys.count_below(bounded.low), keys.count_up_to(bounded.high)
@@ -295,7 +298,7 @@ class _File:
 
     @cached_property
     def _lookup(self) -> RowGroupLookup | None:
-        """How Polars reads rows; None if it cannot."""
+        """How Polars reads the rows of the file; None if it cannot."""
         chunk_bytes = _CHUNK_BATCHES * self._plan.size.size_bytes
         return row_group_lookup(self._plan.files, self._file, self._plan.fields, chunk_bytes)
 

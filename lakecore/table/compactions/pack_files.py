@@ -88,8 +88,9 @@ def plan_packing(
 ) -> list[Packing]:
     """The packings of these live files, in order of partition and bucket.
 
-    `full`: every small file, even if the gain is small. Unordered files are split into parts of
-    about `step_bytes`, if given. Raises Unsupported for a file whose rows cannot simply be copied.
+    With `full`, every small file is packed, even if the gain is small. Unordered files are split
+    into parts of about `step_bytes`, if given. Raises Unsupported for a file whose rows cannot
+    simply be copied.
     """
     policy = PackingPolicy.of(context.options)
     vectors = vectors_of(context.history, snapshot)

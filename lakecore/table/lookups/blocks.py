@@ -138,7 +138,7 @@ def _frame(keys: OrderColumns) -> pl.DataFrame:
 
 
 def _ranges(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each number i, its pairs with the rows from `starts[i]` up to, without, `ends[i]`."""
+    """For each i, its pairs with the rows from `starts[i]` to `ends[i]`, the end excluded."""
     counts = ends - starts
     numbers = np.repeat(np.arange(len(counts)), counts)
     if len(numbers) == 0 or counts.max() == 1:

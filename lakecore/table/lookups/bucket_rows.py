@@ -1,12 +1,13 @@
 """Keys and a split -> the rows of the keys, by way of cached blocks.
 
-1. A block holds the rows of one row group of a file, as columns that a merge needs. Data files
-   never change, so a block is right as long as its file is part of a snapshot.
+1. A block holds the rows of one row group of a file, with the columns that a merge needs. Data
+   files never change, so a block is valid as long as its file is part of a snapshot.
 2. Bounds of files and of row groups say which blocks may hold a key.
 3. The rows of a raw split that no deletion vector marks are the answer. In a section, the rows
    found in its runs are merged by the merge function of reads.
 
-INVARIANT: of each key, the rows of all runs are found, or none: the merge sees what a read sees.
+INVARIANT: for each key, the rows of all runs are found, or none. The merge then gets the same rows
+as in a read.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def commit_and_maintain(
 def maintain(context: TableContext, request: CommitRequest, latest_id: int | None) -> int:
     """Do the housekeeping after a commit.
 
-    Returns 1 if it failed, or if an earlier run failed that was not reported yet; otherwise 0.
+    Returns 1 if this run failed, or an earlier one whose failure was not reported yet; else 0.
     """
     if context.options.snapshot_expire_execution_mode is not ExpireMode.ASYNC:
         return int(not _run(context, request, latest_id))

@@ -204,7 +204,7 @@ def _files(context: TableContext, tag: Tag | None) -> dict[str, bytes]:
 
 
 def _still_there(context: TableContext, tag: Tag) -> bool:
-    """Whether the snapshot of the tag, or some tag of it, still keeps the files of the branch."""
+    """Whether the tag's snapshot, or any tag that names it, still keeps the branch's files."""
     if tag.snapshot.is_same(context.history.snapshot_if_there(tag.snapshot.id)):
         return True
     return any(tag.snapshot.is_same(other.snapshot) for other in tags_of(context.history))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Deletion:
-    """The files to delete: frames of data files and changelog files, and metadata files."""
+    """The files to delete: frames of data files and of changelog files, and metadata files."""
 
     data: pl.DataFrame
     changelog: pl.DataFrame

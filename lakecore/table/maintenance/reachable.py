@@ -79,7 +79,7 @@ class StateKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """A snapshot, a tag or a long-lived changelog of a branch; `name` is the tag's, or the id."""
+    """A snapshot, tag or long-lived changelog of a branch. `name` is the tag's name, or the id."""
 
     kind: StateKind
     branch: str
@@ -241,7 +241,7 @@ class Metadata:
 def metadata_of(
     context: TableContext, found: Iterable[Snapshot], *, changelog: bool = True
 ) -> Metadata:
-    """The metadata that these snapshots, or snapshots of tags, reach.
+    """The metadata that these snapshots reach; they may be snapshots of tags.
 
     Without `changelog`, changelogs are omitted. Raises CorruptTable if a list cannot be read.
     """

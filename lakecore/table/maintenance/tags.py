@@ -268,7 +268,7 @@ def _tag(context: TableContext, name: str, snapshot: Snapshot, retained: int | N
 
 
 def _check_no_second_automatic(context: TableContext, name: str, snapshot: Snapshot) -> None:
-    """Raise InvalidRequest if the name is an automatic tag's and the snapshot has such a tag."""
+    """Raise InvalidRequest for the name of an automatic tag if the snapshot already has one."""
     periods = tag_periods(context.options)
     if periods is None or not periods.is_automatic(name):
         return

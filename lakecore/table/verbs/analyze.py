@@ -153,7 +153,7 @@ def _statistics(
 
 
 class _Column:
-    """The statistics of a column, batch by batch."""
+    """Computes the statistics of a column, batch by batch."""
 
     def __init__(self, column: Field) -> None:
         assert isinstance(column.type, Atomic)

@@ -149,7 +149,7 @@ class FileChanges:
         self._removed[_key(alone)] += alone.files
 
     def _message(self, key: BucketKey, changed: list[BucketVectors]) -> CommitMessage:
-        """Write the index files of a bucket, and return its message; adds them to `changed`."""
+        """Write a bucket's index files and return its message. Adds its vectors to `changed`."""
         partition, bucket, total_buckets = key
         base, removed, marked = self._source.snapshot, self._removed[key], self._marked[key]
         gone = [file.name for file in removed]

@@ -1,12 +1,13 @@
 """MERGE into a table without a key: rows to which a clause applies are marked or rewritten.
 
-1. Read the columns that decide which clause applies, of each file that may match. Insert the source
-   rows that match no row of the table.
-2. Read the files in which a clause applies to a row completely. Write the changed rows, and mark
-   the old ones, or rewrite the files (`file_changes.py`). Other rows stay, or are copied unchanged.
+1. From each file that may match, read the columns that decide which clause applies. Insert the
+   source rows that match no row of the table.
+2. Read all columns of the files with a row to which a clause applies. Write the changed rows, and
+   mark the old ones, or rewrite the files (`file_changes.py`). Other rows stay, or are copied
+   unchanged.
 
-A source that does not fit in memory is merged in parts. The rows read in either step are first
-partitioned to local disk in the same way (`row_parts.py`), so that each file is read once.
+A source that does not fit in memory is merged in parts. The table's rows that a step reads are
+then partitioned to local disk like the source (`row_parts.py`), so each step reads a file once.
 """
 
 from __future__ import annotations

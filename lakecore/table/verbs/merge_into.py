@@ -1,7 +1,8 @@
 """MERGE: the builder of its clauses.
 
-`MergeInto` collects the clauses. `execute` runs them by `merge_part.py`: rows are written to a
-table with a primary key (`merge_rows.py`), files rewritten in one without (`merge_files.py`).
+`MergeInto` collects the clauses, and `execute` runs them (`merge_part.py`). A table with a primary
+key gets the changed rows (`merge_rows.py`). In a table without one, rows are marked or files are
+rewritten (`merge_files.py`).
 """
 
 from __future__ import annotations

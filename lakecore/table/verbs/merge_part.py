@@ -56,7 +56,10 @@ class Merged:
 
 
 def merging(context: TableContext, request: MergeRequest) -> tuple[TableSource, MergeRequest]:
-    """The state that a MERGE reads, and the request with the columns of `on` as a list."""
+    """Check the clauses. Returns the state that a MERGE reads, and the request.
+
+    A single column name in `on` becomes a list.
+    """
     on, clauses = request.on, request.clauses
     if not clauses:
         raise InvalidRequest("a merge needs a clause: when_matched_..., when_not_matched_...")

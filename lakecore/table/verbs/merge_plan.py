@@ -1,7 +1,7 @@
 """The clauses of a MERGE, checked against the table and its source, and the columns they read.
 
-A value or condition of a *matched* clause names columns of both sides, one of *not matched* those
-of the source, one of *not matched by source* those of the table (`merge_sides.py`).
+Values and conditions may name columns of both sides in a *matched* clause, of the source in a *not
+matched* clause, and of the table in a *not matched by source* clause (`merge_sides.py`).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergePlan:
-    """The steps of a merge, and the columns it reads from the table.
+    """The steps of a merge, and the columns that it reads from the table.
 
     The sides are joined on the columns `on`, or by `condition`. The columns `first` are read for
     every row that may match; the columns `rest` are read later, for rows that do match.

@@ -1,8 +1,8 @@
 """The source of a MERGE: rows of any origin, held so that they can be read more than once.
 
 They are held in memory under a lease of the budget. If they do not fit, they are written to local
-disk and merged in parts (`row_parts.py`). The hash of the `on` columns determines the part on both
-sides, so all matches of a row are in its part.
+disk and merged in parts (`row_parts.py`). The hash of the `on` columns determines the part of a
+row, for both sides, so a row and its matches are in the same part.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
    As in Paimon, an index file that was replaced stays until orphan files are removed: expiry goes
    by the names of data files.
 
-If another commit removed one of the files meanwhile, all is planned again from the new snapshot.
+If another commit has removed one of these files, everything is planned again from the new snapshot.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _rewrite(
 def _indexed(
     context: TableContext, snapshot: Snapshot, entry: ManifestEntry, paths: list[str]
 ) -> DataFile | None:
-    """The file with its new indexes; None if it has none and needs none."""
+    """The file as changed by its new indexes; None if it has none and needs none."""
     file = entry.file
     schema = context.history.schema(file.schema_id)
     columns = _columns_of_file(context, schema)

@@ -71,7 +71,7 @@ def newest(context: TableContext, verb: Verb) -> TableSource:
 def as_verbs_read(
     context: TableContext, snapshot: Snapshot | None, own: tuple[Split, ...] | None = None
 ) -> TableSource:
-    """A snapshot as a verb reads it: with level 0, whose rows are newer than those below.
+    """A snapshot as a verb reads it: with level 0, which is newer than the other levels.
 
     `own` are the splits that a part of the verb reads (None: all).
     """

@@ -4,8 +4,8 @@
   must be one run.
 - Off: no vector may hide a row, or deleted rows would reappear.
 
-Whoever changes the schema then checks this (`compactions/change_options.py`): if another process
-writes in between, the change is refused and nothing is lost.
+The change of the schema then checks this (`compactions/change_options.py`): if another process has
+written in between, the change is refused and nothing is lost.
 """
 
 from __future__ import annotations

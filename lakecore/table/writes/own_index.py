@@ -3,11 +3,11 @@
 The writer assigns keys by the hash index of some snapshot and by the new keys of its commits in
 flight. A commit is refused if the index has changed since the snapshot that its messages name
 (`plan/conflicts.py`, rule 7), also if the change is an earlier commit of the same writer. That
-change is no conflict: the writer knows these keys. Messages are therefore moved to the snapshot of
-the earlier commit.
+change is no conflict, because the writer knows these keys. Messages are therefore moved: they then
+name the snapshot of the earlier commit.
 
-INVARIANT: messages are moved only if the index of the later snapshot is that of the earlier one and
-the new index files of the own commit, and nothing else.
+INVARIANT: messages are moved from one snapshot to a later one only if the index of the later one
+consists of the index of the former and the new index files of the writer's own commit.
 """
 
 from __future__ import annotations
