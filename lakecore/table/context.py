@@ -120,7 +120,7 @@ def bind_context(  # noqa: PLR0913  what a table is bound to
 
 
 def reload_context(context: TableContext) -> TableContext:
-    """The same table with its newest schema; it keeps branch and dynamic options."""
+    """The same table with its newest schema; branch and dynamic options are kept."""
     return load_context(
         context.store,
         context.layout,
@@ -133,7 +133,7 @@ def reload_context(context: TableContext) -> TableContext:
 
 
 def with_schema(context: TableContext, schema: TableSchema) -> TableContext:
-    """The same table with another of its schemas; it keeps dynamic options."""
+    """The same table with another of its schemas, and with the same dynamic options."""
     options = schema.parsed_options(dynamic_options_of(context), table=context.identifier)
     return with_options(replace(context, schema=schema), options)
 

@@ -99,7 +99,7 @@ class Table(
 
     @property
     def _context(self) -> TableContext:
-        """The context. Raises Unsupported in a forked process, where it could only hang."""
+        """The context. Raises Unsupported in a forked process, where its calls could only hang."""
         require_threads()
         return self._bound
 
@@ -192,7 +192,7 @@ class Table(
         return Table(with_options(context, options))
 
     def refresh(self) -> Table:
-        """A new `Table` object with the newest schema; it keeps branch and dynamic options."""
+        """A new `Table` object with the newest schema; branch and dynamic options are kept."""
         return Table(reload_context(self._context))
 
     # --- writing ---------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotProposal:
-    """A snapshot that is to become visible: its bytes, the one it follows, and its own changes."""
+    """A snapshot to make visible: its bytes, the snapshot before it, and its file changes."""
 
     snapshot: Snapshot
     data: bytes
@@ -64,7 +64,7 @@ class SnapshotProposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaProposal:
-    """A schema that is to become the newest, and the changes that make it from the one before."""
+    """A schema to make the newest one, and its changes to the schema before it."""
 
     schema: TableSchema
     changes: Sequence[Change]
@@ -155,7 +155,7 @@ class Publication(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExclusiveCreate:
-    """A snapshot or schema is visible as soon as its file exists; one writer can create a file."""
+    """A snapshot or schema is visible as soon as its file exists; only one writer can create it."""
 
     @property
     def references(self) -> References | None:

@@ -111,8 +111,8 @@ class ManifestWriter:
     ) -> str | None:
         """The name of the index manifest after a change; the previous name if nothing changed.
 
-        A new index file replaces that of its bucket and type, except for the deletion vectors of an
-        unaware bucket. The `deleted` files and those of cleared partitions go.
+        A new index file replaces the one of its bucket and type, except for deletion vectors of an
+        unaware bucket. The `deleted` files and those of `cleared` partitions are left out.
         """
         before = self._context.history.index_entries(latest)
         replaced = {

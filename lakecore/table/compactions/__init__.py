@@ -1,3 +1,3 @@
-"""The files of a bucket -> fewer of them."""
+"""The files of a bucket -> fewer files."""
 
 from __future__ import annotations

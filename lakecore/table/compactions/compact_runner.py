@@ -1,4 +1,4 @@
-"""Who compacts the buckets of a step: threads of this process, or another engine.
+"""What compacts the buckets of a step: threads of this process, or another engine.
 
 A `Runner` compacts planned work and appends the message of each item, also if another item fails.
 It returns the buckets whose rows cannot be merged, with the error that names the key; any other

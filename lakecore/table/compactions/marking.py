@@ -2,7 +2,7 @@
 
 1. Rows that are already marked are neither read nor found by a look-up.
 2. The rows that a look-up finds above the output are marked, because the compaction writes newer
-   rows of their keys. So each key has at most one row above level 0 that is not marked.
+   rows of their keys. Each key then has at most one unmarked row above level 0.
 3. The new index file of the bucket has the marks, without the vectors of rewritten files.
 """
 

@@ -1,7 +1,7 @@
 """Blocks: rows in key order, in memory, and how keys are found in them.
 
-A block is never changed, so threads share it. Keys to find are unique and ascending; a block may
-hold a key several times.
+A block is never changed, so threads may share it. Keys to find are unique and ascending; a block
+may hold a key several times.
 """
 
 from __future__ import annotations

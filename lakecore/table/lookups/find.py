@@ -1,8 +1,8 @@
 """Keys and a state of a table -> the rows of the keys, by a read.
 
 The keys become a condition, which leaves out partitions, buckets, files (by statistics and file
-indexes) and row groups. The rows of what is left are joined with the keys. So a look-up sees what
-a read sees, whatever the merge engine is.
+indexes) and row groups. The rows of what is left are joined with the keys. A look-up therefore
+returns what a read returns, whatever the merge engine is.
 """
 
 from __future__ import annotations

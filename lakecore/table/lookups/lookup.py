@@ -158,7 +158,7 @@ class Lookup:
             self._lock.release()
 
     def _read_state(self) -> tuple[TableSource | FallbackSource, LookupState | None, int]:
-        """The newest source, its state (None: look-ups read without a cache), and the time.
+        """The newest source, its state (None: look-ups read without a cache), and the time now.
 
         Fills a *full* cache.
         """

@@ -1,7 +1,7 @@
 """A state of a table as look-ups see it: its splits by bucket, with the key bounds of each file.
 
-Never changed: a newer snapshot makes another state. Splits whose values need a cast that may fail
-are *direct*: they are read like any read, without a cache.
+A state is never changed: a newer snapshot makes another one. Splits whose values need a cast that
+may fail are *direct*: they are read as by any other read, without a cache.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ _BATCH_PREFIX = "batch-write-"
 def create_automatic_tags(context: TableContext, *, batch: bool) -> tuple[str, ...]:
     """Create the tags that are due, and delete those above the maximum number.
 
-    `batch` says whether the commit was one of a writer that does not number its commits. Returns
-    the names of new tags.
+    `batch` is true after a batch commit, whose writer does not number its commits. Returns the
+    names of new tags.
     """
     mode = context.options.tag_automatic_creation
     latest = None if mode is TagCreation.NONE else context.history.latest_snapshot()

@@ -9,8 +9,9 @@ https://paimon.apache.org/docs/master/maintenance/manage-snapshots/
    changelogs.
 4. Metadata of the expired snapshots is deleted, unless the snapshot `end`, a tag or a branch
    references it.
-5. Files are deleted in the order of `deletion.py`. Then, oldest snapshot first, its changelog is
-   kept if it is due and its snapshot file is deleted. Finally the hint EARLIEST is written.
+5. Files are deleted in the order of `deletion.py`. After that, for each snapshot, oldest first, the
+   changelog is kept if that is due, and the snapshot file is deleted. Finally the hint EARLIEST is
+   written.
 
 A crash leaves snapshots that the next run expires again. If the snapshot `end`, a tag or a branch
 cannot be read, nothing is deleted. If the delta of an expiring snapshot cannot be read, the data

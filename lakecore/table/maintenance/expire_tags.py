@@ -54,7 +54,7 @@ def expire_tags(
 def maintain_tags(context: TableContext, *, batch: bool) -> None:
     """Create the automatic tags that are due, then delete the expired tags; run after a commit.
 
-    `batch` says that the commit is one of a writer that does not number its commits.
+    `batch` is true after a batch commit, whose writer does not number its commits.
     """
     create_automatic_tags(context, batch=batch)
     if context.options.tag_time_expire_enabled:

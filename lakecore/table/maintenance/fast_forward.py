@@ -142,9 +142,9 @@ def _snapshot_files(history: History) -> list[int]:
 def _check_older(
     context: TableContext, steps: _Steps, own_schemas: set[int], used: list[int]
 ) -> None:
-    """Raise InvalidRequest if a remaining state would be read with another schema than its own.
+    """Raise InvalidRequest if a state that stays would be read with a schema other than its own.
 
-    `used` are the schemas of the states that stay; their files may have any older schema.
+    `used` are the schemas of the states that stay. Their files may have any older schema.
     """
     lost = {*steps.schemas_out, *own_schemas.intersection(steps.schemas_in)}
     if lost and max(used, default=-1) >= min(lost):

@@ -1,6 +1,6 @@
 """Repair of the hints EARLIEST and LATEST, which name the first and the last snapshot.
 
-A hint saves readers a listing. It may be missing or old. A wrong hint costs time, and a hint
+A hint saves readers a listing. It may be missing or outdated. A wrong hint costs time, and a hint
 EARLIEST above the first snapshot hides snapshots from readers that trust it.
 """
 

@@ -296,7 +296,7 @@ def _frame(history: History, manifest: ManifestFile) -> pl.DataFrame:
 
 
 def changelog_manifests(history: History, changelog: Snapshot) -> Sequence[ManifestFile]:
-    """The manifests that a reader of a snapshot's changes needs: its changelog, else its delta."""
+    """The manifests that a reader of a snapshot's changes needs: changelog, or else delta."""
     name = changelog.changelog_manifest_list
     if name is not None:
         return history.manifest_list(name, changelog.changelog_manifest_list_size)

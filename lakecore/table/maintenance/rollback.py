@@ -323,7 +323,7 @@ def _candidates(context: TableContext, record: RollbackRecord) -> pl.DataFrame:
 
 
 def _added(context: TableContext, snapshot: Snapshot, *, whole: bool) -> list[pl.DataFrame]:
-    """The files that a snapshot adds, with its changelog; with `whole`, all of its files."""
+    """The data and changelog files that a snapshot adds; with `whole`, also its older files."""
     history = context.history
     name, size = snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size
     frames = []

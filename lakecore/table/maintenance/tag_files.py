@@ -4,8 +4,8 @@ If its snapshot is alive, or another tag names the same snapshot, no file is kep
 Otherwise the data files, manifests and index files of the tag are compared with those of all other
 states: the snapshots, tags and long-lived changelogs of all branches.
 
-The history of a branch is linear: a file that is older than its first snapshot and not live there
-never becomes live later. Comparing with the first snapshot is therefore enough.
+The history of a branch is linear: a file that is older than the first snapshot of the branch, and
+not live in it, never becomes live later. Comparing with the first snapshot is therefore enough.
 
 INVARIANT: if one of these states cannot be read, no file is deleted.
 """

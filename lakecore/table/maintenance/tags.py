@@ -254,7 +254,7 @@ def _first_since(context: TableContext, time_ms: int) -> Snapshot:
 
 
 def _tag(context: TableContext, name: str, snapshot: Snapshot, retained: int | None) -> Tag:
-    """The tag to write; without times if it stays for ever, because old readers expect that."""
+    """The tag to write. It has no times if it stays for ever, because old readers expect that."""
     if retained is None:
         return Tag(name=name, snapshot=snapshot)
     seconds, milliseconds = divmod(context.ambient.local_wall_clock_ms(), 1000)

@@ -193,7 +193,7 @@ class _Call:
         )
 
     def _compact(self, messages: list[CommitMessage]) -> bool:
-        """Compact the plan; False if the table has changed so that it must be planned again.
+        """Plan and compact. Returns False if the table has changed, so a new plan is needed.
 
         `messages` are those of earlier plans; this method adds the new ones.
         """

@@ -52,7 +52,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause:
-    """A clause as the user stated it; `values` None means every column, from the source."""
+    """A clause as the user stated it. If `values` is None, all columns are set from the source."""
 
     match: Match
     action: Action
@@ -64,7 +64,7 @@ class Clause:
 class Step:
     """A checked clause.
 
-    `first` are the table's columns that its condition reads, `rest` those that executing it reads.
+    `first` are the table's columns that the condition reads, `rest` those that the action reads.
     Key columns in `same` exist in the source too and must be equal: an update cannot set them.
     """
 

@@ -127,7 +127,7 @@ def _rewrite(
 def _indexed(
     context: TableContext, snapshot: Snapshot, entry: ManifestEntry, paths: list[str]
 ) -> DataFile | None:
-    """The file as changed by its new indexes; None if it has none and needs none."""
+    """The entry of the file with its new indexes; None if it has none and needs none."""
     file = entry.file
     schema = context.history.schema(file.schema_id)
     columns = _columns_of_file(context, schema)

@@ -143,7 +143,7 @@ class RowWriter:
     def _newer_alone(self, before: pa.Table, after: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The pairs whose new row is not older than the old row, by the sequence fields.
 
-        In other pairs the old row wins the merge; writing its -U would delete it.
+        In other pairs the old row wins the merge, and a -U of the old row would delete it.
         """
         options = self._context.options
         if not options.sequence_field:

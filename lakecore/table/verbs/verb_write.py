@@ -36,9 +36,9 @@ _AS_GIVEN = KindRule(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """The files that a verb, or a part of it, has written and replaced, and the rows it changed.
+    """The files that a verb or a part of it wrote and replaced, and how many rows it changed.
 
-    Nothing of it is visible before `commit_changes`. Picklable.
+    Nothing is visible before `commit_changes`. Picklable.
     """
 
     messages: tuple[CommitMessage, ...] = ()
@@ -48,7 +48,7 @@ class Changed:
 
 
 class VerbWrite:
-    """Writes rows for a verb and holds its counts; must be closed.
+    """Writes rows for a verb, and holds its row counts. It must be closed.
 
     The caller counts `inserted`, `updated` and `deleted`.
     """

@@ -47,7 +47,7 @@ class DynamicIndex:
         self.grown: set[int] = set()
 
     def assign(self, hashes: np.ndarray) -> Assignment:
-        """The bucket of each row, by the hash of its key."""
+        """Assign a bucket to each row by the hash of its key. New keys are added to the index."""
         assignment = assign_dynamic(self._state, hashes, self._rule)
         self._state = assignment.state
         self.grown |= set(assignment.new_hashes)

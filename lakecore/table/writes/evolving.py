@@ -50,8 +50,8 @@ class Evolved:
 def evolve_for(context: TableContext, data: object, *, widen: bool) -> Evolved:
     """The table with its newest schema and the columns that the first batch of data adds.
 
-    Raises InvalidRequest for a column that cannot be added. `publish` raises CommitConflict if the
-    schema was changed concurrently.
+    Raises InvalidRequest for a column that cannot be added. `Unstored.publish` of the result raises
+    CommitConflict if the schema was changed concurrently.
     """
     newest = reload_context(context)
     limit = batch_limit(context.budget.size_bytes)

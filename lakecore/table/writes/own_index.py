@@ -7,7 +7,7 @@ change is no conflict, because the writer knows these keys. Messages are therefo
 name the snapshot of the earlier commit.
 
 INVARIANT: messages are moved from one snapshot to a later one only if the index of the later one
-consists of the index of the former and the new index files of the writer's own commit.
+consists of the index of the earlier one and the new index files of the writer's own commit.
 """
 
 from __future__ import annotations

@@ -292,8 +292,8 @@ class WriteCompaction:
     ) -> set[BucketKey]:
         """Add the new files in flight to those of their buckets.
 
-        Returns the buckets with a compaction in flight. If its commit is lost, the files that it
-        replaces stay, so nothing can be planned before that is known.
+        Returns the buckets with a compaction in flight. They cannot be planned before the outcome
+        is known: if the commit is lost, the files that the compaction replaces stay.
         """
         in_compaction: set[BucketKey] = set()
         for message in chain.from_iterable(self._in_flight):
