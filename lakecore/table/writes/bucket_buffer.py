@@ -144,7 +144,7 @@ class BucketBuffer:
     def empty(self, *, spill: bool) -> None:
         """Write the buffered rows to a sorted run on local disk (`spill`), or to data files.
 
-        Large rows, and rows that exceed the disk limit, always go to data files.
+        Large rows, rows beyond the disk limit and rows of append tables always go to data files.
         """
         if not self._keyed:
             self._write_appended()
