@@ -21,7 +21,7 @@ _STEP = 1024
 
 
 def one_line(value: object, most: int = CELL_MAX) -> str:
-    """The text of a value without control characters, cut to a length."""
+    """The text of a value, cut to `most` characters, with control characters escaped."""
     text = str(value)
     if len(text) > most:
         text = text[: most - 1] + "…"
@@ -29,14 +29,14 @@ def one_line(value: object, most: int = CELL_MAX) -> str:
 
 
 def pairs_text(pairs: Iterable[tuple[str, object]], indent: str = "") -> str:
-    """A line for each name and its value, the values aligned."""
+    """A line for each name and its value; the values are aligned."""
     shown = [(one_line(name), one_line(value, 4 * CELL_MAX)) for name, value in pairs]
     width = max((len(name) for name, _ in shown), default=0)
     return "\n".join(f"{indent}{name:<{width}}  {value}".rstrip() for name, value in shown)
 
 
 def rows_text(rows: Sequence[Sequence[object]], indent: str = "", what: str = "rows") -> str:
-    """A line for each row, its cells aligned; of many rows the first, and how many more."""
+    """A line for each row, with aligned cells; after `ROWS_MAX` rows, the number of the others."""
     cells = [[one_line(cell) for cell in row] for row in rows[:ROWS_MAX]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
@@ -61,7 +61,7 @@ def pairs_html(title: str, pairs: Iterable[tuple[str, object]]) -> str:
 def rows_html(
     title: str, heads: Sequence[str], rows: Sequence[Sequence[object]], what: str = "rows"
 ) -> str:
-    """The rows as an HTML table below a title; of many the first, and how many more."""
+    """The first `ROWS_MAX` rows as an HTML table below a title, and the number of the others."""
     head = "".join(f"<th style='text-align:left'>{_cell(name)}</th>" for name in heads)
     lines = "".join(
         "<tr>"
@@ -95,9 +95,9 @@ def short_repr(value: object) -> str:
 
 
 class ShownFacts:
-    """Base of frozen results: they print as the facts that they hold, aligned or as HTML.
+    """Base class of frozen results: prints them as aligned names and values, or as HTML.
 
-    A subclass is a dataclass with `repr=False`; it states its title and its facts.
+    A subclass is a dataclass with `repr=False`; it defines `_title` and `_shown`.
     """
 
     __slots__ = ()
@@ -113,7 +113,7 @@ class ShownFacts:
         return pairs_html(self._title, self._shown())
 
     def _shown(self) -> list[tuple[str, object]]:
-        """Names and values for people."""
+        """The names and values to print."""
         raise NotImplementedError
 
 

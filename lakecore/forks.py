@@ -1,12 +1,12 @@
 """A forked child has none of its parent's threads: work for them would wait for ever.
 
-Polars starts a pool of threads with its first query and keeps it; a child that is forked after
-that, as `multiprocessing` does by default on Linux before Python 3.14, finds the pool and nobody in
-it. lakecore looks just before each fork whether there is such a pool, and a child of a process with
-one gets an error instead of hanging. A child forked earlier starts a pool of its own, as do
-processes that are spawned.
+Polars starts a pool of threads with its first query and keeps it. A child that is forked later, as
+`multiprocessing` does by default on Linux before Python 3.14, inherits the pool without its
+threads. lakecore checks just before each fork whether such a pool exists. If so, reads and writes
+in the child raise an error instead of hanging. A child that was forked earlier, or was spawned,
+starts a pool of its own.
 
-NOTE: a LazyFrame that the child collects runs in Polars before lakecore is asked.
+NOTE: a LazyFrame that the child collects runs in Polars before lakecore can check.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _TASKS = "/proc/self/task"
 
 
 class _Forks:
-    """Whether this process was forked, and whether its parent had threads."""
+    """Whether this process was forked from one with thread pools, whose threads it has lost."""
 
-    pools_at_fork = False  # whether the last fork was made while there were pools
+    pools_at_fork = False  # whether there were pools just before the last fork
     threads_lost = False
 
 
@@ -49,7 +49,7 @@ def require_threads() -> None:
 
 
 def with_threads(values: Iterator[Value]) -> Generator[Value]:
-    """The values of an iterator, for a process that has its threads; closed at the end."""
+    """The values of an iterator; before each, checks `require_threads`. Closes it at the end."""
     with closing(values) if isinstance(values, Generator) else nullcontext():
         while True:
             require_threads()
@@ -70,15 +70,15 @@ def _in_child() -> None:
 
 
 def _has_pools() -> bool:
-    """Whether this process has threads that wait for work of Polars or lakecore."""
+    """Whether this process has threads of a pool of Polars or lakecore."""
     threading = sys.modules.get("threading")
     if threading and any(t.name.startswith(_OWN_POOL) for t in threading.enumerate()):
         return True
     try:
         tasks = os.listdir(_TASKS)  # noqa: PTH208 - pathlib would be imported for this alone
-    except OSError:  # no Linux: processes are spawned there, unless somebody insists
+    except OSError:  # not Linux: other systems spawn processes by default
         return False
-    # `polars-0` is of the pool; other threads of Polars start when it is imported.
+    # `polars-0` is a thread of the pool; other threads of Polars start when it is imported.
     return any(name.startswith(_POOL) and name[7:].isdecimal() for name in map(_name, tasks))
 
 
@@ -86,7 +86,7 @@ def _name(task: str) -> str:
     try:
         with open(f"{_TASKS}/{task}/comm") as file:  # noqa: PTH123 - as above
             return file.read().rstrip()
-    except OSError:  # it has ended
+    except OSError:  # the thread has ended
         return ""
 
 

@@ -1,7 +1,7 @@
 """Finds secrets, and shows them as `***`: one rule for messages, logs and representations.
 
-Secrets are the values of options with a secret key, the user part of a URI, and the text after a
-secret key: the exceptions of storage clients repeat what they were given.
+Secrets are: the value of an option whose key names a secret, the user part of a URI, and the value
+after such a key in a text, because exceptions of storage clients repeat their arguments.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _SHORT = 4
 
 
 def is_secret(key: str) -> bool:
-    """Whether an option of that key holds a secret; a column may be called whatever it likes."""
+    """Whether an option of that key holds a secret; `fields.*` never do: they name columns."""
     return not key.startswith("fields.") and _SECRET_KEY.search(key) is not None
 
 
 def masked(text: str, values: Iterable[str] = ()) -> str:
-    """The text without these values, without users in URIs, and without secrets that it states."""
+    """The text with `***` for these values, for users in URIs, and for values of secret keys."""
     for value in values:
         if len(value) >= _SHORT:
             text = text.replace(value, MASK)
@@ -42,7 +42,7 @@ def masked(text: str, values: Iterable[str] = ()) -> str:
 
 
 def masked_options(options: Mapping[str, object]) -> dict[str, object]:
-    """Options with the values of secret ones hidden."""
+    """The options, with their secrets hidden."""
     return {
         key: MASK if is_secret(str(key)) else masked(value) if isinstance(value, str) else value
         for key, value in options.items()
@@ -50,13 +50,13 @@ def masked_options(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def masked_facts(facts: Mapping[str, object]) -> dict[str, object]:
-    """The facts of an error; the value of an option that is secret is hidden, too."""
+    """The facts of an error, with secrets hidden; also `value`, if `option` is a secret key."""
     hides = is_secret(str(facts.get("option", "")))
     return {name: MASK if hides and name == "value" else _fact(facts[name]) for name in facts}
 
 
 def mask_exception(error: BaseException, values: Iterable[str]) -> None:
-    """Hide secrets in what an exception, and those that it came from, were made of."""
+    """Hide secrets in the arguments of an exception, and of the exceptions that caused it."""
     hidden, seen = tuple(values), set[int]()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:

@@ -68,14 +68,14 @@ class Lease:
 
 
 class Keeper(Protocol):
-    """A cache: memory that it can lose."""
+    """A cache, which can give back its memory at any time."""
 
     @property
     def size_bytes(self) -> int:
-        """About what it keeps now."""
+        """The approximate number of bytes that it keeps now."""
 
     def give_back(self, size_bytes: int) -> int:
-        """Drop values of about this size; the bytes that were dropped."""
+        """Drop values of about this size; returns the number of bytes that were dropped."""
 
 
 class Budget:
@@ -161,7 +161,7 @@ class Budget:
         return True
 
     def _make_room(self) -> None:
-        """Ask caches to free memory for leases. Never under the lock: a cache has its own."""
+        """Ask caches to free memory for leases, without holding the lock: a cache has its own."""
         with self._changed:
             excess = self._used + self.kept_bytes - self.size_bytes
             keepers = tuple(self._keepers) if excess > 0 else ()

@@ -22,9 +22,9 @@ Words: TypeAlias = "NDArray[np.uint64]"
 
 
 def conform(column: pa.Array, data_type: DataType) -> pa.Array:
-    """The column as one array that this module can look into; cast if it is not so already.
+    """The column as one array in the Arrow layout of the type, cast if necessary.
 
-    Strings stay large strings if they are; a timestamp's zone does not matter, its unit does.
+    Two differences from that layout stay: large strings and binaries, and a timestamp's zone.
     """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     want, have = arrow_type(data_type), array.type

@@ -75,11 +75,11 @@ def plain_container(data: bytes, path: str) -> tuple[bytes, int]:
 def read_container(data: bytes, path: str, schema: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     """The records of a container, each as the values of `schema`'s fields in their order.
 
-    A record inside a record is flattened into its fields, also where a writer (paimon-rust) made
-    it, or the whole, a union with null. A nullable field that the file does not have is None;
-    logical types are plain numbers. Records come one at a time, so that they need not all live at
-    once. Raises CorruptTable naming `path` if the bytes are cut short, damaged or not Avro, or if a
-    field has another type or, though it may not be null, is not there.
+    A record inside a record is flattened into its fields, even if a writer (paimon-rust) declared
+    the inner or the outer record as a union with null. A nullable field that the file does not have
+    is None; logical types are plain numbers. Records are decoded one at a time to save memory.
+    Raises CorruptTable naming `path` if the bytes are cut short, damaged or not Avro, if a field
+    has another type, or if a field that may not be null is missing.
     """
     with named_faults(data, path):
         frame, stored = _opened(data, path)
@@ -112,9 +112,9 @@ def _inner_records(schema: Any, prefix: str = "") -> frozenset[str]:
 
 
 def _flat_fields(schema: Any, inner: frozenset[str], prefix: str = "") -> list[dict[str, Any]]:
-    """The fields of a record schema, with the fields of the records `inner` in place of these.
+    """The fields of a record schema; each record named in `inner` is replaced by its fields.
 
-    Avro stores a record as its fields one after another, so the bytes mean the same.
+    Avro stores a record as its fields one after another, so both schemas describe the same bytes.
     """
     out: list[dict[str, Any]] = []
     for field in _record(schema)["fields"]:
@@ -134,7 +134,7 @@ def _record(schema: Any) -> Any:
 
 
 def _flattens(schema: Any, inner: frozenset[str], prefix: str = "") -> bool:
-    """Whether the bytes are those of the flat fields: no flattened record is nullable."""
+    """Whether the flat schema can decode the bytes: no flattened record is a union with null."""
     return isinstance(schema, dict) and all(
         _flattens(field["type"], inner, prefix + field["name"])
         for field in schema["fields"]
@@ -178,7 +178,7 @@ def _values_of(
 
 
 def _fits(written: Any, wanted: Any) -> bool:
-    """Whether values written with one type can be read as the other."""
+    """Whether values of the `written` type can be read as the `wanted` type."""
     if isinstance(wanted, list):
         bare = [part for part in wanted if part != "null"]
         parts = written if isinstance(written, list) else [written]
@@ -201,7 +201,7 @@ def _fits(written: Any, wanted: Any) -> bool:
 
 
 def _number(name: Any) -> Any:
-    """The name of a primitive type, `int` counted as the `long` that it is stored as."""
+    """The name of a primitive type; `long` for `int`, because Avro stores both alike."""
     of = name["type"] if isinstance(name, dict) and len(name) == 1 else name
     return "long" if of == "int" else of
 

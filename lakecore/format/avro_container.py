@@ -38,7 +38,7 @@ VALUE_BYTES_MAX = (1 << 31) - 1
 _STEP_BYTES = 2 << 10
 """Input per step for a zstd frame without a stated size; it expands to about 64 MiB at most."""
 
-# What fastavro, json and the decompressors raise on bytes that are not what the frame says.
+# Exceptions that fastavro, json and the decompressors raise for damaged bytes.
 BROKEN = (
     EOFError,
     IndexError,
@@ -71,14 +71,14 @@ def codec_of(compression: str) -> str:
 
 
 def compress(block: bytes, codec: str) -> bytes:
-    """The bytes of a block as a container of that codec stores them."""
+    """The block, compressed with the codec."""
     return CODECS[codec][0](block)
 
 
 def decompress(block: bytes, codec: str, bytes_max: int = VALUE_BYTES_MAX) -> bytes:
-    """The bytes of a block as they were before they were compressed.
+    """The block, decompressed with the codec.
 
-    Raises ValueError if they are more than `bytes_max`, however few the block says they are.
+    Raises ValueError if the result has more than `bytes_max` bytes, whatever size the block states.
     """
     plain = CODECS[codec][1](block, bytes_max)
     if len(plain) > bytes_max:
@@ -139,13 +139,13 @@ class Frame:
         self.codec = self.metadata.get("avro.codec", b"null").decode()
 
     def plain_blocks(self) -> list[tuple[int, bytes]]:
-        """Each block's number of records and its bytes. Raises Unsupported of an unknown codec."""
+        """Each block's number of records and decompressed bytes. Unsupported for unknown codecs."""
         if self.codec not in CODECS:
             raise Unsupported("unknown Avro codec", codec=self.codec, path=self.path)
         plain: list[tuple[int, bytes]] = []
         left = stored = 0
         for count, block in self.blocks():
-            # The bound is that of the whole file, so that many small blocks do not pass it.
+            # The limit is for all blocks together: many small blocks must not exceed it.
             stored += len(block)
             left = _plain_bytes_max(stored) - sum(len(each) for _, each in plain)
             plain.append((count, decompress(block, self.codec, max(0, left))))
@@ -174,7 +174,7 @@ class Frame:
         return taken
 
     def _long(self, first: int | None = None) -> int:
-        """A number, of which the first byte may have been read."""
+        """The next number; `first` is its first byte, if that byte has already been read."""
         value = shift = 0
         while True:
             byte = self._bytes(1)[0] if first is None else first
@@ -188,13 +188,13 @@ class Frame:
 
 
 def check_count(count: int, plain: bytes) -> None:
-    """Raise ValueError for a block of more records than bytes: no record of ours is empty."""
+    """Raise ValueError for a block with more records than bytes: each record has bytes."""
     if count > len(plain):
         raise ValueError(f"a block of {len(plain)} bytes says that it has {count} records")
 
 
 def _plain_bytes_max(size_bytes: int) -> int:
-    """The maximum decompressed size of `size_bytes` of metadata."""
+    """The maximum decompressed size of metadata that has `size_bytes` when compressed."""
     return min(max(_PLAIN_BYTES_LEAST, _RATIO_MAX * size_bytes), VALUE_BYTES_MAX)
 
 

@@ -58,7 +58,7 @@ def read_batches(
 ) -> Generator[list[dict[str, Any]], None, None]:
     """The container's records in batches of a row count or size; logical types as plain numbers.
 
-    A batch has one block at least.
+    A batch has at least one block.
     """
     with _damaged(path):
         frame = Frame(source, path)
@@ -89,7 +89,7 @@ def read_batches(
 
 
 def _record_of(schema: Any) -> Any:
-    """The record of a container's schema, which may be one that may be null."""
+    """The record type of a container's schema, also if the schema is a union of it with null."""
     branches = schema if isinstance(schema, list) else [schema]
     return next(branch for branch in branches if isinstance(branch, dict))
 

@@ -64,10 +64,10 @@ class BinaryRows:
 
 
 def encode_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> BinaryRows:
-    """The BinaryRows that the columns make, of row kind +I.
+    """The rows of the columns as BinaryRows of row kind +I.
 
-    Columns are arrays or chunked arrays of any Arrow type that casts to the type's own without
-    loss. InvalidRequest if one does not.
+    Columns are arrays or chunked arrays. Each is cast to the Arrow type of its logical type;
+    raises InvalidRequest if the cast would lose values.
     """
     datas, ends, total = [], [np.zeros(1, dtype=np.int64)], 0
     for words in _chunks(columns, types):
@@ -80,7 +80,7 @@ def encode_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> Binar
 
 
 def serialize_row(columns: Sequence[pa.Array], types: Sequence[DataType]) -> bytes:
-    """The one row that columns of length 1 make, with its arity in front."""
+    """The only row of these columns, which have length 1, prefixed with its arity."""
     if not columns:
         return bytes(12)
     (row,) = encode_rows(columns, types).serialized()
@@ -99,7 +99,7 @@ def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType]) -> NDArray
 def _hash_apart(
     columns: Sequence[pa.Array], types: Sequence[DataType], long: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """As above, for rows that are hashed one by one."""
+    """The hash of each row; the rows `long` are hashed one by one, the others together."""
     hashes = np.zeros(len(columns[0]), np.int32)
     others = np.delete(np.arange(len(hashes)), long)
     if len(others):
@@ -112,10 +112,10 @@ def _hash_apart(
 
 
 def _long_rows(columns: Sequence[pa.Array]) -> NDArray[np.int64]:
-    """The few rows whose words are sooner mixed one row after the other, ascending.
+    """The few long rows that are faster to hash one by one; ascending.
 
-    All rows at once take as many steps as the longest has words: a step costs what some twenty
-    words cost of one row by itself.
+    Hashing all rows together takes as many steps as the longest row has words. One such step costs
+    about as much as hashing twenty words of a single row.
     """
     lengths = [
         pc.binary_length(column) for column in columns if any(test(column.type) for test in _TEXTS)
@@ -167,7 +167,7 @@ def _hash(words: RowWords) -> NDArray[np.int32]:
 
 
 def _hash_long(row: NDArray[np.uint8]) -> int:
-    """The same of the bytes of one row: what does not depend on the state is done for all words."""
+    """The hash of one row. What does not depend on the state is computed for all words at once."""
     keys = row.view(np.uint32) * _C1
     keys = ((keys << np.uint32(15)) | (keys >> np.uint32(17))) * _C2
     state, add = _SEED, int(_ADD)

@@ -51,7 +51,8 @@ def decode_vector(
     """The deleted positions, ascending, of one data file. `span` begins at the vector's offset.
 
     Raises CorruptTable naming `path` and the data file if lengths, magic, checksum or cardinality
-    contradict each other, or it has more positions than `rows_max`, before they take memory.
+    contradict each other, or if there are more than `rows_max` positions. Memory for the positions
+    is allocated only after these checks.
     """
     facts = {"path": path, "data_file": vector.data_file, "offset": vector.offset}
     if len(span) < _FRAME_SIZE:

@@ -23,7 +23,7 @@ _STORED = np.dtype(">i4")
 
 
 def decode_hashes(data: bytes, file: IndexFile, path: str) -> NDArray[np.int32]:
-    """The hashes that an index file holds, in its order.
+    """The hashes that an index file holds, in the order of the file.
 
     Raises CorruptTable naming `path` if the bytes are not those that the index manifest and the
     name of the file describe. The name has a checksum only if lakecore wrote the file.

@@ -44,7 +44,8 @@ def encode_schema(schema: TableSchema) -> bytes:
 def decode_schema(data: bytes, path: str) -> TableSchema:
     """The schema that a schema file holds.
 
-    The defaults of old versions are added explicitly: one bucket up to version 1, ORC up to 2.
+    Its options include the defaults of old format versions: `bucket` is 1 up to version 1, and
+    `file.format` is orc up to version 2.
     """
     record = Record.parse(data, path, "schema")
     version = record.optional_number("version") or 1
@@ -114,7 +115,7 @@ def encode_tag(tag: Tag) -> bytes:
 
 
 def decode_tag(data: bytes, name: str, path: str) -> Tag:
-    """The tag of that name that a tag file holds."""
+    """The tag that a tag file holds; `name` is its name, which the file does not state."""
     record = Record.parse(data, path, "tag")
     time: tuple[int, ...] | None = None
     if record.source.get("tagCreateTime") is not None:

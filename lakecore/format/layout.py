@@ -7,8 +7,8 @@ directories of the main table.
 INVARIANT: a path is built from metadata (names, partition values, buckets), and only numbers are
 ever parsed from a name.
 
-INVARIANT: no name leads out of its directory: each name passes `one_name`, and a path
-that metadata states in full passes `Layout.external`. `docs/paths.md` lists all of them.
+INVARIANT: no name leads out of its directory. `one_name` checks each name, and `Layout.external`
+checks each full path in the metadata. `docs/paths.md` lists all paths.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class Layout:
 
     `index_in_data_dir` is the option `index-file-in-data-file-dir`, `data_directory` the option
     `data-file.path-directory`. `external_roots` are the places outside the table whose files may be
-    read: those of `data-file.external-paths` and `lakecore.external-paths`. Partition paths are
-    those of `format/partition_path.py`, the empty text for an unpartitioned table.
+    read: those of `data-file.external-paths` and `lakecore.external-paths`. Partition paths come
+    from `format/partition_path.py`; the partition path of an unpartitioned table is empty.
     """
 
     root: str
@@ -101,7 +101,7 @@ class Layout:
     external_roots: tuple[str, ...] = ()
 
     def on_branch(self, branch: str) -> Layout:
-        """The same table's layout, seen from another branch."""
+        """The layout of another branch of the same table."""
         return replace(self, branch=branch)
 
     # --- a branch's own ---
@@ -264,10 +264,10 @@ class Layout:
         return f"{parent}/{one_name(name)}"
 
     def external(self, path: str) -> str:
-        """A path outside the table that metadata states in full.
+        """The canonical form of a full path in the metadata, which leads outside the table.
 
-        Raises InvalidRequest unless it is in a directory that the options name, CorruptTable if it
-        is no path, Unsupported if it is one of another storage than the table's.
+        Raises CorruptTable if it is not a path, InvalidRequest if it is in none of the
+        `external_roots`, and Unsupported if it is in another storage than the table.
         """
         try:
             place = canonical(path)
@@ -296,10 +296,10 @@ class Layout:
 
 
 def one_name(name: str, given: str = "") -> str:
-    """The name, if it is a file or directory name without a path, on every storage.
+    """The name, checked to be a single file or directory name, not a path, on every storage.
 
-    Raises CorruptTable for one that metadata states, InvalidRequest for what a caller has `given`:
-    a tag, a branch, a consumer.
+    `given` says what a caller named: a tag, a branch, a consumer; it is empty for a name from the
+    metadata. If the check fails, raises InvalidRequest for the caller's name, else CorruptTable.
     """
     if _PLAIN_NAME.fullmatch(name):
         return name

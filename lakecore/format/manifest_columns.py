@@ -1,15 +1,15 @@
 """Manifest entries as columns <-> the bytes of manifests, without Python objects per entry.
 
-A frame of entries has a row an entry and a column a field, in the order of `MANIFEST_SCHEMA`, the
-fields of `_FILE` in its place. What an older writer lacked is null. Merging manifests, whose cost
-grows with the table, works on such frames:
+A frame of entries has a row for each entry and a column for each field, in the order of
+`MANIFEST_SCHEMA`; the fields of the record `_FILE` replace it. Fields that an older writer did not
+know are null. Merging manifests, whose cost grows with the table, works on such frames:
 
-1. decoding: the blocks are decompressed, and Polars reads the container they make; what it cannot
-   read (records that a writer made a union with null) is read record by record; a Parquet or ORC
-   file has columns already (`manifest_tables.py`);
-2. encoding: each column becomes the Avro bytes of its values, the bytes of a row are joined, and
-   rows are gathered into blocks, blocks into manifests of the requested size. A Parquet or ORC
-   manifest has as many entries as fit that size.
+1. decoding: the blocks are decompressed, and Polars reads a container of the decompressed blocks.
+   A container that Polars cannot read (a writer declared a record as a union with null) is read
+   record by record. A Parquet or ORC file has columns already (`manifest_tables.py`);
+2. encoding: each column becomes the Avro bytes of its values. The bytes of a row are joined, rows
+   are gathered into blocks, and blocks into manifests of the requested size. Parquet and ORC
+   manifests of a frame have equal numbers of entries.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _IDENTITY = (
 
 
 def _bare(of: Any) -> Any:
-    """The type without null: of a nullable union, the other branch."""
+    """The type, taken out of a union with null, without a logical type."""
     if isinstance(of, list):
         (of,) = (part for part in of if part != "null")
     if isinstance(of, dict) and of["type"] not in {"record", "array"}:
@@ -156,7 +156,7 @@ def _containers(
 def _tables(
     file_format: str, frame: pl.DataFrame, compression: str, target_size_bytes: int
 ) -> Iterator[EncodedManifest]:
-    """Parquet or ORC files: the whole as one or, if that is too large, parts of as many entries."""
+    """One Parquet or ORC file or, if it were too large, several with equal numbers of entries."""
     file_columns = [part["name"] for part in MANIFEST_SCHEMA["fields"][-1]["type"]["fields"]]
     nested = frame.with_columns(pl.col("_CREATION_TIME").cast(pl.Datetime("ms"))).select(
         pl.exclude(file_columns), pl.struct(file_columns).alias(_FILE)
@@ -212,7 +212,7 @@ def _from_table(data: bytes, path: str) -> pl.DataFrame:
 def _from_container(data: bytes, path: str) -> pl.DataFrame:
     plain, rows = plain_container(data, path)
     frame = _read(plain, rows) if rows else ENTRY_SCHEMA.to_frame()
-    # Whatever is wrong with the file, the reader of records names it.
+    # If the file is damaged, reading it record by record raises the error that says how.
     return _read_records(data, path) if frame is None else frame
 
 
@@ -234,7 +234,7 @@ def _read(plain: bytes, rows: int) -> pl.DataFrame | None:
 
 
 def _read_records(data: bytes, path: str) -> pl.DataFrame:
-    # NOTE: the reader gives records flat, those of statistics too.
+    # NOTE: `read_container` flattens all records inside an entry, also those of statistics.
     names = [name for column, of in _COLUMNS.items() for name in _flat_names(column, of)]
     records = zip(*read_container(data, path, MANIFEST_SCHEMA), strict=True)
     flat = dict(zip(names, map(list, records), strict=True))
@@ -264,12 +264,12 @@ _ROWS_AT_ONCE = 16_384
 
 @cache
 def _bytes(value: bytes) -> pa.Scalar:
-    """A constant of Arrow. NOTE: the first one makes pyarrow import pandas, which takes 0.5 s."""
+    """The bytes as an Arrow scalar. NOTE: the first scalar makes pyarrow import pandas (0.5 s)."""
     return pa.scalar(value, pa.large_binary())
 
 
 def _blocks(frame: pl.DataFrame, block_size_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """The numbers of rows and bytes of each block, estimated from encoding some of the rows."""
+    """The blocks of a frame: for each, its number of rows and its uncompressed Avro bytes."""
     for part in frame.iter_slices(_ROWS_AT_ONCE):
         rows = _joined([_encode(_arrow(part[name]), of) for name, of in _COLUMNS.items()])
         _, offsets_buffer, data = rows.buffers()

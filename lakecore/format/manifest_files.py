@@ -45,7 +45,7 @@ def encode_manifest_list(
     compression: str = DEFAULT_COMPRESSION,
     file_format: str = DEFAULT_FORMAT,
 ) -> bytes:
-    """The bytes of a manifest list; of an empty one a container without blocks."""
+    """The bytes of a manifest list; an empty list becomes a container without blocks."""
     records = (
         {
             "_VERSION": MANIFEST_VERSION,

@@ -1,9 +1,9 @@
 """Manifests, manifest lists and index manifests in Parquet or ORC <-> Arrow tables, and records.
 
-The option `manifest.format` says how the next ones are written; what a file is, its first bytes
-tell, so that a table whose option has changed is read too. Columns are found by name, and take the
-types of the Avro schemas in `manifest_schemas.py`: numbers that are stored as smaller ones (kinds
-are bytes here, without which Java would not read them), and times in milliseconds.
+The option `manifest.format` sets the format of new files. A reader recognises the format by the
+first bytes of a file, so files written before the option changed stay readable. Columns are found
+by name and cast to the types of the Avro schemas in `manifest_schemas.py`; times are in
+milliseconds. Kinds are stored as single bytes, because Java reads nothing else.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ def is_table(data: bytes) -> bool:
 
 
 def read_table(data: bytes, path: str, schema: dict[str, Any]) -> pa.Table:
-    """The rows of the file, in the columns of `schema`; what an older writer lacked is null.
+    """The rows of the file in the columns of `schema`; nullable columns that it lacks are null.
 
-    Raises CorruptTable naming `path` if the bytes are damaged, or not of this schema.
+    Raises CorruptTable naming `path` if the bytes are damaged, or do not have this schema.
     """
     (read,) = (reader for magic, reader in _READERS.items() if data.startswith(magic))
     try:
@@ -93,7 +93,7 @@ def read_table(data: bytes, path: str, schema: dict[str, Any]) -> pa.Table:
 
 
 def read_records(data: bytes, path: str, schema: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """The records of the file, as `read_container` gives those of an Avro file."""
+    """The records of the file, in the form in which `read_container` returns those of Avro."""
     table = read_table(data, path, schema)
     columns = _flat({name: table[name].combine_chunks() for name in table.column_names}, schema)
     for name, (values, required) in columns.items():
@@ -136,7 +136,7 @@ def _encoded(table: pa.Table, compression: str, file_format: str) -> bytes:
 
 
 def _stored_fields(schema: dict[str, Any]) -> list[pa.Field]:
-    """The columns as they are stored: types of `_arrow_type`, but for bytes and nullability."""
+    """The columns as stored: the types of `_arrow_type` with nullability; int8 for `_BYTES`."""
     out: list[pa.Field] = []
     for field in schema["fields"]:
         name, of = field["name"], field["type"]
@@ -160,9 +160,10 @@ def _column(table: pa.Table, field: dict[str, Any], path: str) -> pa.ChunkedArra
 def _flat(
     columns: Mapping[str, pa.Array], schema: dict[str, Any]
 ) -> dict[str, tuple[pa.Array, bool]]:
-    """The columns, with never-null records replaced by their fields; names of never-null ones.
+    """Each column by name, and whether it may not be null; records are replaced by their fields.
 
-    A record's columns have its name before theirs: `_KEY_STATS` of two files would be one else.
+    A field's name gets the name of its record as a prefix, because two records may have fields of
+    the same name (`_KEY_STATS` and `_VALUE_STATS`). Records in a union with null are not replaced.
     """
     out: dict[str, tuple[pa.Array, bool]] = {}
     for field in schema["fields"]:

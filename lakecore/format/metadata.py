@@ -6,7 +6,7 @@ and `statistics_file.py`, the others in `manifest_files.py` and
 `index_manifest.py`.
 
 INVARIANT: decode(encode(x)) == x. A file of a newer format is Unsupported, a damaged one is
-CorruptTable; neither is ever read half.
+CorruptTable; neither is ever read in part.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ TRAILER_BYTES = len(_BEGIN) + 3 * 4 + len(_END)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostScript:
-    """The lengths of the parts of a tail; `tail` includes the postscript and its length byte."""
+    """The lengths of a tail's parts; the tail includes the postscript and its length byte."""
 
     footer_bytes: int
     tail_bytes: int
@@ -56,7 +56,10 @@ class Stripe:
 
 
 def read_postscript(end: bytes) -> PostScript:
-    """The postscript of a file with these last bytes (256 or all). ValueError if there is none."""
+    """The postscript in the last 256 bytes of a file, or in all if it has fewer.
+
+    Raises ValueError if there is none.
+    """
     length = end[-1] if end else 0
     data = end[-1 - length : -1]
     if not length or len(data) != length or not data.endswith(MAGIC):
@@ -98,7 +101,7 @@ def read_stripe_footer(footer: bytes) -> tuple[list[int], int]:
 
 
 def trailer_of(body_crc: int, tail: bytes) -> bytes:
-    """The trailer between stripes with this CRC and a tail."""
+    """The trailer between stripes with the CRC `body_crc` and a tail."""
     data = _BEGIN + body_crc.to_bytes(4, "little") + zlib.crc32(tail).to_bytes(4, "little")
     return data + zlib.crc32(data).to_bytes(4, "little") + _END
 
@@ -117,7 +120,7 @@ def read_trailer(trailer: bytes, tail: bytes, path: str) -> int | None:
 
 
 def stripe_rows(tail: bytes) -> tuple[int, ...]:
-    """The rows of each stripe, in order. Raises ValueError for other bytes."""
+    """The rows of each stripe, in order. Raises ValueError if `tail` is not an ORC tail."""
     return tuple(
         _numbers(stripe).get(_ROWS, 0)
         for footer in _messages(tail, _FOOTER)
@@ -131,7 +134,7 @@ def _numbers(message: bytes | memoryview) -> dict[int, int]:
 
 
 def _messages(message: bytes | memoryview, wanted: int) -> list[memoryview]:
-    """The messages in a field of a message, in order."""
+    """The messages in the field number `wanted` of a message, in order."""
     parts = [value for field, value in _fields(message) if field == wanted]
     if any(isinstance(part, int) for part in parts):
         text = "expected a message but found a number in the tail of the ORC file"
@@ -140,7 +143,7 @@ def _messages(message: bytes | memoryview, wanted: int) -> list[memoryview]:
 
 
 def _fields(data: bytes | memoryview) -> Iterator[tuple[int, memoryview | int]]:
-    """The fields of a message with their values, in order. Raises ValueError for other bytes."""
+    """The fields of a message and their values, in order. Raises ValueError if it is damaged."""
     message, at = memoryview(data), 0
     while at < len(message):
         key, at = _varint(message, at)

@@ -11,8 +11,9 @@ before the footer, which other readers ignore as a gap. Its numbers are little-e
     CRC-32 of all before     4 bytes
     ">LakeCRC"               8 bytes
 
-INVARIANT: one of the marks is enough to know that there is a trailer, which then is whole. It is no
-text of the footer's, which a program that copies a table would copy, too.
+INVARIANT: if one of the two markers is present, the file has a trailer, and the trailer must be
+complete. The trailer is not a key-value text in the footer: a program that copies a table would
+copy such a text, too.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ def trailer_bytes(chunks: int) -> int:
 
 
 def trailer_of(chunks: Sequence[int], footer: bytes | bytearray) -> bytes:
-    """The trailer of a file with this footer, whose column chunks have these checksums."""
+    """The trailer of a file with this footer; `chunks` are the checksums of its column chunks."""
     numbers = [*chunks, len(chunks), zlib.crc32(footer)]
     data = _BEGIN + np.array(numbers, "<u4").tobytes()
     return data + zlib.crc32(data).to_bytes(_NUMBER_BYTES, "little") + _END
 
 
 def read_trailer(before: bytes, chunks: int, path: str, footer: bytes | None) -> np.ndarray | None:
-    """The checksums of column chunks, in order; None if the file has none.
+    """The checksums of column chunks, in order; None if the file has no trailer.
 
-    `before` are the `trailer_bytes` before the footer, or fewer where the file has fewer. Raises
-    CorruptTable if the trailer is damaged, or the footer: None is not checked.
+    `before` are the `trailer_bytes` bytes before the footer, or fewer if the file has fewer. Raises
+    CorruptTable if the trailer or the footer is damaged; `footer` None is not checked.
     """
     if not (before.endswith(_END) or before.startswith(_BEGIN)):
         return None

@@ -3,24 +3,24 @@
 A row group is encoded on its own, as a Parquet file of one row group, so that several threads can
 encode at once. Joining them is a matter of footers alone:
 
-1. the bytes between the leading magic and the footer of each part are laid one after another;
-2. every offset in the part's footer moves by the distance its bytes moved;
-3. the row groups of all parts go into one footer, with the schema of the first part.
+1. of each part, the bytes between the leading magic and the footer are concatenated;
+2. every offset in a part's footer is moved by the distance that the bytes of the part moved;
+3. the row groups of all parts are put into one footer, with the schema of the first part.
 
-On the way a column can be *relabelled*: Arrow's writer has no INT96 for a single column, but twelve
-fixed bytes are encoded exactly as INT96 is, so only the names of the type differ, in the footer.
-The statistics of such a column go, for INT96 has no order.
+A column can be *relabelled*: Arrow's writer cannot write INT96 for a single column, but it encodes
+twelve fixed bytes exactly as INT96. Only the type in the footer differs, and is changed here. The
+statistics of such a column are dropped, because INT96 has no order.
 
-And a column can be *copied*: one that holds what another does is encoded once, and its bytes are
-laid into the file twice, for readers take it that each column has its own.
+A column can be *copied*: if two columns have the same values, they are encoded once, and the bytes
+are written twice, because readers expect each column to have its own bytes.
 
-Statistics of texts that are encoded without can be given: they are those that the encoder would
-have found.
+The caller can supply the statistics of string columns that were encoded without statistics. They
+must be those that the encoder would have computed.
 
 Each column chunk and the footer get a checksum (`parquet_checksums.py`).
 
-The footer is Thrift (`thrift.py`, https://github.com/apache/parquet-format): what this module does
-not know passes through it.
+The footer is Thrift (`thrift.py`, https://github.com/apache/parquet-format). Fields that this
+module does not know are copied unchanged.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _META_OFFSETS = (9, 10, 11, 14)
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The column that this one copies, and its own field id."""
+    """A copy of the column `source`, with a field id of its own."""
 
     source: str
     id: int
@@ -89,7 +89,7 @@ class TextStatistics:
 class FooterJoin:
     """The footer of a file that grows by parts. `size_bytes` is the offset of the next part.
 
-    `copies`, by name, are columns of the file in front of those of the parts.
+    `copies` are columns, by name, that the file has before the columns of the parts.
     """
 
     name: str
@@ -107,7 +107,8 @@ class FooterJoin:
     ) -> list[memoryview]:
         """The bytes of a part to append to the file; its row groups are now in the footer.
 
-        `texts` are statistics of leaves that have none in the part, which has one row group then.
+        `texts` are statistics, by leaf, of leaf columns for which the part has none. A part with
+        such statistics has one row group.
         """
         part = part.cast("B")
         start, footer = split(part)
@@ -170,9 +171,9 @@ class FooterJoin:
         return group
 
     def _elements(self, elements: list[Struct]) -> list[Wire]:
-        """The schema's elements, the root renamed and INT96 columns relabelled.
+        """The schema's elements: the root renamed, copies added, INT96 columns relabelled.
 
-        Elements come depth-first, each saying how many children follow it.
+        Elements are in depth-first order; each states its number of children, which follow it.
         """
         root = elements[0]
         _set(root, _ELEMENT_NAME, self.name.encode())
@@ -211,7 +212,7 @@ def split(file: memoryview) -> tuple[int, Struct]:
 def with_maps_as_lists(footer: memoryview) -> bytes:
     """A file that consists of this footer, in which each map is a list of its entries.
 
-    Java Paimon before 0.9 declares keys of maps nullable, which Arrow takes of a list only.
+    Java Paimon before 0.9 declares map keys nullable; Arrow accepts that only in a list.
     """
     struct, _ = read_struct(footer, 0)
     _make_lists_of_maps(struct)
@@ -261,7 +262,7 @@ def _is_repeated(element: Struct) -> bool:
 def _copied_chunk(
     group: Struct, part: memoryview, name: str, source: str, at: int
 ) -> tuple[Struct, memoryview]:
-    """A column chunk for the copy of a column, whose bytes begin `at`; and those bytes."""
+    """The column chunk `name`, a copy of `source` at the file offset `at`, and its bytes."""
     chunks = _structs(_get(group, _GROUP_COLUMNS))
     path = ListValue(BINARY, [source.encode()])
     chunk = deepcopy(next(c for c in chunks if _get(_meta(c), _META_PATH) == path))
@@ -297,7 +298,7 @@ def _insert_chunk(group: Struct, place: int, chunk: Struct) -> None:
 
 
 def _copied_element(elements: list[Struct], name: str, copy: Copy) -> Struct:
-    """The schema's element of a copy. A column that is copied has no others inside."""
+    """The schema element of a copy. A copied column has no child elements."""
     source = copy.source.encode()
     element = deepcopy(next(e for e in _columns(elements) if _get(e, _ELEMENT_NAME) == source))
     _set(element, _ELEMENT_NAME, name.encode())
@@ -306,7 +307,7 @@ def _copied_element(elements: list[Struct], name: str, copy: Copy) -> Struct:
 
 
 def _columns(elements: list[Struct]) -> Iterator[Struct]:
-    """The elements right below the root: not those inside a column, which may have any name."""
+    """The elements of top-level columns, without those inside them, which may have any name."""
     at = 1
     while at < len(elements):
         yield elements[at]

@@ -29,7 +29,7 @@ _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in _ESCAPED})
 _BLANKS = "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \u1680\u2028\u2029\u205f\u3000" + "".join(
     chr(code)
     for code in range(0x2000, 0x200B)
-    if code != 0x2007  # a no-break space, which Java does not count
+    if code != 0x2007  # a no-break space, which is not blank in Java
 )
 _NANOS_BY_UNIT = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _DAY_MS = 86_400_000
@@ -115,7 +115,7 @@ def _binary_text(value: bytes, field: Field, *, legacy: bool) -> str:
 
 
 def float_text(value: np.floating) -> str:
-    """The shortest text that Java's `toString` of a float or double means: `1.0E7`, `0.001`.
+    """A float or double as Java's `toString` prints it, in the fewest digits: `1.0E7`, `0.001`.
 
     NOTE: Java before 19 prints some numbers below 1E-3 or above 1E7 with more digits than needed.
     """

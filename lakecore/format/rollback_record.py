@@ -1,8 +1,8 @@
 """The record of a rollback that is under way <-> bytes.
 
-lakecore writes it before the first change and deletes it after the last, so that a rollback that
-died can be finished. It holds the target and everything that is removed, as snapshots: their
-manifests name the files. Paimon has no such file, and passes over it.
+lakecore writes it before the first change and deletes it after the last, so that a rollback whose
+process died can be finished. It holds the target snapshot and all snapshots to remove; their
+manifests name the files. Paimon does not know this file, and ignores it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackRecord:
-    """The snapshot that is to be the latest; later snapshots; and later tags and changelogs.
+    """`target` is to become the latest snapshot; `removed` are the snapshots after it.
 
-    `kept_by` are the snapshots of removed tags and long-lived changelogs.
+    `kept_by` are the snapshots of the removed tags and long-lived changelogs.
     """
 
     target: Snapshot

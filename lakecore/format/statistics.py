@@ -3,13 +3,14 @@
 Bounds are used to prune files, so they may be too wide but never too narrow; an unknown bound is
 null. Rules of the modes (https://paimon.apache.org/docs/master/maintenance/configurations/):
 
-- `none`: nothing; `counts`: the null count; `full`: bounds too; `truncate(n)`: strings cut to n
-  characters, the upper bound raised so that it stays one. If it cannot be raised, no bounds.
-- Binary and nested columns have a null count only. In Parquet neither do TIMESTAMP(7..9), whose
-  INT96 has no order that readers agree on.
-- A float column with a NaN has no bounds; a zero bound is -0.0 below and +0.0 above.
-- Java's ORC files bound CHAR as ORC stores it, filled with blanks: read back, the lower bound is
-  that of the values without them.
+- `none`: nothing; `counts`: the null count; `full`: also bounds; `truncate(n)`: also bounds, with
+  strings cut to n characters. A cut upper bound is raised so that it stays an upper bound; if it
+  cannot be raised, there are no bounds.
+- Binary and nested columns have only a null count. The same holds for TIMESTAMP(7..9) in Parquet:
+  it is stored as INT96, and readers disagree on the order of INT96.
+- A float column with a NaN has no bounds; a zero is -0.0 as lower and +0.0 as upper bound.
+- Java's ORC files have bounds of CHAR values padded with blanks. When such a lower bound is read,
+  it is changed to hold for the values without padding.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def stats_modes(
 
 @dataclass(slots=True, eq=False)
 class _Bounds:
-    """Bounds of one column so far: arrays of one value, of a few batches or of all of them."""
+    """The bounds of one column so far. Each array has one value, for one or several batches."""
 
     lows: list[pa.Array] = field(default_factory=list)
     highs: list[pa.Array] = field(default_factory=list)
@@ -92,7 +93,7 @@ class _Bounds:
         """Widen the bounds by those of a batch."""
         self.lows.append(low)
         self.highs.append(high)
-        # With thousands of columns, the bounds of each batch would add up.
+        # With thousands of columns, keeping the bounds of each batch would take much memory.
         if len(self.lows) >= _BOUNDS_MAX and (widest := self.widest()) is not None:
             self.lows, self.highs = [widest[0]], [widest[1]]
 
@@ -196,7 +197,7 @@ def has_bounds(data_type: DataType, file_format: str) -> bool:
 
 
 def are_bounded_texts(data_type: DataType, mode: StatsMode) -> bool:
-    """Whether the mode keeps bounds of this column, and it has strings."""
+    """Whether the column has strings, and the mode keeps bounds for them."""
     keeps = mode.kind in {StatsKind.TRUNCATE, StatsKind.FULL}
     return keeps and pa.types.is_string(arrow_type(data_type))
 
@@ -215,7 +216,7 @@ def _are_long_texts(values: pa.ChunkedArray) -> bool:
 
 
 def _min_max(values: pa.Array, data_type: DataType) -> tuple[pa.Array, pa.Array] | None:
-    """Least and greatest of values that are not all null; None if they have no order."""
+    """The minimum and maximum of values that are not all null; None if there is a NaN."""
     if pa.types.is_floating(values.type):
         numbers = values.drop_null().to_numpy()
         low, high = numbers.min(), numbers.max()
@@ -248,10 +249,10 @@ def _truncated(low: str, high: str, length: int) -> tuple[str | None, str | None
 
 
 class StatsFrame(NamedTuple):
-    """Statistics of many files: a row a file, a column a column of the schema, null if unknown.
+    """Statistics of many files: one row for each file, the columns of the schema, null if unknown.
 
-    NOTE: other writers leave NaN out of the bounds of float columns, so that a NaN may lie above
-    the greatest value.
+    NOTE: other writers ignore NaN in the bounds of float columns, so a file may hold a NaN above
+    its maximum.
     """
 
     min_values: pa.RecordBatch
@@ -346,9 +347,10 @@ def _group_frame(
 
 
 def _unpadded(low: pa.Array, data_type: DataType) -> pa.Array:
-    """Lower bounds of a CHAR that hold for its values without the blanks that follow them.
+    """Lower bounds of padded CHAR values -> lower bounds of the values without padding.
 
-    What is less than a blank, and all behind it, goes too: a tab after `a` is less than its blank.
+    Trailing blanks are removed. A character below a blank is removed, with all that follows it:
+    `a` and a tab is below `a` padded with a blank, but above `a` itself.
     """
     if not isinstance(data_type, Atomic) or data_type.root is not Root.CHAR:
         return low
@@ -356,7 +358,7 @@ def _unpadded(low: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def _without_nan(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Bounds of which neither is NaN, which bounds nothing."""
+    """The bounds; both are null if one of them is NaN, which bounds nothing."""
     if not pa.types.is_floating(low.type):
         return low, high
     no_bound = pc.or_kleene(pc.is_nan(low), pc.is_nan(high)).fill_null(False)

@@ -57,9 +57,9 @@ class FilteredSource:
         predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The columns (None: all) of the rows that match, and are not ruled out by the predicate.
+        """The columns (None: all) of the rows that match the condition.
 
-        With a limit and no predicate, no more rows than that come.
+        Rows that the predicate rules out may be missing. With a predicate, the limit is ignored.
         """
         own = self.condition.predicate
         names = needed(self.schema, columns, self.condition.columns)
@@ -86,13 +86,13 @@ class FilteredSource:
         columns: Sequence[str],
         predicate: Predicate | None = None,
     ) -> list[str] | None:
-        """None: no engine's own reader leaves out the rows that do not match."""
+        """Always None: an engine's own reader would not apply the condition."""
         del columns, predicate
         return None
 
 
 def one_array(mask: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The mask as one array, as a record batch wants it."""
+    """The mask as one array, which the filter of a record batch requires."""
     if not isinstance(mask, pa.ChunkedArray):
         return mask
     if mask.num_chunks == 1:

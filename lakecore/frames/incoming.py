@@ -82,7 +82,7 @@ def incoming_batches(
     """The rows of `data` in batches, in order; without rows, one empty batch or none.
 
     `fields` are the table's columns, if known; they determine types that Python values leave open.
-    With `settles`, Python values that fit the type of their column get it.
+    With `settles`, Python values are converted to the type of their column if they fit it.
 
     Raises InvalidRequest for any other object, with its type and the accepted ones; and for a
     column name that occurs twice.

@@ -106,7 +106,7 @@ def arrow_of(values: Sequence[object] | np.ndarray, column: Column) -> pa.Array:
 def _odd_one_out(
     column: Column, values: Sequence[object] | np.ndarray, error: Exception
 ) -> InvalidRequest:
-    """The error that names the first value that Arrow cannot convert, alone or after the others."""
+    """The error for the first value that Arrow cannot convert, alone or with those before it."""
     fits, fails = 0, len(values)
     while fails - fits > 1:
         middle = (fits + fails) // 2

@@ -6,8 +6,8 @@ There are two kinds of tables:
 - *Ordered buckets* (`bucket` > 0): the rows of a bucket keep their order. Files are sorted by their
   first sequence number, and only neighbours are packed together.
   1. `pick_adjacent`: take files from the oldest on, until there are `compaction.min.file-num`.
-     While they are fewer and hold twice the target size, drop the oldest. `fewer_adjacent` drops
-     groups that would become as many files again.
+     If there are fewer, but they hold twice the target size, drop the oldest. `fewer_adjacent`
+     drops groups that would become as many files again.
   2. `pick_adjacent_full`: skip large files at the beginning; take all others, if there are at least
      three and more small files than large ones.
 - *Unaware buckets* (`bucket` = -1): rows have no order, so any small files of a partition may be

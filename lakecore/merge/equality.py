@@ -80,9 +80,9 @@ def _equal_maps(left: pa.Array, right: pa.Array, both: np.ndarray) -> np.ndarray
 def _entries(
     left: pa.Array, right: pa.Array, both: np.ndarray
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Rows that are not null and equally long on both sides; and the row of each of their entries.
+    """A mask of the rows whose lists are not null and equally long on both sides; their entries.
 
-    With it where the entry lies on the left, and where on the right.
+    For each entry: its row, its position on the left, and its position on the right.
     """
     starts, ends = _bounds(left)
     others, other_ends = _bounds(right)

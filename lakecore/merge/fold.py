@@ -130,7 +130,7 @@ class Chosen:
         return replace(self, retract=retract if retract.any() else None)
 
     def since(self, begins: np.ndarray) -> Chosen:
-        """The rows of each group from a position on, whose row adds.
+        """The rows of each group from a position on; the row at that position adds in any case.
 
         `begins` holds the position for each group; NONE: all rows of the group.
         """

@@ -141,7 +141,7 @@ def in_one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _put_together(chunks: Sequence[pa.Array]) -> pa.Array | None:
-    """The array whose consecutive slices are the chunks; None if there is none."""
+    """The array whose consecutive slices are the chunks; None if there is no such array."""
     if not chunks or not (has_width(chunks[0].type) or _is_text(chunks[0].type)):
         return None
     first, *others = chunks

@@ -221,7 +221,10 @@ def _age(part: Slice) -> tuple[int, int]:
 def countable_rows(
     window: Sequence[Slice], codes: list[np.ndarray], spec: MergeSpec
 ) -> list[np.ndarray]:
-    """Masks of the rows that count."""
+    """For each run, a mask of the rows that are merged.
+
+    The others are ignored by their kind, or absorbed by a lower level (`complete_levels`).
+    """
     masks = [
         np.ones(part.keys.length, bool) if ignored is None else ~ignored
         for part in window

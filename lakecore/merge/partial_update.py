@@ -205,7 +205,10 @@ def _not_older(codes: np.ndarray, heeded: np.ndarray, groups: Groups) -> np.ndar
 def _fold_ordered(
     contested: Contested, aggregate: Aggregate, chosen: Chosen, early: np.ndarray
 ) -> Column:
-    """Fold a column; `early` rows are older than the state when they arrive, and precede it."""
+    """Fold a column. `early` masks rows that are older than the state when they arrive.
+
+    Such a row is folded as if it had come before the rows of the state.
+    """
     fold = AGGREGATORS[aggregate.function](aggregate)
     if chosen.retract is not None:
         kept = ~chosen.retract if aggregate.ignore_retract else np.ones(len(early), bool)

@@ -30,7 +30,7 @@ _WAYS_OUT = (
 
 
 def stored(error: Uncomputable, **place: object) -> Uncomputable:
-    """The error with remedies for stored rows in its message, and `place` in its facts.
+    """The error of a merge of stored rows: with remedies in its message, and `place` in its facts.
 
     An error that already names a table is returned unchanged.
     """
@@ -41,7 +41,7 @@ def stored(error: Uncomputable, **place: object) -> Uncomputable:
 
 @dataclass(frozen=True, slots=True)
 class Sparing:
-    """A merge function that skips excluded keys if some keys cannot be merged."""
+    """A merge function that, if a key cannot be merged, skips the keys that nobody `wanted`."""
 
     chooses_rows: ClassVar = False
     engine: MergeFunction

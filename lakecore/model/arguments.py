@@ -6,7 +6,7 @@ from lakecore.errors import InvalidRequest
 
 
 def check_flags(**flags: object) -> None:
-    """Raise InvalidRequest, naming it, for an argument that is not True or False."""
+    """Raise InvalidRequest, with its name, for an argument that is neither True nor False."""
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise InvalidRequest(f"{name} is True or False", **{name: flag})

@@ -13,7 +13,8 @@ class Branch:
     """A branch of a table.
 
     - `name`: the name of the branch;
-    - `schema_id`: the id of its newest schema; None for what a process that died left of a branch;
+    - `schema_id`: the id of its newest schema; None if there is none, because a process died while
+      it created or deleted the branch;
     - `earliest_snapshot_id`, `latest_snapshot_id`: its live snapshots; None if it has none.
     """
 
@@ -29,12 +30,12 @@ class FastForwardResult(ShownFacts):
 
     - `branch`: the branch whose state the table has now;
     - `snapshot_id`: the latest snapshot, which is that of the branch;
-    - `snapshots_copied`, `schemas_copied`, `tags_copied`: what came from the branch. What was the
-      same in both is not counted;
-    - `snapshots_deleted`, `schemas_deleted`, `tags_deleted`: what went because the branch does not
-      have it.
+    - `snapshots_copied`, `schemas_copied`, `tags_copied`: how many were copied from the branch.
+      Those that were the same in both are not counted;
+    - `snapshots_deleted`, `schemas_deleted`, `tags_deleted`: how many were deleted, because the
+      branch does not have them.
 
-    In a dry run these are what would be done.
+    In a dry run, these are the changes that a real run would make.
     """
 
     _title: ClassVar[str] = "Fast-forward"

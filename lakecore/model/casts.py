@@ -75,9 +75,9 @@ _LENGTH_MAX = 2_147_483_647
 def may_cast(source: DataType, target: DataType, *, explicit: bool) -> bool:
     """Whether a column of the source type may become one of the target type.
 
-    Nullability does not count here, but that times become no STRING NOT NULL: Java knows their cast
-    to a nullable STRING alone, and could not read older files. A nested type changes by its parts,
-    never as a whole, but that an explicit cast makes text of it.
+    Nullability does not matter, with one exception: a date or time cannot become STRING NOT NULL.
+    Java can cast it only to a nullable STRING, and could not read older files. A nested type never
+    changes as a whole, only its parts do; but an explicit cast may turn it into a string.
     """
     if with_nullable(source, nullable=True) == with_nullable(target, nullable=True):
         return True

@@ -37,7 +37,7 @@ Arrow reads about 48 nested ARRAYs from Parquet, other types deeper.
 
 
 def check_column_names(schema: TableSchema, options: TableOptions) -> None:
-    """There is a column; names are unique, not blank, and not reserved."""
+    """Check that there is a column, and that names are unique, not blank and not reserved."""
     if not schema.fields:
         raise InvalidRequest("a table needs at least one column", table=options.table)
     _check_names(schema.fields, "", options.table)
@@ -77,7 +77,7 @@ def _rows_in(data_type: DataType) -> tuple[Row, ...]:
 
 
 def check_nesting(schema: TableSchema, options: TableOptions) -> None:
-    """No type is nested deeper than all formats and engines can read."""
+    """Check that no type is nested deeper than every format and engine can read."""
     for field in schema.fields:
         depth = _depth(field.type)
         if depth > NESTING_MAX:
@@ -95,7 +95,7 @@ def _depth(data_type: DataType) -> int:
 
 
 def check_keys_are_columns(schema: TableSchema, options: TableOptions) -> None:
-    """Every key is a column, named once, of a type that sorts and hashes."""
+    """Check that each key is a column, is named once, and has a type that sorts and hashes."""
     for role, names in (
         ("primary key", schema.primary_keys),
         ("partition key", schema.partition_keys),
@@ -125,7 +125,7 @@ def check_keys_are_columns(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_primary_key(schema: TableSchema, options: TableOptions) -> None:
-    """Rows of one key share a partition and a bucket, unless buckets are dynamic."""
+    """Check that rows of one key share a partition and a bucket, unless buckets are dynamic."""
     if not schema.primary_keys:
         if options.primary_key_nullable:
             raise needs_primary_key("primary-key.nullable", options)
@@ -156,7 +156,7 @@ def check_primary_key(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_key_nullability(schema: TableSchema, options: TableOptions) -> None:
-    """Key columns are NOT NULL: null equals nothing, so rows with a null key would never merge."""
+    """Check that keys are NOT NULL: null equals nothing, so rows with null would never merge."""
     for name in schema.primary_keys:
         if schema.by_name[name].nullable is not options.primary_key_nullable:
             raise InvalidRequest(
@@ -165,14 +165,14 @@ def check_key_nullability(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_defaults(schema: TableSchema, options: TableOptions) -> None:
-    """Raise InvalidRequest for a default value that is no value of its column's type."""
+    """Raise InvalidRequest for a default value that is not a value of its column's type."""
     del options
     for column in schema.fields:
         check_default(column.type, column.default_value, column=column.name)
 
 
 def check_bucket(schema: TableSchema, options: TableOptions) -> None:
-    """The bucket key fits the number of buckets and the primary key."""
+    """Check that the bucket key fits the number of buckets and the primary key."""
     if options.bucket_key and options.bucket == -1:
         raise InvalidRequest(
             "bucket-key needs a fixed number of buckets: set bucket, or leave bucket-key out",
@@ -203,7 +203,7 @@ def check_bucket(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_bucket_function(schema: TableSchema, options: TableOptions) -> None:
-    """The function mod needs one integer key; hive needs columns of types that it can hash."""
+    """Check the bucket key: `mod` needs one integer column, `hive` types that it can hash."""
     function = options.bucket_function_type
     if function is BucketFunction.DEFAULT or options.bucket < 1:
         return

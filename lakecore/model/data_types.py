@@ -1,7 +1,7 @@
 """Paimon's logical types as values: a closed sum of `Atomic`, `Array`, `Multiset`, `Map`, `Row`.
 
-Types are equal when they mean the same, hashable, never changed in place. Their text is Paimon's:
-`DECIMAL(10, 2) NOT NULL`, `ARRAY<INT>`.
+Types are hashable and never changed in place; two types are equal if they mean the same. Their text
+is Paimon's: `DECIMAL(10, 2) NOT NULL`, `ARRAY<INT>`.
 """
 
 from __future__ import annotations

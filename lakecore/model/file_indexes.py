@@ -1,8 +1,8 @@
 """Which columns of a table get file indexes, from its options.
 
 `file-index.TYPE.columns` lists columns, or `map[key]` for a key of a MAP column with string keys.
-`file-index.TYPE.COLUMN.SETTING` sets what the type knows; for a map, the settings of the whole
-column hold for each of its keys (https://paimon.apache.org/docs/master/concepts/spec/fileindex/).
+`file-index.TYPE.COLUMN.SETTING` is a setting of that type of index; the settings of a MAP column
+hold for each of its keys (https://paimon.apache.org/docs/master/concepts/spec/fileindex/).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class IndexesRewritten(ShownFacts):
     """The result of `Table.rewrite_file_index`.
 
     - `snapshot_id`: the COMPACT snapshot; None if there was nothing to do;
-    - `partitions`, `files`: how many partitions and data files have other indexes now.
+    - `partitions`, `files`: the numbers of partitions and data files whose indexes changed.
     """
 
     _title: ClassVar[str] = "File indexes"
@@ -85,7 +85,7 @@ def check_file_indexes(schema: TableSchema, options: TableOptions) -> None:
     try:
         indexed_columns(schema, options)
     except Unsupported:
-        # A type of index that another engine knows: such a table can be read.
+        # Another engine may know this type of index, and lakecore can read the table without it.
         return
 
 

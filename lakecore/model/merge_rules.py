@@ -35,7 +35,7 @@ def needs_primary_key(key: str, options: TableOptions) -> InvalidRequest:
 
 
 def check_fields_families(schema: TableSchema, options: TableOptions) -> None:
-    """Every `fields.X.*` option names a column."""
+    """Check that every `fields.X.*` option names a column."""
     for key in options.texts:
         found = member(key) if key.startswith("fields.") else None
         if found is None:
@@ -46,7 +46,7 @@ def check_fields_families(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_sequence(schema: TableSchema, options: TableOptions) -> None:
-    """Sequence fields order the rows, so they have no aggregate function and exclude first-row."""
+    """Check sequence fields: they order rows, so no aggregate function or first-row takes them."""
     if not options.sequence_field:
         return
     if options.merge_engine is MergeEngine.FIRST_ROW:
@@ -68,7 +68,7 @@ def check_sequence(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_row_kind(schema: TableSchema, options: TableOptions) -> None:
-    """The column that `rowkind.field` names exists and is a string."""
+    """Check that the column that `rowkind.field` names exists and is a string."""
     name = options.rowkind_field
     if name is None:
         return
@@ -92,7 +92,7 @@ def check_row_kind(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_merge_engine(schema: TableSchema, options: TableOptions) -> None:
-    """The merge engine fits the keys, changelog producer, deletion vectors and functions."""
+    """Check that the merge engine fits keys, changelog producer, deletion vectors and functions."""
     if not schema.primary_keys:
         if options.merge_engine is not MergeEngine.DEDUPLICATE:
             raise needs_primary_key("merge-engine", options)
@@ -116,7 +116,7 @@ def check_merge_engine(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_changelog(schema: TableSchema, options: TableOptions) -> None:
-    """The changelog producer fits the keys, overwrites and compaction."""
+    """Check that the changelog producer fits the keys, overwrites and compaction."""
     producer = options.changelog_producer
     if producer is not ChangelogProducer.NONE and not schema.primary_keys:
         raise needs_primary_key("changelog-producer", options)
@@ -231,7 +231,7 @@ def _check_aggregates(schema: TableSchema, options: TableOptions) -> None:
 
 
 def _need_parts(function: str, name: str, data_type: DataType, options: TableOptions) -> None:
-    """The options of an aggregate function name fields of the ROWs in its column."""
+    """Check that the options of an aggregate function name fields of the ROWs in its column."""
     match data_type:
         case Array(element=Row() as row) | Map(value=Row() as row):
             parts = [field.name for field in row.fields]
@@ -258,11 +258,10 @@ def _need_parts(function: str, name: str, data_type: DataType, options: TableOpt
 
 
 def aggregate_functions(schema: TableSchema, options: TableOptions) -> dict[str, str]:
-    """For each column that the merge engine folds.
+    """The aggregate function of each column that the merge engine folds, by column name.
 
-    Its own aggregate function, else the default one.
-
-    Primary-key columns have none, nor do the sequence columns of a sequence group.
+    It is the column's own function, else the default one. Primary-key columns and the sequence
+    columns of a sequence group have none.
     """
     aggregates_all = options.merge_engine is MergeEngine.AGGREGATION
     if not aggregates_all and options.merge_engine is not MergeEngine.PARTIAL_UPDATE:
@@ -282,7 +281,7 @@ def aggregate_functions(schema: TableSchema, options: TableOptions) -> dict[str,
 
 
 def _check_grouped(schema: TableSchema, options: TableOptions) -> None:
-    """Functions of a partial-update table need an order, which only a sequence group defines."""
+    """Check that columns with functions are in a sequence group, which defines their order."""
     grouped = {name for columns in options.fields_sequence_group.values() for name in columns}
     for name, function in aggregate_functions(schema, options).items():
         if function != "last_non_null_value" and name not in grouped:
@@ -337,7 +336,7 @@ def _is_rows(data_type: DataType) -> bool:
 
 
 def _is_map_of_rows(data_type: DataType) -> bool:
-    """A map whose values are ROWs with at least two fields: one value and its time."""
+    """Whether it is a map whose values are ROWs with at least two fields: a value and its time."""
     rows = data_type.value if isinstance(data_type, Map) else None
     return isinstance(rows, Row) and len(rows.fields) > 1
 
@@ -347,7 +346,7 @@ def _is_plain(data_type: DataType) -> bool:
 
 
 def _is_string(data_type: DataType) -> bool:
-    """STRING without a length limit, because joined values outgrow any limit."""
+    """Whether it is STRING without a length limit, because joined values outgrow any limit."""
     return _of_roots(Root.VARCHAR)(data_type) and getattr(data_type, "length", 0) == LENGTH_MAX
 
 

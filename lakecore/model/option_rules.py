@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def validate_scan(options: TableOptions) -> None:
-    """Raise InvalidRequest unless the `scan.*` options name the one start that the mode needs."""
+    """Raise InvalidRequest unless `scan.*` options state the one start that `scan.mode` needs."""
     chosen = {mode: [key for key in keys if key in options.texts] for mode, keys in _STARTS.items()}
     starts = {mode: keys for mode, keys in chosen.items() if keys}
     mode = options.scan_mode
@@ -67,7 +67,7 @@ _STARTS: Mapping[ScanMode, tuple[str, ...]] = {
 
 
 def check_sizes(schema: TableSchema, options: TableOptions) -> None:
-    """Sizes are greater than 0, and the shortest wait is not longer than the longest."""
+    """Check that sizes are greater than 0, and the shortest wait does not exceed the longest."""
     del schema
     for key, size in (
         ("target-file-size", options.target_file_size_bytes),
@@ -88,7 +88,7 @@ def check_sizes(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_levels(schema: TableSchema, options: TableOptions) -> None:
-    """Options for single levels name only levels that exist."""
+    """Check that options for single levels name only levels that exist."""
     del schema
     beyond = {*options.file_format_per_level, *options.file_compression_per_level}
     wrong = sorted(level for level in beyond if level >= options.level_count)
@@ -102,7 +102,7 @@ def check_levels(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_formats(schema: TableSchema, options: TableOptions) -> None:
-    """Every format can store the types of the columns."""
+    """Check that every file format of the table can store the types of the columns."""
     formats = {options.file_format, *options.file_format_per_level.values()}
     if "avro" not in formats | {options.changelog_file_format}:
         return
@@ -120,7 +120,7 @@ def check_formats(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_retained(schema: TableSchema, options: TableOptions) -> None:
-    """The minimum number of retained snapshots is not greater than the maximum."""
+    """Check that the minimum number of retained snapshots does not exceed the maximum."""
     del schema
     least, most = options.snapshot_num_retained_min, options.snapshot_num_retained_max
     pairs = (
@@ -144,7 +144,7 @@ def check_retained(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_record_expiry(schema: TableSchema, options: TableOptions) -> None:
-    """Record expiry needs a time column of a fitting type."""
+    """Check that record expiry has a time column of a fitting type."""
     name = options.record_level_time_field
     if name is None:
         if options.record_level_expire_time_ms is not None:
@@ -167,7 +167,7 @@ def check_record_expiry(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_partition_expiry(schema: TableSchema, options: TableOptions) -> None:
-    """Partition expiry needs a partitioned table."""
+    """Check that a table with partition expiry is partitioned."""
     if options.partition_expiration_time_ms is not None and not schema.partition_keys:
         raise InvalidRequest(
             "partition.expiration-time needs a table with partitions", table=options.table
@@ -175,7 +175,7 @@ def check_partition_expiry(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_row_tracking(schema: TableSchema, options: TableOptions) -> None:
-    """Row tracking needs a table without a primary key and with bucket=-1."""
+    """Check that a table with row tracking has no primary key, and bucket=-1."""
     if options.row_tracking_enabled and (schema.primary_keys or options.bucket != -1):
         raise InvalidRequest(
             "row-tracking.enabled needs a table without a primary key, and bucket=-1",
@@ -186,7 +186,7 @@ def check_row_tracking(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_snapshot_ordering(schema: TableSchema, options: TableOptions) -> None:
-    """Ordering by snapshot excludes sequence fields and compaction within writes."""
+    """Check that a table ordered by snapshot has no sequence fields or compaction within writes."""
     if not options.sequence_snapshot_ordering:
         return
     if not schema.primary_keys:
@@ -201,6 +201,6 @@ def check_snapshot_ordering(schema: TableSchema, options: TableOptions) -> None:
 
 
 def check_scan(schema: TableSchema, options: TableOptions) -> None:
-    """The scan options name one start."""
+    """Check that the scan options state one start."""
     del schema
     validate_scan(options)

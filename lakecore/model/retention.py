@@ -153,7 +153,8 @@ class ExpiredPartitions(ShownFacts):
 
     - `partitions`: the dropped partitions, as texts by partition key;
     - `snapshot_ids`: the snapshots that dropped them;
-    - `partitions_without_time`: partitions that never expire, since their values say no time;
+    - `partitions_without_time`: partitions that never expire, because no time can be read from
+      their values;
     - `dry_run`: whether nothing was dropped.
     """
 
@@ -192,8 +193,8 @@ class RolledBack(ShownFacts):
     - `files`: what was deleted, by kind;
     - `consumers_ahead`: consumers that would read a later snapshot next. They miss the changes up
       to it; `reset_consumer` moves them;
-    - `is_complete`: False if a state that stays cannot be read. Nobody can say then which files are
-      needed, so all were left to `remove_orphan_files`;
+    - `is_complete`: False if a state that the table keeps cannot be read. It is then unknown which
+      files are needed, so all files were left to `remove_orphan_files`;
     - `dry_run`: whether nothing was changed.
     """
 

@@ -124,7 +124,7 @@ class TableSchema:
 
     @property
     def stated_options(self) -> dict[str, str]:
-        """The options, with those that an older format version left to another default."""
+        """The options, plus the defaults of its format version that are different today."""
         defaults: dict[str, str] = {}
         if self.version <= 1:
             defaults["bucket"] = "1"

@@ -95,7 +95,7 @@ def _changed(
 
 
 def _is_known(given: pa.DataType) -> bool:
-    """Whether a Paimon type corresponds; writing values of other types is refused later."""
+    """Whether the Arrow type has a Paimon type; writing values of other types fails later."""
     others = (_t.is_null, _t.is_duration, _t.is_interval)
     return not any(is_other(given) for is_other in others) and not (
         _t.is_decimal(given) and (given.precision > 38 or given.scale < 0)

@@ -37,7 +37,7 @@ class TableStatistics:
     """Statistics of the table at a snapshot, as `Table.analyze` computes them.
 
     - `snapshot_id`, `schema_id`: the snapshot that was read, and the schema of the columns;
-    - `merged_record_count`: its rows, as a read returns them;
+    - `merged_record_count`: the number of rows that a read of the snapshot returns;
     - `merged_record_size_bytes`: the bytes of its files, less the share of rows that merging drops;
     - `columns`: the statistics of each analyzed column, by name.
     """

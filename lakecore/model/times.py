@@ -3,10 +3,9 @@
 - A whole number, or a text of digits: milliseconds since 1970 in UTC.
 - A text: a date, or a date and time, of ISO 8601.
 - A `date`: its first moment.
-- A `datetime`, a pandas `Timestamp`, a NumPy `datetime64`: what they say, to the millisecond.
+- A `datetime`, a pandas `Timestamp`, a NumPy `datetime64`: its time, rounded down to milliseconds.
 
-Where a zone is stated, it counts. Where none is, the wall clock of this machine's zone is meant, as
-in Paimon's `scan.timestamp`.
+A time without a zone is local time in the zone of this machine, as in Paimon's `scan.timestamp`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def to_milliseconds(given: object) -> int:
             )
         return int(given)
     moment = _moment(given)
-    # NOTE: `timestamp()` is a float, which misses a millisecond now and then.
+    # NOTE: `timestamp()` is a float, which is sometimes off by a millisecond.
     try:
         return (moment.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
     except (OverflowError, ValueError) as error:
@@ -53,7 +52,7 @@ def to_milliseconds(given: object) -> int:
 def wall_time(given: object) -> datetime | None:
     """The local time, if the value has no zone; None for a value with a zone or milliseconds.
 
-    Raises InvalidRequest for what is no point in time.
+    Raises InvalidRequest for a value that is not a point in time.
     """
     if given is None or isinstance(given, int):
         return None
@@ -71,13 +70,13 @@ def to_wall_clock(time_ms: int) -> int:
     seconds, milliseconds = divmod(time_ms, 1000)
     try:
         shown = datetime.fromtimestamp(seconds, UTC).astimezone().replace(tzinfo=UTC)
-    except (OverflowError, OSError, ValueError):  # beyond the years 1 to 9999: no zone matters
+    except (OverflowError, OSError, ValueError):  # outside the years 1 to 9999: ignore the zone
         return time_ms
     return (shown - _EPOCH) // timedelta(milliseconds=1) + milliseconds
 
 
 def whole_number(given: object) -> int | None:
-    """A whole number of Python or NumPy; None for anything else, True and False too."""
+    """A whole number of Python or NumPy; None for anything else, including True and False."""
     if isinstance(given, bool | np.timedelta64) or not isinstance(given, int | np.integer):
         return None
     return int(given)
@@ -94,7 +93,7 @@ def is_time_text(text: str) -> bool:
 
 def _moment(given: object) -> datetime:
     if isinstance(given, np.datetime64):
-        # One out of the range of datetime is a number then, and none is None.
+        # A time outside the range of datetime becomes a number, and NaT becomes None.
         given = given.astype("datetime64[us]").item()
     match given:
         case str():
@@ -103,7 +102,7 @@ def _moment(given: object) -> datetime:
             except ValueError as error:
                 raise InvalidRequest("not an ISO 8601 timestamp", timestamp=given) from error
         case datetime():
-            # Subclasses compute in ways of their own: pandas' does not know the machine's zone.
+            # Subclasses have arithmetic of their own: pandas' does not know the machine's zone.
             try:
                 clock = time(
                     given.hour,

@@ -116,7 +116,7 @@ def create_schema(  # noqa: PLR0913  the parts of a table, all by name
 
 
 def check_stored(options: Mapping[str, str], *, table: str = "") -> None:
-    """Raise InvalidRequest for an option that says where a table is: a table cannot store it."""
+    """Raise InvalidRequest for `path`, `branch` or `auto-create`, which a table cannot store."""
     for key, harmless, way_out in (
         (
             "path",
@@ -144,7 +144,7 @@ def lift_keys(
     *,
     table: str = "",
 ) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, str]]:
-    """The primary keys, the partition keys, and the options without the two that can state them."""
+    """The primary keys, the partition keys, and the options without `primary-key`, `partition`."""
     kept = dict(options)
     keys: list[tuple[str, ...]] = []
     for key, declared in (("primary-key", primary_keys), ("partition", partition_keys)):

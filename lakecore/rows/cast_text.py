@@ -69,9 +69,9 @@ def boolean_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Arr
 
 
 def float_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
-    """`1.5` if the absolute value is at least 0.001 and below 10^7, else `1.5E-4`.
+    """The fewest digits that identify the value, without or with an exponent.
 
-    Shortest digits.
+    `1.5` if the absolute value is at least 0.001 and below 10^7, else `1.5E-4`.
     """
     plain = array.cast(pa.string())
     size = pc.abs(array)
@@ -108,7 +108,7 @@ def date_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:
 
 
 def time_to_string(array: pa.Array, source: Atomic, target: Atomic) -> pa.Array:  # noqa: ARG001
-    """Format `12:34:05.12`, to the precision, at most 3 digits, without trailing zeros but one."""
+    """Format `12:34:05.12`; at most 3 fraction digits; trailing zeros after the first are cut."""
     digits = min(source.precision or 0, 3)
     full = array.cast(pa.string())
     if not digits:

@@ -166,7 +166,7 @@ def _sealed(zone: str) -> duckdb.DuckDBPyConnection:
 
 
 def _forget(zone: str) -> None:
-    """Let go of a database that has failed for good; the next use makes another."""
+    """Drop a database that cannot be used after an error; the next use creates another."""
     key = (os.getpid(), zone)
     with _lock:
         _databases.pop(key, None)
@@ -185,7 +185,7 @@ def _is_bare(node: Node) -> bool:
 
 
 def _moved(tree: Json, by: int) -> Json:
-    """The tree with its locations moved; one that DuckDB does not know is -1."""
+    """The tree with `by` added to its locations; a location that DuckDB does not know is -1."""
     if isinstance(tree, list):
         return [_moved(each, by) for each in tree]
     if not isinstance(tree, dict):

@@ -52,7 +52,7 @@ def check_function(name: str, argument_count: int) -> None:
 
 @cache
 def reserved_words() -> frozenset[str]:
-    """The keywords that are no name of a column without quotes."""
+    """The keywords that cannot be a column name without quotes."""
     rows = catalog(
         "SELECT lower(keyword_name) FROM duckdb_keywords() "
         "WHERE keyword_category IN ('reserved', 'type_function')"
@@ -128,7 +128,7 @@ def _column_words(tree: Json) -> Iterator[Json]:
 
 @cache
 def _kinds() -> dict[str, dict[str, frozenset[str]]]:
-    """By name and kind of function: the stabilities, or the definitions of a macro."""
+    """For each function name and kind: its stabilities or, for a macro, its definitions."""
     found: dict[str, dict[str, frozenset[str]]] = {}
     rows = catalog(
         "SELECT lower(function_name), function_type, coalesce(macro_definition, stability, '') "

@@ -22,7 +22,7 @@ def finder(types: Mapping[str, object], table: str) -> Find:
         found = find_name(parts[0], types)
         if found is not None:
             return found, parts[1:]
-        # `orders.id` or `shop.orders.id`: the end of the table's name stands before the column.
+        # `orders.id` or `shop.orders.id`: the column is qualified with the end of the table's name.
         for length in range(1, len(parts)):
             words = [part.lower() for part in parts[:length]]
             found = find_name(parts[length], types)
@@ -34,7 +34,7 @@ def finder(types: Mapping[str, object], table: str) -> Find:
 
 
 def find_name(name: str, types: Mapping[str, object]) -> str | None:
-    """The column of a name, in any case; InvalidRequest if it may be one of several."""
+    """The column of a name, in any case; None if none, InvalidRequest if several match."""
     if name in types:
         return name
     found = [other for other in types if other.lower() == name.lower()]
@@ -44,7 +44,7 @@ def find_name(name: str, types: Mapping[str, object]) -> str | None:
 
 
 def unknown_column(name: str, types: Mapping[str, object]) -> InvalidRequest:
-    """The error for a name that is no column, with what may be meant."""
+    """The error for a name that is not a column; it suggests the most similar column."""
     lower = {other.lower(): other for other in types}
     close = get_close_matches(name.lower(), list(lower), n=1)
     facts: dict[str, object] = {"did_you_mean": lower[close[0]]} if close else {}

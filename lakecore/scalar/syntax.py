@@ -1,13 +1,13 @@
 """An SQL string -> a checked expression over the columns of a schema.
 
 1. DuckDB's parser makes a tree of the text (`engine.py`).
-2. What looks at several rows, at other tables, at files or at chance is refused, by the class of
-   the node and by the function (`functions.py`).
-3. Columns are found as SQL finds them: as written, else without regard to case. The qualifier of a
-   column is the table's own name; the parts after the column are fields of a ROW.
-4. In the text, each column gets a name that nothing else has, so that DuckDB, which does not tell
-   `ID` from `id`, cannot take another one; and the clock is replaced by the time of the statement.
-5. DuckDB binds the text to empty columns of these types, and says the type of the value (`bound`).
+2. Expressions that read several rows, other tables or files, or depend on chance, raise an error.
+   The classes of the nodes and the functions (`functions.py`) tell which these are.
+3. Columns are found as SQL finds them: by exact name, else case-insensitively. A column may be
+   qualified with the name of the table; the parts after the column are fields of a ROW.
+4. In the text, each column gets a unique name, because DuckDB does not distinguish `ID` from `id`
+   and could take the wrong column. Functions of the clock become the time of the statement.
+5. DuckDB binds the text to empty columns of these types, which gives the result type (`bound`).
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ _UNIX = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The time zone and the time of a statement.
+    """The context of a statement.
 
-    Its clock, its time zone (empty: the machine's), and the name of its table, whose end may
-    qualify a column.
+    It has a clock, a time zone (empty: the machine's), and the name of the table, the end of which
+    may qualify a column.
     """
 
     now_ms: Callable[[], int]
@@ -91,7 +91,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sql:
-    """An expression, checked. `columns` are its columns, in the order of their numbers in `sql`."""
+    """A checked expression. `sql` names columns by number; `columns` are in order of number."""
 
     text: str
     sql: str
@@ -114,7 +114,7 @@ def parse_sql(
     """The expression of a text over columns of these types; its result type is not determined yet.
 
     `what` names the text in errors. Raises InvalidRequest for bad SQL, names or types; Unsupported
-    for what is refused.
+    for SQL that an expression over one row may not contain.
     """
     if "\0" in text:
         reason = "a text cannot hold a zero byte"
@@ -137,15 +137,15 @@ def parse_sql(
 def bound(sql: Sql, types: Mapping[str, pa.DataType], what: str = "expression") -> Sql:
     """The expression with the type of its value.
 
-    Raises InvalidRequest for a function or operator that is not there for these types.
+    Raises InvalidRequest for a function or operator that does not exist for these types.
     """
     return replace(sql, type=_type_of(sql, types, what))
 
 
 def _tree(text: str, types: Mapping[str, pa.DataType], what: str) -> tuple[Node, str]:
-    """The syntax tree of a text, and the text itself, with quotes around names that are keywords.
+    """The syntax tree of a text, and the text; columns named like a keyword are quoted if needed.
 
-    `at < 2` is no SQL, since AT is a keyword; where the table has such a column, it is meant.
+    `at < 2` is not valid SQL, because AT is a keyword. If the table has a column `at`, it is meant.
     """
     try:
         return engine.parse(text, what), text
@@ -174,7 +174,7 @@ def _type_of(sql: Sql, types: Mapping[str, pa.DataType], what: str) -> pa.DataTy
 
 
 def placed(rows: pa.Table, columns: tuple[str, ...], begin: int = 0) -> pa.Table:
-    """The columns under the names that `Sql.sql` has for them, in types that DuckDB compares."""
+    """The columns, renamed as in `Sql.sql`, in types that DuckDB compares exactly (`_shown`)."""
     arrays = [_shown(rows.column(name)) for name in columns]
     if not arrays:
         arrays = [pa.chunked_array([pa.nulls(rows.num_rows)])]
@@ -183,7 +183,7 @@ def placed(rows: pa.Table, columns: tuple[str, ...], begin: int = 0) -> pa.Table
 
 
 def explained(error: duckdb.Error, sql: Sql, message: str, **facts: object) -> InvalidRequest:
-    """The error of an expression, with the table's own names."""
+    """The error for an expression that DuckDB rejects, with the table's own column names."""
 
     def name(match: re.Match[str]) -> str:
         number = int(match[1])
@@ -194,9 +194,9 @@ def explained(error: duckdb.Error, sql: Sql, message: str, **facts: object) -> I
 
 
 def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column in a type that DuckDB compares as the literals of its text.
+    """The column in a type that DuckDB compares exactly with the literals of the expression.
 
-    A timestamp of seconds or milliseconds would round a literal to its own unit.
+    DuckDB would round a literal to the unit of a timestamp column in seconds or milliseconds.
     """
     kind = _shown_type(column.type)
     return column if kind == column.type else column.cast(kind)
@@ -268,7 +268,7 @@ def _check_call(call: Node) -> None:
 
 
 def _free_names(tree: Json, bound: frozenset[str]) -> Iterator[list[str]]:
-    """The dotted names in a tree that are no parameters of a lambda."""
+    """The dotted names in a tree that are not parameters of a lambda."""
     for node in _free_columns(tree, bound):
         yield _parts(node)
 
@@ -304,7 +304,7 @@ def _parts(node: Node) -> list[str]:
 
 
 def column_number(name: str) -> int:
-    """The number of a column in the text `Sql.sql`; -1 for other names."""
+    """The number of the column that has this name in `Sql.sql`; -1 for other names."""
     match = _COLUMN.fullmatch(name)
     return -1 if match is None else int(match[1])
 

@@ -1,7 +1,7 @@
 """SQL strings for verbs and reads: parse them, prune by them, evaluate them on rows.
 
-INVARIANT: a condition keeps the rows for which DuckDB's WHERE is true: not those for which it is
-null. A value is cast to the type of its column as DuckDB casts what an UPDATE sets.
+INVARIANT: a condition keeps exactly the rows for which DuckDB's WHERE is true, so not those for
+which it is null. A value is cast to the type of its column as in an UPDATE of DuckDB.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def sql_expr(text: str) -> SqlExpression:
     `source.x` and `target.y`. DuckDB evaluates it for each row and casts the value to the type of
     the column, as its own UPDATE does: a DECIMAL or an INT is rounded, a null stays null.
 
-    The call itself reads nothing: the verb raises InvalidRequest for bad SQL, unknown columns, and
-    a value that has no place in its column, and Unsupported for queries, aggregates, window
-    functions, chance and tables.
+    The call itself checks nothing. `update` or `merge` raises InvalidRequest for bad SQL, unknown
+    columns, and a value that its column cannot hold; and Unsupported for queries, aggregates,
+    window functions, random functions and other tables.
 
         orders.update({"price": lc.sql_expr("round(price * 1.1, 2)")}, where="item = 'tea'")
     """
@@ -74,7 +74,7 @@ def parse_where(
     sql = parse_sql(text, types, setting, find, "condition")
     predicate = predicate_of(sql, types)
     if is_exact(predicate):
-        return sql, predicate  # true or false, by its form
+        return sql, predicate  # its form shows that it is a boolean
     sql = bound(sql, types, "condition")
     if not (pa.types.is_boolean(sql.type) or pa.types.is_null(sql.type)):
         raise InvalidRequest("a condition is true or false", text=text, type=sql.type)
@@ -90,7 +90,7 @@ def types_of(schema: TableSchema | pa.Schema) -> dict[str, pa.DataType]:
 def matches(sql: Sql, rows: pa.Table) -> pa.BooleanArray:
     """For each row, whether the condition is true; null counts as false.
 
-    Raises InvalidRequest if the condition cannot be computed for some row: a cast that fails.
+    Raises InvalidRequest if the condition cannot be computed for some row: a cast fails.
     """
     mask = np.zeros(rows.num_rows, bool)
     mask[_places(sql, rows)] = True
@@ -98,9 +98,9 @@ def matches(sql: Sql, rows: pa.Table) -> pa.BooleanArray:
 
 
 def pairs(sql: Sql, left: pa.Table, right: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """The places of the rows of two tables for which a condition on both is true together.
+    """The pairs of rows of two tables for which a condition is true, as positions in each table.
 
-    The tables have the columns of the condition between them.
+    Each column of the condition is in one of the tables.
     """
     own = [name for name in sql.columns if name in left.column_names]
     other = [name for name in sql.columns if name not in left.column_names]
@@ -149,7 +149,7 @@ def _evaluated(sql: Sql, query: str, tables: Mapping[str, pa.Table]) -> pa.Table
 
 
 def _named(sql: Sql, rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """These columns of one side under the names that the condition has for them."""
+    """These columns of one table, renamed as in the condition (`Sql.sql`)."""
     shown = placed(rows, tuple(names))
     if not names:
         return shown.rename_columns(["_lakecore_nothing"])

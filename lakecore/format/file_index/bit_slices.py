@@ -1,4 +1,4 @@
-"""Numbers of rows as bit slices: slice i is the bitmap of the rows whose number has bit i.
+"""A number for each row, as bit slices: slice i is the bitmap of the rows whose number has bit i.
 
 Comparisons with a number go through the slices from the highest bit (O'Neil and Quass, 1997).
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BitSlices:
-    """The slices, lowest bit first, and the rows that have a number; it is stored less `least`."""
+    """Bit slices of the numbers minus `least`, lowest bit first; `rows` are those with a number."""
 
     rows: BitMap
     slices: Sequence[BitMap]
@@ -52,7 +52,7 @@ class BitSlices:
 
 
 def slices_of(rows: np.ndarray, numbers: np.ndarray, count: int) -> BitSlices:
-    """The slices of the numbers, none negative, of some rows."""
+    """The numbers of these rows as `count` bit slices; no number is negative."""
     own = [bitmap_of(rows[(numbers >> bit & 1).astype(bool)]) for bit in range(min(count, 63))]
     own += [BitMap() for _ in range(count - len(own))]
     return BitSlices(bitmap_of(rows), own)

@@ -50,7 +50,7 @@ VERSIONS = (1, 2)
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A value with the place of its bitmap; `length` is -1 for a single row or an unknown one."""
+    """A value and where its bitmap is; `length` is -1 for a single row, or if it is unknown."""
 
     packed: bytes
     offset: int

@@ -1,9 +1,9 @@
 """The index type `bloom-filter`: whether a column of a file may hold a value.
 
-    int number of hash functions | bits, the lowest of a byte first
+    int number of hash functions | bits, the lowest bit of each byte first
 
-Nulls are not added. The options are `items`, the values that the filter is sized for, and `fpp`,
-the share of absent values that it lets pass when it holds so many.
+Nulls are not added. The options are `items`, the number of values that the filter is sized for, and
+`fpp`, its false-positive rate with that number of values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FUNCTIONS_MAX = 1_000
 
 
 def filter_size(items: int, fpp: float) -> tuple[int, int] | None:
-    """The number of bits and of hash functions; None if no filter can be so large."""
+    """The numbers of bits and of hash functions; None if the filter would be too large."""
     wanted = int(-items * math.log(fpp) / (math.log(2) * math.log(2)))
     bits = wanted + 8 - wanted % 8
     if bits > _BITS_MAX:
@@ -100,7 +100,7 @@ def _hashes(column: pa.Array, form: ValueForm) -> np.ndarray:
 
 
 def _places(hashes: np.ndarray, bits: int, functions: int) -> np.ndarray:
-    """The places of the bits of each hash, those of one function after those of another."""
+    """The bit positions of the hashes: of all hashes by the first function, then by the next."""
     low, high = hashes.astype(np.int32), (hashes >> 32).astype(np.int32)
     with np.errstate(over="ignore"):
         each = [low + np.int32(turn) * high for turn in range(1, functions + 1)]

@@ -1,10 +1,11 @@
-"""The index type `bsi`: numbers as bit slices, those below zero apart by their absolute values.
+"""The index type `bsi`: numbers as bit slices. Negative numbers have slices of their own.
 
     1 | int rows | bool has positive, [slices] | bool has negative, [slices]
     slices: 1 | long min | long max | rows | int slices | bitmap per bit, the lowest first
 
-A stored number is the value less `min`. A bitmap has no length before it: it ends where its own
-head says. The least BIGINT has no absolute value; Java cannot write it, and lakecore refuses it.
+A stored number is the absolute value minus `min`. The length of a bitmap is not stored; it follows
+from the header of the bitmap. The least BIGINT has no absolute value: Java cannot write it, and
+lakecore raises an error for it.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def _encode(rows: np.ndarray, numbers: np.ndarray) -> bytes:
 
 
 def _decode(body: bytes, at: int) -> tuple[BitSlices, int]:
-    """The slices after a flag, and where they end."""
+    """The slices at an offset, which begin with a flag (0: there are none), and where they end."""
     if at >= len(body):
         raise cut_short()
     if not body[at]:

@@ -27,7 +27,7 @@ NULL = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedColumn:
-    """Distinct values, ascending, and the number of the value of each row (`NULL` for null)."""
+    """The distinct values, ascending; `codes` is the position of each row's value, or `NULL`."""
 
     keys: pa.Array
     codes: np.ndarray
@@ -92,7 +92,7 @@ def all_rows(count: int) -> BitMap:
 
 
 def decode_bitmap(data: bytes) -> BitMap:
-    """A stored bitmap. Raises CorruptTable if it is none."""
+    """The bitmap that these bytes begin with. Raises CorruptTable if they are not a bitmap."""
     if stored_size(data, 0) > len(data):
         raise cut_short()
     try:
@@ -102,7 +102,7 @@ def decode_bitmap(data: bytes) -> BitMap:
 
 
 def stored_size(body: bytes, at: int) -> int:
-    """The bytes of the roaring bitmap that begins there, by its own head.
+    """The length in bytes of the roaring bitmap at offset `at`, computed from its header.
 
     https://github.com/RoaringBitmap/RoaringFormatSpec
     """

@@ -4,8 +4,9 @@
     per column:  name | int indexes;  per index:  type | int start (-1: empty) | int length
     int 0 | bodies
 
-Names and types are Java's modified UTF-8 with two bytes of length before. A start counts from the
-start of the file. An empty index stands for a map key that no row was asked for.
+Names and types are Java's modified UTF-8, prefixed with a length of two bytes. The start of an
+index is counted from the start of the file. An empty index stands for a map key that no row was
+asked for.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def _body(data: bytes, start: int, length: int, head_length: int) -> bytes:
 
 
 def _encode_name(name: str) -> bytes:
-    """Modified UTF-8: NUL as two bytes, and a surrogate pair for what is beyond 16 bits."""
+    """Modified UTF-8: NUL as two bytes, and characters beyond U+FFFF as surrogate pairs."""
     pairs = name.encode("utf-16-be", "surrogatepass")
     units = struct.unpack(f">{len(pairs) // 2}H", pairs)
     data = b"".join(

@@ -83,7 +83,7 @@ def _xxh64(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndar
 def _stripes(
     data: np.ndarray, starts: np.ndarray, lengths: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The state after all whole stripes of 32 bytes, and where the rest begins."""
+    """For each text, the hash state after its whole stripes of 32 bytes, and where the rest is."""
     zero = np.uint64(0)
     lanes = [np.full(len(starts), seed) for seed in (_P1 + _P2, _P2, zero, zero - _P1)]
     at = starts.copy()
@@ -113,6 +113,6 @@ def _rotated(values: np.ndarray, turn: int) -> np.ndarray:
 
 
 def _words(data: np.ndarray, at: np.ndarray, width: int) -> np.ndarray:
-    """The little-endian words of some bytes at these places."""
+    """The little-endian words of `width` bytes at these offsets."""
     picked = data[at[:, None] + np.arange(width)]
     return np.ascontiguousarray(picked).view(f"<u{width}")[:, 0].astype(np.uint64)

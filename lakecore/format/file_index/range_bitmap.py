@@ -4,7 +4,7 @@
     dictionary | slices
 
 The distinct values, sorted, form a dictionary; the number of each row's value in it is stored as
-bit slices. The dictionary is cut into chunks, each with its first value beside it:
+bit slices. The dictionary is cut into chunks. The head of a chunk holds its first value:
 
     int head length | head: 1 | int chunks | int bytes of offsets | int bytes of chunk heads
     int offset per chunk | chunk heads | values

@@ -50,7 +50,8 @@ _MICROS_DIGITS = 6
 class ValueForm:
     """How the values of a column are stored: the type's root, and bytes of a value (0: variable).
 
-    `exact` is False where different values share a stored one: more than six digits of a second.
+    `exact` is False for timestamps with more than six fraction digits: different values of such a
+    column may have the same stored value.
     """
 
     root: Root
@@ -60,28 +61,28 @@ class ValueForm:
 
     @property
     def is_text(self) -> bool:
-        """Whether values are bytes, each with its length before it."""
+        """Whether values are strings or binaries, each stored with its length before it."""
         return self.width == 0
 
     @property
     def is_float(self) -> bool:
-        """Whether two stored values (-0.0 and 0.0) are equal."""
+        """Whether values are floats, so that two different stored values (-0.0, 0.0) are equal."""
         return self.root in (Root.FLOAT, Root.DOUBLE)
 
     def pack(self, keys: np.ndarray) -> bytes:
-        """Numbers as stored, one after another."""
+        """The stored bytes of these numbers, one number after another."""
         bits = _bits(keys, self) if self.is_float else keys
         return bits.astype(f">i{self.width}").tobytes()
 
     def unpack(self, data: bytes, count: int, offset: int = 0) -> np.ndarray:
-        """`count` numbers as int64. Raises CorruptTable if the bytes end before."""
+        """`count` numbers as int64. Raises CorruptTable if there are fewer bytes."""
         if offset < 0 or count < 0 or offset + count * self.width > len(data):
             raise cut_short()
         bits = np.frombuffer(data, f">i{self.width}", count, offset).astype(np.int64)
         return _ordered(bits, self) if self.is_float else bits
 
     def packed_key(self, key: Key) -> bytes:
-        """One value as stored: a text with its length before it."""
+        """The stored bytes of one value; a string or binary has its length before it."""
         if isinstance(key, bytes):
             return struct.pack(">i", len(key)) + key
         return self.pack(np.array([key], np.int64))
@@ -141,7 +142,7 @@ def stored_values(column: pa.Array, form: ValueForm) -> pa.Array:
 
 
 def cut_short() -> CorruptTable:
-    """The error for an index that ends before its last part."""
+    """The error for an index whose bytes end too early."""
     return CorruptTable("a file index is cut short or damaged")
 
 
@@ -157,7 +158,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def _in_unit(values: pa.Array, unit: str, wanted: str) -> pa.Array:
-    """Counts of a unit of time in another; a coarser one is rounded down."""
+    """Counts of one time unit in the wanted unit; rounded down if that is coarser."""
     have, want = _PER_SECOND[unit], _PER_SECOND[wanted]
     if want >= have:
         return pc.multiply_checked(values, want // have) if want > have else values
