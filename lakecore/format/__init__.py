@@ -1,3 +1,3 @@
-"""The model as bytes and as file names. Pure both ways: no IO, no clock."""
+"""The model <-> bytes and file names. Pure in both directions: no IO, no clock."""
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ def _sync_of(schema: dict[str, Any]) -> bytes:
 
 
 def _bare(schema: Any) -> Any:
-    """The schema without the marks that fastavro's parser leaves."""
+    """The schema without the marks that fastavro's parser adds."""
     if isinstance(schema, dict):
         return {name: _bare(part) for name, part in schema.items() if not name.startswith("__")}
     return [_bare(part) for part in schema] if isinstance(schema, list) else schema

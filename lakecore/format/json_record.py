@@ -18,7 +18,7 @@ _LONGS = range(-(1 << 63), 1 << 63)
 
 
 def check_version(version: int, known: int, path: str, what: str) -> None:
-    """Raise Unsupported for a version after the newest known one."""
+    """Raise Unsupported for a version that is newer than the newest known one."""
     if version > known:
         raise Unsupported(
             f"the {what} was written by a newer format", version=version, known=known, path=path

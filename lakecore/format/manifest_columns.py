@@ -110,7 +110,7 @@ def entry_identities(frame: pl.DataFrame) -> pl.Series:
 
 @dataclass(frozen=True, slots=True)
 class EncodedManifest:
-    """A manifest as bytes, and the entries of the frame that it contains."""
+    """A manifest as bytes; it contains `count` entries of the frame, from row `first` on."""
 
     data: bytes
     first: int

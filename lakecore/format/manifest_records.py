@@ -31,7 +31,7 @@ def encoded(
 
 
 def check_version(version: int, known: int, path: str) -> None:
-    """Raise Unsupported if a file states another version."""
+    """Raise Unsupported if the version of a file is not the known one."""
     if version != known:
         raise Unsupported(
             "the file was written by another format", version=version, known=known, path=path

@@ -1,9 +1,8 @@
 """Schema, snapshot, tag, consumer, hint, statistics, manifests and index manifest <-> bytes.
 
-Pure both ways: `encode_*` takes a value of the model, `decode_*` bytes and the path they came from,
-which every error names. JSON files are in `json_files.py`
-and `statistics_file.py`, the others in `manifest_files.py` and
-`index_manifest.py`.
+Pure in both directions: `encode_*` takes a value of the model; `decode_*` takes bytes and the path
+that they came from, which every error names. JSON files are in `json_files.py` and
+`statistics_file.py`, the others in `manifest_files.py` and `index_manifest.py`.
 
 INVARIANT: decode(encode(x)) == x. A file of a newer format is Unsupported, a damaged one is
 CorruptTable; neither is ever read in part.

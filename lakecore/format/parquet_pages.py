@@ -12,7 +12,7 @@ _UNSIGNED = 0xFFFF_FFFF
 
 
 class Page(NamedTuple):
-    """The bytes of a page's header and body as stored; the CRC-32 of the body, if it has one."""
+    """The stored sizes of a page's header and body in bytes; the CRC-32 of the body, if stated."""
 
     header_bytes: int
     body_bytes: int

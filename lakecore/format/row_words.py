@@ -195,7 +195,7 @@ class RowWords:
 
 
 def _is_long(tail: Tail, rows: int) -> bool:
-    """Whether a value has more words than there are rows: then values are copied row by row."""
+    """Whether a value has more words than there are rows, so that rows are copied one by one."""
     return isinstance(tail, BytesTail) and rows < int(tail.counts.max(initial=0))
 
 
@@ -380,5 +380,5 @@ def _array_bytes(values: pa.Array, element: DataType) -> bytes:
 
 
 def natural_width(data_type: DataType) -> int:
-    """The bytes of an element of that type in a nested array."""
+    """The number of bytes of an element of that type in a nested array."""
     return _NATURAL_WIDTH.get(data_type.root, 8) if isinstance(data_type, Atomic) else 8

@@ -203,7 +203,7 @@ def are_bounded_texts(data_type: DataType, mode: StatsMode) -> bool:
 
 
 def cut_texts(values: pa.ChunkedArray, length: int | None) -> pa.ChunkedArray:
-    """The strings, cut to what bounds of `length` characters (None: all) may need."""
+    """The strings; long ones are cut to what bounds of `length` characters (None: all) need."""
     if length is None or not _are_long_texts(values):
         return values
     return pc.utf8_slice_codeunits(values, 0, length + 1)

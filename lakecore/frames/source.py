@@ -1,4 +1,4 @@
-"""The source of batches from which every form of a read is made.
+"""The source of batches from which every form of a read (frame, dataset, stream) is made.
 
 A source may use the predicate to skip rows that do not match, but does not have to. Rows that do
 not match may therefore appear, and each form filters by the caller's original expression. If all
@@ -79,7 +79,7 @@ class BatchSource(Protocol):
         columns: Sequence[str],
         predicate: Predicate | None = None,
     ) -> list[str] | None:
-        """Local Parquet files with these columns of all rows that match, and perhaps of other rows.
+        """Local Parquet files that hold all matching rows, and perhaps others, with these columns.
 
         None if anything must be merged, cast or removed. An empty list means no rows. Raises
         CorruptTable for a file whose checksums do not match.
@@ -130,7 +130,7 @@ def reading(batches: Iterator[pa.RecordBatch]) -> Iterator[Iterator[pa.RecordBat
 
 
 def tell_damage(source: BatchSource, columns: Sequence[str] | None = None) -> None:
-    """Raise the error of lakecore's own reader if a file of the source is damaged.
+    """Read the source with lakecore's own reader, which raises its error for a damaged file.
 
     The error of an engine that reads files itself names neither the file nor the table.
     """

@@ -183,7 +183,7 @@ def pick_full(
 
 
 def last_full_ms(runs: Sequence[SortedRun], policy: CompactionPolicy) -> int | None:
-    """The creation time of the newest file of the last level; None if unknown or no file."""
+    """The creation time of the newest file of the last level; None if unknown, or no file."""
     if not runs or runs[-1].level != policy.level_max(runs):
         return None
     times = [file.creation_time_ms for file in runs[-1].files if file.creation_time_ms is not None]

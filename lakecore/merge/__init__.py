@@ -37,7 +37,7 @@ def interim_function(merge: MergeFunction) -> MergeFunction:
 def chooses_value(spec: MergeSpec, column: str) -> bool:
     """Whether the merge only chooses among the column's values, and no decision depends on them.
 
-    Then the merge needs to know only which of its values are null.
+    To merge such a column, it is enough to know which of its values are null.
     """
     ordering = {name for group in spec.groups for name in group.sequence}
     if column in {*spec.key, *spec.sequence, *ordering}:

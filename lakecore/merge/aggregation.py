@@ -4,7 +4,7 @@ https://paimon.apache.org/docs/master/primary-key-table/merge-engine/aggregation
 
 1. Primary key columns are unchanged. A sequence field has the last value. A column without a
    function has the last non-null value.
-2. The function retracts a row of kind -U or -D. The result is still a +I row, unless
+2. A row of kind -U or -D is retracted by the function. The result is still a +I row, unless
    `aggregation.remove-record-on-delete` is set: then a -D discards the rows before it, later rows
    are folded onto its values, and a key whose last row is a -D is deleted.
 """

@@ -6,8 +6,8 @@ https://paimon.apache.org/docs/master/primary-key-table/changelog-producer/
 2. `changed_keys` finds, for each key, its row before and whether it can have changed:
    - *lookup*: the key has a row in level 0. Its row before is that of the lowest level above 0,
      because each compaction absorbed the rows of the levels above.
-   - *full-compaction*: the key has a row outside the deepest level, whose state the changelog has
-     already reported. The row of the deepest level is its row before.
+   - *full-compaction*: the key has a row outside the deepest level. (The changelog has already
+     reported the rows of the deepest level.) The row of the deepest level is its row before.
 3. `changelog_rows` compares the rows before with the merged rows:
 
    | before | after | rows |
@@ -130,7 +130,7 @@ _AFTER, _DELETE = np.int8(RowKind.UPDATE_AFTER), np.int8(RowKind.DELETE)
 
 
 def _places(keys: np.ndarray, codes: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The masked rows whose key is among `keys`: positions of the key and of the row."""
+    """Rows in the mask whose key is among `keys`: the position of the key, and of the row."""
     rows = np.flatnonzero(mask)
     if not len(keys):
         return rows[:0], rows[:0]

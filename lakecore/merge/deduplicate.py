@@ -98,14 +98,17 @@ class Deduplicate:
 
 
 def _later_wins(window: Sequence[Slice]) -> list[Slice]:
-    """The runs in an order in which the later row wins if nothing else decides."""
+    """The runs in commit order: of two rows, the later one wins if nothing else decides."""
     return sorted(window, key=lambda part: part.commit_order)
 
 
 def _newest_in_order(
     window: Sequence[Slice], spec: MergeSpec
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Masks of the newest row of each key, by run, and the positions of all in merge order."""
+    """For each run, a mask of its rows that are the newest of their key.
+
+    Also the positions of all rows over all runs, in merge order.
+    """
     code, order = merge_order(window, spec)
     live = np.zeros(len(code), bool)
     live[order[groups_of(code[order]).lasts]] = True
@@ -123,7 +126,7 @@ def _clear_deletes(window: Sequence[Slice], alive: list[np.ndarray], spec: Merge
 
 
 class _Extent(NamedTuple):
-    """The smallest code, the number of possible codes up to the largest, and the actual number."""
+    """The smallest code, the number of integers up to the largest code, and the number of codes."""
 
     low: int
     span: int
@@ -169,7 +172,7 @@ def _without_deletes(window: Sequence[Slice], places: np.ndarray, spec: MergeSpe
 def _keep_last_by_run(
     window: Sequence[Slice], codes: list[np.ndarray], alive: list[np.ndarray], extent: _Extent
 ) -> None:
-    """Clear in `alive` each row whose key a newer run holds. Codes of a run are sorted, unique."""
+    """Clear in `alive` each row whose key is in a newer run. Codes of a run are sorted, unique."""
     newest_first = sorted(range(len(window)), key=lambda run: -window[run].sequence_max)
     if extent.is_within(_DENSE_SPAN_MAX):
         _keep_last_of_dense(codes, alive, newest_first, extent)

@@ -1,7 +1,7 @@
 """Two merged states of a range of keys -> the changes from one to the other.
 
-For a key in both states whose columns differ, only the later row is returned, as +U, as in Paimon's
-difference of two tags.
+If a key is in both states and its columns differ, only the later row is returned, as +U. This is
+how Paimon compares two tags.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BEFORE, AFTER = 0, 1
 
 
 class _Difference:
-    """A merge function for at most two slices, one for each state."""
+    """A merge function for at most two slices, one for each of the two states."""
 
     chooses_rows: ClassVar = False
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """The kinds that a table cannot merge, the reason, and the column and function responsible."""
+    """The kinds that a table cannot merge, the reason, and the column and function causing it."""
 
     kinds: frozenset[RowKind]
     reason: str

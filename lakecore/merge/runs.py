@@ -63,7 +63,7 @@ class Runs:
 
     @cached_property
     def by_key(self) -> tuple[np.ndarray, Groups]:
-        """The positions of the rows by key and run, and the groups of each key."""
+        """The positions of the rows, sorted by key and run, and one group of rows for each key."""
         slots = np.concatenate(self.slots)
         order = np.argsort(slots, kind="stable")
         return order, groups_of(slots[order])
@@ -122,8 +122,8 @@ class Runs:
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """The chosen or combined value of each occupied slot, and a mask of non-null (None: all).
 
-        `values` replace those of the columns. The first run, usually the largest, is only copied:
-        allocating memory for results costs more than computing them.
+        `values` are used in place of the values of `columns`, for example positions. The first run,
+        usually the largest, is only copied: allocating memory costs more than computing results.
         """
         laid = room(self.span, values[0].dtype)
         some_null = any(column.null_count for column in columns)

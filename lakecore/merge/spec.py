@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceGroup:
-    """Columns of a partial-update table that the columns of `sequence` order.
+    """A sequence group of a partial-update table: the columns `sequence` order the `columns`.
 
     `removes`: a -D that is not older than the group removes the whole row.
     """
@@ -115,7 +115,7 @@ class Slice:
 
 
 class MergeFunction(Protocol):
-    """Rows of each key -> one row or none. Rows hold the columns of the spec and any others."""
+    """The rows of each key -> one row or none. Rows have the columns of the spec and any others."""
 
     @property
     def chooses_rows(self) -> bool:
@@ -134,11 +134,11 @@ class MergeFunction(Protocol):
 
 @runtime_checkable
 class ChoosesRows(MergeFunction, Protocol):
-    """A merge function that returns one of the rows of a key, and can say which one."""
+    """A merge function that returns one of the rows of each key, and can mark these rows."""
 
     @property
     def newest_wins(self) -> bool:
-        """Whether it is the newest row, independent of the older rows."""
+        """Whether the newest row of a key always wins, whatever the older rows are."""
         ...
 
     def winners(

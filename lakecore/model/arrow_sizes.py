@@ -1,9 +1,9 @@
-"""The size of Arrow arrays after each row has its own copy of its value, and batches cut by it.
+"""The size that Arrow arrays would have if each row had a copy of its value; cuts batches by it.
 
 Dictionaries, views, run ends and list views may share one value among many rows. `nbytes` counts it
 once, but a copy in another layout holds it for each row, so sizes are computed before copying.
 
-INVARIANT: nothing is copied or decoded for this. Values of null rows count 0 bytes.
+INVARIANT: computing a size copies and decodes nothing. Values of null rows count 0 bytes.
 """
 
 from __future__ import annotations

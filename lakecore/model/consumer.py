@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Consumer:
     """The recorded progress of a stream (https://paimon.apache.org/docs/master/flink/consumer-id/).
 
-    `next_snapshot` is the id of the first snapshot that is not done yet. Snapshots from this one on
-    are kept by expiry. `modified_ms` is when the progress was last recorded, in milliseconds since
+    `next_snapshot` is the id of the first snapshot that is not read yet. Snapshots from this one on
+    do not expire. `modified_ms` is when the progress was last recorded, in milliseconds since
     1970; None if the storage keeps no times.
     """
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class FilesDeleted:
     """The files that an expiry or a rollback deletes, by kind.
 
-    `data_bytes` is the size of the data files, as manifests state it. Files that their data files
-    own (file indexes) are counted with them.
+    `data_bytes` is the size of the data files, as manifests state it. A file that belongs to a data
+    file (its file index) is counted with it.
     """
 
     data_files: int = 0
@@ -50,7 +50,7 @@ class ExpiredSnapshots(ShownFacts):
     - `earliest_snapshot_id`: the first that is left; None if the table has no snapshot;
     - `changelogs_kept`: the changelogs of expired snapshots that are kept as long-lived ones;
     - `files`: what was deleted, by kind;
-    - `held_by_consumer`: the consumer without which more would have expired, or None;
+    - `held_by_consumer`: the consumer that kept more from expiring, or None;
     - `unreadable_snapshots`: expired snapshots of which a manifest was missing or damaged: their
       data files are left to `remove_orphan_files`;
     - `dry_run`: whether nothing was deleted; the numbers are then those of a real run.
@@ -118,7 +118,7 @@ class ExpiredChangelogs(ShownFacts):
     - `changelogs_expired`: how many long-lived changelogs expired;
     - `earliest_changelog_id`: the first that is left; None if none is;
     - `files`: what was deleted, by kind;
-    - `held_by_consumer`: the consumer without which more would have expired, or None;
+    - `held_by_consumer`: the consumer that kept more from expiring, or None;
     - `unreadable_changelogs`: expired changelogs of which a manifest was missing or damaged: their
       data files are left to `remove_orphan_files`;
     - `dry_run`: whether nothing was deleted.

@@ -57,7 +57,11 @@ class Snapshot:
     operation: str | None = None
 
     def is_same(self, other: Snapshot | None) -> bool:
-        """Whether both are one commit. A tag or branch of another engine may lack some fields."""
+        """Whether both are the same commit.
+
+        Only the id and the manifest lists are compared: other engines may omit fields in a tag or
+        a branch.
+        """
         return other is not None and (
             self.id == other.id
             and self.base_manifest_list == other.base_manifest_list
@@ -149,5 +153,5 @@ class CommitResult(ShownFacts):
 
 
 def stated_identifier(identifier: int) -> int | None:
-    """The identifier of a commit, if its writer numbers them."""
+    """The identifier of a commit; None if its writer does not number its commits."""
     return None if identifier == BATCH_COMMIT_IDENTIFIER else identifier

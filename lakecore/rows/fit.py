@@ -1,6 +1,4 @@
-"""Converts an Arrow array to the type of a table column.
-
-Matches nested parts, checks values and nulls.
+"""Converts an Arrow array to the type of a table column, and checks its values and nulls.
 
 All Arrow layouts of the same values are accepted: dictionaries, run-end encoding, extension types
 (by their storage type), large, fixed-size and view lists, and lists of key-value structs for MAP
@@ -55,11 +53,11 @@ class Place:
     lists: pa.Array | None = None
 
     def inside(self, part: str, lists: pa.Array | None = None) -> Place:
-        """The place of a nested part; with `lists`, that of their elements, and the row of each."""
+        """The place of a nested part; with `lists`, each element has the row number of its list."""
         return Place(column=f"{self.column}.{part}", above=self, lists=lists)
 
     def row(self, index: int) -> int:
-        """The row number, counted over the whole write, that holds the value at this position."""
+        """The row that holds the value at this position, numbered over the whole write."""
         if self.above is None:
             return self.first_row + index
         if self.lists is not None:
@@ -84,9 +82,9 @@ def fit(
 ) -> pa.Array:
     """The array in the Arrow type of `data_type`.
 
-    Raises InvalidRequest for the first value that misfits.
+    Raises InvalidRequest for the first value that does not fit the type.
 
-    `alive` masks the positions that exist, if the struct around them may be null.
+    `alive` masks the positions where the struct around the array is not null; only they count.
     """
     array = _plain(array)
     try:

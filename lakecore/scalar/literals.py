@@ -163,7 +163,7 @@ def _in_utc(value: pa.Scalar) -> pa.Scalar:
 
 
 def _written(tree: Json) -> str | None:
-    """The SQL of literals, casts, sums and function calls; None if the node has anything else."""
+    """The SQL text of a node of literals, casts, sums and calls; None for any other part in it."""
     constant = constant_of(tree)
     if constant is not None:
         kind, text = constant

@@ -145,7 +145,7 @@ class _Reader:
         return UNKNOWN
 
     def _alike(self, left: Json, right: Json) -> Predicate:
-        """Whether both sides are equal, where null equals null; never null itself."""
+        """The predicate of IS NOT DISTINCT FROM: null equals null, and the result is never null."""
         cast, constant = cast_of(left), constant_of(right)
         if cast is not None and cast[1] == "BOOLEAN" and constant and constant[0] == "BOOLEAN":
             return self._is_truth(cast[0], wanted=constant[1] == "true")

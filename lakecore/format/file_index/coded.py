@@ -1,7 +1,7 @@
 """A column in parts -> its distinct values, sorted, and for each row the number of its value.
 
-Both bitmap indexes are made of this. Memory is the distinct values of each part and at most four
-bytes for each row.
+The indexes `bitmap` and `range-bitmap` are made of this. It takes the memory of the distinct values
+of each part, and at most four bytes for each row.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CodedParts:
 
 
 def rows_by_code(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows, sorted by the number of their value, and these numbers."""
+    """The rows, sorted by the number (code) of their value; and the sorted numbers."""
     rows = np.argsort(codes, kind="stable")
     return rows.astype(np.uint32), codes[rows]
 
@@ -77,13 +77,13 @@ def bitmap_of(rows: np.ndarray) -> BitMap:
 
 
 def encode_bitmap(rows: BitMap) -> bytes:
-    """The portable form, with runs where they are smaller, as Java stores it."""
+    """The bitmap's bytes in the portable format, with run containers where they are smaller."""
     rows.run_optimize()
     return bytes(rows.serialize())
 
 
 def all_rows(count: int) -> BitMap:
-    """The rows of a file. Raises CorruptTable for a negative count."""
+    """The bitmap of all rows of a file. Raises CorruptTable for a negative count."""
     if count < 0:
         raise CorruptTable("a file index has a negative number of rows", rows=count)
     rows = BitMap()

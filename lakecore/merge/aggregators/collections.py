@@ -102,7 +102,7 @@ def merge_map_with_keytime(aggregate: Aggregate) -> Fold:
 
 
 def _held(values: pa.Array, groups: Groups, retract: np.ndarray | None) -> np.ndarray:
-    """The groups to which a value was added; retracting from an empty group leaves it empty."""
+    """A mask of the groups to which a value was added; a retraction alone adds nothing."""
     valid = is_valid(values)
     return groups.any(valid if retract is None else valid & ~retract)
 
@@ -112,7 +112,7 @@ def _key_codes(elements: Elements) -> np.ndarray:
 
 
 def _present(codes: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """A mask of the elements of a set: the first of each value after its last retraction."""
+    """A mask of the elements of a set: of equal elements, the first after their last retraction."""
     same = alike(codes)
     place = np.arange(len(codes))
     since = same.runs.last(taken[same.order])[same.runs.numbers]
@@ -147,7 +147,7 @@ def _not_taken_back(codes: np.ndarray, taken: np.ndarray) -> np.ndarray:
 
 
 def _ranks(texts: pa.Array) -> np.ndarray:
-    """Numbers in the order of the strings; NONE for null."""
+    """A number for each string, greater for a greater string; NONE for null."""
     series = pl.from_arrow(texts)
     assert isinstance(series, pl.Series)
     ranks: np.ndarray = series.rank("dense").cast(pl.Int64).fill_null(NONE).to_numpy()
@@ -162,7 +162,7 @@ def _greatest(score: np.ndarray, runs: Groups) -> np.ndarray:
 
 
 def _time_field(aggregate: Aggregate) -> int:
-    """The place of the time in the value ROW."""
+    """The position of the time field in the ROW of the map's values."""
     value = aggregate.type.value if isinstance(aggregate.type, Map) else None
     if not isinstance(value, Row) or len(value.fields) < 2:
         raise InvalidRequest(

@@ -43,7 +43,7 @@ class Choice:
     nulls: bool
 
     def __call__(self, valid: np.ndarray, groups: Groups, retract: np.ndarray | None) -> np.ndarray:
-        """The position of each group's value; NONE for null, and if that value is retracted."""
+        """The position of the chosen value of each group; NONE if it is null or retracted."""
         if self.nulls:
             at = groups.lasts if self.last else groups.starts
         else:
@@ -59,10 +59,10 @@ FIRST_NON_NULL = Choice(last=False, nulls=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A function as one operation on arrays: the state and the next value -> the new state, by key.
+    """A function as one operation on arrays: the states and the next values -> the new states.
 
-    `neutral`, of the type computed on, changes no value that it is joined with. `fits` says whether
-    joining all these values, in any order, stays within the type.
+    `neutral` is the neutral element of `join`, in the type that `join` computes on. `fits` says
+    whether joining all these values, in any order, stays within the type.
     """
 
     neutral: np.generic
@@ -91,7 +91,7 @@ class Fold:
     - `step`: the same as `fold` without retractions, where possible.
     - `retracts`: whether values can be retracted; if not, the function never gets a mask.
     - `commutes`: whether the order of the values does not matter.
-    - `associates`: whether any neighbouring values may be folded first.
+    - `associates`: whether any neighbouring values may be folded before the others.
     """
 
     fold: Callable[[pa.Array, Groups, np.ndarray | None], pa.Array] | None = None

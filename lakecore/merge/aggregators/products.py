@@ -82,10 +82,10 @@ def _multiply_integers(
 def _multiply_decimals(
     aggregate: Aggregate, values: pa.Array, groups: Groups, retract: np.ndarray
 ) -> pa.Array:
-    """NumPy over Python integers: a product may have 76 digits, too many for any Arrow type.
+    """Products of DECIMALs, rounded half up to the scale.
 
-    Products are rounded half up to the scale. A product with too many digits is null, and the next
-    value starts a new one.
+    Computed by NumPy over Python integers: a product may have 76 digits, too many for any Arrow
+    type. A product with too many digits is null, and the next value starts a new one.
     """
     kind = values.type
     unit, limit = 10**kind.scale, 10**kind.precision

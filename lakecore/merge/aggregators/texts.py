@@ -88,7 +88,7 @@ def _join_distinct(texts: pa.Array, groups: Groups, delimiter: str) -> pa.Array:
 
 
 def _join_distinct_by_rank(texts: pa.Array, groups: Groups, delimiter: str) -> pa.Array:
-    """The same, for delimiters where a joined string does not split into its parts."""
+    """As `_join_distinct`, for delimiters where a joined string does not split into its parts."""
     joined = texts.take(pa.array(groups.starts))
     for rank, (alive, rows) in enumerate(groups.ranks()):
         if rank == 0:
