@@ -158,12 +158,12 @@ def sql(
 
 
 def sql_engine(session: Session) -> SqlEngine:
-    """What runs the SQL of a session, for the command line."""
+    """The SQL engine of a session, for the command line."""
     return session._engine()  # noqa: SLF001 - the module's own class
 
 
 def engine_over(session: Session, opened: Callable[[Table], Table]) -> SqlEngine:
-    """What runs SQL over the tables of a session, opened by another engine."""
+    """An SQL engine over the tables of a session; `opened` gives a table another engine's verbs."""
     catalog = OpeningCatalog(session._catalog, opened)  # noqa: SLF001 - the module's own class
     return SqlEngine(cast("Catalog", catalog), open_table)
 
@@ -223,7 +223,7 @@ class Session:
 
     @property
     def _catalog(self) -> Catalog:
-        """The catalog. Raises Unsupported in a forked process, where it could only hang."""
+        """The catalog. Raises Unsupported in a forked process, because calls would hang there."""
         require_threads()
         return self._bound
 
@@ -347,7 +347,7 @@ class Session:
         dry_run: bool = False,
         force: bool = False,
     ) -> dict[str, OrphanFiles]:
-        """Delete the files that nothing reaches of all tables of a database, table by table.
+        """Delete the orphan files of all tables of a database: files that nothing refers to.
 
         Arguments and errors are those of `Table.remove_orphan_files`. Returns the result of each
         table by its name. An error ends it; the tables before it are cleaned.
@@ -422,7 +422,7 @@ class Session:
         `name` is a table `db.t` or a database; by default, everything is repaired. Returns the
         names of the repaired tables, sorted. Tables without files stay listed. Raises NotFound if
         the warehouse has no such table or database; Unsupported for a filesystem catalog, which
-        keeps no names beside its directories, and for a REST catalog.
+        keeps no names apart from its directories, and for a REST catalog.
 
             catalog.repair("shop")
         """

@@ -43,24 +43,24 @@ _ATTACHED: WeakKeyDictionary[SparkSession, dict[str, AttachedDatabase]] = WeakKe
 
 
 def remember(spark: SparkSession, database: AttachedDatabase) -> None:
-    """The session has attached a database; what it knew of it before is replaced."""
+    """Note that the session has attached a database. Replaces what was noted of it before."""
     _ATTACHED.setdefault(spark, {})[database.name.lower()] = database
 
 
 def databases(spark: SparkSession) -> tuple[AttachedDatabase, ...]:
-    """What the session has attached."""
+    """The databases that the session has attached."""
     return tuple(_ATTACHED.get(spark, {}).values())
 
 
 def attached_database(spark: SparkSession, name: str) -> AttachedDatabase | None:
-    """The attached database of that name; Spark's names have no case."""
+    """The attached database of that name; Spark's names are case-insensitive."""
     return _ATTACHED.get(spark, {}).get(name.lower())
 
 
 def attached_table(
     spark: SparkSession, chain: Sequence[str]
 ) -> tuple[AttachedDatabase, str] | None:
-    """The database and the name of an attached table; None if Spark has it from elsewhere."""
+    """The database and the name of an attached table; None for any other table of Spark."""
     found = database_of(spark, chain)
     if found is None:
         return None
@@ -69,7 +69,7 @@ def attached_table(
 
 
 def database_of(spark: SparkSession, chain: Sequence[str]) -> AttachedDatabase | None:
-    """The attached database of a name of a table, which need not exist."""
+    """The attached database of a table's name; the table itself need not exist."""
     if not _ATTACHED.get(spark) or not 0 < len(chain) <= _FULL:
         return None
     if len(chain) == _FULL and chain[0].lower() != _CATALOG:

@@ -81,7 +81,7 @@ def bucket_steps(
     function: BucketFunction = BucketFunction.DEFAULT,
     never_null: frozenset[str] = frozenset(),
 ) -> tuple[tuple[str, ...], str] | None:
-    """The steps of the hash, and the expression after them; None unless all are whole numbers.
+    """The steps of the hash, and the bucket from the last step; None unless all are whole numbers.
 
     Takes a third of the time of `bucket_sql`.
     """
@@ -104,7 +104,7 @@ def bucket_steps(
 
 
 def is_plain(field: Field, given: s.DataType) -> bool:
-    """Whether equality of the Spark values is the same as equality of the column's values."""
+    """Whether two values are equal in Spark exactly if they are equal in the column."""
     if field.default_value is not None or not isinstance(field.type, Atomic):
         return False
     match field.type.root:
@@ -199,7 +199,7 @@ def _word(number: str, zeros_before: int = 0) -> str:
 
 
 def _of_bytes(column: str, size: str, offset: str) -> tuple[str, str]:
-    """The word of a string or bytes; and its part after the words."""
+    """The word of a string or bytes, and what follows after the words: empty for a short one."""
     inline = f"concat(rpad(hex({column}), {2 * _INLINE_MAX}, {_ZEROS}), hex(128 + {size}))"
     place = _word(f"(shiftleft(cast({offset} as bigint), 32) | cast({size} as bigint))")
     digits = f"cast(({size} + 7) div 8 * 16 as int)"

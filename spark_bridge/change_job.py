@@ -46,15 +46,15 @@ __all__ = ["ChangeJob", "Parts", "committed_once", "groups_of", "size_of", "stat
 
 
 class Parts(Protocol):
-    """Runs a verb from the newest snapshot: the changed parts, and the job of their files."""
+    """Runs a verb once, from the newest snapshot."""
 
     def __call__(self) -> tuple[Sequence[Changed], str | None]:
-        """The parts; the job is None if the driver wrote the files."""
+        """The changed parts, and the job that wrote their files; None if the driver wrote them."""
         ...
 
 
 def statement(spark: SparkSession, context: TableContext) -> TableContext:
-    """The table for one statement: with the session's time zone, and one time."""
+    """The table for one statement, which has the session's time zone and a fixed current time."""
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     return replace(context, zone=zone, statement_ms=SYSTEM.now_ms())
 
@@ -62,7 +62,7 @@ def statement(spark: SparkSession, context: TableContext) -> TableContext:
 def committed_once(
     context: TableContext, verb: Verb, by: Author, parts: Parts, attempts: int
 ) -> CommitResult:
-    """Run the parts and commit them, unless this author has done so before."""
+    """Run the verb and commit its parts, unless this author has done so before."""
     done = committed_before(context, by)
     if done is not None:
         return done

@@ -98,7 +98,7 @@ def group_function(
 
 
 def owner_function(task: ChangeTask, groups: Sequence[bytes]) -> Callable[[Batches], Batches]:
-    """The function for `mapInArrow` over source rows: the number of the task is its group's."""
+    """The function for `mapInArrow` over source rows: a task changes the group of its number."""
 
     def change(batches: Batches) -> Batches:
         acknowledge()

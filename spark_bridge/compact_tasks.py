@@ -61,7 +61,10 @@ class SparkRunner:
         tally: Tally,
         messages: list[CommitMessage],
     ) -> Failures:
-        """Append the message of each item; raise the first error that is not of a key."""
+        """Append the message of each item. Returns the failures that are `Uncomputable`, by bucket.
+
+        Raises the first other failure.
+        """
         if not works:
             return {}
         job = SYSTEM.new_uuid()
@@ -145,7 +148,7 @@ def _outcome(context: TableContext, work: Work) -> CommitMessage | LakecoreError
 
 
 def _uncounted(rows: int) -> None:
-    """The driver counts whole buckets."""
+    """Nothing: the driver counts whole buckets."""
 
 
 def _row(number: int, outcome: CommitMessage | LakecoreError) -> pa.RecordBatch:

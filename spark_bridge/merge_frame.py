@@ -134,7 +134,7 @@ class _SparkMerge:
         plan = source_plan(context, schema.empty_table(), request)
         pairs = equal_columns(plan, schema, context.schema.arrow)
         if is_all_equal(plan, pairs):
-            # Columns prune the table, a condition does not.
+            # A list of columns prunes the table, a condition does not.
             request = replace(request, on=tuple(pairs))
             plan = source_plan(context, schema.empty_table(), request)
         splits = target.plan().splits
@@ -204,7 +204,7 @@ class _SparkMerge:
         request: MergeRequest,
         plan: MergePlan,
     ) -> tuple[Sequence[Changed], str | None]:
-        """Send the source to the tasks of the splits; the driver inserts what none has matched."""
+        """Send the source to the tasks of all splits; the driver inserts the unmatched rows."""
         context = job.context
         inserts = bool(plan.steps[Match.NOT_MATCHED])
         keyed = bool(context.schema.primary_keys)

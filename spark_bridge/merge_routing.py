@@ -1,4 +1,4 @@
-"""Which task merges a source row, and which splits of the table: both by the bucket of the key.
+"""Which task gets a source row, and which gets a split of the table: both by the key's bucket.
 
 A merge is *bucket-local* if all rows that match a source row are in one bucket, known from the
 source row alone:
@@ -136,7 +136,7 @@ def equal_columns(plan: MergePlan, source: pa.Schema, target: pa.Schema) -> dict
 
 
 def is_all_equal(plan: MergePlan, pairs: Mapping[str, str]) -> bool:
-    """Whether an SQL condition consists of equalities of columns of one name, and nothing else."""
+    """Whether an SQL condition consists only of equalities `target.x = source.x`."""
     condition = plan.condition
     if not isinstance(condition, Sql) or any(mine != other for mine, other in pairs.items()):
         return False
@@ -164,7 +164,7 @@ def _equalities(tree: Node) -> Iterator[tuple[str, str]]:
 
 
 def _stay_there(plan: MergePlan, pairs: Mapping[str, str], wanted: Sequence[str]) -> bool:
-    """Whether insertions take the columns that determine the bucket from the equal columns."""
+    """Whether inserted rows take the columns that determine their bucket from the equal columns."""
     for step in plan.steps[Match.NOT_MATCHED]:
         names = step.sides.of_side(step.values.values(), SOURCE)
         for name in wanted:

@@ -162,7 +162,7 @@ def owner_of(
 def parallelism(spark: SparkSession) -> int:
     """The number of tasks that run at once, as far as the settings show it.
 
-    If they do not, half of `spark.sql.shuffle.partitions`: who has a large cluster sets that.
+    If they do not, half of `spark.sql.shuffle.partitions`, which is set for a large cluster.
     """
     conf = spark.conf
     stated = conf.get("spark.default.parallelism", "")
@@ -183,7 +183,10 @@ def parallelism(spark: SparkSession) -> int:
 
 
 def task_count(spark: SparkSession, buckets: int, *, partitioned: bool) -> int:
-    """One task a bucket; with partitions, enough for each core; never very many."""
+    """The number of tasks: one per bucket; with partitions, at least two per core.
+
+    At most `TASKS_PER_CORE` per core.
+    """
     cores = parallelism(spark)
     wanted = max(buckets, 2 * cores) if partitioned else buckets
     return max(1, min(wanted, TASKS_PER_CORE * cores))

@@ -40,7 +40,7 @@ __all__ = ["in_zone_of_session", "read", "resolved"]
 
 _WORDS_MAX = 1 << 31
 """16 GiB: too large to broadcast, and a range of so many numbers is cheap."""
-# As the files are: no calendar of long ago, no file passed over, no column out of a path.
+# Values as stored: no calendar rebase, no file skipped, no partition column from a path.
 _PARQUET_OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",

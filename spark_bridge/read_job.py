@@ -55,8 +55,8 @@ _BATCHES = 3
 class Piece:
     """A split or a part of it: rows that match a condition on their key, or some row groups.
 
-    `row_groups` are the first one, and the one after the last, of the one file of a raw split that
-    has no deletion vector.
+    `row_groups` is a range (first, last + 1) of row groups. The split is then raw, and has one file
+    and no deletion vector.
     """
 
     split: Split
@@ -95,7 +95,7 @@ class _PieceSource:
         predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        del limit  # more rows than that may come
+        del limit  # more rows may be returned
         job, piece = self.job, self.piece
         conditions = [each for each in (predicate, piece.keys) if each is not None]
         plan = replace(
@@ -134,7 +134,7 @@ def read_task(job: ReadJob, task: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
     """The rows of the pieces, in batches of the types in which Spark takes them."""
     budget = Budget(MEMORY_PER_TASK)
     for piece in task:
-        # Rows outside the bounds may come, but of each key all rows do or none.
+        # The source may return keys outside the bounds, but either all rows of a key or none.
         bounds = None if piece.keys is None else to_polars(piece.keys)
         source: BatchSource = _PieceSource(job=job, piece=piece, budget=budget)
         parts = [] if bounds is None else [bounds]
@@ -150,7 +150,7 @@ def read_task(job: ReadJob, task: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
 
 
 def to_exchange(batch: pa.RecordBatch, exchange: pa.Schema) -> pa.RecordBatch:
-    """The batch in the types of the exchange; a value that they cannot hold is refused by name."""
+    """The batch in the types of `exchange`. Raises InvalidRequest for a value that does not fit."""
     if batch.schema == exchange:
         return batch
     columns: list[pa.Array] = []

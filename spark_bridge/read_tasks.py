@@ -4,8 +4,8 @@
    key is a place to cut; good ones are the first keys of its files and, in large files, the least
    keys of their row groups. A cut is made where the bytes before it pass a multiple of the target.
 2. Each piece keeps the files whose key range reaches into it.
-3. A large file that is read as it is, and has no key to cut it by, is cut between row groups.
-4. Pieces are packed to tasks in order; a file weighs its opening at least. The target is
+3. A large raw file without a key to cut it by is cut between row groups.
+4. Pieces are packed to tasks in order; a file counts as its open cost at least. The target is
    `source.split.target-size`, or less, so that a small table still makes enough tasks.
 
 INVARIANT: the pieces of a split hold each row once. Where rows are merged, the pieces cover every
@@ -53,7 +53,7 @@ _FINE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cutting:
-    """What cutting takes: sizes, and where the files and their schemas are."""
+    """What cutting needs: sizes, schemas, and where the files are."""
 
     target_bytes: int
     open_cost_bytes: int
@@ -72,7 +72,7 @@ class _Part:
 
 
 def make_tasks(splits: Sequence[Split], cutting: Cutting) -> list[tuple[Piece, ...]]:
-    """The tasks that read these splits, each row of them once; of about equal weight."""
+    """Tasks of about equal weight that together read each row of the splits once."""
     weights = [_weight(split, cutting) for split in splits]
     fair = sum(weights) // TASKS_WANTED
     target = max(1, min(cutting.target_bytes, max(cutting.open_cost_bytes, fair)))
@@ -132,7 +132,7 @@ def _parts(split: Split, cutting: Cutting, target: int, footers: int) -> tuple[l
 
 
 def _row_groups(split: Split, file: DataFile, cutting: Cutting) -> list[_Part]:
-    """The row groups of a file; none if it does not say all their least keys."""
+    """The row groups of a file; none if it does not store the least key of each."""
     fields = cutting.schema.key_fields
     mappings = map_fields(fields, cutting.schemas[file.schema_id].fields)
     stored = [m.stored.name for m in mappings if m.stored is not None and not m.changed]
@@ -142,7 +142,7 @@ def _row_groups(split: Split, file: DataFile, cutting: Cutting) -> list[_Part]:
     try:
         groups = row_group_bounds(cutting.store, path, stored)
     except LakecoreError:
-        return []  # whoever reads the file will say what is wrong with it
+        return []  # the task that reads the file reports the error
     if not groups:
         return []
     columns: list[pa.Array] = []
@@ -163,7 +163,7 @@ def _row_groups(split: Split, file: DataFile, cutting: Cutting) -> list[_Part]:
 
 
 def _cuts(parts: Sequence[_Part], target: int) -> list[Key]:
-    """Keys in order, between which lie parts of about the target's bytes."""
+    """Keys, in order, that cut the parts into ranges of about `target` bytes."""
     if len(parts) < 2:
         return []
     ranks = _ranks([part.low for part in parts])
@@ -182,7 +182,7 @@ def _cuts(parts: Sequence[_Part], target: int) -> list[Key]:
 
 
 def _cut(split: Split, cuts: Sequence[Key], schema: TableSchema) -> list[Piece]:
-    """The pieces between the cuts; a cut is the first key of what follows it."""
+    """The pieces between the cuts; a cut is the first key of the piece after it."""
     fields = schema.key_fields
     files = split.files
     lows = decode_rows([file.key_min for file in files], fields)
@@ -218,7 +218,7 @@ def _cut(split: Split, cuts: Sequence[Key], schema: TableSchema) -> list[Piece]:
 def _cut_files(
     split: Split, cutting: Cutting, target: int, footers: int
 ) -> tuple[list[Piece], int]:
-    """The row groups of each large file in pieces, the other files in one; the footers read."""
+    """Pieces for the row groups of large files, one for all other files; and the footers read."""
     pieces: list[Piece] = []
     whole: list[DataFile] = []
     read = 0
@@ -238,12 +238,12 @@ def _cut_files(
 
 
 def _row_group_bounds(split: Split, file: DataFile, cutting: Cutting, target: int) -> list[int]:
-    """Between which row groups to cut, from 0 to how many there are; empty if that is unknown."""
+    """The row groups at which to cut, from 0 to their number; empty if they are unknown."""
     path = cutting.layout.data_file(split.partition_path, split.bucket, file)
     try:
         groups = row_group_bounds(cutting.store, path, [])
     except LakecoreError:
-        return []  # whoever reads the file will say what is wrong with it
+        return []  # the task that reads the file reports the error
     if not groups:
         return []
     ends = np.cumsum([group.size_bytes for group in groups])

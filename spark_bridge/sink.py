@@ -99,7 +99,7 @@ class LakecoreWriter(DataSourceArrowWriter):
         try:
             result = publish(context, outcomes, self._how)
         except (CommitConflict, *DATA_ERRORS):
-            # Only these prove that nothing became visible.
+            # Only these errors prove that nothing became visible.
             remove_files_of_job(context, task.job)
             raise
         if result.facts.get("already_committed"):
@@ -122,7 +122,7 @@ class LakecoreWriter(DataSourceArrowWriter):
         return self._task.table.context(self._task.memory_bytes)
 
     def _may_be_committed(self, context: TableContext) -> bool:
-        """Whether this user may have committed since then; also True if it cannot be determined."""
+        """Whether this user may have committed since the base snapshot; True if that is unknown."""
         base = self._task.base.snapshot_id or 0
         try:
             latest = context.history.latest_snapshot()

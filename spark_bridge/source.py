@@ -189,21 +189,21 @@ class LakecoreSource(DataSource):
 
 
 class _Reader(DataSourceReader):
-    """Reads the tasks of one plan. What is sent to executors is the job, and a task each."""
+    """Reads the tasks of one plan. An executor gets the job and one task at a time."""
 
     def __init__(self, table: Table, pinned: Pinned, schema: StructType, where: str | None) -> None:
         planned = plan_read(table.context, pinned, columns=schema.fieldNames(), where=where)
         self._job = seal(planned.job)
         self._exchange = spark_arrow_schema(schema)
-        # For an empty list Spark would make up a partition, and another one in each version.
+        # Spark replaces an empty list by one partition, whose value differs between versions.
         self._tasks = [seal(task) for task in planned.tasks or ((),)]
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the tasks: Spark sends each to its reader."""
+        """Pickled without the tasks: Spark sends each reader its own."""
         return {**self.__dict__, "_tasks": []}
 
     def partitions(self) -> list[InputPartition]:
-        """A task each."""
+        """One partition per task."""
         return [InputPartition(task) for task in self._tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -244,7 +244,7 @@ def marked(schema: StructType, key: str) -> StructType:
 
 
 def _check_columns(asked: StructType, there: TableSchema, *, attached: bool = False) -> None:
-    """Raise InvalidRequest for a column that the table has not, or not in that type."""
+    """Raise InvalidRequest for a column that the table lacks, or has with another type."""
     hint = "; attach again if the schema of the table has changed" if attached else ""
     for field in asked.fields:
         if field.name not in there.names:

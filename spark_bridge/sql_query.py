@@ -54,7 +54,7 @@ def query(spark: SparkSession, text: str) -> DataFrame:
 
 
 def _literal(text: str) -> str:
-    """Text that `spark.sql` takes as it is, although it puts in frames."""
+    """The text with braces doubled: `spark.sql` takes single ones for placeholders of frames."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
@@ -73,7 +73,7 @@ def _chain(text: str, tokens: Sequence[Token], place: int) -> tuple[list[str], i
 def _state(
     spark: SparkSession, text: str, tokens: Sequence[Token], chain: list[str], end: int
 ) -> tuple[DataFrame, int] | None:
-    """The frame of a system table or of time travel, and the place of its last token."""
+    """The frame of a system table or of time travel, and its last token's place; else None."""
     base, mark, system = chain[-1].rpartition("$")
     if mark and system.lower() in SYSTEM_TABLES:
         found = attached_table(spark, [*chain[:-1], base])

@@ -111,7 +111,7 @@ def _run(spark: SparkSession, text: str) -> DataFrame:
 
 
 def _create(spark: SparkSession, statement: CreateTable, text: str) -> DataFrame:
-    """CREATE TABLE: in a database that is attached, a table of lakecore."""
+    """CREATE TABLE: a table of lakecore if the database is attached, else one of Spark."""
     database = database_of(spark, statement.chain)
     if database is None or statement.temporary:
         return spark.sql(text)
@@ -147,7 +147,7 @@ def _table(spark: SparkSession, database: AttachedDatabase, name: str) -> Table:
 
 
 def _by_engine(spark: SparkSession, database: AttachedDatabase, text: str) -> DataFrame:
-    """Run a statement by lakecore's SQL; its tables are those of the warehouse."""
+    """Run a statement by lakecore's SQL on the tables of the database's warehouse."""
     engine = engine_over(database.session, lambda table: SparkTable(table, spark))
     current = attached_database(spark, spark.catalog.currentDatabase())
     engine.run(f"USE `{(current or database).name}`")
@@ -155,7 +155,7 @@ def _by_engine(spark: SparkSession, database: AttachedDatabase, text: str) -> Da
 
 
 def _changed_schema(spark: SparkSession, database: AttachedDatabase, text: str) -> DataFrame:
-    """Run a statement that changes what Spark has copied of a table, and attach again."""
+    """Run a statement that changes tables or schemas, and attach again: Spark has copies."""
     result = _by_engine(spark, database, text)
     attach(spark, database.warehouse, database.name)
     return result

@@ -61,7 +61,7 @@ def loop_of(context: TableContext, every: int | None) -> int | None:
 
     If `every` is not stated, a table that is `write-only` is compacted by another job. Otherwise a
     bucket gets a run in each batch, and is due after as many batches as the option
-    `num-sorted-run.compaction-trigger` says. The stop trigger is the most in any case.
+    `num-sorted-run.compaction-trigger` says. The number is never above the stop trigger.
     """
     options = context.options
     if every == 0 or (every is None and options.write_only):

@@ -105,7 +105,7 @@ def read_stream(  # noqa: PLR0913  the public verb
 
 
 def _own_options(table: Table) -> dict[str, str]:
-    """The options that this object has and the table has not, and its branch."""
+    """The options of this table object that are not in the stored schema, and its branch."""
     context = table.context
     stored = context.schema.options
     own = {key: text for key, text in context.options.texts.items() if stored.get(key) != text}

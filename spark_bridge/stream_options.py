@@ -68,7 +68,7 @@ class Limits:
         return self != Limits()
 
     def hold(self, snapshots: int, files: int, size_bytes: int, rows: int) -> bool:
-        """Whether so much is within the limits."""
+        """Whether a batch of this size is within the limits."""
         pairs = (
             (self.snapshots, snapshots),
             (self.files, files),

@@ -89,7 +89,7 @@ class ChangePlanner:
     # --- from offset to offset -------------------------------------------------------------------
 
     def begin(self) -> Offset:
-        """The start of a new stream, and records a new consumer that begins without a state."""
+        """The start of a new stream. Records a new consumer, unless it begins with a state."""
         begun, schema = begin(self._given, self._request, self._stated), self._context.schema.id
         start = begun.start
         if start is None:
@@ -122,7 +122,7 @@ class ChangePlanner:
         return self._offset(snapshot_id)
 
     def latest(self, start: Offset, limits: Limits) -> Offset:
-        """The end of the batch that begins there; the same offset if there is nothing to read."""
+        """The end of the batch that begins at `start`; the same offset if nothing is to read."""
         if start.state is None:
             return self._follow(start, limits)
         if start.snapshot == 0:
@@ -350,7 +350,7 @@ def _change_of(found: Found) -> StoredRows | Replaced:
 
 
 def _columns(schema: TableSchema, names: Sequence[str] | None, own: TableSchema) -> object:
-    """What a stream depends on: id, name and type of its columns. None: of all columns."""
+    """Id, name and type of the columns that a stream reads (None: all): they must not change."""
     ids = None if names is None else {own.field(name).id for name in names}
     return {
         field.id: (field.name, with_nullable(field.type, nullable=True))

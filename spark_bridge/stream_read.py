@@ -88,7 +88,7 @@ class _UnitSource:
         predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        del limit  # more rows than that may come
+        del limit  # more rows may be returned
         job = self.job
         names = job.schema.names if columns is None else list(columns)
         stored = tuple(name for name in names if name in job.own) or job.own[:1]
@@ -131,7 +131,7 @@ class _UnitSource:
 def read_changes(job: ChangeJob, units: Sequence[ChangeUnit]) -> Iterator[pa.RecordBatch]:
     """The rows of the units, one after another, in batches of the types in which Spark takes them.
 
-    The order of the rows is kept, which an engine between them might not do.
+    Keeps the order of the rows, which a scan by a query engine might not do.
     """
     budget = Budget(MEMORY_PER_TASK)
     for unit in units:

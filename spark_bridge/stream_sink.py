@@ -138,7 +138,7 @@ class BatchWriter(DataSourceStreamArrowWriter):
             )
             result = publish(context, [message.outcome for message in own], how)
         except (CommitConflict, *DATA_ERRORS):
-            # Only these prove that nothing became visible.
+            # Only these errors prove that nothing became visible.
             self._remove(context, own)
             raise
         if result.facts.get("already_committed"):

@@ -74,14 +74,14 @@ def stream_schema(schema: TableSchema, *, changelog: bool) -> StructType:
 
 
 def stream_columns(schema: TableSchema) -> TableSchema:
-    """The schema with the columns that a stream adds; a column of the table hides one of them."""
+    """The schema with the columns that a stream adds, unless the table has one of that name."""
     added = [f for f in (KIND_COLUMN, _SNAPSHOT_COLUMN) if f.name not in schema.by_name]
     added = [replace(f, type=with_nullable(f.type, nullable=True)) for f in added]
     return replace(schema, fields=(*added, *schema.fields))
 
 
 def _has_kinds(table: Table, schema: StructType, options: StreamOptions) -> bool:
-    """Whether the stream has kinds. Raises InvalidRequest if deletions would be lost unseen."""
+    """Whether the stream has row kinds. Raises InvalidRequest if it would hide deletions."""
     named = {ROW_KIND, SNAPSHOT_ID} & set(schema.fieldNames())
     if options.changelog is False and named:
         raise InvalidRequest(
@@ -103,7 +103,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(
         self, table: Table, schema: StructType, options: StreamOptions, *, every_column: bool
     ) -> None:
-        """`schema`: the columns to read. `every_column`: they are all that the table has."""
+        """`schema`: the columns to read. `every_column`: whether these are all columns."""
         context = table.context
         if isinstance(context.store, MemoryStore):
             raise Unsupported(
@@ -141,7 +141,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: Offset | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the table, which stays next to the driver."""
+        """Pickled without the table, which stays next to the driver."""
         return {**self.__dict__, "_planner": None}
 
     # --- next to the driver ----------------------------------------------------------------------
@@ -169,7 +169,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._stated:
             raise Unsupported("limits of a batch need Spark 4.2 or newer; leave them out")
         if self._last is None:
-            # After a restart, Spark keeps the start to itself.
+            # After a restart, Spark does not pass the start.
             newest = self._plan.newest()
             self._last = self._plan.after(newest) if newest else self._plan.begin()
         else:

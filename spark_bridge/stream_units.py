@@ -30,7 +30,7 @@ TASKS_WANTED = 16
 
 @dataclass(slots=True)
 class Size:
-    """How much a batch has."""
+    """The size of a batch."""
 
     snapshots: int = 0
     files: int = 0
@@ -38,7 +38,7 @@ class Size:
     rows: int = 0
 
     def plus(self, units: Sequence[ChangeUnit], *, snapshots: int) -> Size:
-        """The size with these units."""
+        """The size of the batch with these units added."""
         splits = [split for unit in units for rows in unit.rows for split in rows.splits]
         files = [file for split in splits for file in split.files]
         return Size(
@@ -49,7 +49,7 @@ class Size:
         )
 
     def within(self, limits: Limits) -> bool:
-        """Whether a batch may be as large."""
+        """Whether a batch of this size is within the limits."""
         return limits.hold(self.snapshots, self.files, self.bytes, self.rows)
 
 
@@ -86,7 +86,7 @@ def units_of(change: StoredRows | Replaced, wanted: Wanted) -> list[ChangeUnit]:
 
 
 def _together(split: Split, context: TableContext, *, replaced: bool) -> object:
-    """What splits with rows of the same keys have in common; None: there are no such splits."""
+    """A value that is equal for splits that may share keys; None if no splits share keys."""
     schema, fixed = context.schema, context.options.bucket > 0
     if not schema.primary_keys:
         return (split.partition, split.bucket) if fixed else None
@@ -96,7 +96,7 @@ def _together(split: Split, context: TableContext, *, replaced: bool) -> object:
 
 
 def plan_mark(units: Sequence[ChangeUnit]) -> str:
-    """A short text that differs if the units do."""
+    """A short hash of the names of the units' files: other units have another hash."""
     text = "\n".join(
         ",".join(file.name for rows in unit.rows for split in rows.splits for file in split.files)
         for unit in units

@@ -89,7 +89,7 @@ class TaskOutcome:
 
     @property
     def seconds(self) -> float:
-        """How long it took, Spark's own work for it included."""
+        """The duration of the task, including Spark's work for it."""
         return (self.ended_ms - self.began_ms) / 1000
 
 
@@ -113,7 +113,7 @@ def new_task(
 
 
 def partition_function(task: WriteTask) -> Callable[[Batches], Batches]:
-    """The function for `mapInArrow`: one call a partition of Spark."""
+    """The function for `mapInArrow`: one call for each partition of Spark."""
 
     def write_partition(batches: Batches) -> Batches:
         with raised_in_task():
@@ -123,7 +123,7 @@ def partition_function(task: WriteTask) -> Callable[[Batches], Batches]:
 
 
 def grouped_function(task: WriteTask) -> Callable[[Batches], Batches]:
-    """The function for `applyInArrow`: one call a partition and bucket."""
+    """The function for `applyInArrow`: one call for each partition and bucket."""
 
     def write_group(batches: Batches) -> Batches:
         with raised_in_task():
@@ -169,7 +169,7 @@ def unpickled(outcome: bytes | bytearray) -> TaskOutcome:
 
 
 def _named(batches: Batches, columns: tuple[str, ...]) -> Batches:
-    """The rows with these columns, which are the last ones; as they are if there are none."""
+    """The last columns of the rows, renamed to `columns`; the rows unchanged if that is empty."""
     for batch in batches:
         own = range(batch.num_columns - len(columns), batch.num_columns)
         yield batch.select(own).rename_columns(list(columns)) if columns else batch

@@ -5,11 +5,11 @@
    its first task, a worker therefore excludes all existing objects from collections: later
    collections see what is new.
 2. The JVM sends a task in several small writes, and TCP keeps a small one back until the one before
-   is acknowledged. A worker that is used again would do that only after 40 ms: so it does it at
-   once. (`spark.python.unix.domain.socket.enabled` goes round TCP, but is off by default.)
+   is acknowledged. A reused worker would acknowledge only after 40 ms; here it does so at once.
+   (`spark.python.unix.domain.socket.enabled` avoids TCP, but is off by default.)
 3. Batches of a few thousand rows are joined: each costs lakecore about the same.
-4. Spark 4.1 leaves out offsets below nested values that are all empty, which no reader of Arrow
-   here bears (SPARK-55056): they are put in before anything looks at a batch.
+4. Spark 4.1 leaves out offsets below nested values that are all empty (SPARK-55056). No reader of
+   Arrow here accepts that, so the offsets are added before anything looks at a batch.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ Batches: TypeAlias = Iterator[pa.RecordBatch]
 
 @cache
 def set_aside(kind: str) -> None:
-    """Leave what a worker holds after its first task of a kind out of all later collections.
+    """Exclude all objects after a worker's first task of a kind from garbage collections.
 
-    Nothing is kept alive by that: objects still go when their last reference does.
+    This keeps none of them alive: an object is still freed with its last reference.
     """
     del kind
     if TaskContext.get() is not None:
@@ -56,9 +56,9 @@ def acknowledge() -> None:
     if option is None or TaskContext.get() is None:
         return
     for descriptor in _DESCRIPTORS:
-        # What is no TCP connection, or not there, has nothing to acknowledge.
+        # A descriptor that is closed, or no TCP connection, has nothing to acknowledge.
         with suppress(OSError):
-            # NOTE: `fromfd` would leave a duplicate of each descriptor that is not a socket open.
+            # NOTE: `fromfd` duplicates the descriptor, and leaks the copy if it is no socket.
             connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=descriptor)
             try:
                 connection.setsockopt(socket.IPPROTO_TCP, option, 1)

@@ -154,7 +154,7 @@ def write_as(
     tasks: int | None = None,
     memory_per_task: int = MEMORY_PER_TASK,
 ) -> WriteResult:
-    """Write a frame and publish it in this way; see `write`."""
+    """Write a frame and commit it as `how` says; see `write`."""
     require_version(df.sparkSession)
     context = table.context
     done = _done_before(context, how.by)
@@ -185,7 +185,7 @@ def write_as(
     try:
         result = publish(context, outcomes, how)
     except (CommitConflict, *DATA_ERRORS):
-        # Only these prove that nothing became visible.
+        # Only these errors prove that nothing became visible.
         remove_files_of_job(context, task.job)
         raise
     if result.facts.get("already_committed"):
@@ -226,7 +226,7 @@ def publication(
     dynamic: bool | None,  # noqa: FBT001  passed through
     by: Author,
 ) -> Publication:
-    """How to publish. Raises InvalidRequest for arguments that contradict each other."""
+    """How to commit a write. Raises InvalidRequest for arguments that contradict each other."""
     if mode not in {"append", "overwrite"}:
         raise InvalidRequest("unknown mode", mode=mode, known=["append", "overwrite"])
     if mode == "append" and (partition is not None or dynamic is not None):

@@ -38,7 +38,7 @@ _NAMES_SHOWN = 20
 
 
 def data_table(text: str, verb: str, *, branch_allowed: bool) -> Identifier:
-    """The table that a verb is about.
+    """The table that a verb is to change.
 
     Raises InvalidRequest for a system table, and for a branch unless `branch_allowed`.
     """
@@ -55,8 +55,8 @@ def data_table(text: str, verb: str, *, branch_allowed: bool) -> Identifier:
 def is_table(store: Store, path: str, branch: str = MAIN_BRANCH) -> bool:
     """Whether the directory holds a table, or that branch of one."""
     layout = Layout(root=path, branch=branch)
-    # Most tables still have their first schema. If no table can be half dropped, one existence
-    # check is cheaper than a listing.
+    # Most tables still have their first schema, and one existence check is cheaper than a listing.
+    # It is enough only where a drop renames the directory in one step: no table is half dropped.
     if store.renames_at_once and store.exists(layout.schema(0)):
         return True
     if branch != MAIN_BRANCH and store.exists(layout.dropped_mark):

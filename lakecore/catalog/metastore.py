@@ -48,7 +48,7 @@ class Metastore(Protocol):
 
     @property
     def owns_others(self) -> bool:
-        """Whether views and other tables belong to Paimon, and end with their database."""
+        """Whether views and other tables are dropped with a database, or prevent its drop."""
         ...
 
     def databases(self) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ class Metastore(Protocol):
         ...
 
     def update(self, name: Identifier, schema: TableSchema, before: TableSchema | None) -> None:
-        """Copy a schema of a listed table. What only the schema before has is removed."""
+        """Copy a new schema of a listed table. Removes what only the schema `before` has."""
         ...
 
     def remove(self, name: Identifier) -> bool:
@@ -150,11 +150,11 @@ class MetastorePublication:
         return None
 
     def history(self, store: Store, layout: Layout) -> History:
-        """The history that lists files."""
+        """A history that finds snapshots and schemas by their files."""
         return EXCLUSIVE_CREATE.history(store, layout)
 
     def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
-        """Create the snapshot's file under the lock. Without the lock, nothing was published."""
+        """Create the snapshot's file under the lock. Without the lock, publish nothing."""
         name = self._on_branch(layout)
         try:
             with self.metastore.lock(name):
@@ -190,7 +190,7 @@ class MetastorePublication:
     def _copy_again(
         self, name: Identifier, store: Store, layout: Layout, proposed: TableSchema
     ) -> None:
-        """Copy the newest schema in place of one that was not published."""
+        """Copy the newest schema, in place of the `proposed` one, which was not published."""
         try:
             newest = self.history(store, layout).latest_schema()
             if newest is not None:

@@ -304,7 +304,7 @@ class MetastoreCatalog:
         try:
             listed = self.metastore.add(name, path, schema)
         except LakecoreError:
-            # Without an answer, the entry may be there. Then the files must stay.
+            # If the reply was lost, the entry may exist. Then the files must stay.
             if not self.metastore.is_taken(name):
                 drop_table(store, path, self.ambient)
             raise
@@ -345,7 +345,7 @@ class MetastoreCatalog:
     # --- finding ----------------------------------------------------------------------------------
 
     def _store(self, path: str) -> Store:
-        """The storage of a directory: a metastore may have tables on any."""
+        """The storage of a directory; a table may be on another one than the warehouse."""
         same = storage_of(path) == storage_of(self.warehouse)
         return self.store if same else open_store(path, self.options.texts)
 

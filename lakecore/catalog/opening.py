@@ -1,4 +1,4 @@
-"""A catalog whose tables are opened by another engine: it gives them its own verbs."""
+"""A catalog whose tables have the verbs of another engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpeningCatalog:
-    """The calls of a catalog; `opened` makes a table of another engine of each of its tables."""
+    """Passes all calls to a catalog; `opened` gives each table the verbs of another engine."""
 
     catalog: Catalog
     opened: Callable[[Table], Table]

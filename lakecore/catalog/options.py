@@ -33,7 +33,7 @@ SINGLE_WRITER = "commit.single-writer"
 TABLE_DEFAULT = "table-default."
 FILESYSTEM = "filesystem"
 
-# The fixed behaviour of this catalog, by option; any other value is not supported.
+# Options that this catalog knows, with the values that it supports.
 _FIXED: Mapping[str, tuple[str, ...]] = {
     "allow-upper-case": ("true",),
     "cache-enabled": ("false",),

@@ -116,7 +116,7 @@ def _common(
     ] = None,
     debug: Annotated[bool, typer.Option(DEBUG, help="Show where an error came from.")] = False,
 ) -> None:
-    del version, profile, debug  # `main` looks for the last two, which may follow the command
+    del version, profile, debug  # `main` reads --profile and --debug wherever they stand
 
 
 def _polars_errors() -> tuple[type[Exception], ...]:

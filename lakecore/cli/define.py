@@ -288,7 +288,7 @@ def purge_table(
 
 
 def repair_hints(name: str, warehouse: str | None, option: list[str] | None) -> None:
-    """Write the hints."""
+    """Write the hint files EARLIEST and LATEST again."""
     found = table_of(name, warehouse, option).repair_hints()
     note("no snapshot: no hints" if found is None else f"earliest {found[0]}, latest {found[1]}")
 

@@ -92,7 +92,7 @@ def import_files(  # noqa: PLR0913, PLR0917  what the command takes
 def _existing(
     name: str, warehouse: str | None, option: list[str] | None, *, create: bool
 ) -> Table | None:
-    """The table; None if it is missing and shall be created."""
+    """The table; None if it does not exist and `create` is set."""
     try:
         return table_of(name, warehouse, option)
     except NotFound as error:
@@ -304,7 +304,7 @@ def _fields(
 
 
 def _check_same(flag: str, given: object, table: Table) -> None:
-    """Raise unless the table has what a flag for a new table says."""
+    """Raise InvalidRequest if an existing table differs from a flag for new tables."""
     schema = table.schema
     has: object = {
         "--primary-key": list(schema.primary_keys),

@@ -51,7 +51,7 @@ class Settings:
 
 
 def settings() -> Settings:
-    """The settings of this run; the memory budget of the process is set by them.
+    """Read the settings of this run, and set the memory budget of the process.
 
     Raises NotFound if a named profile does not exist, and InvalidRequest if the file is not valid.
     """

@@ -1,6 +1,6 @@
 """Declares `lakecore import`, `write`, `delete`, `update` and `merge`.
 
-`imports.py` and `changes_of_rows.py` carry them out.
+`imports.py` and `row_changes.py` carry them out.
 """
 
 from __future__ import annotations

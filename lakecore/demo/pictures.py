@@ -48,7 +48,7 @@ def beside(left: RenderableType, right: RenderableType) -> RenderableType:
 
 
 def answer(frame: pl.DataFrame) -> Grid:
-    """A few rows, numbers to the right, nothing for a null."""
+    """A few rows: numbers are aligned to the right, a null is empty."""
     grid = Grid(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for name, data_type in frame.schema.items():
         grid.add_column(Text(name), justify="right" if data_type.is_numeric() else "left")
@@ -76,7 +76,7 @@ def bars(values: Iterable[tuple[str, int, str]]) -> Grid:
 
 
 def spark(values: Mapping[int, float]) -> RenderableType:
-    """A column for each value, its number below and its label under that."""
+    """A vertical bar for each value, with the value and its label below."""
     low, high = min(0.0, *values.values()), max(values.values())
     grid = Grid.grid(padding=(0, 1, 0, 0))
     for _ in values:
@@ -148,7 +148,7 @@ def levels(files: pl.DataFrame) -> RenderableType:
 
 
 def _runs(files: pl.DataFrame) -> Iterator[_DrawnRun]:
-    """The runs of one bucket, newest first: a file joins the newest run if its keys follow it."""
+    """The runs of one bucket, newest first: a file joins the last run if its keys come after it."""
     date_of = pl.col("min_key", "max_key").str.extract(r"(\d{4}-\d\d-\d\d)").str.to_date()
     lines = (
         files.with_columns(date_of)

@@ -1,4 +1,4 @@
-"""Arrow arrays as another process hands them over."""
+"""Conversions of Arrow arrays that come from, or go to, another engine."""
 
 from __future__ import annotations
 

@@ -45,14 +45,14 @@ def commit_append(
 ) -> CommitResult:
     """Add the files of the messages in one commit. If it certainly failed, remove them.
 
-    With `skip_empty`, no messages make no snapshot, whatever the identifier is.
+    With `skip_empty`, a commit without messages makes no snapshot, whatever its identifier.
     """
     force = not skip_empty and records_nothing(context, by.identifier)
     return commit_or_clean(context, _request(messages, by, force=force))
 
 
 def committed_before(context: TableContext, by: Author) -> CommitResult | None:
-    """The commit of an earlier run under the same user and identifier; None without a number."""
+    """The earlier commit with this user and identifier; None if there is none, or no identifier."""
     if by.identifier == BATCH_COMMIT_IDENTIFIER:
         return None
     return committed(context, _request((), by), context.history.latest_snapshot())

@@ -44,7 +44,7 @@ class TableDescriptor:
     def context(self, memory_bytes: int, ambient: Ambient = SYSTEM) -> TableContext:
         """The table as lakecore's verbs need it, with its own memory budget.
 
-        Raises InvalidRequest if another version of lakecore described it.
+        Raises InvalidRequest if another version of lakecore made the descriptor.
         """
         if self.version != lakecore.__version__:
             raise InvalidRequest(

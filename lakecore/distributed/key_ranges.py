@@ -1,4 +1,4 @@
-"""Keys of a table as cuts: their order, and the condition that a row is between two of them."""
+"""Keys at which a bucket is cut: their order, and the condition for rows between two of them."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ Key: TypeAlias = tuple[pa.Scalar, ...]
 
 
 def key_ranks(keys: Sequence[Sequence[pa.Array]]) -> list[np.ndarray]:
-    """The rank of each key, over all the lists: equal keys have equal ranks.
+    """The rank of each key among the keys of all lists; equal keys have equal ranks.
 
-    A list has one array for each column of the key.
+    Each list of keys has one array per key column.
     """
     return list(shared_codes([order_columns(columns) for columns in keys]))
 
 
 def keys_between(names: Sequence[str], first: Key | None, end: Key | None) -> Predicate:
-    """Whether the key of a row is at or after `first` and before `end`; None is no bound."""
+    """The condition that a row's key is at or after `first` and before `end`; None is no bound."""
     parts = [] if first is None else [any_of((_beyond(names, first, Op.GT), _equal(names, first)))]
     return all_of(parts if end is None else [*parts, _beyond(names, end, Op.LT)])
 
 
 def without_statistics(split: Split) -> Split:
-    """The split without what only planning asks of its files: less to send to a task."""
+    """The split without its files' key bounds, statistics and indexes: tasks need none of them."""
     return replace(
         split,
         runs=tuple(
@@ -61,7 +61,7 @@ def without_statistics(split: Split) -> Split:
 
 
 def _beyond(names: Sequence[str], key: Key, op: Op) -> Predicate:
-    """Whether the key of a row is after this one, or before it, in order of its columns."""
+    """The condition that a row's key is after this one (`op` GT) or before it (LT)."""
     return any_of(
         all_of((_equal(names[:place], key[:place]), Compare(name, op, key[place])))
         for place, name in enumerate(names)

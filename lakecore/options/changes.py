@@ -28,9 +28,9 @@ _NEVER_BACK = ("ignore-delete", "ignore-update-before")
 def check_dynamic_options(
     stored: Mapping[str, str], given: Mapping[str, str], *, table: str = ""
 ) -> None:
-    """Raise InvalidRequest for dynamic options that are unknown, or that a table may not change to.
+    """Raise InvalidRequest for a dynamic option that is unknown, or that may not change.
 
-    An unknown key may be given if `lakecore.ignore-options`, stored or given, lists it.
+    An unknown key is allowed if `lakecore.ignore-options`, stored or given, lists it.
     """
     check_known({**stored, **given}, table=table)
     for key, value in given.items():
@@ -48,8 +48,8 @@ def check_option_change(
 ) -> None:
     """Raise InvalidRequest if the option may not take this value (None: its default).
 
-    Unknown keys may go but not come. `type` and `path` never change; what decides where rows lie
-    and how they merge does not once there are snapshots.
+    An unknown key may be removed, but not set. `type` and `path` never change. Options that decide
+    where rows are stored and how they merge do not change once there are snapshots.
     """
     old = options.get(key)
     if old == value:
@@ -93,7 +93,7 @@ def check_option_change(
 
 
 def _skipped(options: Mapping[str, str | None]) -> frozenset[str]:
-    """The values that options that may only increase would skip, also under older keys."""
+    """The row kinds (-D, -U) that the options skip, whether they have their new or older keys."""
     stated = {
         key: text
         for key, text in options.items()
@@ -105,7 +105,7 @@ def _skipped(options: Mapping[str, str | None]) -> frozenset[str]:
 
 
 def rename_in_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:
-    """The options with the new name of a column wherever one names it, in keys and values."""
+    """The options with a column renamed in all keys and values that name it."""
 
     def renamed(names: str) -> str:
         return ",".join(renamed_part(part) for part in names.split(","))

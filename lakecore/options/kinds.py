@@ -109,12 +109,12 @@ def parse_flag(text: str) -> bool:
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """The names of a list that commas part, blanks stripped."""
+    """The names in a comma-separated list, without blanks around them."""
     return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
 def parse_folder(text: str) -> str | None:
-    """A path below the table's own, without blanks around and slashes too many; None if empty."""
+    """A path within the table, without surrounding blanks and redundant slashes; None if empty."""
     parts = [part for part in text.strip().split("/") if part]
     leaves = text.strip().startswith("/") or ":" in text or not {".", ".."}.isdisjoint(parts)
     if leaves or not all(_FILE_NAME.fullmatch(part) for part in parts):
@@ -123,7 +123,7 @@ def parse_folder(text: str) -> str | None:
 
 
 def parse_file_prefix(text: str) -> str:
-    """The prefix of file names: without a path, and short enough for the rest."""
+    """A prefix of file names: it has no path, and leaves room for the rest of the name."""
     if text and not _FILE_NAME.fullmatch(text):
         raise ValueError("the beginning of a file's name: without `/`, `\\` and control characters")
     if len(text.encode(errors="replace")) > _FILE_PREFIX_BYTES_MAX:
@@ -145,7 +145,7 @@ def parse_per_level(text: str) -> Mapping[int, str]:
 
 
 def parse_stats_mode(text: str) -> str:
-    """The statistics mode, in small letters without blanks."""
+    """The statistics mode, in lower case without blanks."""
     mode = re.sub(r"\s", "", text).lower()
     if not re.fullmatch(r"none|counts|full|truncate\([1-9]\d*\)", mode):
         raise ValueError("none, counts, full or truncate(LENGTH)")

@@ -49,7 +49,7 @@ def find_option(key: str) -> Option | None:
 
 
 def member(key: str) -> tuple[str, str] | None:
-    """The attribute and the column of a key such as `fields.X.aggregate-function`."""
+    """The attribute and the column X of a key such as `fields.X.aggregate-function`, or None."""
     for pattern, name in FAMILIES.items():
         before, _, after = pattern.partition("#")
         if key.startswith(before) and key.endswith(after) and len(key) > len(pattern) - 1:

@@ -14,9 +14,9 @@ _TYPO, _SIMILAR = 0.85, 0.6
 
 
 def nearest(key: str, known: Mapping[str, str]) -> tuple[str, ...]:
-    """Up to three keys of today that the unknown key may mean, the likeliest first.
+    """Up to three current keys that the unknown key may mean, the likeliest first.
 
-    `known` maps each key, older ones included, to the key of today. The first rule that finds
+    `known` maps each key, older ones included, to its current key. The first rule that finds
     something decides:
 
     1. the same words with other separators: `writeOnly`, `write_only`;

@@ -24,11 +24,10 @@ IGNORE_KEY = "lakecore.ignore-options"
 class Option:
     """The declaration of one option; `default` is the value, `default_text` its form in documents.
 
-    `supported` is False where lakecore knows the key but cannot do what another value than the
-    default asks for; `ignorable` says that leaving it undone keeps the rows right.
-    `no_effect` says why lakecore accepts the option and does nothing about it; empty where it acts
-    on the value. `fallbacks` are older keys of the same meaning. `immutable` ones cannot change
-    once there are snapshots.
+    `supported` is False if lakecore honours only the default value. `ignorable` says that the rows
+    are still right if another value is ignored. `no_effect` says why lakecore accepts any value
+    without effect; it is empty if the value has an effect. `fallbacks` are older keys of the same
+    meaning. An `immutable` option cannot change once there are snapshots.
     """
 
     key: str

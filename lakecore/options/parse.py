@@ -41,10 +41,10 @@ def parse_options(
 ) -> TableOptions:
     """The typed value of these options, which are strings.
 
-    Raises InvalidRequest for a text outside an option's domain. An unknown key is InvalidRequest
-    with the nearest known one when `creating` (or altering) a table, and else Unsupported: a newer
-    release may know it, and mean something by it that changes the rows. One that does nothing any
-    more may stay and not come.
+    Raises InvalidRequest for a text outside an option's domain. An unknown key raises Unsupported:
+    a newer release may know it, and it may change the rows. When `creating` (or altering) a table,
+    an unknown key raises InvalidRequest with the nearest known one, and so does an option that no
+    longer has an effect.
     """
     _check_texts(options, table=table)
     patterns = parse_ignored(options, table=table)
@@ -76,9 +76,9 @@ def parse_options(
 
 
 def tidy(options: Mapping[str, str]) -> dict[str, str]:
-    """Valid options as they are stored: without what only lakecore passes over.
+    """Valid options as they are stored: without blanks and empty names, which lakecore ignores.
 
-    That is blanks, and names that are empty: other engines look for a column of such a name.
+    Other engines do not ignore them: they would look for a column of such a name.
     """
     stored: dict[str, str] = {}
     for key, text in options.items():
@@ -90,7 +90,7 @@ def tidy(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse_known(options: Mapping[str, str], *, table: str = "") -> TableOptions:
-    """The typed value of those options that lakecore knows: keys of newer releases pass."""
+    """The typed value of the options that lakecore knows; unknown keys are ignored."""
     known = {key: text for key, text in options.items() if find_option(key) is not None}
     return parse_options(known, table=table)
 

@@ -102,7 +102,7 @@ class TableOptions(
     ) -> None:
         """Raise Unsupported if an option requires a writer to do what lakecore cannot do.
 
-        Keys that are not given may be any: what only an append table may do is refused then too.
+        Without `primary_keys`, it is not checked that they contain the partition keys.
         """
         self._require({READ, WRITE}, "writing")
         missing = [name for name in partition_keys if name not in (primary_keys or partition_keys)]

@@ -3,7 +3,7 @@
 - A request needs the header `Authorization: Bearer TOKEN`; tokens are compared in constant time.
 - Paths are split before they are decoded, so an encoded slash stays in its name.
 - A body has at most `BODY_BYTES_MAX` bytes.
-- An error that is not foreseen is logged by uvicorn; the client learns nothing of it.
+- uvicorn logs an unexpected error; the client gets no details of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Columns that schema changes name: clients tell a missing one from one that is there already."""
+"""Checks the columns of schema changes: a client distinguishes missing from existing ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["check_columns"]
 
 
 def check_columns(table: Table, changes: Sequence[Change]) -> None:
-    """Raise Problem for a column that is missing, or there already: clients tell these apart."""
+    """Raise Problem for a column that is missing (404) or exists already (409)."""
     names = set(table.schema.names)
     for change in changes:
         match change:

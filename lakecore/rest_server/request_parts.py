@@ -35,7 +35,7 @@ def identifier_of(database: str, name: str) -> Identifier:
 
 
 def text_of(body: Mapping[str, Any], key: str) -> str:
-    """A text of the body."""
+    """A text field of the body that is not empty. Raises Problem for any other value."""
     value = body.get(key)
     if not isinstance(value, str) or not value:
         raise Problem(400, f"{key} is a text")
@@ -59,13 +59,13 @@ def specs_of(body: Mapping[str, Any], key: str) -> list[dict[str, str]]:
 
 
 def no_endpoint(method: str, parts: tuple[str, ...]) -> Problem:
-    """The problem of a request that this server does not know."""
+    """The problem (501) of a request that this server does not support."""
     return Problem(501, f"this server has no {method} /v1/{'/'.join(parts)}")
 
 
 @contextmanager
 def problems(resource: str, name: str) -> Iterator[None]:
-    """Errors of lakecore as problems of a resource."""
+    """Turns errors of lakecore in the `with` block into problems of a resource."""
     try:
         yield
     except LakecoreError as error:

@@ -253,7 +253,7 @@ class ServedCatalog:
         return on_parts(method, table, parts, query, body)
 
     def _described(self, table: Table) -> Json:
-        """What the protocol says of a table."""
+        """A table in the form of the protocol."""
         context, schema = table.context, table.schema
         name = parse_identifier(context.identifier)
         return {
@@ -299,7 +299,7 @@ class ServedCatalog:
             moved = base is not None and base_uuid is not None and base_uuid != base.uuid
             if not follows or moved:
                 return Reply(200, {"success": False})
-            # NOTE: the bytes are what the client sent, so a field that is unknown here stays.
+            # NOTE: the fields are stored as the client sent them, including those unknown here.
             sent = {key: value for key, value in source.items() if value is not None}
             outcome = context.publication.publish_snapshot(
                 context.store,
@@ -361,7 +361,7 @@ def _created_ms(context: TableContext) -> int:
 
 
 def _database(name: str) -> Json:
-    """What the protocol says of a database."""
+    """A database in the form of the protocol."""
     stated = ("location", "owner", "createdAt", "createdBy", "updatedAt", "updatedBy")
     return {"id": name, "name": name, "options": {}, **dict.fromkeys(stated)}
 

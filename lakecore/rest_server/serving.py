@@ -29,8 +29,7 @@ def serve(
 ) -> None:
     """Serve a catalog until SIGINT or SIGTERM. `on_start` gets the address; port 0 is any free one.
 
-    Raises InvalidRequest without a token, unless only this machine can connect, and for a port that
-    is taken.
+    Raises InvalidRequest if other machines can connect without a token, or if the port is taken.
     """
     _check_token(host, token)
     uvicorn = server_library("uvicorn")

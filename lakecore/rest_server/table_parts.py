@@ -70,7 +70,7 @@ def version_of(context: TableContext, version: str) -> Snapshot:
 
 
 def _snapshots(context: TableContext, query: Mapping[str, str]) -> Reply:
-    # Names are padded, so that they sort like numbers.
+    # Ids are padded with zeros, so that they sort like numbers.
     ids = [f"{number:019d}" for number in context.history.snapshot_ids()]
     names, following = page(ids, query)
     found = [context.history.snapshot_if_there(int(name)) for name in names]
@@ -167,7 +167,7 @@ def _duration(seconds: float | None) -> str | None:
 
 
 def _created_ms(tag: Tag) -> int | None:
-    """When the tag was created, in milliseconds since 1970; its file states local time."""
+    """When the tag was created, in milliseconds since 1970; its file has local time."""
     if tag.create_time is None:
         return None
     year, month, day, hour, minute, second, nanos = tag.create_time

@@ -26,7 +26,7 @@ __all__ = ["assigned", "column_of"]
 def assigned(
     values: Mapping[Chain, str], schema: TableSchema, qualifier: str = ""
 ) -> dict[str, str]:
-    """The new value of each column that is set; `qualifier` precedes columns in the texts."""
+    """The new value of each column that is set, as SQL; `qualifier` precedes its column names."""
     types = {field.name: field.type for field in schema.fields}
     parts: dict[str, dict[Chain, str]] = {}
     for path, text in values.items():
@@ -38,7 +38,7 @@ def assigned(
 
 
 def _value(kind: DataType, old: str, parts: Mapping[Chain, str], path: Chain) -> str:
-    """The text of a value of which some parts are set; `()` is the whole."""
+    """The SQL of a value; `parts` maps paths in it to their new values, `()` meaning the whole."""
     if () in parts:
         if len(parts) > 1:
             raise InvalidRequest("set the whole column or fields of it", column=".".join(path))

@@ -9,8 +9,8 @@ Each view reads a dataset that opens the table again for each scan:
   of them was renamed, dropped or has another type;
 - names: tables that are created or dropped after the last `refresh` appear or vanish with the next.
 
-DuckDB's views cannot follow these by themselves: it binds their columns once, and asks nobody about
-a name that it does not find in a database of its own.
+The views need `refresh` because DuckDB binds their columns once, and calls no hook for a name that
+it does not find in one of its databases.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Attached:
         return bool(found.fetchall())
 
     def run(self, text: str, values: Sequence[object] = ()) -> duckdb.DuckDBPyConnection:
-        """Run a statement on the user's database, with a state of its own: USE has no effect."""
+        """Run a statement on a cursor of its own, so USE does not change the user's database."""
         try:
             cursor = self._connection.cursor()
             return cursor.execute(text, list(values))
@@ -183,7 +183,7 @@ class Attached:
         try:
             cursor = self._connection.cursor()
             cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-            # A view that reads a Python object is created without a schema: in the current one.
+            # `create_view` takes no schema for the view: it creates it in the current one.
             cursor.execute(f"USE {schema}")
             cursor.from_arrow(live).create_view(name, replace=True)
         except duckdb.Error as error:
@@ -235,7 +235,7 @@ class _LiveDataset(SourceDataset):
 
 @dataclass(frozen=True, slots=True)
 class _NoRows:
-    """A source with columns and no rows: the dataset itself is never read, only its scanners."""
+    """A source with columns but no rows, for a dataset that is read only through its scanners."""
 
     schema: pa.Schema
 

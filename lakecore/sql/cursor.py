@@ -57,7 +57,7 @@ class Cursor:
         return syntax_error(self.text, (token or self.token).start, message)
 
     def expected(self, what: str) -> InvalidRequest:
-        """The error that something other than the next token was expected."""
+        """The error `expected WHAT, but found ...` at the next token."""
         shown = "the statement ends" if self.done() else f"found {self._shown()}"
         return self.error(f"expected {what}, but {shown}")
 
@@ -160,7 +160,7 @@ class Cursor:
     def until(self, *ends: Iterable[str] | str, symbols: str = "") -> str:
         """The text before one of these keywords, outside parentheses and CASE, or before the end.
 
-        A tuple is an end of several keywords. Raises if there is no text.
+        A tuple stands for keywords in sequence. Raises if there is no text.
         """
         start, depth, cases = self.token.start, 0, 0
         last = start

@@ -1,4 +1,4 @@
-"""Generated rows: temporary tables with `'connector' = 'datagen'`, by the options of Flink.
+"""Generated rows: temporary tables with `'connector' = 'datagen'`, with Flink's options.
 
 https://nightlies.apache.org/flink/flink-docs-stable/docs/connectors/table/datagen/
 
@@ -90,7 +90,7 @@ class Generator:
         return pa.RecordBatchReader.from_batches(self.schema, self._batches(self.rows_max))
 
     def rows(self, first: int, count: int) -> pa.Table:
-        """The rows with these numbers; fewer at the end."""
+        """`count` rows from row number `first` on; fewer if the rows end before that."""
         left = count if self.rows_max is None else max(0, min(count, self.rows_max - first))
         numbers = np.arange(first, first + left, dtype=np.uint64)
         arrays = [self._values(place, each, numbers) for place, each in enumerate(self.columns)]
@@ -154,7 +154,7 @@ class Generator:
 def generator_of(
     name: str, fields: Sequence[Field], options: Mapping[str, str], *, seed: int, now_ms: int
 ) -> Generator:
-    """The generator that a CREATE TEMPORARY TABLE states. Raises InvalidRequest if it is wrong."""
+    """The generator of a CREATE TEMPORARY TABLE. Raises InvalidRequest for wrong options."""
     names = [each.name for each in fields]
     if not names:
         raise InvalidRequest("a generated table needs columns", table=name)

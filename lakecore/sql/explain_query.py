@@ -26,7 +26,7 @@ __all__ = ["ReadState", "Scanned", "parts_of_plan"]
 
 
 class ReadState(TypedDict, total=False):
-    """A state of a table, in the form of the arguments of read methods."""
+    """The state of a table to read, as keyword arguments of the read methods."""
 
     snapshot_id: int
     tag: str
@@ -43,7 +43,7 @@ def parts_of_plan(
     tables: Sequence[Scanned],
     run: Callable[[str], duckdb.DuckDBPyRelation],
 ) -> list[tuple[str, str]]:
-    """The parts of the plan of a query whose tables are views, with their names."""
+    """The plan of a query over views, as (name, text) parts: DuckDB's, then each table's."""
     rows = [(str(key), str(value)) for key, value in run(f"EXPLAIN {text}").fetchall()]
     pushed: tuple[list[str] | None, str | None] = (None, None)
     if len(tables) == 1:
@@ -58,7 +58,7 @@ def _plan(table: Table, state: ReadState, columns: list[str] | None, where: str 
     read: object = table  # a catalog gives system tables the type of a table
     if isinstance(read, SystemTable):
         return f"table:     {table.identifier}\nreads:     metadata"
-    with suppress(LakecoreError):  # a filter in a form that only DuckDB knows
+    with suppress(LakecoreError):  # some of DuckDB's filters cannot be parsed
         return str(table.explain(columns, where, **state))
     return str(table.explain(**state))
 

@@ -53,7 +53,7 @@ _STORED_AS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFormat:
-    """How files are read. None means: found out from the first rows."""
+    """How to read the files. None means: inferred from the first rows."""
 
     kind: str
     delimiter: str | None = None
@@ -66,7 +66,7 @@ class FileFormat:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column as DuckDB reads it, and as it is stored; `how` makes one of the other."""
+    """The types of a column as read and as stored; `how` is the SQL that converts its values."""
 
     name: str
     read_as: str
@@ -82,7 +82,7 @@ def kind_of(path: str) -> str | None:
 
 @dataclass(slots=True, kw_only=True)
 class FileRows:
-    """The rows of files. `types` holds the Arrow types of columns that must have these types."""
+    """The rows of files. `types` holds required Arrow types; other columns are inferred."""
 
     paths: tuple[str, ...]
     format: FileFormat
@@ -180,7 +180,7 @@ class FileRows:
         return _Column(name, target, target, own)
 
     def _kept_as_text(self, inferred: Mapping[str, str], names: list[str]) -> dict[str, str]:
-        """The inferred CSV columns that would lose something, as VARCHAR."""
+        """VARCHAR for each CSV column whose inferred type would not keep its values exactly."""
         found = self._text_dates(inferred)
         numbers = [name for name, kind in inferred.items() if kind in _CHECKED]
         if not numbers:
@@ -203,7 +203,7 @@ class FileRows:
         return found | dict.fromkeys(kept, "VARCHAR")
 
     def _text_dates(self, inferred: Mapping[str, str]) -> dict[str, str]:
-        """Inferred dates and times that are not in ISO order, which could be read wrongly."""
+        """VARCHAR for each column of inferred dates or timestamps that are not in ISO order."""
         dated = {"DATE": self.format.date_format, "TIMESTAMP": self.format.timestamp_format}
         columns = {
             name: kind for name, kind in inferred.items() if kind in dated and dated[kind] is None
@@ -233,7 +233,7 @@ class FileRows:
         return self._connection.sql(f"FROM {self._source(types)} SELECT {parts}")
 
     def _source(self, types: Mapping[str, str]) -> str:
-        """The table function that reads the files, with these types; others are inferred."""
+        """The table function that reads the files. Types that are not given are inferred."""
         files = ", ".join(quoted_text(_exactly(path)) for path in self.paths)
         chosen = self.format
         if chosen.kind == "parquet":
@@ -242,7 +242,7 @@ class FileRows:
             "{" + ", ".join(f"{quoted_text(n)}: {quoted_text(t)}" for n, t in types.items()) + "}"
         )
         if chosen.kind == "json":
-            # An object of later rows only would be left out silently, so all rows are examined.
+            # DuckDB drops fields that its sample of rows lacks, so it samples all rows.
             return f"read_json([{files}], {f'columns = {stated}' if types else 'sample_size = -1'})"
         settings = [
             f"header = {str(chosen.header).lower()}",

@@ -1,4 +1,4 @@
-"""A new type of a nested column as changes of its parts.
+"""Splits a new type of a nested column into changes of the parts that differ.
 
 ALTER TABLE ... MODIFY states the whole type. Fields of a ROW are found by name: those that the new
 type lacks are dropped, new ones are added last, and types of the others change, at any depth.
@@ -23,7 +23,7 @@ __all__ = ["in_parts"]
 
 
 def in_parts(changes: Sequence[Change], schema: TableSchema) -> list[Change]:
-    """The changes, with a change of a nested type replaced by those of its parts."""
+    """The changes, where each new type of a nested column is replaced by changes of its parts."""
     types = {field.name: field.type for field in schema.fields}
     found: list[Change] = []
     for change in changes:

@@ -102,7 +102,7 @@ class Queries:
         return self._run(text, None)
 
     def set(self, key: str, value: str | None) -> None:
-        """Set a setting of DuckDB; None resets it. Settings of a session of lakecore stay."""
+        """Set a setting of DuckDB; None resets it. Raises Unsupported for those of lakecore."""
         known = self.values([f"EXISTS (FROM duckdb_settings() WHERE name = {quoted_text(key)})"])
         if not known[0] or key in _SETTINGS:
             raise Unsupported(
@@ -175,7 +175,7 @@ class Queries:
             return None
         travel, options = _travel(self, reference), self._options(reference)
         if "$" in chain[-1]:
-            # A system table shows the state that options of its table name.
+            # For a system table, options of its table say which state it shows.
             options, travel = {**options, **_scan_options(travel)}, {}
         table = self._workspace.find(chain, options)
         if table is None:
@@ -189,7 +189,7 @@ class Queries:
         return self._workspace.views.get(chain[0]) if len(chain) == 1 else None
 
     def full_names(self, chain: Chain) -> list[Chain]:
-        """The longer names of a table, with its database and with its catalog."""
+        """The longer forms of a table's name: `database.table` and `catalog.database.table`."""
         if len(chain) > _FULL:
             return []
         full = self._workspace.full(chain)
@@ -204,7 +204,7 @@ class Queries:
             self._unknown.append(chain)
 
     def run(self, text: str) -> duckdb.DuckDBPyRelation:
-        """Run a text whose tables are views."""
+        """Run a query in which views have replaced the tables."""
         return self._run(text, None)
 
     def _options(self, reference: Reference) -> dict[str, str]:
@@ -215,7 +215,7 @@ class Queries:
         return options
 
     def create_view(self, relation: duckdb.DuckDBPyRelation) -> str:
-        """A view of the relation, for one statement. Returns its name."""
+        """Create a view of the relation for one statement. Returns the name of the view."""
         name = f"_lakecore_view_{next(self._numbers)}"
         relation.create_view(name)
         self._views.append(name)
@@ -244,7 +244,7 @@ def _travel(queries: Queries, reference: Reference) -> ReadState:
 
 
 def _scan_options(travel: ReadState) -> dict[str, str]:
-    """The state as options of a table."""
+    """The options of a table that select this state."""
     options: dict[str, str] = {}
     if "snapshot_id" in travel:
         options["scan.snapshot-id"] = str(travel["snapshot_id"])
@@ -333,9 +333,9 @@ class _Closable(Protocol):
 
 
 def written(rows: _Closable, verb: Callable[[], T]) -> T:
-    """The result of a verb; an error of its source query becomes a lakecore error.
+    """Run a verb that writes `rows`, and return its result. Raises only lakecore errors.
 
-    The rows are closed: an open result would keep the connection from any other statement.
+    Closes the rows: an open result would block the connection for other statements.
     """
     try:
         return verb()

@@ -176,13 +176,16 @@ class Views(Protocol):
         ...
 
     def full_names(self, reference: Reference) -> list[Chain]:
-        """The longer names of a table, with its database and with its catalog."""
+        """The longer forms of a table's name: `database.table` and `catalog.database.table`."""
         ...
 
     def semi_join(
         self, query: str, candidate: Candidate, view_at: Callable[[int], str | None]
     ) -> str | None:
-        """The text that replaces a query after IN, or None; `view_at` gives the view at a place."""
+        """The text that replaces the query of `IN (query)`; None leaves it.
+
+        `view_at` gives the view of the table at a position in the text.
+        """
         ...
 
 
@@ -207,7 +210,7 @@ def rewritten(text: str, connection: duckdb.DuckDBPyConnection, views: Views) ->
 
 @dataclass(frozen=True, slots=True)
 class _Rewrite:
-    """The rewriting of one statement."""
+    """Rewrites one statement; `references` belong to the placeholders in its text."""
 
     connection: duckdb.DuckDBPyConnection
     references: Sequence[Reference]
@@ -244,7 +247,7 @@ class _Rewrite:
     def _tables(
         self, tables: Sequence[_Table], held: Sequence[Candidate], encoded: bytes
     ) -> tuple[list[tuple[int, int, str]], dict[int, str]]:
-        """Patches that replace tables outside of `held`, and the view at each position."""
+        """Patches that replace tables by views outside of `held`; and the view at each position."""
         patches: list[tuple[int, int, str]] = []
         views: dict[int, str] = {}
         for table in tables:
@@ -354,7 +357,7 @@ def _unqualified(
 def _by_tokens(
     text: str, references: Sequence[Reference], view_of: Callable[[Reference], str | None]
 ) -> str:
-    """Like `rewritten`, from tokens, for statements whose tree DuckDB does not return.
+    """Like `rewritten`, but by tokens: for statements of which DuckDB gives no syntax tree.
 
     A name is a table if it follows FROM, JOIN or a verb such as PIVOT.
     """

@@ -1,4 +1,4 @@
-"""UPDATE and DELETE whose condition or values hold a query, as MERGE.
+"""Runs an UPDATE or DELETE with a subquery in its condition or values as a MERGE.
 
 1. DuckDB finds the rows: the primary key (without one, all columns) and the new values of the rows
    for which the condition is true.
@@ -110,7 +110,7 @@ def _query(
         for place, (text, kind) in enumerate(zip(values.values(), types, strict=True))
     ]
     named = ".".join(map(quoted, statement.chain))
-    # Reads of such a table leave out level 0; a verb changes the newest rows.
+    # With deletion vectors, a read skips level 0. The verb changes the newest rows: read these.
     vectors = table.options.deletion_vectors_enabled
     hint = f" /*+ OPTIONS('{_NEWEST}' = 'true') */" if vectors else ""
     alias = "" if statement.alias is None else f" AS {qualifier}"
@@ -121,7 +121,7 @@ def _query(
 
 
 class _Rows:
-    """The rows of a query that runs when they are asked for, if the table is still the same."""
+    """Rows of a query that runs when they are read. Raises CommitConflict if the table changed."""
 
     def __init__(
         self, run: Callable[[], pa.RecordBatchReader], table: Table, before: int | None

@@ -83,7 +83,7 @@ class RowStatements:
     def rows_for(
         self, table: Table, statement: Insert, relation: duckdb.DuckDBPyRelation
     ) -> tuple[pa.RecordBatchReader, dict[str, object]]:
-        """The rows of a query in the columns and types of a table, and the values of PARTITION."""
+        """The rows of a query in the types of the table's columns; and the values of PARTITION."""
         given = statement.partition or {}
         constants = {key: value for key, value in given.items() if value is not None}
         schema = table.schema

@@ -282,7 +282,7 @@ class TableStatements:
             case "RENAME":
                 table.rename_tag(name, statement.to or "")
             case "DELETE":
-                # Names of several tags are parted by commas, as in Spark.
+                # Several names are separated by commas, as in Spark.
                 names = [name] if name in known else name.split(",")
                 for each in names:
                     if each in known or not statement.if_exists:

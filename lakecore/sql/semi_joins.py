@@ -43,9 +43,10 @@ _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT"})
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """`column IN (query)`; positions count bytes. `sources` are the tables of the same FROM.
+    """`column IN (query)` in a text; positions count bytes.
 
-    Each source is its name in the query and the position of a table, or None for anything else.
+    `sources` describe the FROM clause: each has the name there, and the position of a table (None:
+    it is no table).
     """
 
     start: int
@@ -56,7 +57,7 @@ class Candidate:
 
 
 def candidates(tree: object, encoded: bytes) -> list[Candidate]:
-    """The places of a parsed query that may be replaced, none within another."""
+    """Each `column IN (query)` of a parsed query that may be replaced; the outermost if nested."""
     found = sorted(_walk(tree, frozenset(), encoded), key=lambda each: (each.start, -each.end))
     outer: list[Candidate] = []
     for each in found:
@@ -162,9 +163,9 @@ def _candidate(
 def column_type(
     candidate: Candidate, types_at: Callable[[int], Mapping[str, str] | None]
 ) -> str | None:
-    """The type of the column of a candidate; None unless it is a column of one known table.
+    """The type of a candidate's column; None unless exactly one known table has the column.
 
-    `types_at` gives the types by lower-case name of the columns of the table at a position.
+    `types_at` gives the column types, by lower-case name, of the table at a position.
     """
     *qualifier, name = (part.lower() for part in candidate.column)
     known: list[str] = []
@@ -189,7 +190,10 @@ def values_text(
     kind: str,
     held: Callable[[pa.Table], str],
 ) -> str | None:
-    """The text that replaces a query, or None. `held` gives the name of a view of some rows."""
+    """The text that replaces the query of a candidate; None leaves it.
+
+    `held` creates a view of the given rows and returns its name.
+    """
     try:
         relation = connection.sql(query)
         if not _alike(kind, [str(each) for each in relation.types]):
@@ -205,7 +209,8 @@ def values_text(
     except (duckdb.Error, RuntimeError, pa.ArrowException) as error:
         if "interrupted" in str(error).lower():
             raise KeyboardInterrupt from error
-        return None  # it does not run alone; if it is wrong, the whole query says so
+        # The query does not run alone. If it is wrong, the whole statement raises the error.
+        return None
     values = pc.unique(table.column(0)).drop_null()
     if len(values) <= LISTED_MAX:
         listed = [_literal(value.as_py()) for value in values]
@@ -220,7 +225,7 @@ def values_text(
 
 
 def _alike(kind: str, types: Sequence[str]) -> bool:
-    """Whether a column is compared with the values of a query as with constants."""
+    """Whether comparing a column with constants is the same as with the values of the query."""
     if len(types) != 1:
         return False
     both = {kind, types[0]}

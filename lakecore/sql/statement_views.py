@@ -49,19 +49,19 @@ class Connected(Protocol):
         ...
 
     def full_names(self, chain: Chain) -> list[Chain]:
-        """The longer names of a table, with its database and with its catalog."""
+        """The longer forms of a table's name: `database.table` and `catalog.database.table`."""
         ...
 
     def unknown(self, reference: Reference) -> None:
-        """Note a name that only DuckDB may know."""
+        """Note a name that is no table of the catalog: DuckDB may know it."""
         ...
 
     def create_view(self, relation: duckdb.DuckDBPyRelation) -> str:
-        """A view of the relation, for one statement. Returns its name."""
+        """Create a view of the relation for one statement. Returns the name of the view."""
         ...
 
     def run(self, text: str) -> duckdb.DuckDBPyRelation:
-        """Run a text whose tables are views."""
+        """Run a query in which views have replaced the tables."""
         ...
 
 
@@ -116,13 +116,13 @@ class StatementViews:
         return name
 
     def full_names(self, reference: Reference) -> list[Chain]:
-        """The longer names of a table, with its database and with its catalog."""
+        """The longer forms of a table's name: `database.table` and `catalog.database.table`."""
         return self._queries.full_names(reference.chain)
 
     def semi_join(
         self, query: str, candidate: Candidate, view_at: Callable[[int], str | None]
     ) -> str | None:
-        """The values of a query after IN, as text; None if they stay a query."""
+        """The text that replaces the query of `IN (query)`: its values. None leaves it."""
         if self._noted is not None:
             return None  # EXPLAIN runs no query
 

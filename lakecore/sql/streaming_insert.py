@@ -56,7 +56,11 @@ _Node = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """What a query computes. `folds` has a function for each output column; None: a group key."""
+    """What a query computes. `folds` is empty without groups.
+
+    Otherwise it has, for each output column, the function that combines its values over the
+    steps; None for a group key.
+    """
 
     generator: str
     folds: tuple[str | None, ...] = ()
@@ -115,7 +119,7 @@ class StreamingInserts:
         interval_ms: int,
         scope: Scope,
     ) -> Iterator[pa.Table | None]:
-        """The rows to write, step by step; None lets time pass."""
+        """The rows to write, step by step; None if no row is due yet."""
         table = self._workspace.table(statement.chain, statement.options)
         step_ms = max(1, min(_STEP_MS_MAX, interval_ms))
         done, began_ms = 0, SYSTEM.now_ms()
@@ -200,7 +204,7 @@ class StreamingInserts:
         return _Shape(generator=generator, folds=folds)
 
     def _fold(self, expression: _Node) -> str | None:
-        """The function that combines values of an aggregate; None for an expression of one row."""
+        """The function that combines an aggregate's values of two steps; None if not aggregated."""
         if _finds(expression, "SUBQUERY") or _finds(expression, "WINDOW"):
             raise Unsupported(_EXPECTED)
         name = str(expression.get("function_name", "")).lower()
@@ -252,7 +256,7 @@ def _are_the_keys(groups: list[_Node], keys: list[_Node], selected: list[_Node])
 
 
 def _text_of(node: _Node) -> str:
-    """An expression without its alias and its place in the text."""
+    """An expression as JSON without alias and position, so that two can be compared."""
 
     def bare(part: object) -> object:
         if isinstance(part, dict):
@@ -293,7 +297,7 @@ class _Names:
         return None
 
     def full_names(self, reference: Reference) -> list[Chain]:
-        """None: the text is not run."""
+        """No names: the text is never run."""
         del reference
         return []
 

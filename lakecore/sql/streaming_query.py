@@ -2,8 +2,8 @@
 
 1. Run the query on the newest snapshots. All its rows are new.
 2. Wait until a table of the query has another snapshot (`continuous.discovery-interval`).
-3. Run the query again. Its rows are compared with those before: rows that are gone have the kind
-   -D, new rows have the kind +I. An updated row is one of each.
+3. Run the query again, and compare its rows with those before. Missing rows are returned with the
+   kind -D, new rows with the kind +I, an updated row as one of each.
 
 The rows are those of the query at each snapshot, whatever the query computes. Each step costs as
 much as the query; DuckDB keeps the rows of the step before.
@@ -46,7 +46,7 @@ class StreamingQueries:
         self._numbers = count(1)
 
     def limited(self, text: str, scope: Scope) -> duckdb.DuckDBPyRelation:
-        """The first changes of a query that states their number by LIMIT."""
+        """The first changes of a query, as many as its LIMIT. Raises InvalidRequest without one."""
         query, limit = _without_limit(text)
         if limit is None:
             raise InvalidRequest(_NO_END)
@@ -54,7 +54,7 @@ class StreamingQueries:
         return self._queries.connection.from_arrow(pa.concat_tables(found))
 
     def changes(self, text: str, scope: Scope) -> Iterator[pa.Table]:
-        """The changes of a query, step by step; LIMIT of the text ends them."""
+        """The changes of a query, step by step, until its LIMIT is reached, if it has one."""
         yield from self._changes(*_without_limit(text), scope)
 
     def _changes(self, text: str, limit: int | None, scope: Scope) -> Iterator[pa.Table]:
@@ -83,7 +83,7 @@ class StreamingQueries:
                 self._queries.connection.execute(f"DROP TABLE IF EXISTS {name}")
 
     def _compared(self, text: str, scope: Scope, seen: str, new: str, *, first: bool) -> pa.Table:
-        """The rows that are gone, and the new ones; the rows are kept for the next step."""
+        """The rows removed and added since the last step. Keeps all rows for the next step."""
         relation = self._queries.relation(text, None, scope)
         kind = quoted(ROW_KIND)
         if ROW_KIND in relation.columns:
@@ -116,7 +116,7 @@ def _wait_seconds(tables: list[Table]) -> float:
 
 
 def _without_limit(text: str) -> tuple[str, int | None]:
-    """The query without LIMIT at its end, and the number."""
+    """The query without its final LIMIT, and the number of the LIMIT; None without one."""
     tokens = tokenize(text)
     depth, place = 0, None
     for index, token in enumerate(tokens):

@@ -4,7 +4,8 @@ The only module that knows the generated client (`pymetastore`); it is imported 
 opened. Each call has a connection of its own: generated clients are not safe for threads, and a
 connection that was idle for long may be dead. `client-pool-size` limits how many there are at once.
 
-Newer metastores have other calls for the same: one that the server does not know is replaced.
+Some calls differ between versions of the metastore: if the server does not know one, another is
+tried.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ class HiveClient:
     # --- locks ------------------------------------------------------------------------------------
 
     def lock(self, database: str, table: str, user: str, host: str) -> tuple[int, bool]:
-        """Ask for the exclusive lock of a table; its id, and whether it is held."""
+        """Request the exclusive lock of a table. Returns its id, and whether it is held already."""
         kinds = types()
         component = kinds.LockComponent(
             type=kinds.LockType.EXCLUSIVE,
@@ -182,14 +183,14 @@ class HiveClient:
         return int(response.lockid), response.state == kinds.LockState.ACQUIRED
 
     def check_lock(self, lock: int) -> bool:
-        """Whether a lock that was asked for is held now."""
+        """Whether a requested lock is held now."""
         kinds = types()
         with self._connected() as client:
             response = client.check_lock(kinds.CheckLockRequest(lockid=lock))
         return bool(response.state == kinds.LockState.ACQUIRED)
 
     def unlock(self, lock: int) -> None:
-        """Give a lock back, or no longer wait for it."""
+        """Release a lock, or withdraw the request for it."""
         with self._connected() as client:
             client.unlock(types().UnlockRequest(lockid=lock))
 
@@ -247,7 +248,7 @@ class HiveClient:
 
 
 def types() -> ModuleType:
-    """The values of the metastore's protocol."""
+    """The module with the types of the metastore's protocol."""
     return _imported("pymetastore.hive_metastore.ttypes")
 
 
@@ -261,7 +262,7 @@ def _require_unknown_method(error: Exception) -> None:
 
 
 def _why(error: BaseException) -> str:
-    """What the server says, in one line; class names of Java add nothing."""
+    """The server's message in one line, without the class of its exception."""
     stated = str(getattr(error, "message", None) or error)
     return masked(" ".join(stated.split()))[:500]
 

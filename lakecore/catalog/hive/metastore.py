@@ -1,6 +1,6 @@
 """Names, columns and partitions of tables in a Hive Metastore, as Paimon's Hive catalog keeps them.
 
-Hive knows names in lower case only. Tables that are not Paimon's, and views, take names, but are
+Hive knows names in lower case only. Views and tables that are not Paimon's occupy names, but are
 neither read nor changed.
 """
 
@@ -59,7 +59,7 @@ _TAG_TO_PARTITION = "metastore.tag-to-partition"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiveLocks:
-    """How locks are waited for, and who asks; times are in milliseconds."""
+    """How long to wait for a lock, and who requests it; times are in milliseconds."""
 
     wait_ms_max: int
     timeout_ms: int
@@ -81,7 +81,7 @@ class HiveMetastore:
 
     @property
     def owns_others(self) -> bool:
-        """Views and tables that are not Paimon's belong to Hive."""
+        """False: views and tables that are not Paimon's belong to Hive."""
         return False
 
     # --- databases --------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class HiveMetastore:
         moved = location_of(table.parameters, table.sd.location) != path
         table.dbName, table.tableName = new.database, new.table
         if moved:
-            # With a location of its own, the metastore leaves the directory to the catalog.
+            # The metastore does not move the directory of a table with a stated location.
             self.rows.set_location(table, path)
         try:
             self.client.alter_table(old.database, old.table, table, {"DO_NOT_UPDATE_STATS": "true"})
@@ -219,7 +219,7 @@ class HiveMetastore:
             try:
                 self.client.unlock(lock)
             except LakecoreError as error:
-                # What was done under the lock is done. The metastore forgets the lock in time.
+                # The work under the lock is done: not an error. The metastore expires the lock.
                 _log.warning("lock not released table=%s lock=%d error=%s", name, lock, error)
 
     def _acquire(self, how: HiveLocks, database: str, table: str) -> int:
@@ -277,7 +277,7 @@ class HiveMetastore:
 
 
 def _is_lower(name: str) -> bool:
-    """Whether Hive tells the name from others; it would find `T` as `t`."""
+    """Whether the name is in lower case: asked for `T`, Hive would find `t`."""
     return name == name.lower()
 
 

@@ -74,7 +74,7 @@ def open_hive(
             external=kind == "external",
             owner=user,
         ),
-        # As in Java: where directories cannot be renamed, the store is an object store.
+        # As in Java, object stores lock by default: they cannot rename a directory in one step.
         locks=locks if read.flag("lock.enabled", default=not store.renames_at_once) else None,
         cascades=read.flag("alter-table-cascade", default=True),
         skips_statistics=read.flag("hive.skip-update-stats", default=False),
@@ -87,7 +87,7 @@ def open_hive(
 
 
 def parse_hosts(uri: str) -> Hosts:
-    """The servers of `thrift://HOST:PORT`, several of them parted by commas.
+    """The servers of `thrift://HOST:PORT`, several of them separated by commas.
 
     Raises InvalidRequest for anything else.
     """

@@ -1,4 +1,4 @@
-"""Partitions of a table in a Hive Metastore: listed when they get files, removed with the last.
+"""Lists a table's partitions in a Hive Metastore when they get files; removes them when emptied.
 
 A table has them if `metastore.partitioned-table` is set. Each is listed with its directory.
 """

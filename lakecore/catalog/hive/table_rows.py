@@ -39,7 +39,7 @@ _ALWAYS = {"table_type": "PAIMON", "storage_handler": STORAGE_HANDLER}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiveTables:
-    """How tables are written: by the options of the catalog."""
+    """Builds the metastore's form of a table, as the options of the catalog say."""
 
     copies_properties: bool
     location_in_properties: bool
@@ -47,7 +47,7 @@ class HiveTables:
     owner: str
 
     def new_table(self, name: Identifier, path: str, schema: TableSchema, *, now_ms: int) -> Table:
-        """The table of a schema that the metastore does not list yet."""
+        """The metastore's form of a new table with this schema."""
         parameters = {**self._parameters(schema), **_ALWAYS}
         external = self.external or parameters.get(EXTERNAL, "").upper() == "TRUE"
         table = types().Table(
@@ -116,7 +116,7 @@ class HiveTables:
 
 
 def partition_keys(schema: TableSchema) -> tuple[str, ...]:
-    """The partition keys that the metastore shows as such."""
+    """The partition keys that the metastore shows; none unless it lists the table's partitions."""
     listed = schema.parsed_options().metastore_partitioned_table
     return schema.partition_keys if listed else ()
 
@@ -131,7 +131,7 @@ def is_paimon(table: Table) -> bool:
 
 
 def is_external(table: Table) -> bool:
-    """Whether the files of a listed table outlive its drop."""
+    """Whether dropping a listed table keeps its files."""
     return bool(table.tableType == EXTERNAL_TABLE)
 
 

@@ -156,7 +156,7 @@ Translate: TypeAlias = Callable[[str], "dict[str, Argument]"]
 
 
 def _seconds(*names: str, unit_ms: int) -> Translate:
-    """A timeout in units of so many milliseconds; drivers take whole seconds, at least one."""
+    """A timeout in units of `unit_ms`, rounded up to whole seconds, which the drivers take."""
 
     def translate(text: str) -> dict[str, Argument]:
         if not text.isdecimal():

@@ -45,7 +45,7 @@ class _LostOut(StorageError):
 
 
 class Database:
-    """A pool of connections, made at the first use and again in another process."""
+    """A pool of connections, opened at the first use; another process opens its own."""
 
     def __init__(self, address: Address, pool_size: int, ambient: Ambient) -> None:
         self.address = address
@@ -79,15 +79,15 @@ class Database:
                 return [tuple(row) for row in connection.execute(text, dict(values))]
 
     def change(self, *statements: Statement) -> int:
-        """Run statements in one transaction; the rows that the first one changed."""
+        """Run statements in one transaction. Returns how many rows the first one changed."""
         counts = self._transaction(statements)
         assert counts is not None, "a broken key raises an error here"
         return counts
 
     def insert(self, *statements: Statement) -> int | None:
-        """Run statements in one transaction; the rows that the first one changed.
+        """Run statements in one transaction. Returns how many rows the first one changed.
 
-        None, without effect, if a key exists already.
+        If a key exists already, it changes nothing and returns None.
         """
         return self._transaction(statements, key_may_exist=True)
 
@@ -199,7 +199,7 @@ def _run(connection: Connection, statements: Sequence[Statement]) -> int:
 
 
 def _advice(why: str) -> dict[str, str]:
-    """What to do about failures that many meet."""
+    """Advice for two common failures."""
     if "key was too long" in why.lower():
         return {"advice": "Paimon's tables need a database with a one-byte character set: latin1"}
     if "unable to open database file" in why:

@@ -102,5 +102,5 @@ class Locks:
             else:
                 self.database.change((sql.RELEASE_AS, {"lock": lock, "owner": owner}))
         except LakecoreError as error:
-            # What was done under the lock is done. The row expires.
+            # The work under the lock is done: this is no error. The row of the lock expires.
             _log.warning("lock not released lock=%s error=%s", lock, error)

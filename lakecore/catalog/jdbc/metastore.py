@@ -54,7 +54,7 @@ class JdbcMetastore:
 
     @property
     def owns_others(self) -> bool:
-        """Views are rows of the same catalog."""
+        """True: views are rows of the same catalog."""
         return True
 
     # --- databases --------------------------------------------------------------------------------
@@ -63,14 +63,14 @@ class JdbcMetastore:
         return self._names(sql.LIST_DATABASES)
 
     def has_database(self, name: str) -> bool:
-        # The collation of a database may ignore case. Directories do not.
+        # The SQL database may ignore case in comparisons; names of directories do not.
         return (name,) in self.database.rows(sql.FIND_DATABASE, self._values(name))
 
     def check_database_name(self, name: str) -> None:
-        """Any name that is a directory is a name."""
+        """Nothing to check: any name of a directory will do."""
 
     def check_table_name(self, name: Identifier) -> None:
-        """Any name that is a directory is a name."""
+        """Nothing to check: any name of a directory will do."""
 
     def check_schema(self, name: Identifier, schema: TableSchema) -> None:
         if self.database.dialect == SQLITE or not self.copies_properties:
@@ -134,7 +134,7 @@ class JdbcMetastore:
     def add(self, name: Identifier, path: str, schema: TableSchema) -> bool:  # noqa: ARG002
         added = self.database.insert(
             (sql.INSERT_TABLE, self._of(name)),
-            # A table that was dropped by an engine without the copies may have left some.
+            # A dropped table of this name may have left copies, if its engine makes none.
             *self._replaced(name, schema),
         )
         return added is not None
@@ -169,10 +169,10 @@ class JdbcMetastore:
     def after_commit(
         self, name: Identifier, store: Store, layout: Layout, proposal: SnapshotProposal
     ) -> None:
-        """Rows name tables only: a commit changes none."""
+        """Nothing: rows only name tables, so a commit changes none."""
 
     def repair_partitions(self, name: Identifier, store: Store, path: str) -> None:
-        """Rows name tables only."""
+        """Nothing: rows only name tables, not partitions."""
 
     def lock(self, name: Identifier) -> AbstractContextManager[None]:
         if self.locks is None:

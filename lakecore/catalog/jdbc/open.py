@@ -74,7 +74,7 @@ def open_jdbc(
         key=key,
         warehouse=warehouse,
         copies_properties=read.flag("sync-all-properties", default=True),
-        # As in Java: where directories cannot be renamed, the store is an object store.
+        # As in Java, object stores lock by default: they cannot rename a directory in one step.
         locks=locks if read.flag("lock.enabled", default=not store.renames_at_once) else None,
     )
     metastore.make_tables()

@@ -135,7 +135,7 @@ class RestClient:
         return self.send("GET", path, params=params)
 
     def post(self, path: str, body: object, *, retries: bool = True) -> dict[str, Any]:
-        """The reply to a POST; `retries` also when the server is busy."""
+        """The reply to a POST; with `retries`, it is sent again when the server is busy."""
         return self.send("POST", path, body=body, retries=retries)
 
     def delete(self, path: str) -> dict[str, Any]:

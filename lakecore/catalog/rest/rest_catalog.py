@@ -61,7 +61,7 @@ class RestCatalog:
         self.root = f"/v1/{encoded(prefix)}" if prefix else "/v1"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Connections stay in their process: the other one opens the catalog again."""
+        """Pickled without connections: another process opens the catalog again."""
         return _reopened, (dict(self.options.given),)
 
     @property
@@ -71,7 +71,7 @@ class RestCatalog:
 
     @property
     def option_texts(self) -> Mapping[str, str]:
-        """The options, with those of the server."""
+        """The options of the user, merged with those of the server."""
         return self.options.texts
 
     # --- databases --------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ class RestCatalog:
 
 
 def open_rest(given: Mapping[str, str], *, create: bool) -> RestCatalog:
-    """The catalog of a server. Its warehouse exists or not; `create` makes none.
+    """The catalog of a server. `create` has no effect: a client cannot create a warehouse.
 
     Raises Unsupported without the package for HTTP, StorageError if the server cannot be reached.
     """

@@ -48,7 +48,7 @@ _KNOWN = (
     "dlf.token-loader",
     "dlf.token-path",
 )
-# Behaviour that lakecore does not have; the value that asks for none of it is accepted.
+# Features that lakecore lacks, with the values that do not ask for them.
 _FIXED = {
     "cache-enabled": ("false",),
     "case-sensitive": ("true",),
@@ -64,7 +64,7 @@ _FIXED = {
 class RestOptions:
     """The options of one catalog. `warehouse` is a name that the server knows, or empty.
 
-    `given` are the options of the user, `texts` those that hold.
+    `given` are the options of the user, `texts` the merged options that apply.
     """
 
     given: Mapping[str, str]
@@ -74,7 +74,7 @@ class RestOptions:
 
     @property
     def prefix(self) -> str:
-        """The part of every path that the server chose."""
+        """The prefix of every path, which the server chooses."""
         return self.texts.get(PREFIX, "")
 
     @property

@@ -55,7 +55,7 @@ class ServedHistory(History):
 
     def _describe(self) -> Described | None:
         described = self._table.describe()
-        # Another id is another table that was made under the name.
+        # A table that was created later under the same name has another id.
         return described if described is not None and described.id == self._table_id else None
 
     def schema_ids(self) -> tuple[int, ...]:
@@ -77,7 +77,7 @@ class ServedHistory(History):
         return self._describe() is not None
 
     def _as_stored(self, stated: TableSchema) -> TableSchema:
-        """The schema from its file, which also knows ids of dropped columns, if they agree."""
+        """The stated schema with the highest field id and time of its file, if the two agree."""
         with suppress(CorruptTable):
             stored = self.schema(stated.id)
             same = replace(
@@ -100,7 +100,7 @@ class ServedHistory(History):
         return None if latest is None else latest.id
 
     def latest_after(self, before: Snapshot | None) -> Snapshot | None:
-        """The newest snapshot; `before` saves nothing here."""
+        """The newest snapshot; to know `before` saves no request here."""
         del before
         return self.latest_snapshot()
 
@@ -141,7 +141,7 @@ class ServedPublication:
         return ServedHistory(store, layout, self.table.on_branch(layout.branch), self.table_id)
 
     def publish_snapshot(self, store: Store, layout: Layout, proposal: SnapshotProposal) -> Outcome:
-        """One call to the server. If its reply leaves doubt, the server is asked what happened."""
+        """Commit by one call. If the reply does not say what happened, the server is asked."""
         del store
         table = self.table.on_branch(layout.branch)
         base_uuid = None if proposal.base is None else proposal.base.uuid
@@ -165,7 +165,7 @@ class ServedPublication:
     def _looked_up(
         self, table: ServedTable, snapshot: Snapshot, error: LakecoreError
     ) -> Outcome | None:
-        """What became of a commit; None if the server has no snapshot of that number."""
+        """The outcome of a commit; None if the server has no snapshot of that number yet."""
         try:
             latest = table.latest_snapshot()
             if latest is None or latest.id < snapshot.id:
@@ -178,7 +178,10 @@ class ServedPublication:
         return Published() if found.uuid == snapshot.uuid else LostRace()
 
     def publish_schema(self, store: Store, layout: Layout, proposal: SchemaProposal) -> bool:
-        """One call to the server. False if the newest schema then is not the proposed one."""
+        """Change the schema by one call. False if another writer took the number of the new schema.
+
+        Also False if the server has no schema of that number after the call.
+        """
         table = self.table.on_branch(layout.branch)
         history = self.history(store, layout)
         before = history.latest_schema()

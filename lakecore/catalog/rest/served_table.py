@@ -34,7 +34,7 @@ _PATH = "path"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """What the server says of a table. `id` differs if the table is dropped and made again."""
+    """What the server says of a table. A table that is created again has another `id`."""
 
     id: str
     path: str
@@ -79,19 +79,22 @@ class ServedTable:
     def commit(
         self, table_id: str, base_uuid: str | None, snapshot: Snapshot, statistics: list[Json]
     ) -> bool:
-        """Ask for the next snapshot. False if another commit was first. Raises `Refusal`."""
+        """Ask the server to commit it. False if another commit was first. Raises `Refusal`."""
         body = {
             "tableId": table_id,
             "baseSnapshotUuid": base_uuid,
             "snapshot": snapshot_to_json(snapshot),
             "statistics": statistics,
         }
-        # INVARIANT: a commit is sent once. What became of it is looked up.
+        # INVARIANT: a commit is sent once. If its outcome is in doubt, it is looked up.
         reply = self.client.post(f"{self.address}/commit", body, retries=False)
         return reply.get("success") is True
 
     def latest_snapshot(self) -> Snapshot | None:
-        """The newest snapshot; None if nothing was committed. Raises NotFound without a table."""
+        """The newest snapshot; None if nothing was committed.
+
+        Raises NotFound if the table is gone.
+        """
         reply = self._snapshot("snapshot")
         if reply is None:
             return None
@@ -100,7 +103,10 @@ class ServedTable:
         return snapshot_from_json(inner, f"{self.address}/snapshot")
 
     def snapshot(self, version: str) -> Snapshot | None:
-        """The snapshot of a number or tag; None if there is none. Raises NotFound as above."""
+        """The snapshot of a number or tag; None if there is none.
+
+        Raises NotFound if the table is gone.
+        """
         place = f"snapshots/{encoded(version)}"
         reply = self._snapshot(place)
         if reply is None:
@@ -125,7 +131,7 @@ class ServedTable:
         return tuple(sorted(snapshot_from_json(each, where).id for each in found))
 
     def ask(self, method: str, place: str, body: object = None) -> Json:
-        """A call below the table's resource. Raises the error of lakecore for a refusal."""
+        """The reply to a request below the table's address. Raises only errors of lakecore."""
         try:
             return self.client.send(method, f"{self.address}/{place}", body=body)
         except Refusal as refusal:

@@ -58,7 +58,7 @@ Json: TypeAlias = "dict[str, Any]"
 
 
 def schema_to_json(schema: TableSchema) -> Json:
-    """The schema without its number and time, which the server knows."""
+    """The schema without its id and time, which the server sets."""
     return {
         "fields": [field_to_json(field) for field in schema.fields],
         "partitionKeys": list(schema.partition_keys),
@@ -69,7 +69,7 @@ def schema_to_json(schema: TableSchema) -> Json:
 
 
 def schema_from_json(body: Mapping[str, Any], schema_id: int, time_ms: int) -> TableSchema:
-    """The schema of that number. Raises InvalidRequest for what is no schema."""
+    """The schema with that id. Raises InvalidRequest if `body` is no schema."""
     try:
         fields = tuple(parse_field(field) for field in body["fields"])
         return TableSchema(
@@ -223,7 +223,7 @@ def snapshot_from_json(body: object, where: str) -> Snapshot:
 
 
 def partition_statistics(entries: Iterable[ManifestEntry], partitions: Partitions) -> list[Json]:
-    """What a commit adds to each partition, and takes from it; numbers may be negative."""
+    """The net change of each partition by a commit; numbers may be negative."""
     grouped: dict[bytes, list[ManifestEntry]] = defaultdict(list)
     for entry in entries:
         grouped[entry.partition].append(entry)

@@ -44,7 +44,7 @@ def _compact(call: Call) -> list[tuple[object, ...]]:
 
 
 def _full(call: Call) -> bool:
-    """Whether all files are merged; the default is full, as in Paimon's batch mode."""
+    """Whether `compact_strategy` is full, which is the default, as in Paimon's batch mode."""
     strategy = call.text("compact_strategy") or "full"
     if strategy not in _STRATEGIES:
         raise InvalidRequest("unknown strategy", compact_strategy=strategy, known=_STRATEGIES)

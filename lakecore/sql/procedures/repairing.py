@@ -1,4 +1,4 @@
-"""The procedure that lists again what the warehouse of a catalog holds."""
+"""The procedure `repair`: a catalog lists again the tables that its warehouse holds."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _rollback_to(call: Call) -> Result:
 
 
 def _rollback(call: Call) -> Result:
-    """Spark's rollback, by one of a snapshot, a tag and a version, which is either of them."""
+    """Spark's rollback to a `snapshot`, a `tag`, or a `version`, which may be either."""
     version, tag, snapshot_id = call.text("version"), call.text("tag"), call.number("snapshot")
     if sum(each is not None for each in (version, tag, snapshot_id)) != 1:
         raise InvalidRequest("rollback takes one of version, snapshot and tag")
@@ -123,7 +123,7 @@ def _clear_consumers(call: Call) -> Result:
 
 def _remove_orphan_files(call: Call) -> Result:
     """The number and bytes of deleted files; the table `db.*` means all tables of the database."""
-    # Both only say how Java spreads the work; the files that go are the same.
+    # Both arguments only say how Java distributes the work: the same files are deleted.
     mode, parallelism = call.text("mode"), call.number("parallelism")
     if mode not in {None, "local", "distributed"}:
         raise InvalidRequest("unknown mode", mode=mode, known=["local", "distributed"])
