@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakecore.catalog.registry import open_catalog
+from lakecore.model.schema_change import SchemaChange
 from tests.catalog.test_behaviour import *  # noqa: F403  the tests, and the fixture `catalog`
 from tests.catalog.test_behaviour import COLUMNS, at_once, create, one_row
 from tests.services.rest import java_rest_server
@@ -60,3 +61,15 @@ def test_of_many_who_create_a_table_one_wins(catalog: Catalog) -> None:  # type:
     at_once(lambda _: catalog.create_table("shop.orders", COLUMNS, ignore_if_exists=True), 4)
 
     assert catalog.list_tables("shop") == ("orders",)
+
+
+def test_schema_changes_of_many_at_once_are_all_kept(make_catalog: MakeCatalog) -> None:  # type: ignore[no-redef]
+    """Java's server may lose one of two changes at the same time; in turns, all are kept."""
+    catalog = make_catalog()
+    catalog.create_database("shop")
+    create(catalog)
+    for number in range(4):
+        changes = [SchemaChange.add_column(f"c{number}", "INT")]
+        make_catalog().alter_table("shop.orders", changes)
+
+    assert catalog.get_table("shop.orders").schema.names[3:] == ("c0", "c1", "c2", "c3")
