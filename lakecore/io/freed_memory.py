@@ -64,7 +64,7 @@ class _Inside:
         with self._lock:
             self._count -= 1
             if self._count == 0 and self._before is not None:
-                # Unless another pool was set in between.
+                # Do not replace another pool that was set in between.
                 if pa.default_memory_pool().backend_name == encoding_pool().backend_name:
                     pa.set_memory_pool(self._before)
                 self._before = None

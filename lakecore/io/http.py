@@ -1,4 +1,4 @@
-"""One request of HTTP, for what a table reports to others."""
+"""One HTTP request, by which a table reports to another system."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TIMEOUT_S = 60
 
 
 def post_json(url: str, body: Mapping[str, object]) -> Mapping[str, object]:
-    """Send a JSON object and return the one that is answered.
+    """Send a JSON object, and return the JSON object of the response.
 
-    Raises InvalidRequest unless the URL is of http or https; StorageError if the server cannot be
-    reached, refuses, or answers something else.
+    Raises InvalidRequest for a URL that is not http or https; StorageError if the server cannot be
+    reached, refuses the request, or returns anything but a JSON object.
     """
     if urlsplit(url).scheme not in {"http", "https"}:
         raise InvalidRequest("the URL of a report is of http or https", url=url)

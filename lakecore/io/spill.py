@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from lakecore.errors import StorageError
 
-if sys.platform != "win32":  # not on Windows: nothing is swept there
+if sys.platform != "win32":  # Windows has no fcntl: nothing is swept there
     import fcntl
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class SpillDirectory:
     def read(
         self, run: SpilledRun, numbers: Sequence[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The batches of a run, in order; only those with the given numbers, if stated."""
+        """The batches of a run, in order; with `numbers`, only the batches at these indexes."""
         with pa.OSFile(run.path) as source:
             reader = pa.ipc.open_file(source)
             for index in range(reader.num_record_batches) if numbers is None else numbers:
@@ -114,7 +114,7 @@ class SpillDirectory:
 
 @cache
 def sweep() -> None:
-    """Delete the spill directories of killed processes in the temporary directory; once."""
+    """Delete the spill directories that killed processes left behind; once in a process."""
     with suppress(OSError):
         for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
             if _is_left(directory):

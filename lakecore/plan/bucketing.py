@@ -69,7 +69,7 @@ def bucket_ids(
         case BucketFunction.DEFAULT:
             if buckets == 1:
                 return np.zeros(len(columns[0]), dtype=np.int32)
-            # NOTE: the remainder of |h|, where |-2**31| is 2**31: what Java's |h % n| gives.
+            # NOTE: |h| % n, with 2**31 for |-2**31|, is equal to Java's |h % n|.
             unsigned = np.abs(hash_rows(columns, types)).view(np.uint32)
             return (unsigned % np.uint32(buckets)).astype(np.int32)
         case BucketFunction.MOD:
@@ -128,7 +128,7 @@ def split_by_bucket(ids: NDArray[np.int32], buckets: int) -> Groups:
 def partition_groups(
     table: pa.Table, partition_fields: Sequence[Field]
 ) -> list[tuple[bytes, NDArray[np.int64]]]:
-    """Each partition as its serialized row, with the ascending numbers of its rows.
+    """Each partition as its serialized row, with the positions of its rows, ascending.
 
     In order of first appearance. Null and the empty string are different partitions.
     """
@@ -140,7 +140,7 @@ def partition_groups(
 def split_by_partition(
     table: pa.Table, partition_fields: Sequence[Field]
 ) -> list[tuple[bytes, pa.Table]]:
-    """Each partition as its serialized row, with its rows; slices if they are consecutive."""
+    """Each partition as its serialized row, with its rows; a slice if they are consecutive."""
     if not partition_fields:
         return [(EMPTY_ROW, table)] if table.num_rows else []
     partitions, groups = _partitions(table, partition_fields)
@@ -169,14 +169,14 @@ def _partitions(table: pa.Table, fields: Sequence[Field]) -> tuple[list[bytes], 
 
 
 def _codes(column: pa.Array) -> tuple[NDArray[np.int64], int]:
-    """A number for each value, from 0 in order of first appearance, null a value too; how many."""
+    """A number for each distinct value or null, from 0 by first appearance; and their count."""
     encoded = pc.dictionary_encode(column, null_encoding="encode")
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes, len(encoded.dictionary)
 
 
 def _group(codes: NDArray[np.integer], count: int) -> Groups:
-    """Rows by their code; the sort is stable, and a radix sort as far as 16 bits go."""
+    """The rows, grouped by code. The sort is stable; for codes of 16 bits, it is a radix sort."""
     offsets = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(np.bincount(codes, minlength=count), out=offsets[1:])
     if count <= 1 or bool((codes[:-1] <= codes[1:]).all()):

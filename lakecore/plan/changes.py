@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Taken(Enum):
-    """The rows of a snapshot that are read."""
+    """Which rows of a snapshot are read as its changes."""
 
     ADDED = auto()
     """The rows of the files that it added, as they were stored."""
@@ -76,11 +76,11 @@ def mode_between(options: TableOptions) -> IncrementalScanMode:
 def files_of_first_plan(
     entries: Sequence[ManifestEntry], options: TableOptions
 ) -> list[ManifestEntry]:
-    """Which of the files of some buckets the first plan of a stream reads.
+    """The files that the first plan of a stream reads, from those of any number of buckets.
 
     Files whose rows a later compaction will write to the changelog are skipped; otherwise the
-    stream would return their rows twice. With full-compaction, the changelog has reported the
-    deepest level of a bucket, whatever number the last level had at that time.
+    stream would return their rows twice. With full-compaction, the changelog already has
+    the rows of the deepest level of a bucket, whatever number the last level had at that time.
     """
     match options.changelog_producer:
         case ChangelogProducer.LOOKUP:

@@ -114,7 +114,7 @@ def check_levels(live: Iterable[ManifestEntry], messages: Sequence[CommitMessage
 def check_newest(
     live: Sequence[ManifestEntry], messages: Sequence[CommitMessage], key_fields: Sequence[Field]
 ) -> None:
-    """Rule 6, against the live files of the partitions that the messages touch, by commit."""
+    """Rule 6, against the live files of the touched partitions, which are in commit order."""
     compacting = {
         (message.partition, message.bucket): message
         for message in messages
@@ -161,7 +161,7 @@ def _new_compacted(message: CommitMessage) -> set[str]:
 def _first_overlap(
     files: Sequence[DataFile], others: Sequence[DataFile], key_fields: Sequence[Field]
 ) -> DataFile | None:
-    """The first of the others whose key range overlaps one of the files."""
+    """The first of `others` whose key range overlaps that of one of the files, or None."""
     if not others:
         return None
     every = [*files, *others]
@@ -190,7 +190,7 @@ def check_bucket_counts(known: Mapping[bytes, int], messages: Sequence[CommitMes
 def check_vectors(
     live: Iterable[ManifestEntry], now: Iterable[IndexEntry], messages: Sequence[CommitMessage]
 ) -> None:
-    """Rule 8, against the live files of the partitions that the messages touch, and the indexes."""
+    """Rule 8, against the live files and the index files (`now`) of the touched partitions."""
     reading = [message for message in messages if message.vectors_read is not None]
     if not reading:
         return

@@ -35,9 +35,9 @@ BUCKETS_MAX = 32_767
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicBucketRule:
-    """How large buckets grow, how many there may be, and how many grow side by side.
+    """How large buckets grow, how many there may be, and how many grow at the same time.
 
-    `buckets_max` None: as many as the format can number.
+    `buckets_max` None: as many as the format allows.
     """
 
     target_row_count: int = 2_000_000
@@ -69,10 +69,11 @@ class HashRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HashIndexState:
-    """The hash index of one partition. `counts[b]` is the hashes in bucket b, -1 if there is none.
+    """The hash index of one partition.
 
-    Held as sorted runs that no hash shares, each at least twice the next, so that taking in a
-    batch costs what the batch does, not what the index does.
+    `counts[b]` is the number of hashes in bucket b, or -1 if the bucket does not exist. The hashes
+    are held in sorted runs without common hashes. Each run is at least twice as large as the next,
+    so that the cost of adding a batch depends on the batch, not on the index.
     """
 
     runs: tuple[HashRun, ...] = ()
@@ -126,7 +127,7 @@ class HashIndexState:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Assignment:
-    """The bucket of each row, the index after it, and what each bucket's index file gains."""
+    """The bucket of each row, the index afterwards, and the hashes that are new in each bucket."""
 
     buckets: NDArray[np.int32]
     state: HashIndexState

@@ -3,8 +3,8 @@
 A frame has one row for each entry (`format/manifest_columns.py`). The rules are those of
 `model/manifest.py`, applied to columns, because the cost of merging grows with the table.
 
-INVARIANT: entries of one file keep their order, and so an ADD comes before its DELETE; entries of
-one bucket do, and so files stay in order of their commits.
+INVARIANT: entries of one file keep their order, so that an ADD comes before its DELETE. Entries of
+one bucket keep their order too, so that its files stay in commit order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _IS_ADD = pl.col("_KIND") == int(FileKind.ADD)
 
 
 def cancel(entries: pl.DataFrame) -> pl.DataFrame:
-    """The entries without each ADD and DELETE of the same file that are both among them.
+    """The entries, without each pair of an ADD and a DELETE of the same file.
 
     A DELETE without an ADD here stays: an earlier manifest has its ADD. Raises CorruptTable if a
     file is added, or deleted, twice in a row.
@@ -53,7 +53,7 @@ def cancel(entries: pl.DataFrame) -> pl.DataFrame:
 
 
 class Deletions:
-    """The files that the manifests of a snapshot delete; each is found once among what they add."""
+    """The files that the manifests of a snapshot delete. Each DELETE cancels one ADD in them."""
 
     def __init__(self, frames: Iterable[pl.DataFrame]) -> None:
         deleted = [frame.filter(~_IS_ADD) for frame in frames]
@@ -78,7 +78,7 @@ class Deletions:
             return added
         named = pl.DataFrame({"identity": entry_identities(added)}).with_row_index("at")
         hit = named.join(self._left, on="identity", how="inner", maintain_order="left")
-        # A file may come back after it was deleted: the first ADD is the one that a DELETE meets.
+        # A file may be added again after it was deleted: a DELETE cancels the first ADD.
         gone = hit.filter(pl.int_range(pl.len()).over("identity") < pl.col("left"))
         if gone.is_empty():
             return added
@@ -101,7 +101,7 @@ class Deletions:
 
 
 def in_order_of_partitions(entries: pl.DataFrame, partitions: Partitions) -> pl.DataFrame:
-    """The entries by partition, so that each manifest cut from them holds neighbouring ones."""
+    """The entries in order of partition, so that a manifest cut from them has few partitions."""
     distinct = entries["_PARTITION"].unique(maintain_order=True)
     if len(distinct) <= 1:
         return entries

@@ -3,11 +3,11 @@
 Each leaf asks every index of its column; a row must pass all of them. `And` intersects, `Or`
 unites, and a negation asks for the rows where the part may be false.
 
-INVARIANT: a row that matches is never left out. What an index cannot decide may be any row (None):
+INVARIANT: a row that matches is never left out. Any row may match (None) if an index cannot tell:
 - a Bloom filter answers only whether a value may occur;
-- values with the Unicode replacement character may stand for invalid UTF-8, which is read so;
+- a value with the Unicode replacement character may be invalid UTF-8 in the file;
 - blanks at the end of a CHAR are not the same in all formats;
-- -0.0 equals 0.0, but an index tells them apart, so both are asked for;
+- -0.0 equals 0.0, but an index distinguishes them, so both are looked up;
 - digits of a timestamp beyond microseconds are not in an index.
 """
 
@@ -60,7 +60,7 @@ _ZEROS = (-1, 0)
 
 @dataclass(frozen=True, slots=True)
 class ColumnIndex:
-    """An index of a column that the file stores with the same type as the table reads it."""
+    """An index of a column whose type in the file is its type in the table."""
 
     index_type: str
     body: bytes
@@ -95,7 +95,7 @@ def column_indexes(
 def rows_that_may_match(
     predicate: Predicate, indexes: dict[str, list[ColumnIndex]]
 ) -> BitMap | None:
-    """The rows of a file that may match; None if the indexes leave them all."""
+    """The rows of a file that may match; None: all rows."""
     return _rows(predicate, _Readers(indexes), wanted=True)
 
 
@@ -135,20 +135,20 @@ class _Reader:
 
     @cached_property
     def bitmaps(self) -> _Index | None:
-        """The index, if it knows the rows of a value."""
+        """The index, if it can return the rows with a value; else None."""
         if self._index.index_type == BITMAP:
             return BitmapIndex(self._index.body, self.form)
         return self.ranges
 
     @cached_property
     def ranges(self) -> _Ranged | None:
-        """The index, if it also knows the rows of a range of values."""
+        """The index, if it can return the rows with a value in a range; else None."""
         if self._index.index_type == RANGE_BITMAP:
             return RangeBitmapIndex(self._index.body, self.form)
         return BsiIndex(self._index.body) if self._index.index_type == BSI else None
 
     def excludes(self, values: pa.Array) -> bool:
-        """Whether the index, a Bloom filter, is sure that none of the values occurs."""
+        """Whether the index is a Bloom filter that rules out all of the values."""
         if self._index.index_type != BLOOM_FILTER:
             return False
         if self.form.is_float:
@@ -239,7 +239,7 @@ def _compared(op: Op, values: pa.Array, reader: _Reader) -> Rows:
 
 
 def _keys(values: pa.Array, form: ValueForm) -> list[Key] | None:
-    """The values as an index stores them; None if what is read may stand for other bytes."""
+    """The values as an index stores them; None if a value may have other bytes in the file."""
     keys: list[Key] = stored_values(values, form).to_pylist()
     if any(isinstance(key, bytes) and _REPLACEMENT in key for key in keys):
         return None

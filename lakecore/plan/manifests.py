@@ -9,8 +9,9 @@ Given the manifests of a snapshot in order (https://paimon.apache.org/docs/maste
    `manifest.target-file-size` becomes a group, the last one only if it has at least
    `manifest.merge-min-count` manifests.
 
-INVARIANT: what is left out by the partitions in a manifest list holds no entry of those partitions:
-an ADD and its DELETE have one partition, so both are read or neither.
+INVARIANT: a manifest is left out only if its partition bounds in the manifest list show that it
+holds no entry of the wanted partitions. An ADD and its DELETE have the same partition, so either
+both are read or neither.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def must_change(manifest: ManifestFile, target_bytes: int) -> bool:
 def full_merge_is_due(
     manifests: Sequence[ManifestFile], *, target_bytes: int, threshold_bytes: int
 ) -> bool:
-    """Whether manifests that must change have grown to the threshold together."""
+    """Whether the manifests that must change have reached the threshold in total."""
     changing = (m.size_bytes for m in manifests if must_change(m, target_bytes))
     return sum(changing) >= threshold_bytes
 
@@ -86,7 +87,7 @@ def hull_of(values: pa.RecordBatch) -> Predicate:
 
 
 def _is_nan(value: pa.Scalar) -> bool:
-    """Whether the value is NaN, which no statistics hold and nothing is compared with."""
+    """Whether the value is NaN, which neither statistics nor comparisons of a predicate contain."""
     return bool(pa.types.is_floating(value.type) and math.isnan(value.as_py()))
 
 
@@ -94,7 +95,7 @@ def may_hold(
     predicate: Predicate, manifests: Sequence[ManifestFile], partitions: Partitions
 ) -> Mask:
     """For each manifest, whether it may contain an entry of a matching partition."""
-    # A writer that leaves statistics out states rows without fields.
+    # A writer that omits statistics stores rows without fields.
     at = [n for n, m in enumerate(manifests) if m.partition_stats.min_values != EMPTY_ROW]
     mask = np.ones(len(manifests), np.bool_)
     if not at:

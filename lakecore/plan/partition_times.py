@@ -1,9 +1,9 @@
-"""The time that the values of a partition say, for their expiry.
+"""The time that the values of a partition state, by which the partition expires.
 
 https://paimon.apache.org/docs/master/maintenance/manage-partitions/
 
 The text is that of the first partition key, or `partition.timestamp-pattern` with `$key` replaced
-by the value of the key; of two keys that fit, the longer one is meant. Without
+by the value of the key; if two keys match, the longer one is meant. Without
 `partition.timestamp-formatter` the text is `yyyy-MM-dd`, with or without ` HH:mm:ss` and a
 fraction; digits may be fewer, and a day 32 is the first of the next month, as in Java's lenient
 parsing.
@@ -51,13 +51,13 @@ _LONG_MONTH, _TWO_DIGITS = 3, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTimes:
-    """How the values of a partition make up a time; both parts are optional."""
+    """How the values of a partition make up a time. `pattern` and `formatter` are optional."""
 
     pattern: str | None = None
     formatter: str | None = None
 
     def time_ms(self, values: Mapping[str, str | None]) -> int | None:
-        """The wall clock time of a partition, in milliseconds since 1970; None if it says none.
+        """The wall clock time of a partition, in milliseconds since 1970; None if it has none.
 
         `values` are the texts of the partition keys, in their order; None is null.
         """
@@ -71,7 +71,7 @@ class PartitionTimes:
 
 
 def check_formatter(formatter: str) -> None:
-    """Raise Unsupported for a formatter that is not of numbers and fixed text."""
+    """Raise Unsupported for a formatter with anything but numbers and fixed text."""
     _compiled(formatter)
 
 
@@ -109,7 +109,7 @@ def _formatted(text: str, formatter: str) -> int | None:
             return None
     year, month, day = int(found["y"]), int(found["M"]), int(found["d"])
     try:
-        # A day that the month does not have is its last one.
+        # A day that the month does not have means its last day.
         day = min(day, calendar.monthrange(year, month)[1])
         start = datetime(year, month, day, tzinfo=UTC)
     except (ValueError, calendar.IllegalMonthError):
@@ -127,7 +127,7 @@ def _milliseconds(fraction: str | None) -> int:
 
 @lru_cache(maxsize=64)
 def _compiled(formatter: str) -> tuple[re.Pattern[str], frozenset[str]]:
-    """A regular expression for a pattern of Java's, and the fields that it names."""
+    """A regular expression for one of Java's patterns, and the fields that the pattern has."""
     out: list[str] = []
     fields: set[str] = set()
     end = 0

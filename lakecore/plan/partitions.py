@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Partitions:
-    """The partitions of one table; each is decoded once."""
+    """The partitions of one table; the path of each is computed once."""
 
     def __init__(self, schema: TableSchema, options: TableOptions) -> None:
         self.fields = schema.partition_fields
@@ -31,16 +31,16 @@ class Partitions:
         self._paths: dict[bytes, str] = {}
 
     def values(self, partitions: Sequence[bytes]) -> pa.RecordBatch:
-        """The values of each partition, a row each, a column a partition key."""
+        """The values of the partitions: a row for each, with a column for each partition key."""
         return decode_rows(partitions, self.fields)
 
     def in_scan_order(
         self, splits: Sequence[Split], seen: Sequence[bytes] | None = None
     ) -> list[Split]:
-        """The splits by partition; within a partition, their order stays.
+        """The splits, ordered by partition; within a partition, they keep their order.
 
         With `scan.plan-sort-partition`, the smaller value comes first, and null before all others.
-        Otherwise the order of partitions is that in `seen`, and without it, nothing changes.
+        Otherwise, partitions are in the order of `seen`; without `seen`, the splits are unchanged.
         """
         partitions = list({split.partition: None for split in splits})
         if self._sorts and self.fields and partitions:
@@ -84,9 +84,9 @@ class Partitions:
 
 
 def bucket_key_fields(schema: TableSchema, options: TableOptions) -> tuple[Field, ...]:
-    """The fields whose hash chooses the bucket; none where buckets are not chosen by hash.
+    """The fields whose hash chooses the bucket; none if buckets are not chosen by hash.
 
-    The option `bucket-key`, else the trimmed primary key.
+    They are the option `bucket-key`, else the trimmed primary key.
     """
     if options.bucket < 1:
         return ()
@@ -97,9 +97,9 @@ def bucket_key_fields(schema: TableSchema, options: TableOptions) -> tuple[Field
 def hash_is_settled(fields: Sequence[Field], schemas: Iterable[TableSchema]) -> bool:
     """Whether equal values of a bucket key, as read from files, are in one bucket.
 
-    `schemas` are all that the table ever had: Java lets the type of a bucket key change, which then
-    hashes differently, while stored rows keep their buckets. ORC does not return the blanks of a
-    CHAR that were hashed.
+    `schemas` are all schemas that the table has had. Java allows a new type for a bucket key: its
+    values then hash differently, but stored rows keep their buckets. For a CHAR the answer is no:
+    its trailing blanks are hashed, but ORC does not return them.
     """
     if any(isinstance(field.type, Atomic) and field.type.root is Root.CHAR for field in fields):
         return False

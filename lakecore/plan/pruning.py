@@ -2,7 +2,8 @@
 
 The work is vectorised over the chunks (files, row groups): one pass of Arrow kernels per leaf of
 the predicate. Each leaf gives two masks: the chunks in which a row may make the leaf true, and
-those in which a row may make it false. `And`, `Or` and `Not` combine them. Unknown sets both.
+those in which a row may make it false. `And`, `Or` and `Not` combine them. Unknown sets both
+masks for all chunks.
 
 INVARIANT: a chunk with a matching row is never pruned. An unknown value (no statistics, a null in
 them, a NaN) may match. Statistics do not contain NaN, so any float column may hold one.
@@ -67,7 +68,7 @@ class _Chunks:
     row_count: NDArray[np.int64]
 
     def bounds(self, column: str) -> tuple[pa.Array, pa.Array] | None:
-        """Least and greatest value of each chunk, null where unknown; None: all are."""
+        """Minimum and maximum of each chunk, null where unknown; None: unknown for all chunks."""
         if column not in self.minimum.schema.names or column not in self.maximum.schema.names:
             return None
         low, high = _one(self.minimum.column(column)), _one(self.maximum.column(column))
@@ -95,10 +96,10 @@ def may_match(
 ) -> Mask:
     """For each chunk, whether a row of it may match.
 
-    `minimum` and `maximum` hold bounds in the types the predicate was made for (truncated ones do),
-    `null_count` the number of nulls; null, or no such column, is unknown. The columns must already
-    be those of the table's schema, whatever schema a file was written with, and only where the
-    order of values is the same under both.
+    `minimum` and `maximum` hold bounds in the types for which the predicate was made; bounds may be
+    truncated. `null_count` holds the number of nulls. A null or a missing column means unknown.
+    The caller has mapped the columns to the table's schema. It leaves out those whose values are
+    ordered differently under the schema of the file.
     """
     chunks = _Chunks(minimum, maximum, null_count, np.asarray(row_count, np.int64))
 
@@ -109,9 +110,10 @@ def may_match(
 
 
 def matches_exactly(predicate: Predicate, batch: Columns) -> Mask:
-    """For each row, whether it matches; where the predicate is Unknown, whether it may.
+    """For each row, whether it matches; if part of the predicate is Unknown, whether it may match.
 
-    The batch has every column that the predicate names: partitions, for one, nulls among them.
+    The batch has every column that the predicate names, such as the values of partitions. Values
+    may be null.
     """
     names = sorted(columns_of(predicate))
     frame = pl.DataFrame({name: pl.Series(name, _one(batch.column(name))) for name in names})
@@ -199,7 +201,7 @@ def _leaf(part: Predicate, chunks: _Chunks) -> Masks:
 
 
 def _may_compare(op: Op, literal: pa.Scalar, low: pa.Array, high: pa.Array) -> Mask:
-    """Masks the ranges low..high in which a value may satisfy the comparison; NaN is above all."""
+    """For each range low..high, whether a value in it may satisfy `op`; NaN is above all values."""
     if op in (Op.GT, Op.GE, Op.NE) and pa.types.is_floating(low.type):
         return np.ones(len(low), np.bool_)
     match op:
@@ -221,14 +223,14 @@ def _may_be_in(values: pa.Array, low: pa.Array, high: pa.Array) -> Masks:
     if len(values) == 0:
         return np.zeros(len(low), np.bool_), np.ones(len(low), np.bool_)
     least, greatest = values[0], values[len(values) - 1]
-    if pa.types.is_decimal(values.type):  # no search in decimals: the hull of the set
+    if pa.types.is_decimal(values.type):  # Arrow cannot search them: use the range
         true = _mask(pc.less_equal(low, greatest)) & _mask(pc.greater_equal(high, least))
     else:
         at = pc.search_sorted(values, low, side="left").cast(pa.int64())
         inside = pc.min_element_wise(at, len(values) - 1, skip_nulls=False)
         true = _mask(pc.less_equal(values.take(inside), high)) & _mask(pc.less(at, len(values)))
     constant = _sure(pc.equal(low, high)) & _sure(pc.is_in(low, value_set=values))
-    # NaN is in no set of values: a float column may always hold what is not in it.
+    # No set contains NaN: a float column may always hold a value that is not in the set.
     return true, ~constant | np.full(len(low), pa.types.is_floating(low.type))
 
 
@@ -244,7 +246,7 @@ def _may_start(prefix: pa.Scalar, low: pa.Array, high: pa.Array) -> Masks:
 
 
 def _after_prefix(prefix: bytes) -> bytes | None:
-    """The least bytes greater than all with the prefix; None if there are none."""
+    """The smallest bytes greater than all bytes with the prefix; None if there are none."""
     head = prefix.rstrip(b"\xff")
     return head[:-1] + bytes((head[-1] + 1,)) if head else None
 

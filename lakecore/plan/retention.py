@@ -56,7 +56,7 @@ def end_of_snapshots(
 ) -> int:
     """The first snapshot that is kept; `earliest` if none expires.
 
-    A snapshot is too young while the one after it is: until then, it was the latest one.
+    A snapshot is too young if the next one is: until that was committed, it was the latest one.
     `consumed` is the next snapshot of the slowest consumer.
     """
     first = max(latest - keep.retain_max + 1, earliest)
@@ -95,7 +95,7 @@ def end_of_changelogs(
 
 
 def _times(ids: range, times_of: TimesOf) -> Iterator[tuple[int, int | None]]:
-    """Each id with its time. The first look is short: mostly, the first id is too young."""
+    """Each id with its time, read in growing steps: often the first id is already too young."""
     done, at_once = 0, _FIRST_LOOK
     while done < len(ids):
         some = ids[done : done + at_once]

@@ -163,7 +163,7 @@ def update_shape(
 
 
 def _partial_shape(schema: TableSchema, options: TableOptions, changed: set[str]) -> UpdateShape:
-    """The least that a partial row must hold: groups that change, and what may not be null."""
+    """The fewest columns that a partial row must hold: of changed groups, and NOT NULL ones."""
     functions = _functions(schema, options)
     carried = {*schema.primary_keys, *options.sequence_field, *_not_null(schema)}
     groups = {
@@ -171,7 +171,7 @@ def _partial_shape(schema: TableSchema, options: TableOptions, changed: set[str]
         for names, columns in options.fields_sequence_group.items()
     }
     grouped: set[str] = set().union(*groups.values())
-    # A group is taken if a column of its sequence is not null.
+    # The merge applies a group if one of its sequence columns is not null.
     touched = {
         sequence: columns
         for sequence, columns in groups.items()

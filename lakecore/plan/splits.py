@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketPlan:
-    """How to read a bucket: each of `raw` on its own, each of `merged`, its runs oldest first."""
+    """How to read a bucket: the `raw` files one by one; the `merged` sections, oldest run first."""
 
     raw: tuple[DataFile, ...]
     merged: tuple[tuple[tuple[DataFile, ...], ...], ...] = ()
@@ -36,7 +36,7 @@ class BucketPlan:
 def plan_bucket(
     files: Sequence[DataFile], lows: np.ndarray, highs: np.ndarray, *, settled: bool
 ) -> BucketPlan:
-    """The reading of a bucket of a primary-key table, files of hidden levels left out already.
+    """How to read a bucket of a primary-key table. `files` has no files of hidden levels.
 
     `lows` and `highs` rank the first and last key of each file. `settled`: the table never shows
     a row that another file of the bucket replaces (rule 1), so that nothing needs merging.
@@ -69,7 +69,7 @@ def may_hold_deletions(file: DataFile) -> bool:
 def pack(
     files: Sequence[DataFile], target_bytes: int, open_cost_bytes: int
 ) -> list[list[DataFile]]:
-    """Files in order, in groups of about the target size; a file counts at least its open cost."""
+    """Files in order, in groups of about the target size; each counts as at least the open cost."""
     groups: list[list[DataFile]] = []
     room = 0
     for file in files:

@@ -43,9 +43,9 @@ class TagPeriods:
     pattern: str
 
     def name(self, start_ms: int) -> str:
-        """The name of the tag of the period that begins then."""
+        """The name of the tag of the period that begins at this time."""
         then = _EPOCH + timedelta(milliseconds=start_ms)
-        # NOTE: `strftime` pads no year below 1000.
+        # NOTE: `strftime` does not pad years below 1000.
         return then.strftime(self.pattern.replace("%Y", f"{then.year:04}"))
 
     def start_ms(self, name: str) -> int | None:
@@ -62,7 +62,7 @@ class TagPeriods:
         return (then - _EPOCH) // timedelta(milliseconds=1)
 
     def ended_ms(self, time_ms: int) -> int:
-        """When the last period that ended by then begins."""
+        """The start of the last period that has ended at this time."""
         return time_ms // self.length_ms * self.length_ms - self.length_ms
 
     def is_automatic(self, name: str) -> bool:
@@ -75,7 +75,7 @@ DAYS = TagPeriods(24 * _HOUR_MS, _DAYS[TagFormatter.WITH_DASHES])
 
 
 def wall_ms(time_ms: int, zone: tzinfo | None) -> int | None:
-    """What a clock of the zone shows at a time; None if a year of four digits cannot state it.
+    """What a clock of the zone shows at a time; None outside the years 2 to 9999.
 
     Without a zone, the clock of this process.
     """
@@ -84,13 +84,13 @@ def wall_ms(time_ms: int, zone: tzinfo | None) -> int | None:
         shown = datetime.fromtimestamp(seconds, zone).replace(tzinfo=UTC)
     except (OverflowError, ValueError, OSError):
         return None
-    if shown.year == 1:  # the period before may begin in no year
+    if shown.year == 1:  # the previous period may begin before year 1
         return None
     return (shown - _EPOCH) // timedelta(milliseconds=1) + rest
 
 
 def tag_periods(options: TableOptions) -> TagPeriods | None:
-    """The periods of a table's automatic tags; None if it makes none, or one for each batch."""
+    """The periods of a table's automatic tags; None if it has none, or a tag for each batch job."""
     if options.tag_automatic_creation in {TagCreation.NONE, TagCreation.BATCH}:
         return None
     if options.tag_creation_period_duration_ms is not None:

@@ -209,7 +209,7 @@ def read_avro(
 
 @contextmanager
 def _opened(store: Store, path: str) -> Iterator[bytes | pa.NativeFile]:
-    """A file to read forward: a local file in pieces, another one completely (calls are slow)."""
+    """A file to read forwards: a local one in pieces, a remote one at once (each call is slow)."""
     if store.local_path(path) is None:
         yield store.read(path)
         return
@@ -249,7 +249,7 @@ def _decode_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _mapped(arrow: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """The type with its leaves replaced."""
+    """The type, with each leaf type replaced by `leaf(type)`."""
     t = pa.types
     if t.is_list(arrow):
         return pa.list_(arrow.value_field.with_type(_mapped(arrow.value_type, leaf)))

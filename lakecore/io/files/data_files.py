@@ -11,7 +11,7 @@ second before 1970 and blanks at the end of a CHAR, which ORC does not store. Th
 are matched by name: other programs write them in another order, or write more.
 
 INVARIANT: batches come in the order of the file, every row once, so that the position of a row
-(which deletion vectors name) is the count of rows before it. `read_positions` says it outright.
+(which deletion vectors name) is the count of rows before it. `read_positions` returns it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _Read(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFormat:
-    """The operations of one file format. Batches are as stored; names are the file's."""
+    """The operations of one file format. Batches have the file's own names and types."""
 
     open: _Open
     read: _Read
@@ -132,7 +132,7 @@ def read_file(
 
     `row_groups` are ascending indexes of Parquet row groups; None reads all. If it is an iterator,
     the next index is requested after the rows of the previous group have been returned.
-    Raises NotFound without the file, CorruptTable if it is damaged or lacks a column.
+    Raises NotFound if the file does not exist, CorruptTable if it is damaged or lacks a column.
     """
     for _, batch in read_positions(
         store, path, fields=fields, batch_rows=batch_rows, row_groups=row_groups
@@ -156,7 +156,7 @@ def read_positions(  # noqa: PLR0913  what is read, how much at once, what stand
 
     A batch ends at its row limit, or at about its bytes in memory, whichever comes first.
 
-    - `known`: values of columns that are equal in all rows and that the file may lack;
+    - `known`: the values of columns that are equal in all rows, and that the file may lack;
     - `coded`: string columns returned dictionary-encoded, as type `CODED`;
     - `checks`: how often checksums are verified.
     """
@@ -178,7 +178,7 @@ def read_positions(  # noqa: PLR0913  what is read, how much at once, what stand
 
 
 def file_columns(store: Store, path: str) -> tuple[str, ...]:
-    """The names of the file's columns, in order: a file in thin mode has none named `_KEY_`."""
+    """The names of the file's columns, in order. In thin mode, none begins with `_KEY_`."""
     return _format(path.rpartition(".")[2], path).columns(store, path)
 
 
@@ -250,7 +250,7 @@ def _format(name: str, path: str) -> FileFormat:
 def _typed(
     batch: pa.RecordBatch, schema: pa.Schema, path: str, known: Mapping[str, pa.Scalar]
 ) -> pa.RecordBatch:
-    """The batch with the columns and types of the schema; equal columns are not copied."""
+    """The batch with the columns and types of the schema; a column of that type is not copied."""
     columns: list[pa.Array] = []
     for node in schema:
         index, value = batch.schema.get_field_index(node.name), known.get(node.name)

@@ -54,15 +54,15 @@ def check_files(store: Store, paths: Sequence[str], columns: Sequence[str], chec
 def check_file(
     store: Store, path: str, row_count: int, columns: Sequence[str], checks: Checks
 ) -> None:
-    """Raise what can be known of a local data file before its rows are decoded, as CorruptTable.
+    """Raise CorruptTable for damage of a local data file that shows before its rows are decoded.
 
-    For Parquet these are its checksums, for ORC its checksums or its structure, for Avro its
-    blocks. `columns` are those that the file must have. Raises NotFound without it.
+    This verifies the checksums of Parquet, the checksums or the structure of ORC, and the blocks of
+    Avro. `columns` are those that the file must have. Raises NotFound if it does not exist.
     """
     local = store.local_path(path)
     assert local is not None, "a local file"
     if path.endswith(".parquet"):
-        # A merge takes the columns of kinds and sequence numbers, too.
+        # A merge also reads the columns of row kinds and sequence numbers.
         names = [*dict.fromkeys((*columns, *parquet_columns(store, path)))]
         check_files(store, [local], names, checks)
     elif path.endswith(".orc"):
@@ -74,7 +74,7 @@ def check_file(
 def unchecked_bytes(
     store: Store, paths: Sequence[str], columns: Sequence[str], checks: Checks
 ) -> int:
-    """The bytes that `check_files` would read, at most."""
+    """The most bytes that `check_files` would read."""
     if checks is Checks.NEVER:
         return 0
     return sum(store.size(path) for path in paths if not are_checked(path, columns))
@@ -86,7 +86,7 @@ def _footer(store: Store, path: str) -> pq.FileMetaData:
 
 
 def _pieces(metadata: pq.FileMetaData) -> list[range]:
-    """The row groups of a file, in pieces of about one size."""
+    """The row groups of a file, in pieces of about `_PIECE_BYTES`."""
     count = metadata.num_row_groups
     size_bytes = sum(metadata.row_group(at).total_byte_size for at in range(count))
     step = max(1, count * _PIECE_BYTES // max(1, size_bytes))

@@ -60,7 +60,7 @@ class WriteFormat:
 
     @property
     def codec(self) -> str:
-        """The compression in one spelling; Unsupported if no format knows it."""
+        """The normalised name of the compression. Raises Unsupported if it is unknown."""
         codec = {"zstandard": "zstd", "uncompressed": "none", "null": "none", "": "none"}.get(
             self.compression.lower(), self.compression.lower()
         )
@@ -76,7 +76,7 @@ def row_group_bytes_of(columns: int, target_bytes: int) -> int:
 
 
 class Abandoned(Exception):
-    """Signals a store's output that the file is abandoned; never leaves the writers."""
+    """Signals to a store's output that the file is abandoned. Callers of writers never see it."""
 
 
 class RunWriter(Protocol):
@@ -85,8 +85,8 @@ class RunWriter(Protocol):
     def holds(self, size_bytes: int) -> bool:
         """Whether the encoded rows, and so the file, have at least that many bytes.
 
-        An estimate decides when to look; what it is made of is then encoded and counted, for a
-        file that ends on an estimate may be far smaller.
+        An estimate only decides when to check. The rows are then encoded and their bytes counted,
+        because a file that is closed at an estimated size may be far smaller.
         """
         ...
 
@@ -106,7 +106,7 @@ class RunWriter(Protocol):
     def text_bounds(self) -> Mapping[str, tuple[str, str]]:
         """The bounds of the non-empty columns of `WriteFormat.text_bounds`, after `close`.
 
-        Formats other than Parquet tell none.
+        Empty for formats other than Parquet.
         """
         ...
 
@@ -119,12 +119,11 @@ class RunWriter(Protocol):
 class RowGroup:
     """One row group of a file: where its rows are, its size, and bounds of some columns.
 
-    `size_bytes` is as stored, `decoded_bytes` before compression, still encoded; `column_bytes` is
-    that of each column asked for, 0 where unknown.
-    `bounds` holds (least, greatest) of each column asked for, as Python values; None if unknown or
-    if there is no value. They bound the non-null values; they need not occur. `null_counts` is None
-    where unknown.
-    `codecs` are those of its columns, as Parquet names them.
+    `size_bytes` is the stored size. `decoded_bytes` is the size of the encoded values without
+    compression, and `column_bytes` that of each requested column, 0 if unknown.
+    `bounds` holds (minimum, maximum) of each requested column, as Python values; None if unknown or
+    if there is no value. No value is outside the bounds, but the bounds themselves need not occur.
+    `null_counts` is None where unknown. `codecs` are the compressions, as Parquet names them.
     """
 
     index: int

@@ -48,7 +48,7 @@ _KNOWN_MAX = 10_000
 
 
 class _Known:
-    """The files that were checked."""
+    """The files that this process has checked."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -69,7 +69,7 @@ _KNOWN = _Known()
 
 
 def check_orc(store: Store, path: str, checks: Checks = Checks.ONCE) -> None:
-    """Raise CorruptTable for a file that differs from its checksums, or is no whole ORC file."""
+    """Raise CorruptTable if a file differs from its checksums, or is not a complete ORC file."""
     local, key = store.local_path(path), None
     if local is not None:
         with plain_errors(path):
@@ -152,7 +152,7 @@ class _OrcFile:
             at += length
 
     def _check_chunks(self, at: int, end: int) -> None:
-        """The chunks of a stream, one behind the other, end where it does."""
+        """Raise ValueError unless the chunks of a stream, one after another, end where it ends."""
         while at < end:
             header = self._read(at, _HEADER_BYTES)
             length = int.from_bytes(header, "little") >> 1
@@ -223,7 +223,7 @@ class _OrcFile:
 
 
 def _unsnapped(chunk: bytes, most: int) -> bytes:
-    """Raw snappy data, which begins with its decompressed size."""
+    """The decompressed bytes of raw snappy data, which begins with their number."""
     size = shift = 0
     for byte in chunk[:5]:
         size |= (byte & 0x7F) << shift

@@ -141,7 +141,7 @@ class OrcWriter:
         self._row_count += table.num_rows
 
     def _refuse_old_fractions(self, column: pa.ChunkedArray, name: str) -> None:
-        """Raise for fractions of a second before 1970: Arrow stores negative nanoseconds."""
+        """Raise Unsupported for fractions of a second before 1970: Arrow stores them wrongly."""
         for chunk in column.chunks:
             for leaf in _timestamps(chunk):
                 ticks = pc.cast(leaf.drop_null(), pa.int64()).to_numpy(zero_copy_only=False)
@@ -156,7 +156,7 @@ class OrcWriter:
                     )
 
     def _refuse_far_times(self, column: pa.ChunkedArray, name: str) -> None:
-        """Raise for timestamps that nanoseconds in 64 bits cannot represent."""
+        """Raise InvalidRequest for timestamps that 64-bit nanoseconds cannot represent."""
         for chunk in column.chunks:
             for leaf in _timestamps(chunk):
                 most = _NANOS_MAX * TICKS[leaf.type.unit] // TICKS["ns"]
@@ -172,7 +172,7 @@ class OrcWriter:
                     )
 
     def _refuse_null_rows_in_rows(self, column: pa.ChunkedArray, name: str) -> None:
-        """Raise for a null ROW directly inside a ROW, because Arrow shifts the values after it."""
+        """Raise Unsupported for a null ROW directly in a ROW: Arrow shifts the values after it."""
         if any(_has_null_row_in_row(chunk) for chunk in column.chunks):
             raise Unsupported(
                 "ORC files cannot store a null ROW inside a ROW; use file.format=parquet",

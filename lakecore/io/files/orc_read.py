@@ -4,8 +4,8 @@ Stripes that fit into a batch are decoded completely. Larger ones, such as Java'
 are streamed. Arrow may take a column name with a dot for a field of another column, so files with
 such names are decoded completely, with all columns.
 
-NOTE: Arrow reads ORC timestamps as nanoseconds, so the years 1677 to 2262 are all it can hold;
-others are refused.
+NOTE: Arrow reads ORC timestamps as 64-bit nanoseconds, which cover only the years 1677 to 2262.
+Other timestamps raise Unsupported.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def read_orc(
         if dotted or stripe_rows_max <= 1:
             row_bytes = 0.0
         else:
-            # How many bytes a row takes nothing tells but rows: what is stored is compressed.
+            # The stored size is compressed: decode some rows to see how many bytes a row takes.
             row_bytes = max(1.0, _DECODED_RATIO * file.content_length / file.nrows)
             if batch.rows > 1:
                 few = min(_PROBE_ROWS, _fitting(batch, row_bytes))
@@ -99,14 +99,14 @@ def read_orc(
 
 
 def _fitting(batch: BatchSize, row_bytes: float) -> int:
-    """The rows of a batch with that many bytes, when a file is streamed."""
+    """The number of rows of a streamed batch, if each row takes `row_bytes`."""
     return max(1, min(batch.rows, int(batch.size_bytes / _EXTRA_BATCHES / row_bytes)))
 
 
 def _by_stripe(
     file: orc.ORCFile, columns: Sequence[str], rows_max: int, *, by_name: bool
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The rows of a file, each stripe decoded whole; its columns too, unless `by_name`."""
+    """The rows of a file. Each stripe is decoded completely; unless `by_name`, with all columns."""
     for index in range(file.nstripes):
         stripe = file.read_stripe(index, columns=[*columns] if by_name else None)
         stripe = stripe.select([*columns])
@@ -123,8 +123,8 @@ def _streamed(
 ) -> Generator[pa.RecordBatch, None, None]:
     """The rows of a file in batches of that many rows, independent of its stripes.
 
-    NOTE: the library reads ahead of who takes its batches: on its threads without a bound, else
-    some sixteen. Small batches are therefore requested, and combined.
+    NOTE: Arrow reads ahead of the consumer: without a bound on its own threads, otherwise about
+    sixteen batches. Small batches are therefore requested, and combined.
     """
     piece_rows = max(1, rows_max // _PIECES)
     with store.open_input(path) as source:
@@ -138,7 +138,7 @@ def _streamed(
                 yield rows
                 del rows
         finally:
-            # To let go of a scan is to wait for its end: so it ends with the next byte it reads.
+            # Releasing a scan waits for its end. A closed source makes it end at its next read.
             source.close()
             with suppress(pa.ArrowException, LakecoreError, OSError, ValueError):
                 deque(coming, maxlen=0)
@@ -147,7 +147,7 @@ def _streamed(
 def _has_char(data_type: DataType) -> bool:
     """Whether the type contains CHAR, whose trailing blanks do not count.
 
-    Java stores CHAR as ORC's own, which is filled with blanks, and takes off those of any file.
+    Java stores CHAR as ORC's CHAR, padded with blanks, and strips trailing blanks of any file.
     """
     if isinstance(data_type, Atomic):
         return data_type.root is Root.CHAR

@@ -52,7 +52,7 @@ class _Chunk(NamedTuple):
 
 @dataclass(slots=True)
 class _Checked:
-    """The verified part of a file: chunks by row group and leaf column; whole columns."""
+    """The verified parts of a file: `chunks` by row group and leaf column, and whole `columns`."""
 
     chunks: np.ndarray
     columns: frozenset[str] = frozenset()
@@ -94,7 +94,7 @@ def are_checked(local: str, columns: Iterable[str]) -> bool:
 
 
 def remember(local: str, metadata: pq.FileMetaData, columns: Iterable[str]) -> None:
-    """Keep that all chunks of these columns agree with their checksums."""
+    """Record that all chunks of these columns match their checksums."""
     with plain_errors(local):
         key = _key(local, os.stat(local))
     known = _KNOWN.of(key, (metadata.num_row_groups, metadata.num_columns))
@@ -112,8 +112,8 @@ def check_chunks(
 ) -> None:
     """Verify the checksums of these column chunks of a local file, as often as `checks` says.
 
-    With `pages` those of the pages are compared, where the file has no others. Raises CorruptTable,
-    naming path, row group and column.
+    With `pages`, checksums of pages are verified if the file has none of chunks. Raises
+    CorruptTable, naming path, row group and column.
     """
     if checks is Checks.NEVER or not groups or not leaves:
         return
@@ -146,7 +146,7 @@ def check_buffer(
     groups: Sequence[int],
     leaves: Sequence[int],
 ) -> None:
-    """The same of a file whose bytes are in memory."""
+    """As `check_chunks`, for a file in memory; checksums of pages are not verified."""
     expected = checksums_of(file, path, metadata)
     if expected is None:
         return
@@ -165,7 +165,7 @@ def _key(local: str, status: os.stat_result) -> tuple[object, ...]:
 def _chunk(metadata: pq.FileMetaData, group: int, leaf: int) -> _Chunk:
     column = metadata.row_group(group).column(leaf)
     offsets = [column.data_page_offset, column.dictionary_page_offset]
-    # Writers put a 0 where there is no such page.
+    # An offset of 0 means that there is no such page.
     start = min((offset for offset in offsets if offset), default=0)
     return _Chunk(start, column.total_compressed_size, group, column.path_in_schema)
 
@@ -180,7 +180,7 @@ def _crc(descriptor: int, path: str, chunk: _Chunk) -> int:
 
 
 def _check_pages(descriptor: int, path: str, chunk: _Chunk) -> None:
-    """Compare the pages of a chunk that have a CRC with it. What is no page is for its decoder."""
+    """Verify the CRC of each page of a chunk that has one. Raises CorruptTable for damage."""
     at, end = chunk.start, chunk.start + chunk.size_bytes
     while at < end:
         wanted = _HEADER_BYTES

@@ -51,7 +51,7 @@ def encoding_of(table: pa.Table, fields: Sequence[Field], write_format: WriteFor
     sample = table.slice(start, _SAMPLE_ROWS)
     dictionaries = _dictionary_columns(sample, fields)
     large = {field.name for field in fields if _is_large(sample.column(field.name))}
-    # Bounds of such values are not kept, and computing them takes six copies of each value.
+    # Bounds of large values are not kept, and computing them takes six copies of each value.
     bounded = [path for path, _ in leaf_paths(fields) if path not in large]
     codec = write_format.codec
     if codec == "none":
@@ -71,7 +71,7 @@ def encoding_of(table: pa.Table, fields: Sequence[Field], write_format: WriteFor
 
 
 def _hardly_shrinks(column: pa.ChunkedArray, codec: pa.Codec) -> bool:
-    """Whether these are numbers, dates or times that the codec makes little smaller."""
+    """Whether a column has numbers, dates or times that the codec hardly compresses."""
     if not pa.types.is_primitive(column.type) or column.type.bit_width not in _NUMBER_BITS:
         return False
     width = column.type.bit_width // 8
@@ -84,7 +84,7 @@ def _hardly_shrinks(column: pa.ChunkedArray, codec: pa.Codec) -> bool:
 
 
 def _is_large(column: pa.ChunkedArray) -> bool:
-    """Whether these are strings or binaries that are large on average."""
+    """Whether a column has strings or binaries that are large on average."""
     kind = column.type
     large: bool = (
         pa.types.is_binary(kind)
@@ -96,7 +96,7 @@ def _is_large(column: pa.ChunkedArray) -> bool:
 
 
 def _large_hardly_shrinks(column: pa.ChunkedArray, codec: pa.Codec) -> bool:
-    """Whether the codec makes little of the first value: a copy less to encode, and to read."""
+    """Whether the codec hardly compresses the first value. Not compressing it saves a copy."""
     chunk = next(chunk for chunk in column.chunks if len(chunk) > chunk.null_count)
     value = chunk.drop_null()[0].as_buffer()
     data = value.slice(0, min(value.size, _LARGE_SAMPLE_BYTES))

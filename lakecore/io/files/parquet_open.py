@@ -188,7 +188,7 @@ def _buffer_bytes(metadata: pq.FileMetaData, leaves: Sequence[int], *, is_local:
 
 
 def metadata_as(store: Store, path: str, change: Callable[[memoryview], bytes]) -> pq.FileMetaData:
-    """The footer of a file after `change`."""
+    """The footer of a file, decoded after `change` was applied to its bytes."""
     with store.open_input(path) as file:
         footer = _Tail(file, path).footer
     return _changed(memoryview(footer), path, change)

@@ -72,7 +72,7 @@ def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and
     with open_parquet(store, path, pages=pages) as whole:
         stored = whole.schema_arrow.names
         there = set(stored)
-        # Rows can only be counted along with some column.
+        # Rows can only be counted if some column is read.
         columns = [field.name for field in fields if field.name in there] or stored[:1]
         metadata = whole.metadata
         firsts = first_rows(metadata)
@@ -96,7 +96,7 @@ def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and
                 index, rows = groups[0], _rows_of(metadata, groups)
                 whole_bytes = max(batch.size_bytes, _WHOLE_COLUMN_BYTES * len(leaves))
                 if decoders.coded and rows * max(map(sizes.of, groups)) > whole_bytes:
-                    # What texts take that are streamed is to be known.
+                    # Rows are streamed now, so the size of decoded strings must be known.
                     decoders.coded = sizes.coded = frozenset()
                 if rows > _PROBED_ROWS_MIN and (hidden := sizes.hidden(index)):
                     probe = decoders.streaming.iter_batches(
@@ -118,7 +118,7 @@ def read_parquet(  # noqa: PLR0913, PLR0917  what is read, how much at once, and
                 table = None
                 while (decoded := next(batches, None)) is not None:
                     if at + decoded.num_rows >= end:
-                        # What decoding holds of the row group goes before its last rows are given.
+                        # Free what the decoder holds before the last rows are returned.
                         batches = iter(())
                     for part in _narrow_parts(decoded):
                         rows = part.num_rows
@@ -148,7 +148,7 @@ def _check(
     checks: Checks,
     groups: Sequence[int],
 ) -> None:
-    """Verify the checksums of row groups, unless that would read from another storage."""
+    """Verify the checksums of row groups, unless their bytes would be fetched only for that."""
     local = store.local_path(path)
     if local is not None:
         check_chunks(local, metadata, groups, leaves, checks)
@@ -161,7 +161,7 @@ def _check(
 class _Decoders:
     """The file, opened for each way in which its row groups are decoded.
 
-    `coded` are the columns that come as they are encoded, where a row group is decoded whole.
+    `coded` columns stay dictionary-encoded if a row group is decoded completely.
     """
 
     def __init__(  # noqa: PLR0913  the file, and how it is opened again
@@ -188,11 +188,11 @@ class _Decoders:
 
     @cached_property
     def streaming(self) -> pq.ParquetFile:
-        """The file, of which a piece of each column is held at a time."""
+        """The file, opened so that one piece of each column is in memory at a time."""
         return self._opened.enter_context(self._open(self._leaves))
 
     def whole(self, groups: list[int], columns: Sequence[str]) -> pa.Table:
-        """These columns of row groups. CorruptTable for a dictionary code without a value."""
+        """These columns of row groups. Raises CorruptTable for a code without a value."""
         plain = [name for name in columns if name not in self.coded]
         table = self._whole.read_row_groups(groups, columns=plain, use_threads=True)
         if not self.coded:
@@ -237,7 +237,7 @@ class _RowSizes:
         self._seen = 0.0
 
     def of(self, index: int) -> float:
-        """The bytes of a row of a row group."""
+        """The estimated bytes in memory of a row of this row group."""
         group = self._metadata.row_group(index)
         stored_bytes = sum(group.column(leaf).total_uncompressed_size for leaf in self._leaves)
         stored_bytes += sum(
@@ -247,11 +247,11 @@ class _RowSizes:
         return max(1.0, self._width / 8, self._seen, mean)
 
     def hidden(self, index: int) -> list[str]:
-        """Columns of a row group that may be larger than the footer says, and were not checked."""
+        """Columns of a row group, not probed yet, that may be larger than the footer says."""
         return [name for name in self.sharing(index) if name not in self._hidden]
 
     def sharing(self, *indexes: int) -> list[str]:
-        """String columns with dictionaries in these row groups that are read decoded."""
+        """String columns with dictionaries in these row groups, except those that stay encoded."""
         groups = [self._metadata.row_group(index) for index in indexes]
         shared = [
             name
@@ -262,17 +262,17 @@ class _RowSizes:
         return list(dict.fromkeys(shared))
 
     def see_hidden(self, rows: pa.RecordBatch) -> None:
-        """Learn from some rows of such columns."""
+        """Learn the size of the columns that `hidden` returned, from some of their rows."""
         for name, column in zip(rows.schema.names, rows.columns, strict=True):
             self._hidden[name] = column.nbytes / max(1, rows.num_rows)
 
     def see(self, rows: pa.RecordBatch) -> None:
-        """Learn from rows that were decoded."""
+        """Learn the size of a row from rows that were decoded."""
         self._seen = size_of(rows) / max(1, rows.num_rows)
 
 
 def _narrow_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in parts whose strings fit 32-bit offsets. A repeated value is small on disk."""
+    """The batch in parts whose strings fit 32-bit offsets; on disk, repeated values are small."""
     if size_of(batch) <= NARROW_BYTES_MAX or batch.num_rows <= 1:
         yield batch
         return
@@ -284,11 +284,11 @@ def _narrow_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _together(
     wanted: Iterable[int], metadata: pq.FileMetaData, sizes: _RowSizes, batch: BatchSize
 ) -> Iterator[list[int]]:
-    """The row groups, neighbours together as long as they are one batch.
+    """The row groups; neighbours are read together if they fit into one batch.
 
-    What is done once a batch, here and by who takes it, is then done less often. One whose footer
-    does not tell what its rows take stays alone, for the next may be another. An iterator may not
-    know its next before it has seen rows of the last: its row groups come one by one.
+    This saves work that is done for each batch, here and by the consumer. A row group whose footer
+    hides the size of its rows stays alone, because the next one may be larger. The row groups of
+    an iterator stay alone: it may need the rows of one to determine the next.
     """
     if isinstance(wanted, Iterator):
         yield from ([index] for index in wanted)

@@ -1,4 +1,4 @@
-"""Timestamps past microseconds in Parquet: INT96, of which Arrow makes nanoseconds in 64 bits.
+"""Timestamps finer than microseconds in Parquet: INT96, which Arrow reads as 64-bit nanoseconds.
 
 These cover the years 1677 to 2262. Arrow silently turns a time outside this range into another one,
 so the days of such columns are checked first, in their binary form. Files written by lakecore need
@@ -32,7 +32,7 @@ _HEAD_CHARACTERS = 200
 
 
 def columns_of_times(metadata: pq.FileMetaData, leaves: Sequence[int]) -> list[str]:
-    """The top-level columns, of those with these leaves, that may hold times too far to count."""
+    """The top-level columns of these leaves that may hold times outside the nanosecond range."""
     found = [metadata.schema.column(leaf) for leaf in leaves]
     names = [each.path for each in found if each.physical_type == "INT96"]
     if not names or _is_ours(metadata):
@@ -41,7 +41,7 @@ def columns_of_times(metadata: pq.FileMetaData, leaves: Sequence[int]) -> list[s
 
 
 def check_times(batches: Iterable[pa.RecordBatch], path: str) -> None:
-    """Raise Unsupported if a time in INT96, as twelve bytes each, is too far to count."""
+    """Raise Unsupported if an INT96 time, read as twelve bytes, is outside the nanosecond range."""
     for batch in batches:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if any(map(_any_far, _times_in(column))):
@@ -53,13 +53,13 @@ def check_times(batches: Iterable[pa.RecordBatch], path: str) -> None:
 
 
 def _is_ours(metadata: pq.FileMetaData) -> bool:
-    """Whether lakecore wrote the file: Java does not encode with Arrow, and names the root so."""
+    """Whether lakecore wrote the file: the root has Java's name, but the encoder is Arrow's."""
     encoder = str(metadata.created_by or "")
     return encoder.startswith(_ENCODER) and _ROOT in str(metadata.schema)[:_HEAD_CHARACTERS]
 
 
 def _times_in(array: pa.Array) -> Iterator[pa.Array]:
-    """The times inside of an array, by their bytes."""
+    """The INT96 times in an array at any depth, as arrays of twelve bytes each."""
     kind = array.type
     if pa.types.is_fixed_size_binary(kind) and kind.byte_width == INT96_BYTES:
         yield array
@@ -76,7 +76,7 @@ def _any_far(times: pa.Array) -> bool:
         return False
     found = np.frombuffer(data, _INT96, len(times), INT96_BYTES * times.offset)
     days = found["day"].astype(np.int64) - _JULIAN_DAY_OF_EPOCH
-    # Java counts backwards in a day before 1970.
+    # Java counts backwards within a day before 1970: its nanoseconds are negative.
     seconds = days * _DAY_SECONDS + found["nanos"] // _SECOND_NANOS
     nanos = found["nanos"] % _SECOND_NANOS
     early = (seconds < _FIRST[0]) | ((seconds == _FIRST[0]) & (nanos < _FIRST[1]))

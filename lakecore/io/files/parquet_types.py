@@ -108,7 +108,7 @@ def _encode_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _to_int96(array: pa.Array) -> pa.Array:
-    """Nanoseconds of the day (8 bytes), then the Julian day (4), little-endian."""
+    """INT96 values: nanoseconds of the day (8 bytes), then the Julian day (4), little-endian."""
     nanos = array.cast(pa.timestamp("ns", array.type.tz)).cast(pa.int64())
     values = nanos.fill_null(0).to_numpy(zero_copy_only=False)
     out = np.empty(len(values), dtype=[("nanos", "<i8"), ("day", "<i4")])
@@ -148,7 +148,7 @@ class _Nodes:
         return self._node(field.name, field.type, field.id, (field.id, 0))
 
     def _node(self, name: str, data_type: DataType, id_: int, around: tuple[int, int]) -> pa.Field:
-        """One node; `around` is the id of the column around it and its depth in that."""
+        """One Arrow field. `around` is the id of the enclosing column, and the depth inside it."""
         column, depth = around[0], around[1] + 1
         offset = column * _IDS_PER_COLUMN + depth
 

@@ -250,7 +250,7 @@ class ParquetWriter:
 
     def _write_group(self, physical: pa.Table, out: pa.NativeFile, encoding: Encoding) -> None:
         zstd = self._codec == "zstd"
-        # Arrow would decode the dictionary to find its bounds.
+        # Arrow would decode dictionary-encoded columns to find their bounds.
         coded = {node.name for node in physical.schema if node.type == CODED}
         pq.write_table(
             physical,
@@ -273,7 +273,7 @@ class ParquetWriter:
 
 
 class _Part(NamedTuple):
-    """A row group as a file, the bounds of its strings, and statistics it lacks, by leaf column."""
+    """A row group as a file, its string bounds, and the statistics it lacks, by leaf column."""
 
     data: pa.Buffer
     text_bounds: Mapping[str, tuple[str, str]]
@@ -303,12 +303,12 @@ def _first_leaves(fields: Sequence[Field]) -> dict[str, int]:
 
 
 def _decoded_size(rows: pa.Table) -> int:
-    """The decoded size of the rows, because a reader may decode dictionaries."""
+    """The bytes of the rows without dictionary encoding, because a reader may decode them."""
     return size_of(rows) + text_bytes(rows)
 
 
 def _with_one_dictionary(table: pa.Table) -> tuple[pa.Table, dict[str, CodedColumn]]:
-    """The rows; each dictionary-encoded column has one dictionary of exactly its values."""
+    """The rows, where an encoded column has one dictionary of its values; and these columns."""
     coded: dict[str, CodedColumn] = {}
     for at, node in enumerate(table.schema):
         if node.type != CODED:
@@ -386,7 +386,7 @@ class _Count:
         return self._count < encoder_count() and size_bytes <= free_bytes
 
     def add(self, count: int, size_bytes: int) -> None:
-        """Count row groups that start (or end, if negative)."""
+        """Count row groups that start; negative numbers count those that end."""
         with self._lock:
             self._count += count
             self._size_bytes += size_bytes

@@ -59,7 +59,7 @@ class Cache(Generic[Key, Value]):
             return self._values[key][0]
 
     def newest(self) -> Value | None:
-        """The value that was added or used last."""
+        """The value that was added or used last; None if the cache is empty."""
         with self._lock:
             return next(reversed(self._values.values()))[0] if self._values else None
 
@@ -75,7 +75,7 @@ class Cache(Generic[Key, Value]):
                 self._drop_oldest()
 
     def give_back(self, size_bytes: int) -> int:
-        """Drop the oldest values, up to this size or all. Returns the number of bytes dropped."""
+        """Drop the oldest values, up to this size or all. Returns how many bytes were dropped."""
         with self._lock:
             before = self._size_bytes
             while self._values and before - self._size_bytes < size_bytes:

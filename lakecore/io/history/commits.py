@@ -46,7 +46,7 @@ class Commits:
         self._kept: dict[int, Snapshot] = {}  # the newest ones, without gaps
 
     def last_numbered(self, user: str, latest: Snapshot | None) -> Snapshot | None:
-        """The newest snapshot that a user committed under a number, or None."""
+        """The newest snapshot that a user committed with a number (not as a batch job), or None."""
         if latest is None:
             return None
         with self._lock:
@@ -65,7 +65,7 @@ class Commits:
             return found
 
     def follow(self, before: Snapshot) -> Snapshot | None:
-        """The newest snapshot, searched from an older one; None if that one was deleted."""
+        """The newest snapshot, searched upwards from `before`; None if `before` is gone."""
         known: list[Snapshot] = []  # `before` and what follows it
         found: list[Snapshot | None] = [before]
         while found[-1] is not None:
@@ -82,7 +82,7 @@ class Commits:
         return known[-1]
 
     def after(self, snapshot_id: int, latest: Snapshot) -> list[Snapshot]:
-        """The snapshots after one, newest first, down to the first that has expired."""
+        """The snapshots after `snapshot_id`, newest first, down to one that has expired."""
         with self._lock:
             self._catch_up(latest)
             found = []
@@ -101,7 +101,7 @@ class Commits:
             return self._kept.get(snapshot_id) or self._read(snapshot_id)
 
     def _catch_up(self, latest: Snapshot) -> None:
-        """Read the snapshots since the last call."""
+        """Read the snapshots that are newer than the cached ones; after a rollback, start again."""
         before = self._newest
         if before == latest:
             return

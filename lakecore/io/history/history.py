@@ -42,7 +42,7 @@ _HINT_BYTES_MAX, _HINT_DIGITS_MAX = 64, 18
 
 
 class _Live:
-    """The live files after some manifests. Never changed."""
+    """The live files that a sequence of manifests results in. Never changed."""
 
     def __init__(self, manifests: tuple[str, ...], files: LiveFiles | None = None) -> None:
         self.manifests = manifests
@@ -108,7 +108,7 @@ class History:
     def latest_schema(self) -> TableSchema | None:
         """The schema with the largest id; None if the table does not exist."""
         ids = self.schema_ids()
-        of_branch = self.layout.branch != MAIN_BRANCH  # which is dropped by the mark of its table
+        of_branch = self.layout.branch != MAIN_BRANCH  # the mark of its table drops it
         if not ids or (of_branch and self.store.exists(self.layout.dropped_mark)):
             return None
         return self.schema(ids[-1])
@@ -172,7 +172,7 @@ class History:
 
     def snapshot_if_there(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot of that id; None if it does not exist or has expired."""
-        # One request where asking whether it exists, before reading it, takes two or three.
+        # One request. Checking first whether the file exists would take two or three.
         try:
             return self._read_snapshot(snapshot_id)
         except NotFound:
@@ -198,7 +198,7 @@ class History:
         return self._numbers(self.layout.changelog_dir, "changelog-")
 
     def changelog(self, snapshot_id: int) -> Snapshot:
-        """The long-lived changelog of an expired snapshot. Raises NotFound."""
+        """The long-lived changelog of an expired snapshot. Raises NotFound if there is none."""
         path = self.layout.changelog(snapshot_id)
         changelog = metadata.decode_snapshot(self.store.read(path), path)
         _check_number(changelog.id, snapshot_id, path)
@@ -216,7 +216,7 @@ class History:
 
     def tag_names(self) -> tuple[str, ...]:
         """The names of all tags, sorted."""
-        # The folder of success files begins like a tag, too.
+        # The name of the directory of success files begins like a tag, too.
         files = (
             each.path for each in self.store.list(self.layout.tag_dir) if not each.is_directory
         )
@@ -260,7 +260,7 @@ class History:
         return cached
 
     def entry_columns(self, manifest: ManifestFile) -> pl.DataFrame:
-        """The entries of a manifest as columns, in order; read at each call."""
+        """The entries of a manifest as columns, in order; not cached."""
         path = self.layout.manifest(manifest.name)
         return decode_entries(self._must_read(path, manifest.size_bytes), path)
 
@@ -300,9 +300,9 @@ class History:
     def learn(
         self, base: Snapshot | None, snapshot: Snapshot, delta: Iterable[ManifestEntry]
     ) -> None:
-        """Cache the live files of a new snapshot, from those of the previous one and its entries.
+        """Cache the live files of a new snapshot: those of `base`, changed by the entries `delta`.
 
-        Only if the previous live files are cached: a plain append does not need them.
+        Does nothing if those of `base` are not cached: a plain append needs no live files.
         """
         known = None if base is None else self._live.get(_lists_of(base))
         if known is not None:
@@ -316,7 +316,7 @@ class History:
             manifests = self.manifests(snapshot)
             names = tuple(manifest.name for manifest in manifests)
             known = self._live.newest()
-            # Names are never used again: what has the same manifests in front goes on from there.
+            # Names are never reused: if the first manifests are those of `known`, continue from it.
             if known is None or names[: len(known.manifests)] != known.manifests:
                 known = _Live(())
             rest = manifests[len(known.manifests) :]
@@ -389,7 +389,7 @@ def _numbers(names: Iterable[str], prefix: str) -> tuple[int, ...]:
 
 
 def _check_number(number: int, expected: int, path: str) -> None:
-    """Raise CorruptTable for a file whose content has another number than its name."""
+    """Raise CorruptTable if the number in a file differs from the number in its name."""
     if number != expected:
         raise CorruptTable("the file is that of another number", path=path, id=number)
 

@@ -47,13 +47,13 @@ _WRITE_BACK_BYTES = 4 << 20
 _RENAMES_MAX = 3
 _SYNC_FILE_RANGE_WRITE = 2
 
-# What `link` says on file systems without hard links (FAT, some FUSE and network mounts).
+# Errors of `link` on file systems without hard links (FAT, some FUSE and network mounts).
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
 
-# What says nothing about whether the link was made: a disk or a file server failed on the way.
+# Errors that leave open whether the link was made: a disk or a file server failed on the way.
 _OUTCOME_UNKNOWN = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EINTR}
 
-# What a write says, as opposed to whatever else may fail while an output is open.
+# Errors of a write, in contrast to other errors that are raised while an output is open.
 _WRITE_FAILED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -66,7 +66,7 @@ class LocalStore:
     def __init__(self) -> None:
         try:
             self._directory = os.getcwd()
-        except FileNotFoundError:  # it was removed: absolute paths do not need it
+        except FileNotFoundError:  # it was removed; absolute paths do not need it
             self._directory = ""
 
     def read(self, path: str) -> bytes:
@@ -141,11 +141,11 @@ class LocalStore:
         _refuse_link(local, path)
         with plain_errors(path):
             while os.path.lexists(local):
-                with suppress(FileNotFoundError):  # somebody else removes it too; go on with them
+                with suppress(FileNotFoundError):  # another process is deleting it too
                     shutil.rmtree(local)
 
     def remove_empty_directory(self, path: str) -> None:
-        # Whatever the reason why it stays, nothing is lost: a writer may have been faster.
+        # An error is harmless: the directory stays, for example because a writer has used it.
         with suppress(OSError):
             os.rmdir(self._at(path))
 
@@ -198,7 +198,7 @@ class LocalStore:
             _make_directory(os.path.dirname(local))
             # NOTE: this descriptor only serves fsync. It is opened before the first write, because
             # a write-back error is reported to the descriptors that were open when it happened.
-            # A pipe that nobody reads is refused rather than waited for.
+            # O_NONBLOCK: opening a pipe that nobody reads fails instead of waiting.
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NONBLOCK", 0)
             descriptor = os.open(local, flags, 0o666)
         try:
@@ -228,7 +228,7 @@ class LocalStore:
         local = self._at(path)
         try:
             status = os.stat(local)
-        except OSError:  # the reader says it
+        except OSError:  # opening the file reports it
             return local
         if not stat.S_ISDIR(status.st_mode):
             _require_regular(path, status)
@@ -288,7 +288,7 @@ def _rename(source: str, target: str) -> None:
 
 
 def _open_regular(local: str, flags: int) -> int:
-    """A descriptor of a file; opening a pipe would wait for its other end, a device might act."""
+    """A descriptor of a regular file. Pipes and devices are refused: they could block or act."""
     descriptor = os.open(local, flags | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0), 0o666)
     try:
         _require_regular(local, os.fstat(descriptor))
@@ -308,7 +308,7 @@ def _require_regular(path: str, status: os.stat_result) -> None:
 
 
 def _refuse_link(local: str, path: str) -> None:
-    """Raise InvalidRequest where a directory is taken away that is only a link to one."""
+    """Raise InvalidRequest if a directory to move or delete is only a symbolic link."""
     if os.path.islink(local.rstrip("/")):
         raise InvalidRequest(
             "the directory is a symbolic link: it is neither moved nor deleted; remove the link",
@@ -322,7 +322,7 @@ def _hidden_file(local: str, data: bytes) -> Iterator[str]:
     """The path of a durable file with the data, next to `local`; removed after the block."""
     directory, name = os.path.split(local)
     _make_directory(directory)
-    # This name is seen by nobody and stays nowhere, so no seed needs to decide it.
+    # Nobody reads this temporary name, so it need not depend on a seed.
     hidden = os.path.join(directory, f".{name}.{SYSTEM.new_uuid()}.tmp")
     try:
         descriptor = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -337,7 +337,7 @@ def _hidden_file(local: str, data: bytes) -> Iterator[str]:
 
 
 def _link(hidden: str, local: str, path: str) -> bool:
-    """Whether the target is now a second name of the hidden file."""
+    """Hard-link the hidden file to the target. Returns whether they are the same file now."""
     try:
         os.link(hidden, local)
     except FileExistsError:

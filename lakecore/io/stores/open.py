@@ -49,7 +49,7 @@ def _absolute(path: str) -> str:
             ) from error
     names = path.split("/")
     if ".." in names:
-        # INVARIANT: `link/..` is not where `link` is.
+        # INVARIANT: `link/..` is the parent of the link's target, not of the link.
         end = len(names) - names[::-1].index("..")
         path = "/".join([os.path.realpath("/".join(names[:end])), *names[end:]])
     return os.path.normpath(path)

@@ -80,7 +80,7 @@ class _Connection:
 
     pid: int
     files: FileSystem
-    commit_files: FileSystem  # gives up early: the commit itself repeats and waits
+    commit_files: FileSystem  # gives up early: a commit retries by itself
     failures: tuple[type[Exception], ...]
 
 
@@ -102,7 +102,7 @@ class RemoteStore:
     def __getstate__(self) -> dict[str, object]:
         """The state that another process needs to open the same storage.
 
-        It makes its own connection.
+        That process makes its own connection.
         """
         return {**self.__dict__, "_lock": None, "_connection": None}
 

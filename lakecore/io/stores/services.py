@@ -66,7 +66,7 @@ class Service:
     conditional_put: bool = False
     failures: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)  # option -> place among the settings
+    names: Mapping[str, str] = field(default_factory=dict)  # option -> path in the settings
     constants: Mapping[str, Setting] = field(default_factory=dict)
 
     @property
@@ -221,7 +221,7 @@ def connect(
 
 def client_failures(service: Service) -> tuple[type[Exception], ...]:
     """The exceptions of the client for failures of the service or the network."""
-    classes: list[type[Exception]] = [OSError, ValueError, RuntimeError]  # of every client
+    classes: list[type[Exception]] = [OSError, ValueError, RuntimeError]  # of any client
     for name in service.failures:
         module, _, own_name = name.rpartition(".")
         classes.append(getattr(importlib.import_module(module), own_name))
@@ -246,7 +246,7 @@ def _prefix(service: Service, option: str) -> str | None:
 
 def _place(service: Service, option: str, prefix: str) -> str:
     bare = option.removeprefix(prefix)
-    if service is _AZURE and bare.startswith("account.key."):  # ... of the account that follows
+    if service is _AZURE and bare.startswith("account.key."):  # the account follows
         bare = "account.key"
     place = service.names.get(re.sub(r"[-._]", "", bare).lower())
     if place is None:
@@ -288,7 +288,7 @@ def _complete_s3(settings: dict[str, Setting]) -> None:
 
 
 def _complete_azure(settings: dict[str, Setting], uri: str, options: Mapping[str, str]) -> None:
-    """The account is part of the URI, `abfss://container@account.host/`, or of the key's name."""
+    """Set the account: that of `abfss://container@account.host/`, or of the key option's name."""
     authority = uri.partition("://")[2].partition("/")[0]
     hosts = {authority.partition("@")[2]} - {""}
     keys = [option for option in options if ".account.key." in f".{option}"]

@@ -39,7 +39,7 @@ __all__ = ["FileStatus", "MemoryStore", "Store", "damage_is_corrupt", "plain_err
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """A child of a directory; the time is None if the storage has none."""
+    """A file or directory in a listing; its time is None if the storage states none."""
 
     path: str
     size_bytes: int
@@ -92,7 +92,7 @@ class Store(Protocol):
         ...
 
     def remove_empty_directory(self, path: str) -> None:
-        """Remove a directory if nothing is in it; that it is absent, or holds files, is fine."""
+        """Remove a directory if it is empty; no error if it does not exist or holds files."""
         ...
 
     @property
@@ -101,7 +101,7 @@ class Store(Protocol):
         ...
 
     def rename_directory(self, source: str, target: str) -> None:
-        """Rename a directory; `NotFound` without it, `AlreadyExists` if the target exists."""
+        """Rename a directory; `NotFound` if it is missing, `AlreadyExists` if the target exists."""
         ...
 
     def copy_directory(self, source: str, target: str) -> None:
@@ -150,7 +150,7 @@ def plain_errors(path: str) -> Iterator[None]:
 def damage_is_corrupt(path: str, what: str) -> Iterator[None]:
     """Translate Arrow's errors about the bytes of a data file into CorruptTable.
 
-    Others as above.
+    Other errors are translated as by `plain_errors`.
     """
     try:
         with plain_errors(path):

@@ -85,7 +85,7 @@ _Tree: TypeAlias = _Reference | _Call | pa.Scalar
 
 
 def from_arrow(expression: pc.Expression, schema: Schema) -> Predicate:
-    """The predicate for the rows that it keeps; InvalidRequest for an unknown column."""
+    """The expression as a predicate. Raises InvalidRequest for an unknown column."""
     known = columns(schema)
     tree = _tree(expression)
     check_columns(_names(tree), known)
@@ -220,7 +220,7 @@ def _is_in(call: _Call, column: Column) -> Predicate | None:
 
 
 def _finds_null(call: _Call) -> bool:
-    """Whether `is_in` is true for null; it is false otherwise, and never null."""
+    """Whether `is_in` is true for a null. If not, it is false for a null; it is never null."""
     assert call.options is not None
     matches = _option(call, "null_matching_behavior") == _NULL_MATCHES
     return matches and call.options["value_set"].values.null_count > 0
@@ -255,7 +255,7 @@ def _names(tree: _Tree) -> Iterator[str]:
         yield tree.name
 
 
-# --- the travelling form of an expression -------------------------------------------------------
+# --- the serialized form of an expression -------------------------------------------------------
 
 
 def _tree(expression: pc.Expression) -> _Tree:

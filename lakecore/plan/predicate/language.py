@@ -101,7 +101,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """The column against a value; null where the column is."""
+    """The comparison of the column with a value; null where the column is null."""
 
     column: str
     op: Op
@@ -110,7 +110,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """Whether the column has one of the values; null where the column is.
+    """Whether the column has one of the values; null where the column is null.
 
     The values are distinct, without nulls, and sorted where Arrow can sort the type.
     """
@@ -138,7 +138,7 @@ class IsNotNull:
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
-    """Whether the column, a string or binary, begins with the prefix; null where the column is."""
+    """Whether a string or binary column begins with the prefix; null where the column is null."""
 
     column: str
     prefix: pa.Scalar
@@ -154,7 +154,7 @@ UNKNOWN = Unknown()
 
 
 def all_of(parts: Iterable[Predicate]) -> Predicate:
-    """The conjunction of the parts, flat and without needless ones."""
+    """The conjunction of the parts, flattened and without redundant parts."""
     flat: dict[Predicate, None] = {}
     for part in parts:
         for inner in part.parts if isinstance(part, And) else (part,):
@@ -166,7 +166,7 @@ def all_of(parts: Iterable[Predicate]) -> Predicate:
 
 
 def any_of(parts: Iterable[Predicate]) -> Predicate:
-    """The disjunction of the parts, flat and without needless ones."""
+    """The disjunction of the parts, flattened and without redundant parts."""
     flat: dict[Predicate, None] = {}
     for part in parts:
         for inner in part.parts if isinstance(part, Or) else (part,):
@@ -263,10 +263,11 @@ def condition_on(predicate: Predicate | None, columns: Collection[str]) -> Predi
 def fixed_values(
     predicate: Predicate, schema: pa.Schema, columns: Sequence[str], limit: int
 ) -> pa.RecordBatch | None:
-    """The tuples of values to which the predicate confines the columns; None if not so few.
+    """The tuples of values that the columns can have where the predicate is true.
 
-    At most `limit` rows, with the columns in the order given; no row if nothing can match. Floats
-    are never confined: 0.0 = -0.0, and buckets tell them apart.
+    The columns are in the given order; there is no row if nothing can match. None if there are
+    more than `limit` tuples, or infinitely many. Floats always give None: 0.0 equals -0.0, but
+    their buckets differ.
     """
     sets: list[pa.Array] = []
     size = 1
@@ -290,7 +291,7 @@ def fixed_values(
 
 
 def _values(predicate: Predicate, column: str) -> pa.Array | None:
-    """The values that the column may have where the predicate is true; None for no finite set."""
+    """The values that the column may have where the predicate is true; None if not a finite set."""
     match predicate:
         case Compare(column=name, op=Op.EQ, value=value) if name == column:
             return pa.array([value], value.type)

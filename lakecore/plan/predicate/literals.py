@@ -139,7 +139,7 @@ def starts_with(column: Column, prefix: pa.Scalar) -> Predicate:
 
 
 def range_around(column: Column, op: Op, literal: pa.Scalar, slack: Fraction) -> Predicate:
-    """A range that contains `column op literal` even if an engine shifts a side by the slack."""
+    """A range that includes `column op literal`, even if an engine shifts a side by `slack`."""
     position = _position(column.type, literal) if literal.is_valid else None
     if position is None:
         return UNKNOWN

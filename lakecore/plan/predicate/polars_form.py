@@ -79,7 +79,7 @@ _WIDER = {  # casts that keep the order of these columns, and so can be ignored
 
 
 def from_polars(expression: pl.Expr, schema: Schema) -> Predicate:
-    """The predicate for the rows that it keeps; InvalidRequest for an unknown column."""
+    """The expression as a predicate. Raises InvalidRequest for an unknown column."""
     known = columns(schema)
     check_columns(expression.meta.root_names(), known)
     try:

@@ -97,7 +97,7 @@ class _Time:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A tag or a snapshot id, and no time: what the option `incremental-between` names."""
+    """A tag or a snapshot id, never a time: a point that `incremental-between` names."""
 
     given: str
 
@@ -107,7 +107,7 @@ _Stated: TypeAlias = _Text | _Time
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The snapshot that a point means; `tag` if a tag named it."""
+    """The snapshot that a point means. `tag` is set if the point is a tag."""
 
     id: int
     tag: Tag | None = None
@@ -130,7 +130,7 @@ def _changes(
     mode = mode_between(context.options)
     last = _found(retained, until, at_start=False)
     if start is None and mode is IncrementalScanMode.DIFF:
-        first = _Found(0)  # to compare with nothing takes no history
+        first = _Found(0)  # comparing with the empty state needs no older snapshots
     else:
         first = _found(retained, since, at_start=True)
     if first.id > last.id:
@@ -204,7 +204,10 @@ def _found(retained: RetainedChanges, point: _Named, *, at_start: bool) -> _Foun
 
 
 def _known(retained: RetainedChanges, snapshot_id: int, *, at_start: bool) -> int:
-    """The id, if the changes from there on still exist; else NotFound."""
+    """The id itself. Raises NotFound if its changes have expired or are not committed yet.
+
+    As the start, which is exclusive, the id before the earliest one is valid too.
+    """
     earliest = retained.earliest - 1 if at_start else retained.earliest
     if at_start and snapshot_id == 0:
         return _before_all(retained, "snapshot 0")
@@ -235,7 +238,7 @@ def _before_all(retained: RetainedChanges, start: str) -> int:
 
 
 def _state(context: TableContext, point: _Found) -> Snapshot:
-    """A snapshot to compare; it must not have expired."""
+    """The snapshot whose state a point names. Raises NotFound if it has expired."""
     return context.history.snapshot(point.id) if point.tag is None else point.tag.snapshot
 
 

@@ -34,7 +34,7 @@ _NAP_SECONDS = 0.1
 
 
 class StreamReader:
-    """The position that all faces of a stream share."""
+    """The position of a stream, which all its iterators share."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class StreamReader:
         self.closed = threading.Event()
 
     def look(self) -> Found | Nothing:
-        """The next item, without waiting; it is kept until `take`."""
+        """The next changes, or why there are none; never waits. Changes are kept until `take`."""
         require_threads()
         with self._lock:
             if self.closed.is_set():
@@ -78,7 +78,7 @@ class StreamReader:
             return found
 
     def _begin(self, state: Found | None) -> None:
-        """Record a new consumer, once the start is known, unless the start is a state."""
+        """Record a new consumer as soon as the start is known, unless a state is read first."""
         next_id = self._follower.next_id
         if self._begun or next_id is None:
             return
@@ -87,7 +87,7 @@ class StreamReader:
             self.progress.begin(next_id if state is None else state.snapshot_id)
 
     def take(self, found: Found) -> bool:
-        """Return the found item to the caller; False if another thread was faster."""
+        """Mark the changes as returned to the caller. False if another thread has taken them."""
         with self._lock:
             if self._ready is not found:
                 return False

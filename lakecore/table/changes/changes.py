@@ -86,16 +86,16 @@ class Wanted:
         )
 
     def as_of(self, snapshot: Snapshot) -> Wanted:
-        """The same, with the level options of the time of a snapshot."""
+        """The same request, with the level options that were set at the time of a snapshot."""
         schema = self.context.history.schema(snapshot.schema_id)
         return replace(self, context=with_levels_of(self.context, schema))
 
     def in_order(self, splits: Sequence[Split], entries: Iterable[ManifestEntry]) -> list[Split]:
-        """The splits by partition; within a partition, their order stays.
+        """The splits, ordered by partition; within a partition, they keep their order.
 
         Without a primary key, partitions are in the order in which `entries` first name them: the
         older one comes first (https://paimon.apache.org/docs/master/append-table/bucketed/).
-        `scan.plan-sort-partition` comes before this order.
+        `scan.plan-sort-partition` takes precedence over this order.
         """
         seen = None if self.context.schema.primary_keys else [each.partition for each in entries]
         return self.context.partitions.in_scan_order(splits, seen)
@@ -107,7 +107,10 @@ class Wanted:
         return source.read_plan(splits, columns or self.columns, self.predicate)
 
     def planned(self, splits: Sequence[Split], kind: RowKind | None) -> PlannedRows:
-        """How to read the splits: merged rows of this kind, or stored rows with their own kinds."""
+        """How to read the splits: merged rows, all of this kind.
+
+        None: stored rows with their stored kinds (+I without a primary key).
+        """
         context = self.context
         if kind is not None or not context.schema.primary_keys:
             plan = self.read_plan(splits)
@@ -138,7 +141,7 @@ class Wanted:
     def with_kinds(
         self, splits: Sequence[Split], *, keep_deletions: bool
     ) -> Iterator[Iterator[pa.RecordBatch]]:
-        """The merged rows of each split with their stored kinds, perhaps with tombstones."""
+        """The merged rows of each split with their stored kinds; tombstones if `keep_deletions`."""
         context = self.context
         plan = self.read_plan(splits)
         merge = replace(plan.merge, keep_deletions=keep_deletions)
@@ -188,7 +191,7 @@ class StoredRows:
         return wanted.in_order(splits, entries)
 
     def entries(self, context: TableContext) -> list[ManifestEntry]:
-        """The files."""
+        """The manifest entries of these files."""
         history, snapshot = context.history, self.snapshot
         if self.changelog:
             name = snapshot.changelog_manifest_list
@@ -200,12 +203,12 @@ class StoredRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """The rows that an overwrite removed, merged, as -D; then the rows it added, as +I."""
+    """The merged rows that an overwrite removed, as -D; then the rows that it added, as +I."""
 
     snapshot: Snapshot
 
     def streams(self, wanted: Wanted) -> Iterator[Iterator[pa.RecordBatch]]:
-        """All removed rows first: with dynamic buckets, a key may be added in another bucket."""
+        """Removed rows come first: with dynamic buckets, a key may be added to another bucket."""
         for side, splits, kind in self._sides(wanted):
             yield from side.merged(splits, kind)
 
@@ -231,11 +234,11 @@ class Replaced:
         yield wanted, wanted.in_order(splits, delta), RowKind.INSERT
 
     def entries(self, context: TableContext) -> list[ManifestEntry]:
-        """The files that it removed and added."""
+        """The manifest entries of the files that the overwrite removed and added."""
         return context.history.entries(context.history.delta_manifests(self.snapshot))
 
     def _before(self, context: TableContext) -> Snapshot:
-        """The previous snapshot; if it has expired, the removed files are gone too."""
+        """The previous snapshot. Raises NotFound if it and the removed files have expired."""
         try:
             return context.history.snapshot(self.snapshot.id - 1)
         except NotFound as error:
@@ -353,7 +356,7 @@ class ChangesSource:
         columns: Sequence[str],
         predicate: Predicate | None = None,
     ) -> list[str] | None:
-        """None: files do not store kinds as strings."""
+        """Always None: files do not store row kinds as strings."""
         del columns, predicate
         return None
 

@@ -52,7 +52,7 @@ _Version = tuple["EntryIdentity", "tuple[IndexFile, VectorRange] | None"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """The files of one state, and the table with the level options of that time."""
+    """One of the two states: its files, and the table with the level options of that time."""
 
     number: int
     context: TableContext
@@ -144,7 +144,10 @@ def _new_rows(
 def _sections(
     wanted: Wanted, sides: Sequence[_Side], bucket: _Bucket
 ) -> Iterator[tuple[Split | None, Split | None]]:
-    """Both sides of each section of a bucket that differs between the states."""
+    """The files before and after, for each section of a bucket that differs between the states.
+
+    None: the state has no files in that section.
+    """
     versions = [side.versions(bucket) for side in sides]
     orders = [commit_order([entry.file for entry in each.values()]) for each in versions]
     every = {**versions[BEFORE], **versions[AFTER]}
@@ -188,7 +191,7 @@ def _split(
 def _compared(
     wanted: Wanted, sides: Sequence[_Side], section: tuple[Split | None, Split | None]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that differ, with their kinds."""
+    """The rows of a section that differ between the states, with their kinds."""
     plan = wanted.read_plan(
         [side for side in section if side is not None], wanted.context.schema.names
     )

@@ -87,7 +87,7 @@ class Follower:
     """
 
     def __init__(self, context: TableContext, origin: Origin, last: int | None) -> None:
-        """Begin at the origin and end after the snapshot `last`; None: never.
+        """Begin at the origin and end after the snapshot `last` (None: never end).
 
         Raises NotFound if the start has expired.
         """
@@ -256,7 +256,7 @@ class Follower:
     # --- its changes -----------------------------------------------------------------------------
 
     def _read_with_schema_of(self, snapshot: Snapshot) -> None:
-        """Read with the table's newest schema from its first snapshot on."""
+        """If a snapshot has a newer schema, read it and those after it with the newest schema."""
         if snapshot.schema_id > self._context.schema.id:
             self._context = without_start_options(reload_context(self._context))
 
@@ -275,7 +275,7 @@ class Follower:
 
 
 def without_start_options(context: TableContext) -> TableContext:
-    """The table without the options that name a start, which have been applied."""
+    """The table without the options that name a start: they have been applied already."""
     texts = {k: text for k, text in context.options.texts.items() if k not in START_OPTIONS}
     if len(texts) == len(context.options.texts):
         return context

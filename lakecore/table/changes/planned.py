@@ -47,7 +47,7 @@ class PlannedRows:
 def of_kind(
     batches: Iterable[pa.RecordBatch], kind: RowKind
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The batches, with this kind for each row."""
+    """The batches, with this kind in the column `_VALUE_KIND` of each row."""
     with reading(iter(batches)) as rows:
         for batch in rows:
             kinds = pa.array(np.full(batch.num_rows, kind, np.int8))

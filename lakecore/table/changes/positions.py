@@ -105,12 +105,15 @@ def follow_from(context: TableContext, next_id: int, last: int | None = None) ->
 
 
 def without_delay(context: TableContext) -> TableContext:
-    """The table whose streams return a snapshot at once."""
+    """The table without a snapshot delay: streams return each snapshot as soon as they find it."""
     options = replace(context.options, streaming_read_snapshot_delay_ms=None)
     return with_options(context, options)
 
 
 def commit_mark(snapshot: Snapshot) -> str:
-    """A short text that identifies the commit of a snapshot, unlike its id after a rollback."""
+    """A short text that identifies the commit of a snapshot.
+
+    The snapshot id does not: after a rollback, another commit may get the same id.
+    """
     name = snapshot.delta_manifest_list.encode()
     return hashlib.sha256(name).hexdigest()[:_COMMIT_LENGTH]

@@ -97,7 +97,7 @@ class Progress:
         self._write(done)
 
     def close(self) -> None:
-        """Record what is done."""
+        """Record the progress, unless it is recorded already."""
         if self._done is not None and self._recorded != self._done:
             self._write(self._done)
 

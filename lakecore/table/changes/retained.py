@@ -31,14 +31,17 @@ class RetainedChanges:
 
     @property
     def earliest_state(self) -> int:
-        """The first id whose rows can still be read, not only its changes."""
+        """The first snapshot whose rows can still be read; of earlier ones, only the changes."""
         number = self.earliest
         while number in self.kept:
             number += 1
         return number
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
-        """The snapshot, or its long-lived changelog. Raises NotFound, naming the earliest id."""
+        """The snapshot, or its long-lived changelog if the snapshot has expired.
+
+        Raises NotFound, naming the earliest id, if neither exists.
+        """
         if not self.earliest <= snapshot_id <= self.latest:
             raise self.gone(snapshot_id)
         history = self.context.history
@@ -54,7 +57,7 @@ class RetainedChanges:
             raise (retained_changes(self.context) or self).gone(snapshot_id) from error
 
     def snapshots(self, first: int, last: int) -> list[Snapshot]:
-        """The snapshots from `first` to `last`. Raises NotFound, naming the earliest id."""
+        """The snapshots from `first` to `last` (inclusive). Raises NotFound as `snapshot` does."""
         return read_all(self.snapshot, range(first, last + 1))
 
     def newest_at(self, time_ms: int) -> int | None:

@@ -55,7 +55,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What names the start of a stream.
+    """What determines the start of a stream: options, or the progress of a consumer.
 
     `options` holds `scan.mode` and the related options. `exact`: the start must not have expired.
     `consumer_id` and `progress` are those of a consumer that was recorded before.
@@ -132,7 +132,7 @@ def find_start(
     options = origin.options
     mode = mode_of(options)
     if retained is None:
-        # What is committed after a stream of the mode `latest` began is new to it.
+        # The mode `latest` skips only existing snapshots, and there is none.
         fresh = mode is ScanMode.LATEST and origin.progress is None
         return Start(next_id=1) if fresh else None
     if origin.progress is not None:
@@ -185,7 +185,7 @@ def _of_consumer(retained: RetainedChanges, origin: Origin) -> int:
 
 
 def _named_snapshot(context: TableContext, options: TableOptions) -> int:
-    """The snapshot that the options name by id, by tag, or by version, which is either of these."""
+    """The snapshot that the options name: by id, by tag, or by `scan.version` (an id or a tag)."""
     if options.scan_snapshot_id is not None:
         return options.scan_snapshot_id
     version = options.scan_version
@@ -205,7 +205,10 @@ def _reached(retained: RetainedChanges, snapshot_id: int, *, exact: bool) -> int
 
 
 def _live(retained: RetainedChanges, snapshot_id: int, *, exact: bool) -> Snapshot:
-    """A snapshot whose state can be read: not one of which only the changelog exists."""
+    """The named snapshot, whose state can be read.
+
+    If it has expired, even if its changelog exists: the earliest one left, or NotFound if `exact`.
+    """
     earliest = retained.earliest_state
     if snapshot_id > retained.latest or (exact and snapshot_id < earliest):
         raise retained.gone(snapshot_id)
@@ -213,7 +216,10 @@ def _live(retained: RetainedChanges, snapshot_id: int, *, exact: bool) -> Snapsh
 
 
 def _compacted(retained: RetainedChanges, options: TableOptions) -> Snapshot:
-    """The newest snapshot of a compaction; of a full one if full compactions are scheduled."""
+    """The newest snapshot of a compaction; if there is none, the latest snapshot.
+
+    If full compactions are scheduled, only those count.
+    """
     commits = options.full_compaction_delta_commits
     full = commits is not None or options.changelog_producer is ChangelogProducer.FULL_COMPACTION
     every = commits or 1
@@ -240,7 +246,7 @@ def _time_ms(options: TableOptions) -> int:
 
 
 def _first_since(retained: RetainedChanges, time_ms: int) -> int:
-    """The first snapshot that was committed at this time or later, or else the next one."""
+    """The id of the first snapshot committed at this time or later; else the next unused id."""
     before = retained.newest_at(time_ms - 1)
     return retained.earliest if before is None else before + 1
 

@@ -42,7 +42,7 @@ class ReadPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The plan of a read, counted. `str()` gives it as lines of text.
+    """What a read would do, in numbers. `str()` gives it as lines of text.
 
     `snapshot_id` is None for a table without data. `raw_files` counts the files that are scanned
     without a merge, `merged_sections` the sections whose files are merged. Sizes are in bytes, of
@@ -104,7 +104,7 @@ class Explanation:
         ]
 
     def _hidden_share(self) -> str:
-        """The share of rows that are not visible before a compaction; no text if there are none."""
+        """The number and share of rows not visible before a compaction; empty if there are none."""
         hidden = self.rows_hidden_at_level_0
         if not hidden:
             return ""
@@ -130,7 +130,10 @@ def explain(
     predicate: Predicate | None,
     where: str | None,
 ) -> Explanation:
-    """The explanation of a read. Raises CorruptTable for a local file of another size."""
+    """The explanation of a read.
+
+    Raises CorruptTable if the size of a local file differs from the manifest's.
+    """
     plan = source.plan(predicate)
     raw = [split for split in plan.splits if split.raw]
     merged = [split for split in plan.splits if not split.raw]

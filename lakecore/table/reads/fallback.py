@@ -6,7 +6,7 @@ regardless of conditions on values
 (https://paimon.apache.org/docs/master/maintenance/manage-branches/).
 
 A tag or a time names the same state on both branches. A snapshot id means that snapshot of the
-table, and on the fallback branch the newest one that is not younger, else its first.
+table. On the fallback branch it means the newest snapshot of that time, else the first.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def falls_back(context: TableContext) -> bool:
 def with_fallback(source: TableSource, context: TableContext, travel: Travel) -> FallbackSource:
     """The rows of the source, and those of partitions that only the fallback branch has.
 
-    Raises NotFound if there is no such branch or tag, InvalidRequest if its columns differ.
+    Raises NotFound if the branch or tag does not exist, InvalidRequest if the branch's columns
+    differ from the table's.
     """
     rest = fallback_source(context, travel)
     schema = rest.table_schema
@@ -61,7 +62,7 @@ def with_fallback(source: TableSource, context: TableContext, travel: Travel) ->
 
 
 def fallback_source(context: TableContext, travel: Travel) -> TableSource:
-    """All rows of the fallback branch at a state."""
+    """All rows of the fallback branch, at the state that the read sees."""
     other = _branch(context)
     snapshot, schema = _state(context, other, stated_travel(context, travel))
     return TableSource(context=as_of(other, schema), snapshot=snapshot, table_schema=schema)
@@ -69,7 +70,7 @@ def fallback_source(context: TableContext, travel: Travel) -> TableSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FallbackSource:
-    """The rows of a table, and of a branch where the table lacks the partition."""
+    """The rows of a table and, for partitions that it lacks, those of its fallback branch."""
 
     main: TableSource
     rest: TableSource
@@ -89,7 +90,7 @@ class FallbackSource:
         return self.table_schema.arrow
 
     def sources(self, predicate: Predicate | None = None) -> tuple[TableSource, TableSource]:
-        """The table, and the other partitions of the branch."""
+        """The source of the table, and that of the branch without the partitions of the table."""
         for known, rest in self._known:
             if known is predicate:
                 return self.main, rest
@@ -98,7 +99,7 @@ class FallbackSource:
         return self.main, rest
 
     def plan(self, predicate: Predicate | None = None) -> ScanPlan:
-        """The splits of both; the snapshot is that of the table."""
+        """The splits of the table and of the branch; the snapshot is that of the table."""
         plans = [source.plan(predicate) for source in self.sources(predicate)]
         skipped = [plan.skipped for plan in plans]
         return ScanPlan(
@@ -149,7 +150,7 @@ class FallbackSource:
     def engine_files(
         self, columns: Sequence[str], predicate: Predicate | None = None
     ) -> list[str] | None:
-        """As `TableSource.engine_files`, of both."""
+        """As `TableSource.engine_files`, for both sources; None if it is None for one of them."""
         found: list[str] = []
         for source in self.sources(predicate):
             files = source.engine_files(columns, predicate)
@@ -184,7 +185,7 @@ def _branch(context: TableContext) -> TableContext:
 def _state(
     context: TableContext, other: TableContext, travel: Travel
 ) -> tuple[Snapshot | None, TableSchema]:
-    """The state of the fallback branch that a read sees."""
+    """The snapshot and the schema of the fallback branch (`other`) that a read sees."""
     history = other.history
     if travel.snapshot_id is not None:
         time_ms = context.history.snapshot(travel.snapshot_id).time_ms
@@ -198,7 +199,7 @@ def _state(
         try:
             return resolve(other, travel)
         except NotFound:
-            return None, other.schema  # the branch is younger
+            return None, other.schema  # the branch is younger than this time
     if travel.tag is not None:
         return resolve(other, travel)
     return history.latest_snapshot(), other.schema

@@ -1,7 +1,8 @@
 """The file indexes of files -> which of them, and which of their rows, may match a condition.
 
-An index is embedded in the manifest, or it is a file beside the data file. Only files that the
-statistics leave are looked at, and only if one of their indexes is of a column of the condition.
+The indexes of a data file are embedded in the manifest, or stored in a file next to it. They are
+read only if statistics do not exclude the data file. Indexes of columns that the condition does not
+name are ignored.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _FEW_SHARE = 16
 
 @dataclass(frozen=True, slots=True)
 class IndexedFiles:
-    """How the indexes of a table's files are found and understood."""
+    """Finds, reads and evaluates the file indexes of a table."""
 
     history: History
     layout: Layout
@@ -47,9 +48,9 @@ class IndexedFiles:
     def selected(
         self, entries: Sequence[ManifestEntry], looked_at: np.ndarray, predicate: Predicate
     ) -> tuple[np.ndarray, Mapping[str, BitMap]]:
-        """For each file, whether it may hold a matching row; and the rows where they are few.
+        """For each file, whether it may hold a matching row; and these rows, if they are few.
 
-        The indexes of files that are not `looked_at` are not read; such files stay out. Raises
+        Files that are not `looked_at` are left out, and their indexes are not read. Raises
         CorruptTable for an index that is missing or damaged.
         """
         mask = looked_at.copy()
@@ -109,6 +110,6 @@ def has_index(file: DataFile) -> bool:
 
 
 def selecting(split: Split, rows: Mapping[str, BitMap]) -> Split:
-    """The raw split with those of the selected rows that are of its files."""
+    """The raw split, limited to the selected rows of its files."""
     own = {file.name: rows[file.name] for file in split.files if file.name in rows}
     return replace(split, selected=own) if own else split

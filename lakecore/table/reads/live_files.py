@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def live_files(
     history: History, partitions: Partitions, snapshot: Snapshot, condition: Predicate | None
 ) -> tuple[Sequence[ManifestEntry], int]:
-    """The live files of matching partitions (None: all), and the number of all live files."""
+    """The live files of partitions that match (None: of all), and the number of all live files."""
     if condition is None:
         live = history.live_entries(snapshot)
         return live, len(live)
@@ -44,7 +44,7 @@ def live_files(
 def in_partitions(
     entries: Sequence[ManifestEntry], partitions: Partitions, condition: Predicate | None
 ) -> Sequence[ManifestEntry]:
-    """The entries of matching partitions."""
+    """The entries of partitions that match the condition (None: all entries)."""
     if condition is None or not entries:
         return entries
     distinct = list({entry.partition: None for entry in entries})

@@ -1,4 +1,4 @@
-"""Splits that were planned before -> those of them in which a row may match a condition.
+"""Splits that were planned before -> those in which a row may match a condition.
 
 INVARIANT: as in `scan.py`, statistics of values never remove a single file of a merged section, and
 never a section whose rows are folded.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def narrowed(
     context: ScanContext, splits: Sequence[Split], predicate: Predicate | None
 ) -> tuple[Split, ...]:
-    """The splits without raw files, and merged sections, in which no row can match."""
+    """The splits, without the raw files and the merged sections in which no row can match."""
     files = [file for split in splits for file in split.files]
     mask = matching_values(files, context.history, context.schema, predicate)
     match = {file.name: bool(each) for file, each in zip(files, mask, strict=True)}

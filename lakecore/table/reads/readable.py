@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Readable(ABC):
-    """The reading methods. Each accepts at most one name of a state; the default is the latest."""
+    """The reading methods. Each reads the latest state, or the one that an argument names."""
 
     @abstractmethod
     def _facts(self) -> list[tuple[str, object]]:
@@ -269,7 +269,7 @@ class Readable(ABC):
         return rows.__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self) -> object:
-        """The schema of those rows."""
+        """The Arrow schema of a read, as a C schema."""
         return self.schema.arrow.__arrow_c_schema__()
 
 

@@ -56,7 +56,7 @@ class Condition:
     columns: tuple[str, ...]
 
     def mask(self, rows: pa.Table) -> pa.ChunkedArray:
-        """For each row whether the condition is true; null is not."""
+        """For each row, whether the condition is true; False where it is null."""
         return holds(rows, self.expression)
 
 
@@ -68,7 +68,7 @@ def setting_of(context: TableContext) -> Setting:
 
 
 def local_setting() -> Setting:
-    """The statement time, without a table name."""
+    """The setting of a statement that begins now, without a table name."""
     now = LOCAL.now_ms()
     return Setting(now_ms=lambda: now)
 
@@ -88,7 +88,7 @@ def parse_condition(
 
 
 def sql_condition(where: str, schema: TableSchema, setting: Setting) -> Condition:
-    """An SQL condition: a Polars expression where both engines surely agree, else for DuckDB."""
+    """An SQL condition: a Polars expression if that is exact; otherwise DuckDB evaluates it."""
     sql, predicate = scalar.parse_where(where, schema, setting)
     exact = to_polars(predicate) if is_exact(predicate) else None
     return Condition(
@@ -184,7 +184,7 @@ def _is_row_by_row(expression: pl.Expr, schema: pa.Schema) -> bool:
     """Whether Polars evaluates each part of an expression for each row alone.
 
     Polars folds a comparison with a value outside the column's type to a constant, and then does
-    not move a filter below it. So each operand is checked alone.
+    not move a filter below it. Therefore each operand is checked, too.
     """
     with said_plainly(expression):
         if _probe(expression, schema)[1]:
@@ -224,7 +224,7 @@ def _probe(expression: pl.Expr, schema: pa.Schema) -> tuple[pl.DataType, bool]:
 
 
 def holds(rows: pa.Table, expression: pl.Expr | Sql) -> pa.ChunkedArray:
-    """For each row whether the condition is true; null is not."""
+    """For each row, whether the condition is true; False where it is null."""
     if isinstance(expression, Sql):
         return pa.chunked_array([scalar.matches(expression, rows)])
     frame = _computed(rows, [expression])
@@ -234,7 +234,7 @@ def holds(rows: pa.Table, expression: pl.Expr | Sql) -> pa.ChunkedArray:
 def values_of(
     rows: pa.Table, values: Mapping[str, object], schema: pa.Schema
 ) -> dict[str, pa.ChunkedArray]:
-    """Each value, computed for each row, before it is fitted to its column of the schema."""
+    """Each value, computed for each row, but not yet cast to the type of its column."""
     expressions = {name: each for name, each in values.items() if isinstance(each, pl.Expr)}
     frame = _computed(rows, list(expressions.values()))
     computed = {
@@ -311,7 +311,7 @@ def plain_value(column: pa.Field, value: object) -> pa.Scalar:
 
 
 def _computed(rows: pa.Table, expressions: Sequence[pl.Expr]) -> pl.DataFrame:
-    """The rows, with one more column for each expression, named by its index."""
+    """The columns that the expressions read, and one for each expression, named by its index."""
     roots = dict.fromkeys(name for each in expressions for name in each.meta.root_names())
     # A Polars frame without columns has no rows, so keep at least one column.
     frame = to_frame(rows.select(list(roots) or rows.schema.names[:1]))

@@ -119,8 +119,8 @@ def plan_scan(
 ) -> ScanPlan:
     """The splits of a snapshot that may hold matching rows, in order of partition and bucket.
 
-    `shown` selects the files of each bucket to read, in place of the rule of `hides_level_0`. The
-    partitions `without` are left out.
+    `shown` selects the files to read, in place of the rule of `hides_level_0`. Partitions in
+    `without` are left out.
     """
     if snapshot is None:
         return ScanPlan(snapshot=None)
@@ -158,7 +158,7 @@ def visible_partitions(
     *,
     shown: Callable[[Sequence[ManifestEntry]], list[ManifestEntry]] | None = None,
 ) -> frozenset[bytes]:
-    """The partitions of which a read sees files, among those that match the predicate.
+    """The partitions that match the predicate and have files that a read sees.
 
     `shown` is that of `plan_scan`.
     """
@@ -172,7 +172,7 @@ def visible_partitions(
 
 
 def _visible(entries: Iterable[ManifestEntry], *, settled: bool) -> list[ManifestEntry]:
-    """The files that a read sees; without level 0 if rows are `settled`."""
+    """The entries of the files that a read sees. `settled`: level 0 is hidden."""
     return [
         entry
         for entry in entries
@@ -188,7 +188,7 @@ def plan_merged(
     snapshot: Snapshot | None,
     predicate: Predicate | None = None,
 ) -> list[Split]:
-    """The splits of some files of a snapshot; their rows are merged only with each other."""
+    """The splits of some files of a snapshot, merged with each other but with no other files."""
     kept = keep_entries(context, entries, predicate)
     splits, _, _ = _deal(kept, context, snapshot, predicate, settled=False)
     return splits
@@ -265,7 +265,7 @@ def _keep_buckets(
 
 
 def _hash_is_settled(context: ScanContext) -> bool:
-    """Whether a value determines its bucket. The type of a primary key never changes."""
+    """Whether equal bucket keys share a bucket. The type of a primary key never changes."""
     history, own = context.history, context.schema
     ids = () if own.primary_keys or not own.id else history.schema_ids()
     return hash_is_settled(bucket_key_fields(own, context.options), map(history.schema, ids))
@@ -297,7 +297,7 @@ def _deal(
     *,
     settled: bool,
 ) -> tuple[list[Split], int, int]:
-    """The splits of all buckets; how many files statistics of values pruned, and file indexes."""
+    """The splits of all buckets; the number of files pruned by value statistics, and by indexes."""
     buckets: dict[Bucket, list[int]] = defaultdict(list)
     for index, entry in enumerate(entries):
         buckets[entry.partition, entry.bucket, entry.total_buckets].append(index)
@@ -345,7 +345,7 @@ def _deal(
 
 
 def commit_order(files: Sequence[DataFile]) -> Mapping[str, int]:
-    """A number for each file of a bucket; `files` are in commit order, and later files get more.
+    """A number for each file of a bucket, larger for newer files; `files` are in commit order.
 
     Two writers that start from one snapshot assign the same sequence numbers. These numbers break
     the tie, so that the winner depends neither on pruning nor on compactions of other files.

@@ -94,7 +94,7 @@ class TableSource:
         return self.table_schema.arrow
 
     def plan(self, predicate: Predicate | None = None) -> ScanPlan:
-        """The splits that may hold matching rows; cached, because faces call this repeatedly."""
+        """The splits that may hold matching rows; cached, because a read calls this repeatedly."""
         for known, plan in self._planned:
             if known is predicate:
                 return plan
@@ -109,7 +109,7 @@ class TableSource:
         return plan
 
     def partitions(self, predicate: Predicate | None = None) -> frozenset[bytes]:
-        """The partitions of which this source sees files, among those that match the predicate."""
+        """The partitions that match the predicate and have files that this source sees."""
         shown = None if self.only_level is None else self._of_level
         return visible_partitions(self.scan_context, self.snapshot, predicate, shown=shown)
 
@@ -210,7 +210,7 @@ class TableSource:
         return paths
 
     def decide(self, columns: Sequence[str], predicate: Predicate | None = None) -> Decision:
-        """Whether an engine scans all files of a read, or each split has its own path."""
+        """How a read is done: an engine scans all files, or each split has its own path."""
         splits = self.plan(predicate).splits
         plan, budget = self.read_plan(splits, columns, predicate), self.context.budget
         decision = decide(splits, plan, budget, Reader.ENGINE)
@@ -237,7 +237,7 @@ class TableSource:
             SplitFiles(split, plan, store).check()
 
     def _few_match(self, splits: Sequence[Split], plan: ReadPlan, paths: Sequence[str]) -> bool:
-        """Whether the predicate leaves few row groups, and most bytes are not verified yet."""
+        """Whether many bytes are not verified yet, and the predicate leaves few row groups."""
         store = self.context.store
         if plan.predicate is None:
             return False
@@ -305,7 +305,7 @@ def side_by_side(
 ) -> Generator[Batch, None, None]:
     """The batches of the streams, in order; a few streams are read concurrently.
 
-    A few batches of each stream are read ahead; only one if it has `ahead_bytes`.
+    A few batches of each stream are read ahead, until they take `ahead_bytes`.
     """
     waiting = iter(streams)
     running: deque[_Ahead[Batch]] = deque()
@@ -362,9 +362,9 @@ class _Ahead(Generic[Batch]):
         return self._pool.submit(self._read)
 
     def _read(self) -> deque[Batch] | None:
-        """The next batches: one, or a few small ones. Empty while large batches wait.
+        """The next batches: one, or a few small ones. None at the end of the stream.
 
-        None at the end of the stream.
+        Empty while the batches that wait for the consumer take `ahead_bytes`.
         """
         some: deque[Batch] = deque()
         rows = 0

@@ -102,7 +102,7 @@ def in_names_of(context: TableContext, schema: TableSchema) -> dict[str, str]:
 def with_levels_of(context: TableContext, schema: TableSchema) -> TableContext:
     """The table with today's schema and the level options of an older schema.
 
-    A dynamic option of this object stays if the stored option has not changed in between.
+    A dynamic option keeps its value if the stored option is the same in both schemas.
     """
     today, then = (each.stated_options for each in (context.schema, schema))
     changed = [key for key in _LEVELS if today.get(key) != then.get(key)]

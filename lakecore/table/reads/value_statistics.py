@@ -1,7 +1,8 @@
 """The statistics of files -> which of them may hold a row that matches a condition on values.
 
-A file is compared by the columns of the schema that is read. A column that the file lacks is null.
-The statistics of a column whose type has changed since are unknown, and may match.
+The statistics of a file are compared as columns of the schema that is read. A column that the file
+lacks is null in all its rows. If the type of a column has changed since, its statistics are
+unknown, and may match.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class FileIndexes:
                     ) from error
 
     def finish(self) -> bytes:
-        """The container."""
+        """The bytes of the container with all indexes of the file."""
         return encode_container(
             StoredIndex(column=column.name, index_type=column.index_type, body=writer.finish())
             for column, writer in self._indexes

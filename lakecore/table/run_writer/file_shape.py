@@ -40,7 +40,8 @@ ENCODED_GROUPS = 6
 class FileShape:
     """The format of the files of one kind and level; it is the same for all buckets.
 
-    A container of `indexes` of at most `embedded_index_bytes` is stored in the manifest.
+    The container of the `indexes` of a file is stored in the manifest if it has at most
+    `embedded_index_bytes`.
     """
 
     schema: TableSchema
@@ -62,7 +63,7 @@ class FileShape:
         return ENCODED_GROUPS * self.write_format.row_group_bytes
 
     def rows_between_looks(self, rows: pa.Table) -> int:
-        """The rows to write before the file size is checked again."""
+        """The number of rows to write before the file size is checked again."""
         wanted = self.write_format
         row_bytes: int = max(1, size_of(rows) // max(1, rows.num_rows))
         size_bytes = min(wanted.row_group_bytes, max(self.target_bytes, _LOOK_BYTES_MIN))
@@ -75,7 +76,7 @@ class FileShape:
 
     @property
     def bounded_names(self) -> tuple[str, ...]:
-        """The columns whose statistics are stored; dense statistics leave out mode none."""
+        """The columns whose statistics are stored: dense statistics leave out mode `none`."""
         return tuple(
             field.name
             for field, mode in zip(self.schema.fields, self.stats_modes, strict=True)

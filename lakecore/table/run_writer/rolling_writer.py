@@ -182,7 +182,7 @@ class _OpenFile:
         self.writer.flush()
 
     def _see(self) -> None:
-        """Add the rows since the last call to the statistics; each call has a cost per column."""
+        """Add unseen rows to the statistics and indexes. Each call has a cost per column."""
         if not self._unseen:
             return
         seen, self._unseen = self._unseen, []
@@ -256,7 +256,7 @@ class _OpenFile:
 
 
 def _refuse_nulls(rows: pa.Table, schema: TableSchema) -> None:
-    """Raise InvalidRequest if a NOT NULL column holds null, as a retraction can leave it.
+    """Raise InvalidRequest if a NOT NULL column holds null, for example after a retraction.
 
     Arrow would write such a null as an empty list, a row of zeros or a null, depending on the type
     and the format.

@@ -34,7 +34,7 @@ _COLUMNS_MAX = 128
 def coded_columns(
     split: Split, fields: Sequence[Field], plan: ReadPlan, store: Store
 ) -> frozenset[str]:
-    """The names of the columns to merge encoded. Raises CorruptTable if a file is missing."""
+    """The columns to merge dictionary-encoded. Raises CorruptTable if a file is missing."""
     files = split.files
     few = sum(file.row_count for file in files) < _LEAST_ROWS or len(files) > _FILES_MAX
     if few or not MERGE_FUNCTIONS[plan.engine].chooses_rows:

@@ -43,7 +43,7 @@ _ONE = BatchSize(1, _LEAST_BYTES)
 
 
 def are_large(files: Iterable[DataFile], budget: Budget) -> bool:
-    """Whether the stored rows of some file are large."""
+    """Whether the mean stored row of any of the files is large."""
     return any(is_large(file.size_bytes, file.row_count, budget) for file in files)
 
 
@@ -76,7 +76,7 @@ def places_of(
 
 
 class Values:
-    """Reads the values of places, file by file, mostly in ascending order."""
+    """Reads the values that places stand for; each file mostly in ascending order."""
 
     def __init__(
         self, places: Places, fields: Sequence[Field], plan: ReadPlan, store: Store
@@ -116,7 +116,7 @@ class Values:
         self._open.clear()
 
     def _row(self, row: pa.Table, placed: Sequence[Field]) -> pa.Table:
-        """A row with its values; values stored in one row are read together."""
+        """A row with values instead of places; those of one stored row are read together."""
         wanted: dict[int, list[Field]] = {}
         values: dict[str, pa.Array] = {}
         for field in placed:
@@ -134,7 +134,7 @@ class Values:
         return row
 
     def _at(self, number: int, position: int, fields: Sequence[Field]) -> pa.RecordBatch:
-        """Columns of the row at a position of a file."""
+        """These columns of one row: the row at `position` in the file with this number."""
         file = self._files.split.files[number]
         group, end = self._group_of(number, file, position)
         late = late_casts([file], fields, self._files.plan.schemas)
@@ -175,7 +175,7 @@ Rows: TypeAlias = "tuple[int, pa.RecordBatch]"
 
 @dataclass(slots=True)
 class _Opened:
-    """An open row group, and the rows decoded together with the last one, as in an Avro block."""
+    """An open row group. `left`: rows decoded together with the last row, as in an Avro block."""
 
     group: int | None
     batches: Iterator[Rows]

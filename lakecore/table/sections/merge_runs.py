@@ -51,11 +51,11 @@ LEASE_LEAST_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merging:
-    """What a compaction merges by, and with how much memory; the defaults are those of a read.
+    """The merge function of a compaction, and its memory. The defaults are those of a read.
 
     - `function`: the merge function (None: the plan's engine);
     - `share`: the merge takes the budget divided by this;
-    - `extra_batches`: the function holds these in addition to those of the runs;
+    - `extra_batches`: how many batches the function holds in addition to those of the runs;
     - `coded`: columns that are returned dictionary-encoded where possible.
     """
 
@@ -78,9 +78,9 @@ def merge_runs(
 ) -> Generator[pa.Table, None, None]:
     """The merged rows of a section, window by window, in key order.
 
-    `windows` are by default those of a read.
-    The tables hold the plan's columns and those that the merge needs. Raises Uncomputable for a key
-    whose rows cannot be merged, unless the predicate excludes the key.
+    `windows` are by default those of a read. The tables hold the plan's columns and those that the
+    merge needs. Raises Uncomputable for a key whose rows cannot be merged, unless the predicate
+    excludes the key.
     """
     windows = section_windows(split, plan, budget) if windows is None else windows
     try:
@@ -144,7 +144,7 @@ def _merged_runs(
 
 
 def _engine(plan: ReadPlan) -> MergeFunction:
-    """The merge function of a read; it drops excluded keys that it cannot merge."""
+    """The merge function of a read. Keys that it cannot merge are dropped if they are excluded."""
     engine = MERGE_FUNCTIONS[plan.engine]
     wanted = condition_on(plan.predicate, plan.merge.key)
     if engine.chooses_rows or wanted is None:

@@ -49,7 +49,7 @@ _PIECE_SHARE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """How runs are merged in rounds. Each call of `open_run` returns the slices from the start.
+    """How runs are merged in rounds. Each call of `open_run` reads a run from its start.
 
     `readers` runs of a round are read concurrently.
     """
@@ -63,10 +63,7 @@ class Rounds:
     readers: int = 1
 
     def streams(self, runs: Sequence[SortedRun], at_once: int) -> list[Iterator[Slice]]:
-        """The slices of the runs; runs of level 0 are first merged until all can be open at once.
-
-        `at_once` runs are merged in a round.
-        """
+        """The slices of the runs; those of level 0 are merged, at most `at_once` in a group."""
         level_0 = sorted((run for run in runs if run.level == 0), key=self.commit_order)
         others = [run for run in runs if run.level != 0]
         count = -(-len(level_0) // at_once)
@@ -120,7 +117,7 @@ class Rounds:
 
 
 def runs_at_once(runs: Sequence[SortedRun], columns: int, budget: Budget) -> int:
-    """How many of these runs, with so many columns, may be open at the same time."""
+    """How many of these runs may be open at the same time, with that many columns each."""
     most = min(_COLUMN_BYTES * columns, _ROW_GROUP_BYTES)
     held = [
         min(most, _DECODED_RATIO * max((file.size_bytes for file in run.files), default=0))

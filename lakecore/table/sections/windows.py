@@ -105,7 +105,7 @@ def on_reader() -> bool:
 
 
 class _CalledBack:
-    """Counts the running reads in which Polars threads call back."""
+    """Counts the running reads in which Polars threads may call lakecore's code."""
 
     def __init__(self) -> None:
         self.under_way = 0
@@ -201,12 +201,12 @@ class _Cursor:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of the whole held batch."""
+        """The bytes of the held batch as it was read, or 0."""
         return 0 if self.pending is None else self._held_bytes
 
     @property
     def key_rows(self) -> int:
-        """The rows of the held batch; 0 if each key in it is unique."""
+        """The number of rows held; 0 if each key in the batch is unique."""
         held = self.pending
         return 0 if held is None or held.unique else held.keys.length
 
@@ -288,7 +288,7 @@ class _Cursor:
 
 
 def counted(slices: Iterable[Slice], row_count: int) -> Iterator[Slice]:
-    """The slices of a run of `row_count` rows, each with a flag whether more follow."""
+    """The slices of a run of `row_count` rows; each says in `more` whether more rows follow."""
     left = row_count
     for part in slices:
         left -= part.rows.num_rows

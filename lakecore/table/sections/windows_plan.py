@@ -32,13 +32,13 @@ _ROW_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """The runs of a section are merged window by window.
+    """How the runs of a section are merged, window by window.
 
     - `fields`: the columns that are read;
     - `places`: columns merged by place, because rows are large (`places.py`);
     - `late`: casts after the merge (`late_casts.py`);
     - `open_runs`: the most runs that are open at once;
-    - `rounds`: more runs exist, and are first merged into fewer (`rounds.py`).
+    - `rounds`: whether there are more runs, which are first merged into fewer (`rounds.py`).
     """
 
     fields: tuple[Field, ...]

@@ -58,7 +58,7 @@ def decide(
     by: Reader,
     examined: Examined | None = None,
 ) -> Decision | None:
-    """How these splits are read: all of a read by `Reader.ENGINE`, otherwise a single one.
+    """How splits are read: all splits of a read if `by` is `Reader.ENGINE`, else a single one.
 
     None if the decision depends on storage, which is not `examined` yet. Uses only the size of the
     budget.
@@ -84,7 +84,10 @@ def decide(
 
 @dataclass(frozen=True, slots=True)
 class PolarsColumns:
-    """The columns that Polars reads of a split: those of the result, and those that decide."""
+    """The columns that Polars reads: `wanted` for the result, `deciding` which rows survive.
+
+    `span` is the range of the newer keys, if flags of these keys decide (`newer_keys.py`).
+    """
 
     wanted: tuple[Field, ...]
     deciding: tuple[Field, ...]
@@ -92,12 +95,12 @@ class PolarsColumns:
 
     @property
     def all(self) -> tuple[Field, ...]:
-        """All of them."""
+        """All columns that Polars reads."""
         return (*self.wanted, *self.deciding)
 
 
 def polars_columns(split: Split, plan: ReadPlan) -> PolarsColumns:
-    """The columns to read, and the span of newer keys if flags of them decide (`newer_keys.py`)."""
+    """The columns that Polars reads of a split; those of the plan alone if the split is raw."""
     schema = plan.schema
     if split.raw:
         return PolarsColumns(tuple(map(schema.field, plan.columns)), (), None)
@@ -116,7 +119,7 @@ def chunk_bytes(budget: Budget) -> int:
 def file_refusal(
     splits: Sequence[Split], fields: Sequence[Field], schemas: Mapping[int, TableSchema]
 ) -> Reason | None:
-    """Why engines cannot read these columns of the files, as far as metadata says."""
+    """Why engines cannot read these columns, as far as metadata shows; None: it shows no reason."""
     files = [file for split in splits for file in split.files]
     if any(file.format != "parquet" for file in files):
         return Reason.FORMAT
@@ -171,7 +174,7 @@ def parts_or_reason(
 
 
 def _refusal(splits: Sequence[Split], plan: ReadPlan, budget: Budget, by: Reader) -> Reason | None:
-    """Why not an engine, as far as metadata says."""
+    """Why no engine reads the splits, as far as metadata shows; None: it shows no reason."""
     if by is Reader.OWN:
         return Reason.OWN_READER
     if by is Reader.ENGINE:
@@ -202,14 +205,14 @@ def _refusal(splits: Sequence[Split], plan: ReadPlan, budget: Budget, by: Reader
 
 
 def stored_only(fields: Sequence[Field]) -> list[Field]:
-    """The columns of a table's schema among these, each once."""
+    """The columns, each once, without sequence number and kind."""
     return [each for each in dict.fromkeys(fields) if each not in (SEQUENCE_FIELD, KIND_FIELD)]
 
 
 def _path(
     splits: Sequence[Split], plan: ReadPlan, budget: Budget, by: Reader, examined: Examined
 ) -> EngineScan | PolarsChunks | LateMaterialisation | Reason:
-    """How an engine reads the splits, or why it cannot: metadata does not refuse it."""
+    """How an engine reads the splits, or why it cannot. Metadata has not ruled it out."""
     if by is Reader.ENGINE:
         paths = paths_of(splits, plan.schemas, examined.files)
         if isinstance(paths, Reason):
@@ -243,12 +246,12 @@ def _late(
 
 
 def keys_bytes_max(budget: Budget) -> int:
-    """The most bytes that the deciding columns of a section take."""
+    """The most bytes that the deciding columns of a section may take."""
     return budget.size_bytes // _KEYS_SHARE
 
 
 def _is_unchanged(field: Field, schema: TableSchema) -> bool:
-    """Whether files of a schema hold the column with the same name and type."""
+    """Whether files of this schema hold the column under the same name and with the same type."""
     twin = schema.by_id.get(field.id)
     return (
         twin is not None

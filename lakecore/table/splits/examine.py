@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def decide_split(split: Split, plan: ReadPlan, store: Store, budget: Budget) -> Decision:
-    """How a split is read, by Polars where that is possible and faster.
+    """How a split is read: by Polars if that is possible and faster.
 
-    Raises CorruptTable for a file with another size than the manifest's, or a damaged footer.
+    Raises CorruptTable if the size of a file differs from the manifest's, or a footer is damaged.
     """
     decision = decide([split], plan, budget, Reader.POLARS)
     if decision is None:
@@ -54,9 +54,9 @@ def polars_parts(
 def examine(
     splits: Sequence[Split], plan: ReadPlan, store: Store, sized: Sequence[str] | None
 ) -> tuple[FileFacts, ...]:
-    """The facts of the files, in order; those of one file if it is not on a local disk.
+    """The facts of the files, in order. If a file is not on a local disk, only its facts.
 
-    The row groups state the size of the columns `sized`; None: row groups are not examined.
+    `sized`: the columns whose size each row group states; None: row groups are not examined.
     """
     paths: list[tuple[DataFile, str, str]] = []
     for split in splits:

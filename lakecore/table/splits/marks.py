@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """A flag for each row of a split that says whether the row survives; files in order.
+    """A flag for each row of a split: whether the row survives. Files are in order.
 
     The rows of file `n` begin at `starts[n]`; its first `decided[n]` flags are final. `known` holds
     the deciding columns of all rows.
@@ -41,7 +41,7 @@ class Marks:
     known: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     def are_decided(self, start: int, end: int) -> bool:
-        """Whether the flags of all these rows are final."""
+        """Whether the flags of the rows from `start` to `end` (exclusive) are final."""
         inside = slice(
             int(np.searchsorted(self.starts, start, side="right")) - 1,
             int(np.searchsorted(self.starts, end, side="left")),
@@ -50,7 +50,7 @@ class Marks:
         return bool((self.starts[:-1][inside] + self.decided[inside] >= ends).all())
 
     def decide(self, places: range | np.ndarray | None, wins: np.ndarray) -> None:
-        """Set the flags of rows of one file; they follow its decided rows."""
+        """Set the flags of the rows at `places`: the next rows of one file that are not decided."""
         assert places is not None
         self.rows[slice(places.start, places.stop) if isinstance(places, range) else places] = wins
         number = int(np.searchsorted(self.starts, places[-1], side="right")) - 1
@@ -120,7 +120,7 @@ def _placed_rows(
 
 
 def _windows(runs: Sequence[deque[Slice]]) -> Iterator[list[Slice]]:
-    """The rows of each run up to the smallest last key among the runs that have more slices."""
+    """The rows of each run, up to the smallest last key of the runs that have more slices."""
     while left := [run for run in runs if run]:
         lasts = [run[0].keys.at(run[0].keys.length - 1) for run in left if len(run) > 1]
         bound = min(lasts) if lasts else None

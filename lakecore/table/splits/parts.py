@@ -85,7 +85,7 @@ def texts_of(fields: Sequence[Field]) -> list[str]:
 def scan_parts(
     parts: Sequence[Part], schema: pa.Schema, names: list[str], *, by_row_groups: bool = False
 ) -> pl.LazyFrame:
-    """Columns of all rows of the parts; parts of one file must be adjacent."""
+    """The columns `names` of all rows of the parts; parts of one file must be adjacent."""
     scans = []
     # In Polars, one scan of several files takes up to twice the time of one scan for each file.
     for path, own in groupby(parts, lambda part: part.path):
@@ -106,7 +106,7 @@ def _is_fixed(field: Field) -> bool:
 
 
 def _is_wide(field: Field) -> bool:
-    """Whether its values are compared in place, without codes."""
+    """Whether the values of a column are compared as they are, without codes."""
     return _is_fixed(field) and arrow_type(field.type).bit_width == _BYTE * _CODE_BYTES
 
 

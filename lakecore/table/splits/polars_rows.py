@@ -71,9 +71,9 @@ _MARK = f"{KEY_PREFIX}MARK"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chunk:
-    """Parts that are read together, their range of rows, and what decides which rows stay.
+    """Parts that are read together, and their range of rows.
 
-    If that is None, all rows stay.
+    `stay` decides which of these rows stay; None: all rows.
     """
 
     parts: Sequence[Part]
@@ -89,7 +89,7 @@ class _Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolarsRows:
-    """A split that is read by `path`."""
+    """The rows of a split, which Polars decodes as `path` says."""
 
     split: Split
     plan: ReadPlan
@@ -151,7 +151,7 @@ class PolarsRows:
         return None
 
     def _undeleted(self) -> Marks | None:
-        """Marks of the rows that no deletion vector marks as deleted; None: of all rows."""
+        """Marks of the rows that no deletion vector deletes; None if there are no vectors."""
         if not self.split.vectors:
             return None
         files, marks = self._files, no_marks(self.split.files)

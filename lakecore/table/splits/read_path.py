@@ -1,8 +1,9 @@
 """The ways of reading rows, and the reasons for them: closed sets of values, see `decide.py`.
 
 - A read whose files need no merge is left to an engine: Polars, DuckDB or Arrow scan the files.
-- Otherwise each split has its own path. Polars decodes the row groups of large splits: all of them,
-  or after a merge of the keys those values that survive (late materialisation, `marks.py`).
+- Otherwise each split has its own path. Polars decodes the row groups of large splits. It decodes
+  all rows of a raw split; of a section, only the values of rows that survive a merge of the keys
+  (late materialisation, `marks.py`).
 - lakecore's own reader does the rest. It scans a raw split, and merges a section in windows.
 """
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Reader(Enum):
-    """Who may read."""
+    """The readers that a read may use."""
 
     ENGINE = "an engine may scan all files of the read"
     POLARS = "Polars may decode row groups of the split"
@@ -83,7 +84,7 @@ class PolarsChunks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flagged:
-    """Flags of the keys of newer runs, all in `span`, decide for these parts of the oldest run."""
+    """Parts of the oldest run, for which flags of the newer keys decide; all are in `span`."""
 
     parts: tuple[Part, ...]
     span: range
@@ -91,10 +92,10 @@ class Flagged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateMaterialisation:
-    """The columns `deciding` of the parts are merged; Polars decodes the rows that survive.
+    """The `deciding` columns of the parts are merged; Polars decodes the rows that survive.
 
-    With `flagged`, flags of their keys decide for the oldest run, which `parts` then leaves out.
-    The columns take `held_bytes`, with marks and flags.
+    With `flagged`, flags of keys decide for the oldest run, and `parts` does not contain it.
+    `held_bytes` is the memory of the deciding columns, marks and flags.
     """
 
     parts: tuple[Part, ...]

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """Rows are dropped if they are `deleted` (ascending positions) or not `selected`."""
+    """The rows to keep: those `selected` (None: all) but not `deleted` (ascending positions)."""
 
     deleted: np.ndarray | None
     selected: BitMap | None
 
     def of(self, batch: pa.RecordBatch, position: int) -> tuple[np.ndarray | range, pa.RecordBatch]:
-        """The kept rows of a batch whose first row is at a position, with their positions."""
+        """The kept rows of a batch, with their positions; its first row is at `position`."""
         end = position + batch.num_rows
         mask: np.ndarray | None = None
         if self.selected is not None:
@@ -40,7 +40,7 @@ class KeptRows:
 
 
 def groups_holding(rows: BitMap, starts: Sequence[int], row_count: int) -> list[int]:
-    """The row groups, which begin at `starts`, that hold one of these rows."""
+    """The row groups that hold at least one of these rows; they begin at the positions `starts`."""
     ends = [*starts[1:], row_count]
     return [
         number

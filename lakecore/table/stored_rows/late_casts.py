@@ -61,7 +61,7 @@ class LateCasts:
     packed: bool = False
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether there are any late casts."""
         return bool(self.casts)
 
     @property
@@ -72,7 +72,7 @@ class LateCasts:
     def map_fields(
         self, fields: Sequence[Field], stored: Sequence[Field]
     ) -> tuple[ColumnMapping, ...]:
-        """The mappings of `rows.evolution`; each file fills one of the two columns."""
+        """How each field is read from a file, which fills either a column or its second column."""
         late = {
             each.stored: field
             for each in self.casts
@@ -159,7 +159,7 @@ NO_LATE_CASTS = LateCasts()
 def late_casts(
     files: Iterable[DataFile], fields: Iterable[Field], schemas: Mapping[int, TableSchema]
 ) -> LateCasts:
-    """The casts of these columns, from the schemas of the files, that may fail on a value."""
+    """The casts from the files' schemas to these columns that may fail on a value."""
     read = tuple(fields)
     found = {
         (mapping.read, _nullable(mapping.stored)): None

@@ -62,7 +62,7 @@ class Places:
         return {name: null for name, null in known.items() if null is not None}
 
     def asks_for_nulls(self, field: Field) -> bool:
-        """Whether only the nulls of a column matter; a cast does not change them."""
+        """Whether the merge needs only the nulls of a column. A cast does not change nulls."""
         return field.name in self.columns and not isinstance(field.type, Atomic)
 
     def uncast(self, mappings: Sequence[ColumnMapping]) -> tuple[ColumnMapping, ...]:

@@ -172,7 +172,7 @@ class SplitFiles:
         *,
         row_groups: Iterable[int] | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The batches of `rows`, deleted ones included, with the position of the first row.
+        """The batches of `rows`, but with deleted rows; each with the position of its first row.
 
         `row_groups` are those to read; None: all that the plan's predicate leaves.
 
@@ -223,7 +223,10 @@ class SplitFiles:
         late: LateCasts,
         row_groups: Iterable[int] | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """`stored_rows` with values but without known columns, and places for `_placed`."""
+        """The batches of `stored_rows`, before `_placed` puts places into them.
+
+        Columns with known nulls are missing. A column with the place of each row is added.
+        """
         file_schema, places = self.plan.schemas[file.schema_id], self.places
         own = (*file_schema.fields, SEQUENCE_FIELD, KIND_FIELD)
         known = self._known_nulls(file, fields)
@@ -270,7 +273,7 @@ class SplitFiles:
     def _readable(
         self, batch: pa.RecordBatch, mappings: Sequence[ColumnMapping], file: DataFile
     ) -> pa.RecordBatch:
-        """The batch with invalid UTF-8 replaced. Raises Unsupported for an invalid deciding value.
+        """The batch with invalid UTF-8 replaced. Raises Unsupported if the merge uses such a value.
 
         Java compares the bytes of strings, and different invalid bytes have the same replacement.
         """
@@ -344,7 +347,7 @@ class SplitFiles:
 
 
 def _last_in_order(column: pa.Array, before: pa.Array | None, path: str) -> pa.Array:
-    """The last of these values, copied so that the rest can be freed; `before` precedes them."""
+    """Check that these values, after `before`, ascend. Returns a copy of the last one alone."""
     falls = [pc.less(column[1:], column[:-1])]
     if before is not None:
         falls.append(pc.less(column[:1], before))

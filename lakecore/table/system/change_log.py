@@ -153,7 +153,7 @@ class ChangeLogSource:
         columns: Sequence[str],
         predicate: Predicate | None = None,
     ) -> list[str] | None:
-        """None: files do not store kinds as strings."""
+        """Always None: files do not store row kinds as strings."""
         del columns, predicate
         return None
 
@@ -192,7 +192,7 @@ def _starts_update(kinds: np.ndarray) -> np.ndarray:
 def _whole_updates(
     batches: Iterator[pa.RecordBatch], keys: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows in batches that hold both rows of each update."""
+    """The rows, in batches that never separate the -U and the +U of an update."""
     held: pa.RecordBatch | None = None
     for batch in batches:
         rows = batch

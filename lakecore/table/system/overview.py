@@ -31,7 +31,7 @@ SNAPSHOTS_SHOWN = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotFacts:
-    """A snapshot, with the live files and bytes after it; None where that cannot be said."""
+    """A snapshot, with the number and bytes of the live files after it; None if unknown."""
 
     id: int
     kind: str
@@ -73,8 +73,8 @@ class BucketFiles:
 class Overview:
     """A table at one moment.
 
-    `snapshots` are the newest of `snapshot_count`; `expiry` is a dry run of what the options of the
-    table would expire now, None if that cannot be said.
+    `snapshots` are the newest of `snapshot_count`. `expiry` is the result of a dry run: what the
+    options of the table would expire now. It is None if the dry run fails.
     """
 
     table: str
@@ -129,7 +129,7 @@ def overview_of(context: TableContext) -> Overview:
 def _expiry(context: TableContext) -> ExpiredSnapshots | None:
     try:
         return expire_snapshots(context, retention_of(context), dry_run=True)
-    except LakecoreError:  # a picture is also for tables that are damaged
+    except LakecoreError:  # an overview must also work for a damaged table
         return None
 
 
@@ -140,7 +140,7 @@ def _with_growth(
     tags: Mapping[str, int],
     consumers: Mapping[str, int],
 ) -> tuple[SnapshotFacts, ...]:
-    """The snapshots, with files and bytes counted back from the latest by what each one changed."""
+    """The facts of the snapshots. Files and bytes are counted backwards from the latest one."""
     of_tags, of_consumers = _by_number(tags), _by_number(consumers)
     files: int | None = len(entries)
     size_bytes: int | None = sum(entry.file.size_bytes for entry in entries)
@@ -190,7 +190,7 @@ def _buckets(context: TableContext, entries: Sequence[ManifestEntry]) -> tuple[B
 
 
 def _files(files: Sequence[DataFile]) -> tuple[FileFacts, ...]:
-    """The files of a bucket. Level 0 and any level below others may hold the same keys."""
+    """The files of a bucket. With a key, they may overlap on several levels, or within level 0."""
     lowest = max((file.level for file in files), default=0)
     levels = {file.level for file in files}
     ordered = sorted(files, key=lambda file: (file.level, file.sequence_min, file.name))

@@ -25,7 +25,7 @@ RO = "ro"
 
 
 class ReadOptimized(SystemTable):
-    """`$ro` of a table, as of any of its states."""
+    """The system table `$ro` of a table, which can be read at any state of the table."""
 
     def __init__(self, context: TableContext) -> None:
         self.identifier = f"{context.identifier}${RO}"
@@ -48,7 +48,7 @@ class ReadOptimized(SystemTable):
 
 
 def _last_level(source: TableSource) -> TableSource:
-    """The source, with the files of the last level only if it has a primary key."""
+    """The source; with a primary key, only the files of its last level."""
     keyed = source.table_schema.primary_keys
     only = source.context.options.level_count - 1 if keyed else None
     return replace(source, only_level=only)

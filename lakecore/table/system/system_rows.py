@@ -42,7 +42,10 @@ def system_rows(context: TableContext, name: str) -> pa.Table:
 
 
 def _with_fallback_partitions(context: TableContext, rows: Iterable[Row]) -> Iterable[Row]:
-    """The partitions that a read sees, as in Java; the other tables show one branch."""
+    """The partitions of the table and of its fallback branch, as in Java.
+
+    The other system tables show only one branch.
+    """
     rest = fallback_source(context, Travel())
     found = {row[0]: row for row in rows}
     if rest.snapshot is not None:

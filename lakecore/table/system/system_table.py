@@ -50,7 +50,7 @@ class SystemSource:
         columns: Sequence[str],
         predicate: Predicate | None = None,
     ) -> list[str] | None:
-        """None: the rows are not stored in files."""
+        """Always None: the rows are not stored in files."""
         del columns, predicate
         return None
 
@@ -71,7 +71,7 @@ class SystemTable(Readable):
         return f"SystemTable({self.identifier!r})"
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_"):  # protocols ask this way whether an object takes part
+        if name.startswith("_"):  # Python and libraries probe for protocol methods this way
             raise AttributeError(name)
         raise InvalidRequest(
             "a system table can only be read", table=self.identifier, verb=name, verbs=_VERBS
