@@ -54,7 +54,7 @@ __all__ = [
 
 _OWN_ROWS_MIN = 4_096
 _OWN_VALUE_BYTES = 2 << 10
-"""Groups with more bytes per column on average are taken separately, at little cost."""
+"""Groups with more bytes per column on average are copied separately, which costs little."""
 
 
 def bucket_ids(

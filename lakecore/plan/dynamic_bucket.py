@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BUCKETS_MAX = 32_767
-"""The number of a dynamic bucket is a short."""
+"""The largest signed 16-bit integer: the format stores bucket numbers as such."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 Mask: TypeAlias = "NDArray[np.bool_]"
 Masks: TypeAlias = "tuple[Mask, Mask]"
-"""Where a row may make a predicate true, and where one may make it false."""
+"""The chunks in which a row may make a predicate true, and those in which one may make it false."""
 
 Columns: TypeAlias = "pa.RecordBatch | pa.Table"
 """One row for each chunk, columns by name; a missing column is unknown."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakecore.options import TableOptions
 
 _KEEPS_NULL = frozenset({"last_value"})
-"""Functions that keep a null as a value: a row that must not change them repeats the old value."""
+"""Functions that take null as a new value: to keep the old value, a row must repeat it."""
 _TAKES_LAST = frozenset({"last_value", "last_non_null_value"})
 """Functions whose result is the newest value, so that a value can be set."""
 

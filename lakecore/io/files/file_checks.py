@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakecore.io.stores.store import Store
 
 _PIECE_BYTES = 32 << 20
-"""About how many bytes of a file one thread checks."""
+"""The approximate number of bytes of a file that one thread checks at a time."""
 
 
 def check_files(store: Store, paths: Sequence[str], columns: Sequence[str], checks: Checks) -> None:

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 ID_ATTRIBUTE = "paimon.id"
 _CODECS = {"none": "uncompressed", "zstd": "zstd", "snappy": "snappy", "gzip": "zlib", "lz4": "lz4"}
 _STRIPE_SHARE = 2
-"""Divisor.
+"""The size of a stripe is that of a row group, divided by this.
 
-A stripe is this part of a row group, because its stored bytes count, not decoded ones.
+A row group's size counts decoded bytes, a stripe's size stored ones.
 """
 _DICTIONARY_SHARE_MAX = 0.8
 _NANOS_MAX = (1 << 63) - 1

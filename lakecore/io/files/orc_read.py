@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 _PROBE_ROWS = 1_024
 _DECODED_RATIO = 4
 _EXTRA_BATCHES = 3
-"""What streaming holds, in batches: one, the pieces of the next, and what is read ahead."""
+"""Batches held while streaming: the current one, the pieces of the next, and what is read ahead."""
 _PIECES = 16
-"""Pieces of a streamed batch."""
+"""The number of pieces that make up a streamed batch."""
 _STRIPE_COPIES = 3
-"""Decoding a whole stripe takes this many times its rows, with the library's own buffers."""
+"""Decoding a whole stripe takes this many times the memory of its rows, with Arrow's buffers."""
 
 
 def orc_columns(store: Store, path: str) -> tuple[str, ...]:

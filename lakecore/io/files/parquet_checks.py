@@ -38,7 +38,7 @@ _HEADER_BYTES = 8 << 10
 """Bytes of a page header that are read first; statistics make some headers longer."""
 _HEADER_BYTES_MAX = 16 << 20
 _KNOWN_CHUNKS_MAX = 4 << 20
-"""Column chunks, a byte each, that are remembered as checked."""
+"""The most column chunks that are remembered as checked; each takes one byte."""
 
 
 class _Chunk(NamedTuple):

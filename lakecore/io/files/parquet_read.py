@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 _PROBE_ROWS = 1_024
 _PROBED_ROWS_MIN = 4 * _PROBE_ROWS
-"""Rows of a row group up to which it is small, whatever its footer hides."""
+"""A row group with at most this many rows is small, whatever size its footer hides."""
 _LARGE_BYTES = 32 << 20
 """After a larger batch, the memory of decoding is released before the next batch."""
 _MANY_COLUMNS = 256
 _WHOLE_COLUMN_BYTES = 32 << 10
-"""A column up to this size in a row group is decoded completely; streaming takes as much."""
+"""A column up to this size in a row group is decoded completely: streaming takes as much."""
 
 _VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
 """Sizes of values of Parquet's fixed-width types."""

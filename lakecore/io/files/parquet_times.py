@@ -26,7 +26,7 @@ _DAY_SECONDS = 86_400
 _SECOND_NANOS = 1_000_000_000
 _FIRST = divmod(-(1 << 63), _SECOND_NANOS)
 _LAST = divmod((1 << 63) - 1, _SECOND_NANOS)
-"""The first and the last time that can be counted: seconds, and nanoseconds of the second."""
+"""The first and the last time in 64-bit nanoseconds: seconds, and nanoseconds of the second."""
 _ENCODER, _ROOT = "parquet-cpp-arrow", " paimon_schema {"
 _HEAD_CHARACTERS = 200
 

@@ -50,7 +50,7 @@ _ROOM_A_COLUMN_BYTES = 1 << 10
 _BOUND_BYTES_MAX = 4096
 """Arrow writes no bounds longer than this."""
 _UNDER_WAY_BYTES = ROW_GROUP_BYTES * 3 // 2
-"""For each encoding thread."""
+"""The most bytes of row groups in progress, for each encoding thread."""
 
 
 class ParquetWriter:

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from lakecore.model.statistics import TableStatistics
 
 _ENTRY_BYTES, _LIVE_BYTES, _LISTED_BYTES, _SCHEMA_BYTES = 1_300, 150, 600, 8_000
-"""About what the caches keep for an entry of a manifest, a live file (its entry is shared with the
-manifest), a manifest in a list, and a schema."""
+"""The approximate bytes that the caches hold for an entry of a manifest, a live file (its entry is
+shared with the manifest), a manifest in a list, and a schema."""
 _LIVE_KEPT = 8
-"""Snapshots whose live files are kept: each takes memory for all files of the table."""
+"""The most snapshots whose live files are cached: each takes memory for all files of the table."""
 _SCHEMAS_KEPT = 1_000
 _HINT_BYTES_MAX, _HINT_DIGITS_MAX = 64, 18
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from pyarrow.fs import FileSystem, LocalFileSystem
 
 NO_FILES: FileSystem = LocalFileSystem()
-"""The file system to look for it."""
+"""The file system in which Arrow looks for `NO_FILE`."""
 NO_FILE = (
     "/dev/null/pyarrow's own functions cannot read the rows that lakecore merges; give them "
     "dataset.to_table(), or query the dataset by DuckDB or Polars"
 )
-"""Its path, which the error shows. No such file can be made: /dev/null is no directory."""
+"""The path, which Arrow's error shows. No such file can exist: /dev/null is no directory."""

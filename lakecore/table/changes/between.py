@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 Point: TypeAlias = Time | None
-"""A snapshot id, a tag (or an id as text), a time. None: before the first, or the latest."""
+"""A point of the history: a snapshot id, a tag (or an id as text), or a time.
+
+None as the start: before the first snapshot. None as the end: the latest snapshot.
+"""
 
 
 def changes_between(context: TableContext, start: Point, end: Point) -> ChangesSource:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 _STEPS_BETWEEN_CHECKS = 16
-"""As in Java: the number of empty steps before the range of snapshots is checked again."""
+"""After this many empty steps, the range of snapshots is checked again, as in Java."""
 
 START_OPTIONS = frozenset(
     {

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from lakecore.plan.predicate import Predicate
 
 Bucket = tuple[bytes, int, int]
-"""Partition, bucket, total buckets."""
+"""The partition, the bucket number, and the number of buckets of the partition."""
 WINNERS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
 """The merge engines that return rows as they are stored."""
 

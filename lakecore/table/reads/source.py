@@ -54,20 +54,20 @@ if TYPE_CHECKING:
     from lakecore.table.context import TableContext
 
 _UNCHECKED_BYTES_MAX = 64 << 20
-"""Below this number of unverified bytes, the row groups are not counted."""
+"""Matching row groups are counted only if more bytes than this are unverified."""
 _FEW_SHARE = 4
 """The row groups that match are few if they are at most all row groups divided by this."""
 _READERS = 2
 _TASKS_AHEAD = 4
 _TASK_ROWS, _TASK_BATCHES = 65_536, 8
-"""The most batches read at once: a window returns a batch of each run, mostly small ones."""
+"""A task ends at this many rows or batches: the batches of a merged window are mostly small."""
 _AHEAD_SHARE = 8
-"""If waiting batches take more than the budget divided by this, no more are read."""
+"""Nothing more is read ahead while waiting batches take more than the budget divided by this."""
 _AHEAD_BYTES = 64 << 20
 
 
 Batch = TypeVar("Batch", bound=pa.RecordBatch | pl.DataFrame)
-"""Rows in the form of one of the two libraries."""
+"""A batch of rows: an Arrow record batch or a Polars frame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

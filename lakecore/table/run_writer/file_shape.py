@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lakecore.options import TableOptions
 
 _LOOK_BYTES_MIN = 1 << 20
-"""Up to this many bytes of rows are written before the file size is checked."""
+"""If the target size is smaller, the file size is checked after this many bytes of rows."""
 ENCODED_GROUPS = 6
 """Row groups in memory while a file is written: one is filled, two are encoded into bytes."""
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _LARGE_SHARE = 1 / 64
 _LEAST_BYTES = 1 << 20
-"""Smaller rows are never large, whatever the budget."""
+"""Rows with fewer bytes are never large, whatever the budget."""
 _ONE = BatchSize(1, _LEAST_BYTES)
 
 

@@ -45,7 +45,7 @@ _LOCAL_READERS, _REMOTE_READERS = 2, 8
 """Concurrent readers of the runs of a section. A remote read mostly waits for the network; a local
 one keeps a core busy, except while it waits for the interpreter lock."""
 LEASE_SHARE = 4
-"""A read takes the budget divided by this."""
+"""The merge of a read takes the budget divided by this."""
 LEASE_LEAST_BYTES = 8 << 20
 
 

@@ -46,20 +46,20 @@ _FOREIGN = "Dummy-"
 """Prefix of the names that Python gives to threads it did not create."""
 _AHEAD = 2
 BATCHES_HELD = 1 + _AHEAD
-"""Of each run."""
+"""The batches of a run that are in memory: the current one, and those read ahead."""
 _LARGE_SHARE = 6
-"""A batch is large if it exceeds a run's share of the budget divided by this, twice the planned
-size. Nothing is read ahead of a large batch."""
+"""A batch is large if it exceeds a run's share of the budget divided by this. That is twice the
+planned size of a batch. No batch is read ahead while a large batch is held."""
 _HELD_LEAST_BYTES = 64 << 20
 """Batches of this total size may be held under any budget."""
 _KEY_SHARE = 4
-"""The rows of one key take at most the budget divided by this; merging them takes more than as much
-again."""
+"""The rows of one key take at most the budget divided by this. Merging them takes more than the
+same amount in addition."""
 _KEY_LEAST_BYTES = 32 << 20
 _KEY_ROW_BYTES = 96
 """Bytes that merging takes for each row of a key with many rows, in addition to its values."""
 _KEY_ROWS_SHARE = 2
-"""For all rows of a key, these bytes are at most the budget divided by this."""
+"""All rows of a key, `_KEY_ROW_BYTES` each, take at most the budget divided by this."""
 _KEY_BATCH_SHARE = 64
 """Only a batch with many rows of one key takes more than the budget divided by this."""
 
@@ -125,7 +125,7 @@ class _CalledBack:
 
 _CALLED_BACK = _CalledBack()
 called_back = _CALLED_BACK.one_more
-"""To be held while threads of Polars may run code of ours; see `on_reader`."""
+"""A context manager for reads in which Polars threads may call lakecore's code; see `on_reader`."""
 
 
 def _merge_windows(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakecore.table.stored_rows.read_plan import ReadPlan
 
 _SPAN_MAX = 8
-"""The most possible keys for each stored row: the flags then take as many bytes as the keys."""
+"""The most possible keys per stored row: with that many, flags take as many bytes as keys."""
 _LEAST = -(1 << 63)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakecore.model.types import Field
 
 CODECS = frozenset({"ZSTD", "UNCOMPRESSED"})
-"""For other codecs, Polars detects less damage than Arrow."""
+"""The codecs that Polars may decode: with others, it detects less damage than Arrow."""
 _BYTE = 8
 _CODE_BYTES = 8
 """Size of a value's code in a comparison."""

@@ -62,7 +62,7 @@ _HELD_TIMES = 2
 """Copies of the deciding columns in memory while they are read or encoded for comparison."""
 _WINDOW_ROWS = 1 << 20
 _WINDOW_ROW_SHARE = 256
-"""Rows merged in a window: at most the first number, and the budget in bytes divided by this."""
+"""The most rows of a window: the budget in bytes divided by this, but at most `_WINDOW_ROWS`."""
 _CHUNKS_AT_ONCE = 2
 """Chunks that are read concurrently, in addition to the one that was returned."""
 _MARK = f"{KEY_PREFIX}MARK"

@@ -111,7 +111,7 @@ def place_of(number: int, row: int) -> int:
 
 
 Number = TypeVar("Number", int, np.ndarray)
-"""One, or an array of them."""
+"""One number, or an array of numbers."""
 
 
 def row_of(place: Number) -> tuple[Number, Number]:
