@@ -68,7 +68,7 @@ interop: $(VENV)/.installed-interop ## exchange tables with other implementation
 	$(BIN)/python -m tests.interop.setup_peers
 	$(PYTEST) -m interop -n 2 tests/interop $(ARGS)
 
-services: $(VENV)/.installed-services ## run catalogs on real servers: PostgreSQL, MariaDB, Hive Metastore (Java 17, Maven)
+services: $(VENV)/.installed-services ## run catalogs on real servers: PostgreSQL, MariaDB, Hive Metastore, REST (Java 17, Maven)
 	$(BIN)/python -m tests.interop.setup_peers
 	$(BIN)/python -m tests.services.setup
 	$(PYTEST) -m services -n 2 --dist loadfile tests/services $(ARGS)
