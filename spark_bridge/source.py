@@ -4,11 +4,12 @@ Spark runs each method in a separate process next to the driver. Only the option
 that process, and attributes that a method sets on the object reach the next method. The snapshot
 whose schema was read is stored in this way, and a frame always reads that snapshot.
 
-INVARIANT: the reader has no `pushFilters`. Spark 4.1 to 4.3 keeps one plan for every scan of a
-relation, filters included: a union of two filters of one frame would give the rows of one of them.
-A condition is given as the option `where`, to a relation of its own. That is also why a table that
-`attach` named takes no options in a scan: a name is one relation in a query, and its scans would
-all have the options of one of them.
+INVARIANT: the reader has no `pushFilters`. Spark 4.1 to 4.3 reuses one plan, filters included, for
+all scans of a relation. A union of two filters of one frame would return the rows of one filter.
+
+- A condition is passed as the option `where`, so that each condition has its own relation.
+- A table that `attach` named takes no options: all scans of a name in a query are one relation, and
+  would all get the options of one scan.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Every output mode of Spark works: in `update` mode, a running aggregate is upserted into a table
 with a primary key; in `complete` mode, each batch replaces the table (`mode="overwrite"`).
 
-INVARIANT: two writes of one batch into one table are never taken for a repetition of each other.
+INVARIANT: a second write of the same batch to the same table is never mistaken for a retry of the
+first, which would lose its rows. It raises InvalidRequest, unless the sinks have different names.
 """
 
 from __future__ import annotations

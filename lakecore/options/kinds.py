@@ -85,7 +85,7 @@ def show_size(size_bytes: int) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """The milliseconds of a text such as `10 s`; smaller parts are cut off."""
+    """The duration in milliseconds, from a text such as `10 s`; rounded down."""
     match = _AMOUNT.match(text.strip().lower())
     if match is None or match[2] not in _NANOS:
         raise ValueError("a duration such as '10 s', in d, h, min, s or ms")

@@ -109,7 +109,10 @@ def _check_texts(options: object, *, table: str = "") -> None:
 
 
 def check_known(options: Mapping[str, str], *, table: str = "") -> None:
-    """Raise InvalidRequest, with the nearest keys, for an unknown key that a caller states."""
+    """Raise InvalidRequest for an unknown key; the error suggests similar known keys.
+
+    Keys that `lakecore.ignore-options` matches are not checked.
+    """
     patterns = parse_ignored(options, table=table)
     for key in options:
         if find_option(key) is None and not _is_ignored(key, patterns, table):

@@ -40,7 +40,10 @@ def decode_text(array: pa.Array) -> pa.Array:
 
 
 def text_of(array: pa.Array, mapping: ColumnMapping) -> pa.Array | None:
-    """The strings in a file's column, as unvalidated Arrow strings; None if the column has none."""
+    """The array as strings whose UTF-8 is not checked; None for a column that is not text.
+
+    The bytes of a BYTES column that became STRING are taken for strings.
+    """
     stored, read = mapping.stored, mapping.read.type
     if _holds_text(array.type):
         return array

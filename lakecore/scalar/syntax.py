@@ -91,7 +91,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sql:
-    """A checked expression. `sql` names columns by number; `columns` are in order of number."""
+    """A checked expression; `text` is what the caller wrote.
+
+    In `sql`, columns have numbers instead of names; `columns[i]` is the name of column number i.
+    """
 
     text: str
     sql: str

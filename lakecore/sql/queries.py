@@ -196,7 +196,10 @@ class Queries:
         return [full[-size:] for size in range(len(chain) + 1, _FULL + 1)]
 
     def unknown(self, reference: Reference) -> None:
-        """Note a name that only DuckDB may know. Raises if it must be a table of the catalog."""
+        """Remember a name that the catalog does not have: DuckDB may know it.
+
+        A reference with time travel or options can only be a table of the catalog, and raises.
+        """
         chain = reference.chain
         if reference.unit or reference.function or reference.options:
             self._workspace.table(chain)  # raises, and names what exists
