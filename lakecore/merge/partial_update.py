@@ -207,13 +207,13 @@ def _fold_ordered(
 ) -> Column:
     """Fold a column. `early` masks rows that are older than the state when they arrive.
 
-    Such a row is folded as if it had come before the rows of the state.
+    Such a row is folded as if it had come before the rows of the state, if `Fold.reverses`.
     """
     fold = AGGREGATORS[aggregate.function](aggregate)
     if chosen.retract is not None:
         kept = ~chosen.retract if aggregate.ignore_retract else np.ones(len(early), bool)
         chosen, early = retractable(aggregate, fold, chosen), early[kept]
-    if fold.commutes or not early.any():
+    if fold.commutes or not fold.reverses or not early.any():
         return fold_column(contested, aggregate, chosen)
     count = contested.groups.count
     mixed = np.zeros(chosen.groups.count, bool)

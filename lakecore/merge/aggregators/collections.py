@@ -44,7 +44,7 @@ def collect(aggregate: Aggregate) -> Fold:
             stays = _not_taken_back(codes, retract[elements.rows])
         return elements.of_groups(np.flatnonzero(stays), held)
 
-    return Fold(fold=fold, retracts=True)
+    return Fold(fold=fold, retracts=True, reverses=False)
 
 
 def merge_map(aggregate: Aggregate) -> Fold:

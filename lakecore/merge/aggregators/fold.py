@@ -92,6 +92,8 @@ class Fold:
     - `retracts`: whether values can be retracted; if not, the function never gets a mask.
     - `commutes`: whether the order of the values does not matter.
     - `associates`: whether any neighbouring values may be folded before the others.
+    - `reverses`: whether a value that is older than the state of its sequence group is folded in
+      front of it; if not, values are folded in order of arrival.
     """
 
     fold: Callable[[pa.Array, Groups, np.ndarray | None], pa.Array] | None = None
@@ -100,6 +102,7 @@ class Fold:
     retracts: bool = False
     commutes: bool = False
     associates: bool = True
+    reverses: bool = True
 
     def __call__(self, values: pa.Array, groups: Groups, retract: np.ndarray | None) -> pa.Array:
         """One value for each group."""
