@@ -80,10 +80,7 @@ def write_weeks(flights: Table, weeks: Iterable[pl.DataFrame]) -> None:
 
 
 def follow(stage: Stage, flights: Table, planned: pl.DataFrame, flown: pl.DataFrame) -> list[int]:
-    """Write the changes of each week, one commit a week.
-
-    Returns the snapshot ids: that of the timetable, then one for each week.
-    """
+    """Write a commit for each week; the snapshot ids of the timetable and of each week."""
     says = "Each week brings delays (upserts) and cancellations (deletes), in one commit."
     stage.chapter("The year happens", says)
     weeks = [news(planned, week) for week in range(1, WEEKS + 1)]
