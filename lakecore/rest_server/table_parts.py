@@ -79,6 +79,8 @@ def _snapshots(context: TableContext, query: Mapping[str, str]) -> Reply:
 
 
 def _partitions(context: TableContext, query: Mapping[str, str]) -> Reply:
+    if query.get("partitionNamePattern"):
+        raise Problem(501, "this server does not filter partitions by a pattern", "PARTITION")
     snapshot = context.history.latest_snapshot()
     live: Sequence[ManifestEntry] = (
         () if snapshot is None else context.history.live_entries(snapshot)
@@ -123,9 +125,9 @@ def _on_tags(
 ) -> Reply:
     match (method, *parts):
         case ("GET",):
-            names, following = page(table.context.history.tag_names(), query)
             prefix = query.get("tagNamePrefix", "").rstrip("%")
-            names = [name for name in names if name.startswith(prefix)]
+            found = [name for name in table.context.history.tag_names() if name.startswith(prefix)]
+            names, following = page(found, query)
             return Reply(200, {"tags": names, "nextPageToken": following})
         case ("POST",):
             name = text_of(body, "tagName")

@@ -170,6 +170,25 @@ def test_lists_come_in_pages_and_by_pattern(http: httpx.Client, behind: Catalog)
     assert by_id == details[3]
 
 
+def test_tags_of_a_prefix_are_found_on_whichever_page_they_are(
+    http: httpx.Client, behind: Catalog
+) -> None:
+    for name in ("a", "b", "x1", "x2"):
+        behind.get_table("shop.orders").create_tag(name)
+    query = {"tagNamePrefix": "x", "maxResults": "1"}
+
+    first = http.get(f"{TABLE}/tags", params=query).json()
+    assert first == {"tags": ["x1"], "nextPageToken": "x1"}
+    second = http.get(f"{TABLE}/tags", params={**query, "pageToken": "x1"}).json()
+    assert second == {"tags": ["x2"], "nextPageToken": None}
+
+
+def test_filter_that_the_server_does_not_have_is_refused(http: httpx.Client) -> None:
+    reply = http.get(f"{TABLE}/partitions", params={"partitionNamePattern": "dt=a%"})
+
+    assert reply.status_code == 501
+
+
 def test_partitions_are_listed_with_their_sizes(http: httpx.Client) -> None:
     found = http.get(f"{TABLE}/partitions").json()["partitions"]
 
