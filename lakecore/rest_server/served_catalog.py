@@ -149,6 +149,8 @@ class ServedCatalog:
         raise no_endpoint(method, ("databases", database, *parts))
 
     def _list_tables(self, database: str, form: str, query: Mapping[str, str]) -> Reply:
+        if query.get("tableType"):
+            raise Problem(501, "this server does not filter tables by their type", _TABLE)
         found = self._catalog.list_tables(database)
         names, following = page(found, query, "tableNamePattern")
         if form == "tables":
